@@ -2,6 +2,7 @@
 
 Searches release the GIL. Arrays are one-dimensional and C-contiguous and may be read-only; a
 wrong dtype or shape is a ValueError, None or no array a TypeError. Arrays returned are new.
+Methods raise MemoryError if memory is short, and may be called again.
 """
 
 import numpy as np

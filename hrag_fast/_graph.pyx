@@ -28,7 +28,6 @@ from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t, 
 from libc.string cimport memcpy, memset
 from libcpp.algorithm cimport nth_element, partial_sort, pop_heap, push_heap
 from libcpp.pair cimport pair
-from libcpp.queue cimport priority_queue
 from libcpp.vector cimport vector
 
 from hrag_fast._cpu_paths cimport path_of
@@ -347,14 +346,14 @@ cdef class Graph:
             codes.data(),
         )
 
-    cdef void choose(
+    cdef int choose(
         self,
         const Query* query,
         float unit,
         const vector[uint32_t]& internal_ids,
         size_t count,
         vector[Scored]& chosen,
-    ) noexcept nogil:
+    ) except -1 nogil:
         """Writes the positions of all elements that may be among the `count` best, and 0 for each.
 
         By codes, an inner product is known but for an error. An element cannot be among the best
@@ -383,6 +382,7 @@ cdef class Graph:
         else:
             for i in range(size):
                 chosen.push_back(Scored(0, <uint32_t>i))
+        return 0
 
     cdef float error_share(self, const float* query, float unit, float* least) noexcept nogil:
         """The largest error of an inner product by codes, for each unit of a vector's scale.
@@ -400,9 +400,9 @@ cdef class Graph:
             (0.5 + sum_error * MAX_CODE) * sqrt(numbers) * norm + 0.5 * MAX_CODE * numbers * unit
         )
 
-    cdef void score_chosen(
+    cdef int score_chosen(
         self, const float* query, const vector[uint32_t]& internal_ids, vector[Scored]& chosen
-    ) noexcept nogil:
+    ) except -1 nogil:
         """Writes the negated inner product of each chosen element with the query."""
         cdef vector[uint32_t] own
         cdef vector[float] scores
@@ -414,6 +414,7 @@ cdef class Graph:
         self.score(query, own.data(), own.size(), scores.data())
         for i in range(chosen.size()):
             chosen[i].first = -scores[i]
+        return 0
 
     def _check_query(self, const float[::1] query):
         if <size_t>query.shape[0] != self.vector_size:
@@ -533,7 +534,7 @@ cdef class GraphSearch:
     cdef uint16_t* tagged
     cdef uint16_t tag
     cdef vector[Candidate] found  # A heap: the `ef` nearest, the farthest first.
-    cdef priority_queue[Candidate] frontier  # The nearest on top: distances are negated.
+    cdef vector[Candidate] frontier  # A heap, the nearest first: distances are negated.
     cdef vector[Candidate] farther  # All others, with IN_FRONTIER if they are or were there.
 
     def __cinit__(self, Graph graph not None, const float[::1] query not None, size_t ef):
@@ -568,13 +569,24 @@ cdef class GraphSearch:
         # 2,000 x 64 that are much alike, ef 200, is 0.001 less than by vectors; with one in 16 more.
         cdef size_t spare = 0 if self.graph.path == FLOAT32 else 1 + count // WANTED_A_SPARE
         self.ef = max(self.ef, count + spare)
-        with nogil:
-            found = self.find(self.graph, count, &items_out[0], &scores_out[0])
+        try:
+            with nogil:
+                found = self.find(self.graph, count, &items_out[0], &scores_out[0])
+        except MemoryError:
+            self.start_over()
+            raise
         return items[:found], scores[:found]
+
+    cdef void start_over(self) noexcept:
+        """Forgets what was visited and found: a search that got no memory stopped anywhere."""
+        self.tag = next_tag(self.tagged, self.graph.header.count)
+        self.found.clear()
+        self.frontier.clear()
+        self.farther.clear()
 
     cdef size_t find(
         self, Graph graph, size_t count, uint32_t* items, float* scores
-    ) noexcept nogil:
+    ) except -1 nogil:
         """K-NN-SEARCH and SEARCH-LAYER, algorithms 5 and 2 of the paper; stops as hnswlib does."""
         if self.found.empty():
             self.begin(graph)
@@ -583,14 +595,15 @@ cdef class GraphSearch:
         self.search_layer(graph)
         return self.write_nearest(graph, count, items, scores)
 
-    cdef void begin(self, Graph graph) noexcept nogil:
+    cdef int begin(self, Graph graph) except -1 nogil:
         cdef uint32_t start = graph.descend(&self.query)
         cdef float distance = graph.distance(&self.query, start)
         self.tagged[1 + start] = self.tag
         push(self.found, Candidate(distance, start))
-        self.frontier.push(Candidate(-distance, start))
+        push(self.frontier, Candidate(-distance, start))
+        return 0
 
-    cdef void widen(self) noexcept nogil:
+    cdef int widen(self) except -1 nogil:
         """Moves the nearest of `farther` to `found`, which has space, and to the frontier."""
         cdef size_t moved = min(self.ef - self.found.size(), self.farther.size())
         cdef size_t i
@@ -602,11 +615,12 @@ cdef class GraphSearch:
         for i in range(moved):
             each = self.farther[i]
             if not each.second & IN_FRONTIER:
-                self.frontier.push(Candidate(-each.first, each.second))
+                push(self.frontier, Candidate(-each.first, each.second))
             push(self.found, Candidate(each.first, each.second & ~IN_FRONTIER))
         self.farther.erase(self.farther.begin(), self.farther.begin() + moved)
+        return 0
 
-    cdef void search_layer(self, Graph graph) noexcept nogil:
+    cdef int search_layer(self, Graph graph) except -1 nogil:
         cdef float bound = self.found.front().first
         cdef float distance
         cdef vector[uint32_t] unvisited  # Links of one element.
@@ -614,16 +628,16 @@ cdef class GraphSearch:
         cdef uint32_t current
         cdef Candidate farthest
         unvisited.resize(graph.header.max_links0 + 1)
-        while not self.frontier.empty() and -self.frontier.top().first <= bound:
+        while not self.frontier.empty() and -self.frontier.front().first <= bound:
             unvisited_count = graph.visit_links(
-                self.frontier.top().second, self.tagged + 1, self.tag, unvisited.data()
+                self.frontier.front().second, self.tagged + 1, self.tag, unvisited.data()
             )
-            self.frontier.pop()
+            pop(self.frontier)
             for i in range(unvisited_count):
                 current = unvisited[i]
                 distance = graph.distance(&self.query, current)
                 if self.found.size() < self.ef or distance < bound:
-                    self.frontier.push(Candidate(-distance, current))
+                    push(self.frontier, Candidate(-distance, current))
                     push(self.found, Candidate(distance, current))
                     if self.found.size() > self.ef:
                         farthest = self.found.front()
@@ -634,11 +648,11 @@ cdef class GraphSearch:
                     bound = self.found.front().first
                 else:
                     self.farther.push_back(Candidate(distance, current))
-
+        return 0
 
     cdef size_t write_nearest(
         self, Graph graph, size_t count, uint32_t* items, float* scores
-    ) noexcept nogil:
+    ) except -1 nogil:
         """Writes the `count` of `found` that have the best scores; returns how many there are."""
         cdef size_t found_count = self.found.size()
         cdef size_t i
@@ -661,9 +675,10 @@ cdef class GraphSearch:
         return count
 
 
-cdef inline void push(vector[Candidate]& heap, Candidate candidate) noexcept nogil:
+cdef inline int push(vector[Candidate]& heap, Candidate candidate) except -1 nogil:
     heap.push_back(candidate)
     push_heap(heap.begin(), heap.end())
+    return 0
 
 
 cdef inline void pop(vector[Candidate]& heap) noexcept nogil:

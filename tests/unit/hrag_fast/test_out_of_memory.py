@@ -32,7 +32,21 @@ tokenizer, encoder = load()
 text = "word " * 100_000
 ids, starts = tokenizer.encode([text[:25_000]])
 """
-RUN = """
+GRAPH = """
+import hnswlib
+from hrag_fast import Graph
+
+ITEMS = 20_000
+numbers = np.random.default_rng(5).standard_normal((ITEMS, 4)).astype(np.float32)
+numbers /= np.linalg.norm(numbers, axis=1, keepdims=True)
+index = hnswlib.Index("ip", 4)
+index.init_index(ITEMS, M=4, ef_construction=10)
+index.add_items(numbers, num_threads=1)
+index.save_index(sys.argv[1])
+graph = Graph(pathlib.Path(sys.argv[1]).read_bytes())
+items = np.tile(np.arange(ITEMS, dtype=np.uint32), 5)
+"""
+LIMIT = """
 import pathlib, resource, sys
 import numpy as np
 {prepare}
@@ -41,11 +55,15 @@ _, unlimited = resource.getrlimit(resource.RLIMIT_AS)
 def limit(size_bytes):
     resource.setrlimit(resource.RLIMIT_AS, (size_bytes, unlimited))
 
+def limit_to_spare(size_bytes):
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+    limit(pages * resource.getpagesize() + size_bytes)
+"""
+RUN = """
 def call():
     return {call}
 
-pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
-limit(pages * resource.getpagesize() + {spare_bytes})
+limit_to_spare({spare_bytes})
 try:
     call()
 except MemoryError as error:
@@ -54,6 +72,24 @@ else:
     sys.exit("there was enough memory")
 limit(unlimited)
 {then}
+"""
+RUN_WITH_MORE_AND_MORE = """
+def call():
+    return {call}
+
+search = graph.search(numbers[0], 10)
+expected = call()
+found, spare_bytes = None, 0
+while found is None:
+    search = graph.search(numbers[0], 10)
+    limit_to_spare(spare_bytes)
+    try:
+        found = call()
+    except MemoryError:
+        spare_bytes += {step_bytes}
+    limit(unlimited)
+    assert all(map(np.array_equal, found or call(), expected))
+assert spare_bytes >= {least_steps} * {step_bytes}, spare_bytes
 """
 CALLS = {
     "best": (POSTINGS, "postings.best(*query, None, ROWS)"),
@@ -64,6 +100,14 @@ CALLS = {
     "tokens": (MODEL, "tokenizer.encode([text])"),
     "vectors": (MODEL, "encoder.encode(ids, starts)"),
 }
+GRAPH_CALLS = {
+    "best": "graph.best(numbers[0], items, 10)",
+    "best of few": "graph.best(numbers[0], items, len(items) // 4)",
+    "nearest": "search.nearest(ITEMS)",
+    "nearest, deeper": "[search.nearest(count) for count in (10, ITEMS)][-1]",
+}
+STEP_BYTES = 1 << 14
+LEAST_STEPS = 20  # The calls need 0.6 MB or more, in many blocks.
 SPARE_BYTES = 5_000_000  # For small objects and for `scores`' result, not for 8 bytes a row.
 NO_POSTINGS = """
 try:
@@ -76,7 +120,12 @@ sys.exit("the file holds postings")
 
 def run(prepare, call, then, path):
     """Asserts that the call raises MemoryError in a new process, and that the rest succeeds."""
-    script = RUN.format(prepare=prepare, call=call, then=then, spare_bytes=SPARE_BYTES)
+    run_limited(prepare, RUN.format(call=call, then=then, spare_bytes=SPARE_BYTES), path)
+
+
+def run_limited(prepare, script, path):
+    """Asserts that a new process runs the script to its end and writes no error."""
+    script = LIMIT.format(prepare=prepare) + script
     # Large blocks come from the system, not from what was freed before.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -99,3 +148,12 @@ def test_a_file_whose_merge_got_no_memory_holds_no_postings(tmp_path):
     path = tmp_path / "merged"
     run(POSTINGS, "write_postings(path, [(postings, rows)])", NO_POSTINGS, path)
     assert path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", GRAPH_CALLS)
+def test_a_graph_raises_wherever_memory_ends_and_then_finds_the_same(name, tmp_path):
+    """With a little more memory each time, until it is enough; searches go on after a failure."""
+    script = RUN_WITH_MORE_AND_MORE.format(
+        call=GRAPH_CALLS[name], step_bytes=STEP_BYTES, least_steps=LEAST_STEPS
+    )
+    run_limited(GRAPH, script, tmp_path / "index")

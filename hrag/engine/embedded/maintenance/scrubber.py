@@ -41,10 +41,14 @@ class Scrubber:
         if self._waiting:
             due.append(self._waiting.popleft())
         due += self._without_their_sizes()
-        return {collection for collection, record in due if self._is_damaged(record)}
+        return {
+            collection
+            for collection, record in due
+            if self._is_listed(collection, record) and self._is_damaged(collection, record)
+        }
 
     def _without_their_sizes(self) -> list[tuple[int, SegmentRecord]]:
-        """Looks at the next segments, which may have been replaced meanwhile: see `_is_listed`."""
+        """Looks at the next segments; some of them may have been replaced meanwhile."""
         if not self._turn:
             self._turn.extend(self._listed())
         looked_at = [self._turn.popleft() for _ in range(min(_SIZES, len(self._turn)))]
@@ -53,7 +57,6 @@ class Scrubber:
             for each in looked_at
             if each[1].segment_id not in self.damaged
             and not segment_files.has_its_sizes(self._store.segments, each[1])
-            and self._is_listed(*each)
         ]
 
     def _is_listed(self, collection: int, record: SegmentRecord) -> bool:
@@ -64,10 +67,12 @@ class Scrubber:
         with self._store.read() as txn:
             return list(all_segments(self._store, txn))
 
-    def _is_damaged(self, record: SegmentRecord) -> bool:
+    def _is_damaged(self, collection: int, record: SegmentRecord) -> bool:
         try:
             segment_files.verify(self._store.segments, record)
         except segment_files.DamagedSegment as error:
+            if not self._is_listed(collection, record):  # Its files were removed meanwhile.
+                return False
             _log.error("segment_damaged", segment=record.segment_id, problem=str(error))
             self.damaged |= {record.segment_id}
             return True

@@ -8,6 +8,7 @@ that the tail, which every search scans, stays small.
 
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,9 @@ from hrag.errors import DataLoss, StorageFull, StoreUnavailable
 _log = structlog.get_logger()
 
 _RETRY_S = 10.0  # After a failure, such as a full disk.
+# After a damaged document, in durations of the attempt that met it. So a merge that takes minutes
+# and cannot succeed gets a tenth of the time at most, however often its collection changes.
+_RETRY_DURATIONS = 10
 _FILES_S = 1.0  # Between two looks at files; commits come much more often.
 _CLOSE_S = 5.0  # A block of leaves is inserted in less; the writing of a file may take more.
 # A search scans that in a millisecond or two: 10,923 leaves of 384 dimensions. But one full
@@ -41,11 +45,21 @@ class _Closing(Exception):
 
 
 class MaintenanceWorker:
-    """Runs until closed. A tail is sealed once it has `threshold` leaves."""
+    """Runs until closed. A tail is sealed once it has `threshold` leaves.
 
-    def __init__(self, store: Store, threshold: int, grace_s: float = orphan_gc.GRACE_S) -> None:
+    `grace_s` is how long replaced segments stay on disk; `clock` returns seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        threshold: int,
+        grace_s: float = orphan_gc.GRACE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._threshold = threshold
+        self._clock = clock
         self._orphans = orphan_gc.OrphanCollector(store, grace_s)
         self._scrubber = Scrubber(store)
         self._lock = threading.Lock()
@@ -54,7 +68,9 @@ class MaintenanceWorker:
         self._closing = threading.Event()
         self._failing = False
         self._behind: set[int] = set()  # Collections whose writers have had to wait.
-        self._left: set[int] = set()  # Collections of which something is damaged.
+        # Collections with a damaged document that prevents this, and when it is tried again.
+        self._seal_retries_s: dict[int, float] = {}
+        self._merge_retries_s: dict[int, float] = {}
         self._files_due_s = 0.0
         self._tails_due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -73,13 +89,13 @@ class MaintenanceWorker:
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Backpressure: returns once the collection's tail is short enough.
 
-        Returns at once if the worker does not run or fails, for then waiting would not
-        help. Raises DeadlineExceeded.
+        Returns at once if the worker does not run or fails, or if a damaged document prevents
+        the sealing of the tail, for then waiting would not help. Raises DeadlineExceeded.
         """
         while (
             self._thread.is_alive()
             and not self._failing
-            and collection not in self._left
+            and collection not in self._seal_retries_s
             and segment_build.tail_leaves(self._store, collection) >= _MAX_TAILS * self._threshold
             and segment_build.tail_bytes(self._store, collection) >= _MAX_TAIL_BYTES
         ):
@@ -102,9 +118,12 @@ class MaintenanceWorker:
         self._wake.set()
 
     def _take(self) -> set[int]:
+        """Takes the collections that have changed, and those that are due to be tried again."""
         with self._lock:
             changed, self._changed = self._changed, set()
-        return changed
+        now_s = self._clock()
+        retries_s = (*self._seal_retries_s.items(), *self._merge_retries_s.items())
+        return changed | {collection for collection, due_s in retries_s if due_s <= now_s}
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -135,43 +154,62 @@ class MaintenanceWorker:
         while reclaim_some(self._store):
             self._check_closing()
         for collection in sorted(changed):
-            try:
-                if self._advance(collection):
-                    self._add({collection})  # Others, and files, have their turn first.
-            except DataLoss as error:
-                self._leave(collection, error)
-
-    def _leave(self, collection: int, error: DataLoss) -> None:
-        """Gives a damaged collection up until its next change, which may mend it."""
-        metrics.segment_build_failures.inc()
-        self._left.add(collection)
-        _log.error("maintenance_failed", collection=collection, problem=str(error))
+            if self._advance(collection):
+                self._add({collection})  # Others, and files, have their turn first.
 
     def _look_at_files(self) -> None:
         """Now and then removes orphans and scrubs; a damaged collection counts as changed."""
-        if time.monotonic() < self._files_due_s:
+        if self._clock() < self._files_due_s:
             return
-        self._files_due_s = time.monotonic() + _FILES_S
+        self._files_due_s = self._clock() + _FILES_S
         self._store.require_place()
         self._store.env.reader_check()  # Frees the pages that a killed reader held.
         self._orphans.collect()
         self._add(self._scrubber.scrub())
 
     def _advance(self, collection: int) -> bool:
-        """Builds what the collection needs next; returns False if it needed nothing.
-
-        Raises DataLoss if a document is damaged.
+        """Builds what the collection needs next; returns False if nothing was built.
 
         Tail and segments take turns, so that neither holds up the other: a tail that is
-        always full, or a merge that fails for lack of space.
+        always full, or a merge that fails for lack of space or for a damaged document.
         """
-        self._left.discard(collection)
+        sealed = self._attempt(self._seal, collection, self._seal_retries_s)
+        merged = self._attempt(self._merge, collection, self._merge_retries_s)
+        return sealed or merged
+
+    def _attempt(
+        self, build: Callable[[int], bool], collection: int, retries_s: dict[int, float]
+    ) -> bool:
+        """Returns whether `build` built anything for the collection.
+
+        After a DataLoss it is not called again before the time that is noted in `retries_s`,
+        whatever is committed meanwhile.
+        """
+        began_s = self._clock()
+        if began_s < retries_s.get(collection, began_s):
+            return False
+        try:
+            built = build(collection)
+        except DataLoss as error:
+            ended_s = self._clock()
+            retry_s = max(_RETRY_S, _RETRY_DURATIONS * (ended_s - began_s))
+            retries_s[collection] = ended_s + retry_s
+            metrics.segment_build_failures.inc()
+            _log.error(
+                "maintenance_failed", collection=collection, problem=str(error), retry_s=retry_s
+            )
+            return False
+        retries_s.pop(collection, None)
+        return built
+
+    def _seal(self, collection: int) -> bool:
         tail = self._seal_plan(collection)
         if tail is None:
             self._behind.discard(collection)
-        sealed = self._build(tail)
-        merge = build_plan.merge_plan(self._store, collection, self._scrubber.damaged)
-        return self._build(merge) or sealed
+        return self._build(tail)
+
+    def _merge(self, collection: int) -> bool:
+        return self._build(build_plan.merge_plan(self._store, collection, self._scrubber.damaged))
 
     def _seal_plan(self, collection: int, busy: int = 0) -> BuildPlan | None:
         return build_plan.seal_plan(
@@ -190,30 +228,28 @@ class MaintenanceWorker:
         They get half of the time, or the build would never end.
         """
         self._check_closing()
-        began_s = time.monotonic()
+        began_s = self._clock()
         if began_s < self._tails_due_s:
             return
         changed = self._take()
         try:
             for collection in changed:
-                self._seal_beside(building, collection)
+                if not (building.tail and collection == building.collection):
+                    seal = partial(self._seal_beside, building)
+                    self._attempt(seal, collection, self._seal_retries_s)
         finally:
             with self._lock:
                 self._changed |= changed  # Whatever else they need comes afterwards.
-        ended_s = time.monotonic()
+        ended_s = self._clock()
         self._tails_due_s = ended_s + (ended_s - began_s)
 
-    def _seal_beside(self, building: BuildPlan, collection: int) -> None:
-        """Seals the collection's tail if it is full and not what is being built."""
+    def _seal_beside(self, building: BuildPlan, collection: int) -> bool:
+        """Seals the collection's tail if it is full; returns whether it was."""
         busy = building.last_ordinal if collection == building.collection else 0
-        if busy and building.tail:
-            return
-        try:
-            plan = self._seal_plan(collection, busy)
-            if plan is not None:
-                segment_build.build(self._store, plan, self._check_closing, self._insert)
-        except DataLoss as error:
-            self._leave(collection, error)
+        plan = self._seal_plan(collection, busy)
+        if plan is not None:
+            segment_build.build(self._store, plan, self._check_closing, self._insert)
+        return plan is not None
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
         """Leaves a core to searches and writes, unless writers wait for the index."""

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from hrag.engine.embedded.maintenance import scrubber as scrubber_module
 from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
@@ -129,6 +130,38 @@ def test_a_segment_that_was_removed_since_is_not_taken_for_damaged(engine, recor
     while reclaim_some(engine.store):
         pass
     assert not path_of(engine, other).exists()
+    assert scrubber.scrub() == set()
+    assert scrubber.damaged == frozenset()
+
+
+def replace(engine: Engine, record: SegmentRecord) -> None:
+    """Merges a segment away and removes its files."""
+    engine.writer.put(engine.open(), prepared("e", sentences(60, 1), seed=1))
+    engine.run_maintenance(1)
+    segment_files.remove(engine.store.segments, record.segment_id)
+
+
+def test_a_queued_segment_that_was_replaced_since_is_not_taken_for_damaged(engine, record):
+    scrubber = Scrubber(engine.store)
+    scrubber.begin()
+    replace(engine, record)
+    with capture_logs() as logs:
+        assert scrubber.scrub() == set()
+    assert (scrubber.damaged, logs) == (frozenset(), [])
+
+
+def test_a_segment_that_is_replaced_while_it_is_read_is_not_taken_for_damaged(
+    engine, record, monkeypatch
+):
+    verify = segment_files.verify
+
+    def replace_first(folder: Path, verified: SegmentRecord) -> None:
+        replace(engine, verified)
+        verify(folder, verified)
+
+    monkeypatch.setattr(segment_files, "verify", replace_first)
+    scrubber = Scrubber(engine.store)
+    scrubber.begin()
     assert scrubber.scrub() == set()
     assert scrubber.damaged == frozenset()
 

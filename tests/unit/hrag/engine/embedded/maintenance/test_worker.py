@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
@@ -21,42 +21,11 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DeadlineExceeded, StorageFull
 from hrag.types import IngestOutcome
 from tests.fakes import collection_settings, prepared, sentences
+from tests.maintenance import THRESHOLD, running, segment_count
+from tests.until import until
 
 WAIT_S = 10.0
-THRESHOLD = 20
 MOST_TAILS = 100
-
-
-@contextmanager
-def running(
-    store: Store, threshold: int = THRESHOLD, grace_s: float = 0
-) -> Iterator[EmbeddedWriter]:
-    """A writer that reports its commits to a running worker."""
-    worker = MaintenanceWorker(store, threshold, grace_s)
-    worker.start()
-    try:
-        yield EmbeddedWriter(store, worker)
-    finally:
-        worker.close()
-
-
-@pytest.fixture
-def writer(store):
-    """A writer that reports to no worker, and a collection."""
-    writer = EmbeddedWriter(store)
-    writer.create_collection("t", "c", collection_settings())
-    return writer
-
-
-def segment_count(writer: EmbeddedWriter, name: str = "c") -> int:
-    return len(writer.status(writer.open("t", name)).embedded.segments)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
@@ -67,7 +36,7 @@ def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
             assert segment_count(writer) == 0
             heard.put(heard.open("t", "c"), document)
             leaves += len(document.vectors)
-        wait_until(lambda: segment_count(writer) == 1)
+        until(lambda: segment_count(writer) == 1)
     status = writer.status(writer.open("t", "c"))
     assert (status.embedded.segments[0].leaf_count, status.embedded.tail_leaf_count) == (leaves, 0)
 
@@ -99,7 +68,7 @@ def test_a_start_seals_and_reclaims_what_an_earlier_process_left(store, writer):
     (left / "index.hnsw").write_bytes(b"half")
     with running(store):
         assert not left.exists()
-        wait_until(lambda: segment_count(writer) == 1)
+        until(lambda: segment_count(writer) == 1)
     with store.read() as txn:
         assert txn.stat(store.db["deleted_collections"])["entries"] == 0
         assert txn.stat(store.db["documents"])["entries"] == 1
@@ -108,9 +77,9 @@ def test_a_start_seals_and_reclaims_what_an_earlier_process_left(store, writer):
 def test_a_deleted_collection_is_reclaimed(store, writer):
     with running(store) as heard:
         heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
-        wait_until(lambda: segment_count(writer) == 1)
+        until(lambda: segment_count(writer) == 1)
         heard.delete_collection("t", "c")
-        wait_until(lambda: not list(store.segments.iterdir()))
+        until(lambda: not list(store.segments.iterdir()))
     with store.read() as txn:
         assert txn.stat(store.db["texts"])["entries"] == 0
 
@@ -131,7 +100,7 @@ def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
     monkeypatch.setattr(segment_build, "build", fail_once)
     with capture_logs() as logs, running(store) as heard:
         heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
-        wait_until(lambda: segment_count(writer) == 1)
+        until(lambda: segment_count(writer) == 1)
     assert [log["log_level"] for log in logs if log["event"] == "maintenance_failed"] == ["error"]
 
 
@@ -211,11 +180,11 @@ def test_all_cores_index_what_writers_have_waited_for(store, writer, monkeypatch
         with pytest.raises(DeadlineExceeded):
             heard.wait_for_capacity(opened, Deadline.after(0.05))
         go_on.set()
-        wait_until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
+        until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
         assert set(free) == {0}
         for seed in count(1):
             heard.put(opened, prepared(f"d{seed}", sentences(100, seed), seed=seed))
-            wait_until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
+            until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
             if free[-1] == 1:  # It has come to rest in between.
                 break
             assert seed < MOST_TAILS
@@ -297,7 +266,7 @@ def test_tails_are_sealed_while_something_large_is_built(store, writer, monkeypa
     monkeypatch.setattr(worker_module, "insert", slow)
     with running(store) as one:
         heard.append(one)
-        wait_until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
+        until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
     assert sealed_meanwhile[0] == 0
     assert 1 in sealed_meanwhile
 
@@ -307,15 +276,15 @@ def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer, name):
     """One byte is enough."""
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
-        wait_until(lambda: segment_count(writer) == 1)
+        until(lambda: segment_count(writer) == 1)
         (first,) = writer.status(writer.open("t", "c")).embedded.segments
         path = segment_files.path_of(store.segments, first.segment_id) / name
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
         damage.report_damage(store.segments, first.segment_id)
-        wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
-        wait_until(lambda: not path.exists())
+        until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
+        until(lambda: not path.exists())
     (second,) = writer.status(writer.open("t", "c")).embedded.segments
     assert second.leaf_count == first.leaf_count
 
@@ -323,11 +292,11 @@ def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer, name):
 def test_a_start_finds_what_was_damaged_while_nobody_ran(store, writer):
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
-        wait_until(lambda: segment_count(writer) == 1)
+        until(lambda: segment_count(writer) == 1)
     (first,) = writer.status(writer.open("t", "c")).embedded.segments
     segment_files.remove(store.segments, first.segment_id)
     with running(store):
-        wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
+        until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
 
 
 def test_a_tail_that_cannot_be_sealed_beside_a_build_is_tried_again(store, writer, monkeypatch):
@@ -357,4 +326,4 @@ def test_a_tail_that_cannot_be_sealed_beside_a_build_is_tried_again(store, write
     with running(store) as one:
         heard.append(one)
         assert failed.wait(WAIT_S)
-        wait_until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
+        until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))

@@ -1,0 +1,31 @@
+"""A maintenance worker in the test's process."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+
+THRESHOLD = 20
+
+
+@contextmanager
+def running(
+    store: Store,
+    threshold: int = THRESHOLD,
+    grace_s: float = 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[EmbeddedWriter]:
+    """A writer that reports its commits to a running worker."""
+    worker = MaintenanceWorker(store, threshold, grace_s, clock)
+    worker.start()
+    try:
+        yield EmbeddedWriter(store, worker)
+    finally:
+        worker.close()
+
+
+def segment_count(writer: EmbeddedWriter, name: str = "c") -> int:
+    return len(writer.status(writer.open("t", name)).embedded.segments)

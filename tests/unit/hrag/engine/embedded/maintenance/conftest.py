@@ -1,0 +1,15 @@
+"""A collection, and a writer that reports to no worker."""
+
+import pytest
+
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from tests.fakes import collection_settings
+
+
+@pytest.fixture
+def writer(store: Store) -> EmbeddedWriter:
+    """A writer that reports to no worker, and a collection."""
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", collection_settings())
+    return writer
