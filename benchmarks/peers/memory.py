@@ -54,5 +54,9 @@ def children(pid: int) -> list[int]:
 
 
 def _own_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines()
+    """None of a process that has ended meanwhile, such as a worker of PostgreSQL."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines()
+    except OSError:
+        return 0
     return _KIB * sum(int(line.split()[1]) for line in lines if line.startswith(_COUNTED))
