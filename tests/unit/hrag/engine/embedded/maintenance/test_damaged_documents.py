@@ -15,7 +15,7 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from tests.fakes import collection_settings, prepared, sentences
-from tests.maintenance import running, segment_count
+from tests.unit.hrag.engine.embedded.maintenance.workers import running, segment_count
 from tests.until import until
 
 

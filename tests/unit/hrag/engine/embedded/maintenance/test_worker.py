@@ -21,7 +21,7 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DeadlineExceeded, StorageFull
 from hrag.types import IngestOutcome
 from tests.fakes import collection_settings, prepared, sentences
-from tests.maintenance import THRESHOLD, running, segment_count
+from tests.unit.hrag.engine.embedded.maintenance.workers import THRESHOLD, running, segment_count
 from tests.until import until
 
 WAIT_S = 10.0
