@@ -270,10 +270,12 @@ class Call:
         else:
             _log.debug("call", method=self._method, code=self.code, ms=ms)
         call_audit.ended(self._method, self.code, self._reason, self._request, self._context)
-        # Whatever refers from the call's context to the call would be a reference cycle.
-        log.CALL.set(None)
-        call_deadline.end()
-        _RUNNING.set(None)
+        # What refers from the call's context to the call is a reference cycle. The generator of a
+        # stream might be closed in another call's context.
+        if _RUNNING.get() is self:
+            log.CALL.set(None)
+            call_deadline.end()
+            _RUNNING.set(None)
 
     def _log_fields(self) -> dict[str, str]:
         return {"request_id": self._id, **self._guard.log_fields()}
