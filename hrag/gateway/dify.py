@@ -8,6 +8,7 @@ See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from hrag.errors import HragError, InvalidArgument
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import ConnectError, error_of
-from hrag.gateway.http.reply import json_reply
+from hrag.gateway.http.reply import JSON, CountedReply, json_reply
 from hrag.gateway.protojson import reader
 from hrag.gateway.protojson.writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
@@ -63,12 +64,15 @@ async def _serve(exchange: Exchange, request: Request) -> Response:
 
 async def _retrieved(exchange: Exchange, request: Request) -> Response:
     metadata = call_headers.metadata(request)
-    with exchange.budget.share() as share:
+    with ExitStack() as held:
+        share = held.enter_context(exchange.share(request))
         raw = await exchange.body(_SEARCH, request, share, metadata)
-        message = await exchange.conversion.run(len(raw), _search_request, raw)
+        message = await exchange.conversion.of_request(_search_request, raw)
         response = await exchange.services.call(_SEARCH, message, metadata, None)
         share.take(len(response))
-        return json_reply(await exchange.conversion.run(len(response), _records, response))
+        records = await exchange.conversion.of_response(_records, response)
+        share.hold(len(records))
+        return CountedReply(records, JSON, held.pop_all())
 
 
 def _error_code(error: ConnectError, request: Request) -> int:

@@ -142,6 +142,22 @@ def test_idle_connections_lock_nobody_out(gateway: Gateway) -> None:
         _serves(gateway)
 
 
+@pytest.mark.parametrize("path", [SEARCH, INGEST])
+def test_requests_that_do_not_arrive_lock_nobody_out(fake: Fake, path: str) -> None:
+    patient = {**_LIMITS, "HRAG_ARRIVAL_TIMEOUT_S": 10 * _PATIENCE_S}
+    with (
+        addresses_of(fake) as addresses,
+        gateway_to(*addresses, **patient) as gateway,
+        ExitStack() as stack,
+    ):
+        for _ in range(3 * _CONNECTIONS):
+            connection = stack.enter_context(_connect(gateway))
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(_head(path, b"content-length: 9"))
+        time.sleep(0.5)  # Until their headers were read.
+        _serves(gateway)
+
+
 def test_half_made_handshakes_lock_nobody_out(fake: Fake, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     pair = authority.issue()

@@ -1,6 +1,7 @@
 """What every call through the gateway shares: the services, the bounds, the conversions."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,10 @@ class Exchange:
         """Returns the size in bytes that a request of the method may have."""
         is_write = method.service == INDEXER
         return self._settings.max_request_bytes if is_write else MAX_SEARCH_BYTES
+
+    def share(self, request: Request) -> AbstractContextManager[Share]:
+        """Returns the share of a request in what the gateway holds, which ends with its context."""
+        return self.budget.share(request.headers.get("authorization", ""))
 
     async def started(
         self,

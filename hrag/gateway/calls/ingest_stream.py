@@ -8,7 +8,7 @@ at its place; the lines behind it go on.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from hrag.errors import HragError, InvalidArgument, ServiceUnavailable
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.calls.json_lines import Line, lines_of
 from hrag.gateway.http import call_headers
+from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.http.connect_error import error_of
 from hrag.gateway.http.reply import Parts, StreamReply
 from hrag.gateway.http.request_body import body_parts
@@ -43,7 +44,7 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     parts = body_parts(request)
     await exchange.authorize(metadata)
     call = exchange.services.call(method, None, metadata, timeout_s)
-    outcomes = _Stream(exchange, method, call).outcomes(parts)
+    outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
     first = await anext(outcomes, b"")  # What fails before it has a status of its own.
     return StreamReply(_chained(first, outcomes), JSON_LINES)
 
@@ -73,12 +74,14 @@ class _Stream:
         self._ahead: asyncio.Queue[_Sent | HragError | None] = asyncio.Queue(_MAX_AHEAD)
         self._received: deque[dict[str, Any]] = deque()
 
-    async def outcomes(self, parts: AsyncIterator[bytes]) -> Parts:
+    async def outcomes(
+        self, parts: AsyncIterator[bytes], held: AbstractContextManager[Share]
+    ) -> Parts:
         """Yields a line for each line of the request, and one for an error that ends the stream.
 
-        Raises that error if it comes before any outcome.
+        Raises that error if it comes before any outcome. What is held meanwhile counts in `held`.
         """
-        sending = asyncio.ensure_future(self._send(parts))
+        sending = asyncio.ensure_future(self._send(parts, held))
         is_first = True
         try:
             while (sent := await self._ahead.get()) is not None:
@@ -95,11 +98,11 @@ class _Stream:
             with suppress(asyncio.CancelledError):
                 await sending
 
-    async def _send(self, parts: AsyncIterator[bytes]) -> None:
+    async def _send(self, parts: AsyncIterator[bytes], held: AbstractContextManager[Share]) -> None:
         """Sends the lines; puts None behind the last one, or the error that ends the stream."""
         end = None
         try:
-            with self._exchange.budget.share() as share:
+            with held as share:
                 max_bytes = self._exchange.max_bytes(self._method)
                 idle_s = self._exchange.stream_idle_s
                 async for line in lines_of(parts, max_bytes, idle_s, share):

@@ -45,6 +45,9 @@ async def lines_of(
         share.take(len(part))
         *ends, begin = part.split(b"\n") if part else (b"", b"")
         for end in ends:
+            if not (end or rest or is_long):
+                number += 1
+                continue
             line = bytes(rest + end)
             if is_long or len(line) > max_bytes:
                 yield Line(number, None, max_bytes)

@@ -56,7 +56,7 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
 
 
 async def _started(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
-    with exchange.budget.share() as share:
+    with exchange.share(request) as share:
         return await exchange.started(method, request, share, **body)
 
 

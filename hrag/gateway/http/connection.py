@@ -18,22 +18,45 @@ from uvicorn.server import ServerState
 class HttpConnection(H11Protocol):
     """A connection that knows when its client is late."""
 
-    def __init__(self, config: Config, state: ServerState, arrival_s: float, send_s: float) -> None:
-        """`arrival_s` is the time for headers, `send_s` for the client to read what it is sent."""
+    def __init__(
+        self,
+        config: Config,
+        state: ServerState,
+        replaceable: dict["HttpConnection", float],
+        arrival_s: float,
+        send_s: float,
+    ) -> None:
+        """`arrival_s` is the time for headers, `send_s` for the client to read what it is sent.
+
+        While a new connection may take its place, the connection is in `replaceable`, with the
+        time since when.
+        """
         super().__init__(config, state, {"connection": self})
+        self._replaceable = replaceable
         self._arrival_s = arrival_s
         self._send_s = send_s
         self._read_until_s = math.inf
         self._written_until_s = math.inf
-        self.since_s = self.loop.time()
-        """When the connection was made, or its last request ended."""
-        self.task: asyncio.Task[Any] | None = None
-        """The request that is being answered; the application sets it."""
+        self._task: asyncio.Task[Any] | None = None
 
-    @property
-    def is_idle(self) -> bool:
-        """True if no request is being answered."""
-        return self.task is None
+    def begin(self, task: asyncio.Task[Any] | None) -> None:
+        """Called by the application when it begins to answer a request."""
+        self._task = task
+        self.keep()
+
+    def end(self) -> None:
+        """Called by the application when the request has been answered."""
+        self._task = None
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Lets a new connection take this one's place: it asks for nothing, or not yet."""
+        if not self.transport.is_closing():
+            self._replaceable[self] = self.loop.time()
+
+    def keep(self) -> None:
+        """Ends what `let_go` began."""
+        self._replaceable.pop(self, None)
 
     @property
     def _is_answering(self) -> bool:
@@ -47,18 +70,21 @@ class HttpConnection(H11Protocol):
 
     def abort(self) -> None:
         """Closes the connection at once."""
+        self.keep()
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
         super().connection_made(transport)  # type: ignore[arg-type]
+        self.let_go()
         self._read_until_s = self.loop.time() + self._arrival_s
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
         super().connection_lost(exc)
-        if self.task is not None:
-            self.task.cancel()
+        self.keep()
+        if self._task is not None:
+            self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
@@ -75,11 +101,10 @@ class HttpConnection(H11Protocol):
         read the response only after that. They have as long as headers have. So has a next
         request that has begun to arrive.
         """
-        self.since_s = self.loop.time()
         super().on_response_complete()  # Starts to answer the next request, if it is there.
         has_begun = self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]
         is_awaited = has_begun and not self._is_answering
-        self._read_until_s = self.since_s + self._arrival_s if is_awaited else math.inf
+        self._read_until_s = self.loop.time() + self._arrival_s if is_awaited else math.inf
 
     def pause_writing(self) -> None:
         """Called by the transport when the client does not keep up."""

@@ -1,7 +1,7 @@
 """What the gateway sends: replies of JSON, streams, and errors in one form."""
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Any
 
 from starlette.responses import Response
@@ -10,6 +10,8 @@ from hrag.gateway.http.connect_error import ConnectError
 
 JSON = "application/json"
 Parts = AsyncGenerator[bytes, None]
+
+_PART_BYTES = 64 * 1024
 
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 # Or nginx would keep events back until it has many.
@@ -29,6 +31,25 @@ def error_reply(
     reply.status_code = http_status or error.http_status
     reply.headers.update({**error.headers(), **(headers or {})})
     return reply
+
+
+class CountedReply(Response):
+    """A reply that counts as held until the client has read it, or has gone."""
+
+    def __init__(self, body: bytes, media_type: str, held: ExitStack) -> None:
+        """Closes `held`, which gives its bytes back."""
+        super().__init__(body, media_type=media_type, headers=_HEADERS)
+        self._held = held
+
+    async def __call__(self, _scope: Any, _receive: Any, send: Any) -> None:
+        """Sends the reply in parts, each once the client has read most of those before it."""
+        start = {"type": "http.response.start", "status": self.status_code}
+        with self._held:
+            await send({**start, "headers": self.raw_headers})
+            for begin in range(0, max(len(self.body), 1), _PART_BYTES):
+                end = begin + _PART_BYTES
+                part, more = self.body[begin:end], end < len(self.body)
+                await send({"type": "http.response.body", "body": part, "more_body": more})
 
 
 class StreamReply(Response):

@@ -11,8 +11,9 @@ from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.protojson.reader import BODY
 from hrag.ids import quoted
 
-LARGE_BYTES = 64 * 1024
-"""More than that is read and parsed only for callers whose credential is valid."""
+LARGE_BYTES = 16 * 1024
+"""More than that is read and parsed only for callers whose credential is valid: as many from each
+of HRAG_MAX_CONNECTIONS take a quarter of what the gateway may hold."""
 _PART_BYTES = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 _ENCODINGS = ("gzip", "identity")
@@ -27,19 +28,23 @@ async def read_body(
 ) -> bytes:
     """Returns the whole body, decompressed, of at most `max_bytes`.
 
-    It may take `timeout_s` seconds to arrive. Calls `authorize` before it holds much. Raises
-    TooLarge, TooBusy, DeadlineExceeded, NotSupported for other encodings than gzip,
-    InvalidArgument for broken gzip, and what `authorize` raises.
+    It may take `timeout_s` seconds to arrive. Calls `authorize` before it holds much; until then
+    a new connection may take the place of this one. Raises TooLarge, TooBusy, DeadlineExceeded,
+    NotSupported for other encodings than gzip, InvalidArgument for broken gzip, and what
+    `authorize` raises.
     """
     if int(request.headers.get("content-length", "0")) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
+    connection = request.state.connection
+    connection.let_go()
     try:
         async with asyncio.timeout(timeout_s):
             async for part in body_parts(request):
                 size_bytes = len(body) + len(part)
                 if len(body) <= LARGE_BYTES < size_bytes:
                     await authorize()
+                    connection.keep()
                 if size_bytes > max_bytes:
                     raise _too_large(max_bytes)
                 share.take(len(part))
@@ -49,6 +54,8 @@ async def read_body(
             f"the request did not arrive within {timeout_s:g} s after its headers "
             "(HRAG_ARRIVAL_TIMEOUT_S)"
         ) from None
+    finally:
+        connection.keep()
     return bytes(body)
 
 
@@ -85,6 +92,7 @@ async def _unzipped(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 unpacked = unzip.decompress(packed, _PART_BYTES)
                 packed = unzip.unconsumed_tail
                 yield unpacked
+                await asyncio.sleep(0)  # Other requests have their turn between the parts.
     except zlib.error:
         raise InvalidArgument("the body is no gzip, as its header says", field=BODY) from None
     if not unzip.eof or unzip.unused_data:

@@ -54,13 +54,13 @@ class Application:
         """Answers one request, whatever happens."""
         request = Request(scope, receive)
         connection = request.state.connection
-        connection.task = asyncio.current_task()
+        connection.begin(asyncio.current_task())
         try:
             await self._answer(request, send)
         except asyncio.CancelledError:
             pass  # The client has gone in the middle of the reply, or the gateway stops.
         finally:
-            connection.task = None
+            connection.end()
 
     async def _answer(self, request: Request, send: Any) -> None:
         given = request.headers.get(REQUEST_ID, "")

@@ -1,11 +1,13 @@
 """Accepts connections: a bounded number of them, with TLS or without, until it is closed.
 
 Of connections that ask for nothing a new one replaces the oldest, so that idle ones never lock
-others out. One in its TLS handshake counts as such, and the time for a handshake is bounded.
+others out. So do those in a TLS handshake, whose time is bounded, and those of strangers whose
+requests have not arrived.
 """
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Callable
 from email.utils import formatdate
@@ -52,7 +54,9 @@ class HttpServer:
         self._listening = listening
         self._settings = settings
         self._tls = tls
-        self._opening: dict[asyncio.Task[None], float] = {}  # With the time of their acceptance.
+        # With the time of their acceptance, and since when they may be replaced: oldest first.
+        self._opening: dict[asyncio.Task[None], float] = {}
+        self._replaceable: dict[HttpConnection, float] = {}
         self._loop = asyncio.get_running_loop()
         self._running: list[asyncio.Task[None]] = []
 
@@ -100,22 +104,21 @@ class HttpServer:
                 continue
             if self.connections >= self._settings.max_connections and not self._evict():
                 accepted.close()
-                continue
-            opening = self._loop.create_task(self._open(accepted))
-            self._opening[opening] = self._loop.time()
-            opening.add_done_callback(self._opening.pop)
+            else:
+                opening = self._loop.create_task(self._open(accepted))
+                self._opening[opening] = self._loop.time()
+                opening.add_done_callback(lambda ended: self._opening.pop(ended, None))
+            await asyncio.sleep(0)  # Where others wait to be accepted, nothing else would run.
 
     def _evict(self) -> bool:
-        """Closes the oldest connection that asks for nothing; returns False if there is none."""
-        oldest = min(self._opening, key=self._opening.__getitem__, default=None)
-        idle = [each for each in self._protocols() if each.is_idle]
-        oldest_idle = min(idle, key=lambda each: each.since_s, default=None)
-        if oldest_idle is not None and (
-            oldest is None or oldest_idle.since_s < self._opening[oldest]
-        ):
-            oldest_idle.abort()
-        elif oldest is not None:
-            oldest.cancel()
+        """Closes the oldest connection that may be replaced; returns False if there is none."""
+        opening, opened_s = next(iter(self._opening.items()), (None, math.inf))
+        connection, since_s = next(iter(self._replaceable.items()), (None, math.inf))
+        if connection is not None and since_s <= opened_s:
+            connection.abort()
+        elif opening is not None:
+            opening.cancel()
+            del self._opening[opening]
         else:
             return False
         return True
@@ -137,7 +140,11 @@ class HttpServer:
     def _connection(self) -> HttpConnection:
         settings = self._settings
         return HttpConnection(
-            self._config, self._state, settings.arrival_timeout_s, settings.send_timeout_s
+            self._config,
+            self._state,
+            self._replaceable,
+            settings.arrival_timeout_s,
+            settings.send_timeout_s,
         )
 
     async def _sweep(self) -> None:

@@ -6,13 +6,16 @@ A large one would hold up the requests of others for as long as it takes.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from hrag.gateway.protojson import reader, writer
 
-SMALL_BYTES = 64 * 1024  # About a millisecond.
+# Five milliseconds for the worst that strangers can send, one for what the services answer.
+_SMALL_REQUEST_BYTES = 8 * 1024
+_SMALL_RESPONSE_BYTES = 64 * 1024
 _THREADS = 2  # They share the interpreter lock, so more would not be faster.
 
 Converted = TypeVar("Converted")
@@ -24,21 +27,28 @@ class Conversion:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "conversion")
 
-    async def run(
-        self, size_bytes: int, convert: Callable[..., Converted], *values: Any
-    ) -> Converted:
-        """Returns what `convert` returns; `size_bytes` is that of its input."""
-        if size_bytes <= SMALL_BYTES:
-            return convert(*values)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, convert, *values)
+    async def of_request(self, convert: Callable[[bytes], Converted], raw: bytes) -> Converted:
+        """Returns what `convert` makes of a request's body, and raises what it raises."""
+        return await self._run(len(raw) <= _SMALL_REQUEST_BYTES, convert, raw)
+
+    async def of_response(self, convert: Callable[[bytes], Converted], encoded: bytes) -> Converted:
+        """Returns what `convert` makes of a service's response."""
+        return await self._run(len(encoded) <= _SMALL_RESPONSE_BYTES, convert, encoded)
 
     async def encoded(self, message_class: type[Message], raw: bytes) -> bytes:
         """Returns the encoded message that a JSON document describes; raises InvalidArgument."""
-        return await self.run(len(raw), _encoded, message_class, raw)
+        return await self.of_request(partial(_encoded, message_class), raw)
 
     async def written(self, message_class: type[Message], encoded: bytes) -> bytes:
         """Returns the JSON document of an encoded message."""
-        return await self.run(len(encoded), writer.write, message_class, encoded)
+        return await self.of_response(partial(writer.write, message_class), encoded)
+
+    async def _run(
+        self, is_small: bool, convert: Callable[[bytes], Converted], given: bytes
+    ) -> Converted:
+        if is_small:
+            return convert(given)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, convert, given)
 
     def close(self) -> None:
         """Ends the threads; a conversion that runs goes on to its end."""

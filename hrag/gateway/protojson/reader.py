@@ -90,9 +90,11 @@ def _byte_of(error: json.JSONDecodeError) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        _refuse(f"{quoted(twice)} is there twice in one object", shown(twice))
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                _refuse(f"{quoted(name)} is there twice in one object", shown(name))
+            names.add(name)
     return found
 
 

@@ -24,6 +24,12 @@ def _document(inside: str) -> ipb.IngestDocumentRequest:
     return found
 
 
+def test_a_name_that_is_there_twice_among_many_is_found_at_once() -> None:
+    names = ",".join(f'"{number}":0' for number in range(100_000))
+    with pytest.raises(InvalidArgument, match="'99999' is there twice"):
+        _search(f'{{{names},"99999":0}}')
+
+
 @pytest.mark.parametrize("names", [("tenantId", "minSequence"), ("tenant_id", "min_sequence")])
 def test_fields_have_the_names_of_the_proto_or_their_camel_case(names: tuple[str, str]) -> None:
     tenant, sequence = names
