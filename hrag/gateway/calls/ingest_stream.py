@@ -30,6 +30,7 @@ from hrag.gateway.services.methods import Method
 from hrag.wire.indexer import error_outcome
 
 JSON_LINES = "application/x-ndjson"
+_LOST_STATUS = "Internal error from Core"
 _MAX_AHEAD = 512  # Lines without an outcome; the indexer reads 260 documents ahead.
 
 
@@ -89,9 +90,10 @@ class _Stream:
                 is_first = False
             await self._call.read()  # Raises if the indexer ended the stream with an error.
         except (HragError, grpc.aio.AioRpcError) as error:
+            known = _known(error)
             if is_first:
-                raise
-            yield _line({"streamError": error_of(error).as_json()})
+                raise known from error
+            yield _line({"streamError": error_of(known).as_json()})
         finally:
             self._call.cancel()
             sending.cancel()
@@ -102,6 +104,7 @@ class _Stream:
         """Sends the lines; puts None behind the last one, or the error that ends the stream."""
         end = None
         try:
+            await self._call.initial_metadata()  # It comes when the call is admitted or refused.
             with held as share:
                 max_bytes = self._exchange.max_bytes(self._method)
                 idle_s = self._exchange.stream_idle_s
@@ -136,6 +139,13 @@ class _Stream:
                 raise ServiceUnavailable("the indexer ended the stream; send the rest again")
             self._received.extend(as_json(self._method.response, response)["outcomes"])
         return {"line": sent.number, **self._received.popleft()}
+
+
+def _known(error: HragError | grpc.aio.AioRpcError) -> HragError | grpc.aio.AioRpcError:
+    """grpc.aio loses the status of a stream that the server ends while a line is being written."""
+    if isinstance(error, grpc.aio.AioRpcError) and error.details() == _LOST_STATUS:
+        return ServiceUnavailable("the indexer ended the stream; send the rest again")
+    return error
 
 
 def _line(value: dict[str, Any]) -> bytes:

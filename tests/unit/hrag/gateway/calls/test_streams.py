@@ -2,13 +2,16 @@
 
 import json
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import pytest
 
 from hrag import errors
-from tests.fake_services import Fake
-from tests.gateways import ANSWER, INGEST_MANY, Gateway, Reply
+from hrag.v1 import indexer_pb2_grpc
+from tests.fake_services import Fake, addresses_of
+from tests.gateways import ANSWER, INGEST_MANY, Gateway, Reply, gateway_to
 
 _SEARCH = {"search": {"text": "a"}}
 _CONNECT = {"content-type": "application/connect+json"}
@@ -182,6 +185,25 @@ def test_no_line_is_no_outcome(gateway: Gateway) -> None:
 def test_a_stream_that_fails_first_has_a_status(gateway: Gateway, fake: Fake) -> None:
     fake.failures.append(errors.Unauthenticated("no"))
     assert gateway.post(INGEST_MANY, _lines("a"), _LINES).status == 401
+
+
+class Refusing(indexer_pb2_grpc.IndexerServiceServicer):
+    """Ends each stream before it has read anything, as a full server does."""
+
+    def IngestDocuments(self, request_iterator: Any, context: Any) -> Any:
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+
+
+def test_a_stream_that_ends_while_lines_are_sent_keeps_its_status(fake: Fake) -> None:
+    refusing = grpc.server(ThreadPoolExecutor(4))
+    indexer_pb2_grpc.add_IndexerServiceServicer_to_server(Refusing(), refusing)
+    port = refusing.add_insecure_port("127.0.0.1:0")
+    refusing.start()
+    with addresses_of(fake) as (_, retriever), gateway_to(f"127.0.0.1:{port}", retriever) as other:
+        lines = _lines(*("a" * 60_000 for _ in range(5)))
+        statuses = [other.post(INGEST_MANY, lines, _LINES).status for _ in range(100)]
+    refusing.stop(0)
+    assert set(statuses) == {429}
 
 
 def test_a_stream_that_fails_later_says_so_in_its_last_line(gateway: Gateway, fake: Fake) -> None:
