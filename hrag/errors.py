@@ -59,7 +59,9 @@ class DocumentNotFound(HragError):
 
 
 class DocumentChanged(HragError):
-    """The document is no longer the version that the change is for. Read it again, then retry."""
+    """The document is no longer the version that the change is for, or was replaced again and
+    again while it was read. Read it again, then retry.
+    """
 
 
 class ChunkNotFound(HragError):

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hrag.client import calls
+from hrag.deadline import Deadline
+from hrag.errors import InvalidArgument
 from hrag.filters import Filter
 from hrag.types import (
     DEFAULT_COLLECTION,
@@ -32,6 +34,8 @@ _NO_METADATA: Mapping[str, Any] = {}
 
 class AsyncCatalog(ABC):
     """Collections, their documents and what is known of both."""
+
+    _timeout_s: float
 
     @abstractmethod
     async def _run(self, call: calls.Call[calls.Result], timeout_s: float | None) -> calls.Result:
@@ -209,10 +213,20 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> str:
-        """Returns a document's whole text. Raises CollectionNotFound, DocumentNotFound."""
+        """Returns a document's whole text, all of one version.
+
+        A long text is read in parts, all of them within `timeout_s`, and from the start again
+        if the document is replaced meanwhile. Raises CollectionNotFound, DocumentNotFound, and
+        DocumentChanged if it was replaced more than 10 times.
+        """
+        deadline = Deadline.after(self._timeout_s if timeout_s is None else timeout_s)
         part, of = calls.TextPart(), (tenant_id, document_id, collection)
         while not part.is_whole:
-            part = await self._run(calls.get_text(*of, part), timeout_s)
+            call = calls.get_text(*of, part)
+            try:
+                part = await self._run(call, deadline.remaining_s)
+            except InvalidArgument as error:
+                part = part.after(error)
         return part.text
 
     async def get_text_part(

@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
-from hrag.errors import HragError, ServiceUnavailable
+from hrag.errors import DocumentChanged, HragError, InvalidArgument, ServiceUnavailable
 from hrag.filters import Filter
 from hrag.net.addresses import is_loopback
 from hrag.rpc.status import error_from
@@ -48,6 +48,8 @@ INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 120.0  # A model writes for a while.
+_MAX_TEXT_RESTARTS = 10  # Each wastes the parts read so far.
+_TEXT_RANGE = "text_range"
 
 _RETRIED = {
     "hrag.v1.IndexerService": (
@@ -259,25 +261,50 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
 
 
 class TextPart(NamedTuple):
-    """The first part of a text, up to byte `end`, of the version with `sequence`."""
+    """The first part of a text, up to byte `end`, of the version with `sequence`.
+
+    `restarts` counts how often the document was replaced while its text was read.
+    """
 
     text: str = ""
     end: int = 0
     sequence: int = 0
     is_whole: bool = False
+    restarts: int = 0
 
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
         """Returns the part with the next one; an empty one if the document was replaced."""
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
-            return TextPart()
+            return self._restarted()
         # A service that knows no parts sends the whole text, and no end of it.
         is_whole = end in (0, document.text_bytes)
-        return TextPart(self.text + response.text, end, document.sequence, is_whole)
+        text = self.text + response.text
+        return TextPart(text, end, document.sequence, is_whole, self.restarts)
+
+    def after(self, error: InvalidArgument) -> "TextPart":
+        """Returns an empty part if `error` says that the text is now shorter than this part.
+
+        Raises any other error.
+        """
+        if not self.end or error.field != _TEXT_RANGE:
+            raise error
+        return self._restarted()
+
+    def _restarted(self) -> "TextPart":
+        return TextPart(restarts=self.restarts + 1)
 
 
 def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart) -> Call[TextPart]:
-    """GetDocument; reads what comes after a part of the text, as much as a reply holds."""
+    """GetDocument; reads what comes after a part of the text, as much as a reply holds.
+
+    Raises DocumentChanged if the document was replaced too often meanwhile.
+    """
+    if before.restarts > _MAX_TEXT_RESTARTS:
+        raise DocumentChanged(
+            f"document {document_id!r} was replaced {before.restarts} times while its text was "
+            f"read; at most {_MAX_TEXT_RESTARTS} times are allowed"
+        )
     request = _text_request(tenant_id, document_id, collection, before.end, 0)
     return Call("indexer", "GetDocument", request, before.longer)
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hrag.cli.documents.chunk_tree import hierarchies, nodes, top_chunk_ids
-from hrag.errors import ChunkNotFound, DocumentNotFound
+from hrag.errors import ChunkNotFound, DocumentChanged, DocumentNotFound
 from hrag.types import Chunk, ChunkNode, DocumentInfo, Page
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class DocumentReader:
                 found = read(info)
             except ChunkNotFound:
                 found = None
-            except DocumentNotFound:
+            except (DocumentChanged, DocumentNotFound):
                 return None
             try:
                 now = self._client.get_document(

@@ -1,7 +1,8 @@
 """The files below a folder: which are there, and which of them are passed over, and why.
 
-Links are followed, but no file and no folder is visited twice: what a link leads to counts as
-found at its real place if that is below the folder too. Hidden files and folders are left out.
+Links are followed, but a listing visits no folder twice: what a link leads to counts as found at
+its real place if that is below the folder too. No file is returned twice, whatever folders it is
+in. Hidden files and folders are left out.
 """
 
 import errno
@@ -48,6 +49,7 @@ class SkippedFile:
 class FolderListing:
     """What was found in folders: `present` are the relative paths of all files, skipped ones too.
 
+    It does not depend on what was listed before, so that folders which overlap are each whole.
     `problems` are (path, reason) of folders that could not be listed.
     """
 
@@ -63,14 +65,15 @@ def list_folder(
     """Returns the files of a folder in sorted order.
 
     `is_wanted` returns why a file of that relative path is skipped, or an empty text. `seen` are
-    the files and folders that were visited; it grows.
+    the files that were found before, in other folders too, and are skipped; it grows.
     """
     found = FolderListing()
+    visited: set[Identity] = set()
     links = [folder]
     while links:
         later: list[Path] = []
         for place in links:
-            for path in _entries(place, later, seen, found):
+            for path in _entries(place, later, visited, found):
                 _add(path, relative_to(path, folder), is_wanted, seen, found)
         links = later
     found.files.sort(key=lambda each: each.relative.split("/"))
@@ -83,14 +86,14 @@ def relative_to(path: Path, folder: Path) -> str:
 
 
 def _entries(
-    place: Path, later: list[Path], seen: set[Identity], found: FolderListing
+    place: Path, later: list[Path], visited: set[Identity], found: FolderListing
 ) -> Iterator[Path]:
     """Yields the files at and below `place`; links inside are added to `later` instead."""
     try:
         if not place.is_dir():
             yield place
             return
-        if not is_new(place.stat(), seen):
+        if not is_new(place.stat(), visited):
             return
         found_here = [
             (place / each.name, each.is_symlink(), each.is_dir(follow_symlinks=False))
@@ -109,7 +112,7 @@ def _entries(
         else:
             yield path
     for path in folders:
-        yield from _entries(path, later, seen, found)
+        yield from _entries(path, later, visited, found)
 
 
 def _add(
@@ -144,7 +147,7 @@ def _add(
 
 
 def is_new(status: os.stat_result, seen: set[Identity]) -> bool:
-    """Returns whether this file or folder was not visited before; it is from now on."""
+    """Returns whether this file or folder is not in `seen` yet; adds it."""
     identity = (status.st_dev, status.st_ino)
     if identity in seen:
         return False

@@ -212,6 +212,40 @@ def test_a_root_is_part_of_the_metadata_and_knows_every_file(tmp_path):
     assert find([tmp_path]).present == {}
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["docs", "docs/sub"],
+        ["docs/sub", "docs"],
+        ["docs", "link"],
+        ["docs", "far"],
+        ["far", "docs"],
+    ],
+)
+def test_folders_that_overlap_each_know_all_their_files(tmp_path, given):
+    """Otherwise --prune would delete documents whose files exist."""
+    _write(tmp_path, "docs/a.md", "docs/sub/x.md", "far/y.md")
+    (tmp_path / "link").symlink_to("docs")
+    (tmp_path / "docs" / "inner").symlink_to("../far")
+    paths = [tmp_path / each for each in given]
+    alone = {str(path): find([path], root="").present[str(path)] for path in paths}
+    assert alone.get(str(tmp_path / "docs")) in (None, {"a.md", "sub:x.md", "inner:y.md"})
+    found = find(paths, root="")
+    assert found.present == alone
+    stored = [Path(each.label).resolve() for each in found.documents]
+    assert len(stored) == len(set(stored)) == 3
+    together = find(paths, root="mine").present
+    assert together == {"mine": set().union(*alone.values())}
+
+
+def test_a_file_of_two_folders_is_stored_from_the_first(tmp_path):
+    _write(tmp_path, "docs/sub/x.md")
+    found = find([tmp_path / "docs", tmp_path / "docs" / "sub"], root="")
+    (stored,) = [each.read().document for each in found.documents]
+    assert (stored.document_id, stored.metadata) == ("sub:x.md", {ROOT_KEY: f"{tmp_path}/docs"})
+    assert [each.reason for each in found.skipped] == ["found under another name"]
+
+
 def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
     _write(tmp_path, "a.md", "locked/b.md")
     scandir = os.scandir

@@ -1,0 +1,82 @@
+"""Whole texts that are read in parts, of documents that are replaced meanwhile."""
+
+import time
+from collections.abc import Iterator
+from itertools import chain, cycle, repeat
+from typing import Any
+
+import pytest
+
+from hrag import errors
+from hrag.engine.documents import read_part
+from hrag.reply_limit import ReplyLimit
+from hrag.types import ByteRange
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import types_pb2 as tpb
+from tests.fake_services import Fake, run_async, run_sync
+
+BOTH = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
+LONG, SHORT = "a long text", "short"
+PART = ReplyLimit(4)
+
+
+class _Replaced(Fake):
+    """Has another version of a document at each call; a reply holds four bytes of it."""
+
+    def __init__(self, texts: Iterator[str], part_s: float = 0) -> None:
+        super().__init__()
+        self._texts = texts
+        self._part_s = part_s
+        self._text, self._sequence = "", 0
+        self.times_left_s: list[float] = []
+
+    def GetDocument(self, request: Any, context: Any) -> ipb.GetDocumentResponse:
+        self.times_left_s.append(context.time_remaining())
+        time.sleep(self._part_s)
+        text = next(self._texts)
+        if text != self._text:
+            self._text, self._sequence = text, self._sequence + 1
+        wanted = ByteRange(request.text_range.start, request.text_range.end)
+        part, end = read_part(text.encode(), wanted, PART)
+        info = tpb.DocumentInfo(sequence=self._sequence, text_bytes=len(text.encode()))
+        return ipb.GetDocumentResponse(document=info, text=part, text_end=end)
+
+
+def _text(client: Any) -> Any:
+    return client.get_text("t", "d")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("before", "after"), [([LONG] * 2, SHORT), ([SHORT], LONG), ([LONG], SHORT[:4])]
+)
+def test_a_replaced_document_is_read_again(run: Any, before: list[str], after: str) -> None:
+    assert run(_Replaced(chain(before, repeat(after))), _text) == after
+
+
+@BOTH
+@pytest.mark.parametrize("texts", [[LONG, LONG, SHORT], [LONG, SHORT]], ids=["shorter", "other"])
+def test_a_document_that_changes_all_the_time_is_given_up(run: Any, texts: list[str]) -> None:
+    fake = _Replaced(cycle(texts))
+    with pytest.raises(errors.DocumentChanged, match=r"'d' was replaced 11 times.*at most 10"):
+        run(fake, _text)
+    assert len(fake.times_left_s) <= 11 * len(texts)
+
+
+@BOTH
+@pytest.mark.parametrize("field", ["document_id", "text_range"])
+def test_other_refusals_are_raised(run: Any, field: str) -> None:
+    fake = Fake(errors.InvalidArgument("no", field=field))
+    with pytest.raises(errors.InvalidArgument, match="no"):
+        run(fake, _text)
+    assert fake.calls == {"GetDocument": 1}
+
+
+@BOTH
+def test_all_parts_share_one_deadline(run: Any) -> None:
+    fake = _Replaced(repeat(LONG), part_s=0.2)
+    assert run(fake, _text) == LONG
+    first, *_, last = fake.times_left_s
+    assert last < first - 0.3
+    with pytest.raises(errors.DeadlineExceeded):
+        run(fake, lambda client: client.get_text("t", "d", timeout_s=0.5))
