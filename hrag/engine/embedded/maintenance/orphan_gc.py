@@ -2,7 +2,8 @@
 
 An orphan is what a killed build or reclaim left, or a segment that has been replaced. It is
 removed after a grace period, in which a reader that has just read the old manifest can
-still open it.
+still open it. While the record of a segment is damaged, nobody knows which files it lists, so
+nothing is removed.
 """
 
 import time
@@ -35,17 +36,19 @@ class OrphanCollector:
     def collect(self) -> None:
         """Looks at the folder once and removes what has been an orphan for long enough."""
         now = self._clock()
-        orphans = set(self._store.segments.iterdir()) - _listed_paths(self._store)
+        found, listed = set(self._store.segments.iterdir()), _listed_paths(self._store)
+        orphans = set() if listed is None else found - listed
         self._first_seen = {path: self._first_seen.get(path, now) for path in orphans}
         for path, seen in self._first_seen.items():
             if path.suffix != segment_files.UNFINISHED and now - seen >= self._grace_s:
                 segment_files.remove_path(path)
 
 
-def _listed_paths(store: Store) -> set[Path]:
-    found = set()
+def _listed_paths(store: Store) -> set[Path] | None:
+    """The paths of all listed segments and their markers; None if a record is damaged."""
     with store.read() as txn:
-        for _, record in all_segments(store, txn):
-            path = segment_files.path_of(store.segments, record.segment_id)
-            found |= {path, path.with_suffix(damage.MARKER)}
-    return found
+        records = [record for _, record in all_segments(store, txn)]
+        if len(records) != txn.stat(store.db["segments"])["entries"]:
+            return None
+    paths = [segment_files.path_of(store.segments, record.segment_id) for record in records]
+    return {*paths, *(path.with_suffix(damage.MARKER) for path in paths)}

@@ -2,7 +2,7 @@
 
 Deleting a collection removes its name at once; its documents are erased afterwards, a few
 per transaction, so that no write waits long. What a stop leaves is erased after the next
-start.
+start. Damaged records go with their collection.
 """
 
 from itertools import islice
@@ -16,10 +16,10 @@ from hrag.engine.embedded.store.queries import (
     address_of,
     erase_document,
     erase_entries,
-    listed_segments,
     read_document,
 )
-from hrag.errors import DataLoss
+from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.errors import DataLoss, StoreUnavailable
 
 _DOCUMENTS = 200  # Per transaction.
 # Each may copy a page of LMDB first; so many fit into the reserve of a full disk.
@@ -27,19 +27,39 @@ _TERMS = 1024
 
 
 def reclaim_some(store: Store) -> bool:
-    """Erases a part of one deleted collection; returns False if there is none."""
+    """Erases a part of one deleted collection; returns False if there is none.
+
+    One whose entries cannot be read or erased keeps no other waiting: the error, DataLoss or
+    StoreUnavailable, is raised once no other is left. Raises StorageFull at once.
+    """
+    failure: DataLoss | StoreUnavailable | None = None
+    deleted = _next_deleted(store)
+    while deleted is not None:
+        try:
+            _reclaim_part(store, deleted)
+            return True
+        except (DataLoss, StoreUnavailable) as error:
+            failure = failure or error
+        deleted = _next_deleted(store, deleted)
+    if failure is not None:
+        raise failure
+    return False
+
+
+def _next_deleted(store: Store, after: bytes = b"") -> bytes | None:
+    """Returns the packed number of the first deleted collection past `after`."""
     with store.read() as txn:
-        entries = store.scan(txn, "deleted_collections", b"")
-        deleted = next((bytes(key) for key, _ in entries), None)
-    if deleted is None:
-        return False
+        entries = store.scan(txn, "deleted_collections", b"", after)
+        return next((bytes(key) for key, _ in entries if bytes(key) > after), None)
+
+
+def _reclaim_part(store: Store, deleted: bytes) -> None:
     with store.write() as txn:
         unlisted = [] if _erase_documents(store, txn, deleted) else _forget(store, txn, deleted)
         reach("reclaim.written")
     reach("reclaim.committed")
     for segment_id in unlisted:
         segment_files.remove(store.segments, segment_id)
-    return True
 
 
 def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
@@ -63,10 +83,14 @@ def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
 
 
 def _forget(store: Store, txn: Txn, deleted: bytes) -> list[int]:
-    """Erases the empty collection itself; returns the ids of its segments."""
-    records = listed_segments(store, txn, schema.read_u32(deleted))
+    """Erases the empty collection itself; returns the ids of its segments.
+
+    The files of those whose records are damaged are left to orphan GC.
+    """
+    entries = txn.sound_entries(store.db["segments"], deleted)
+    segment_ids = [SegmentRecord.from_bytes(value).segment_id for _, value in entries]
     for database in schema.BY_COLLECTION:
         for key in {bytes(key) for key, _ in txn.entries(store.db[database], deleted)}:
             txn.delete(key, db=store.db[database])
     txn.delete(deleted, db=store.db["deleted_collections"])
-    return [record.segment_id for record in records]
+    return segment_ids

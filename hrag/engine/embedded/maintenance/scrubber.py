@@ -11,7 +11,7 @@ import structlog
 
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import all_segments, listed_segments
+from hrag.engine.embedded.store.queries import all_segments, is_listed
 from hrag.engine.embedded.store.records import SegmentRecord
 
 _SIZES = 64  # Segments whose sizes are looked at in one turn; that takes about a millisecond.
@@ -61,7 +61,7 @@ class Scrubber:
 
     def _is_listed(self, collection: int, record: SegmentRecord) -> bool:
         with self._store.read() as txn:
-            return record in listed_segments(self._store, txn, collection)
+            return is_listed(self._store, txn, collection, record)
 
     def _listed(self) -> list[tuple[int, SegmentRecord]]:
         with self._store.read() as txn:

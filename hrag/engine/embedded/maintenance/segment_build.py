@@ -52,9 +52,9 @@ Between = Callable[[], None]
 
 
 def all_collections(store: Store) -> set[int]:
-    """Returns the numbers of all collections, summary collections included."""
+    """Returns the numbers of all collections, summary collections and damaged ones included."""
     with store.read() as txn:
-        return {schema.read_u32(key) for key, _ in store.scan(txn, "collections", b"")}
+        return {schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])}
 
 
 def tail_leaves(store: Store, collection: int) -> int:

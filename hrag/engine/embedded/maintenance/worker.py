@@ -72,6 +72,7 @@ class MaintenanceWorker:
         self._seal_retries_s: dict[int, float] = {}
         self._merge_retries_s: dict[int, float] = {}
         self._files_due_s = 0.0
+        self._reclaim_due_s = 0.0
         self._tails_due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
@@ -89,19 +90,28 @@ class MaintenanceWorker:
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Backpressure: returns once the collection's tail is short enough.
 
-        Returns at once if the worker does not run or fails, or if a damaged document prevents
-        the sealing of the tail, for then waiting would not help. Raises DeadlineExceeded.
+        Returns at once if the worker does not run or fails, or if damage prevents the sealing
+        of the tail, for then waiting would not help. Raises DeadlineExceeded.
         """
         while (
             self._thread.is_alive()
             and not self._failing
             and collection not in self._seal_retries_s
-            and segment_build.tail_leaves(self._store, collection) >= _MAX_TAILS * self._threshold
-            and segment_build.tail_bytes(self._store, collection) >= _MAX_TAIL_BYTES
+            and self._is_too_long(collection)
         ):
             deadline.check("waiting until the index has caught up")
             self._behind.add(collection)
             self._closing.wait(_WAIT_S)
+
+    def _is_too_long(self, collection: int) -> bool:
+        """Whether a collection's tail is; False if its counters are damaged."""
+        try:
+            return (
+                segment_build.tail_leaves(self._store, collection) >= _MAX_TAILS * self._threshold
+                and segment_build.tail_bytes(self._store, collection) >= _MAX_TAIL_BYTES
+            )
+        except DataLoss:
+            return False
 
     def close(self) -> bool:
         """Stops after the current block of leaves; returns False if that takes too long."""
@@ -131,7 +141,8 @@ class MaintenanceWorker:
             self._wake.clear()
             changed: set[int] = set()
             try:
-                self._look_at_files()
+                self._store.require_place()
+                self._do_chores()
                 changed = self._take()
                 self._work(changed)
                 self._failing = False
@@ -151,18 +162,36 @@ class MaintenanceWorker:
             _log.exception("maintenance_failed", retry_s=_RETRY_S, exc_info=error)
 
     def _work(self, changed: set[int]) -> None:
-        while reclaim_some(self._store):
-            self._check_closing()
         for collection in sorted(changed):
             if self._advance(collection):
                 self._add({collection})  # Others, and files, have their turn first.
 
+    def _do_chores(self) -> None:
+        self._files_due_s = self._do(self._look_at_files, self._files_due_s, _FILES_S)
+        self._reclaim_due_s = self._do(self._reclaim, self._reclaim_due_s, 0.0)
+
+    def _do(self, chore: Callable[[], None], due_s: float, pause_s: float) -> float:
+        """Does a chore if it is due; returns when it is due next, `pause_s` afterwards or later.
+
+        A failure is logged: it must not keep anything else from being done.
+        """
+        if self._clock() < due_s:
+            return due_s
+        try:
+            chore()
+        except _Closing:
+            raise
+        except Exception as error:
+            self._report_failure(error)
+            pause_s = _RETRY_S
+        return self._clock() + pause_s
+
+    def _reclaim(self) -> None:
+        while reclaim_some(self._store):
+            self._check_closing()
+
     def _look_at_files(self) -> None:
-        """Now and then removes orphans and scrubs; a damaged collection counts as changed."""
-        if self._clock() < self._files_due_s:
-            return
-        self._files_due_s = self._clock() + _FILES_S
-        self._store.require_place()
+        """Removes orphans and scrubs; a damaged collection counts as changed."""
         self._store.env.reader_check()  # Frees the pages that a killed reader held.
         self._orphans.collect()
         self._add(self._scrubber.scrub())

@@ -58,12 +58,25 @@ def read_manifest(store: Store, txn: Txn, collection: int) -> list[ManifestEntry
 
 
 def add_tombstone(store: Store, txn: Txn, collection: int, ordinal: int, leaf_count: int) -> None:
-    """Records the deletion of a document that a segment holds."""
+    """Records the deletion of a document that a segment holds.
+
+    Raises DataLoss, before anything is written, as `read_deleted_leaves` does.
+    """
+    segment, deleted = read_deleted_leaves(store, txn, collection, ordinal)
     entry = schema.in_collection(collection, ordinal)
     txn.put(entry, schema.u32(leaf_count), db=store.db["tombstones"])
-    key, value = next(store.scan(txn, "deleted_leaves", schema.u32(collection), entry))
-    segment, deleted = bytes(key), schema.read_u64(value)
     txn.put(segment, schema.u64(deleted + leaf_count), db=store.db["deleted_leaves"])
+
+
+def read_deleted_leaves(store: Store, txn: Txn, collection: int, ordinal: int) -> tuple[bytes, int]:
+    """Returns the key of the segment that holds a document, and its number of deleted leaves.
+
+    Raises DataLoss if that number is damaged or missing.
+    """
+    entry = schema.in_collection(collection, ordinal)
+    found = store.scan(txn, "deleted_leaves", schema.u32(collection), entry)
+    key, value = required(next(found, None))
+    return bytes(key), schema.read_u64(value)
 
 
 def deleted_ordinals(

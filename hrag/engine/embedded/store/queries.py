@@ -118,9 +118,19 @@ def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:
     return [SegmentRecord.from_bytes(value) for _, value in entries]
 
 
+def is_listed(store: Store, txn: Txn, number: int, record: SegmentRecord) -> bool:
+    """Whether the collection has this segment, whatever became of its other records."""
+    key = schema.in_collection(number, record.last_ordinal)
+    value = txn.get_sound(key, db=store.db["segments"])
+    return value is not None and SegmentRecord.from_bytes(value) == record
+
+
 def all_segments(store: Store, txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
-    """Every segment with its collection, deleted collections included until reclaimed."""
-    for key, value in store.scan(txn, "segments", b""):
+    """Every segment with its collection, deleted collections included until reclaimed.
+
+    Leaves out damaged records: they are the matter of their own collection.
+    """
+    for key, value in txn.sound_entries(store.db["segments"]):
         yield schema.read_in_collection(key)[0], SegmentRecord.from_bytes(value)
 
 

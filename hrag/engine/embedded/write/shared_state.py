@@ -33,6 +33,8 @@ class SharedState:
         self._usage: dict[str, Usage] = {}
         self.changed: set[int] = set()
         """Numbers of the collections that have a change."""
+        self.is_whole = True
+        """False if a change has failed halfway, so that the transaction must not be committed."""
 
     def finish(self) -> None:
         """Writes what the changes share; call it last."""
@@ -49,9 +51,13 @@ class SharedState:
 
     def _next(self, name: bytes) -> int:
         """Increments one of the store's numbers and returns it."""
-        number = self._numbers.get(name) or self._store.number(self._txn, name)
+        number = self._last(name)
         self._numbers[name] = number + 1
         return number + 1
+
+    def _last(self, name: bytes) -> int:
+        """The last value of one of the store's numbers. Raises DataLoss."""
+        return self._numbers.get(name) or self._store.number(self._txn, name)
 
     def _next_sequence(self, tenant_id: str) -> int:
         usage = self._usage_of(tenant_id)

@@ -1,7 +1,8 @@
 """Changes documents within one LMDB write transaction.
 
 A document is written whole or not at all: everything that can be refused is refused before
-its first byte is written.
+its first byte is written, and what it shares with others is read, and so verified, before. An
+error after the first byte leaves `is_whole` False.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,8 @@ class WriteTransaction(SharedState):
         """Creates or replaces a document, unless it is stored already.
 
         Raises CollectionNotFound, InvalidArgument or TooLarge for a document that does not
-        fit the collection, StorageQuotaExceeded if its tenant may not have so much.
+        fit the collection, StorageQuotaExceeded if its tenant may not have so much, DataLoss
+        if what it shares with other documents is damaged.
         """
         collection = self._existing(handle)
         check_shapes(document, handle.settings)
@@ -65,12 +67,13 @@ class WriteTransaction(SharedState):
         takes = stored_bytes(new, terms, document.tree.size_bytes)
         if not collection.summarises:  # Nobody waits for the error if summaries are refused.
             self._check_quota(handle.tenant_id, growth(old, takes))
+        slot = None if old is None else self._slot_to_keep(handle, old_ordinal)
+        self._check_shared(handle, document.document_id, slot)
+        self.is_whole = False
         sequence, ordinal = self._next_sequence(handle.tenant_id), self._next(schema.LAST_ORDINAL)
-        slot = None
         if found is None:
             old_ordinal = self._remove_damaged(handle, document.document_id, sequence)
         elif old is not None:
-            slot = self._slot_to_keep(handle, old_ordinal)
             self._remove(handle, old_ordinal, old, sequence, keep_slot=slot is not None)
         new = replace(new, stored_bytes=takes, sequence=sequence)
         self._add(ordinal, new, terms, document, slot)
@@ -78,6 +81,7 @@ class WriteTransaction(SharedState):
         if collection.summaries:
             self._mark_unsummarised(handle, ordinal)
         self._log(handle, Change(ordinal, old_ordinal), sequence)
+        self.is_whole = True
         return result_of(new, IngestOutcome.UPDATED if old_ordinal else IngestOutcome.CREATED)
 
     def put_summaries(
@@ -231,6 +235,32 @@ class WriteTransaction(SharedState):
     ) -> tuple[int, DocumentRecord | None]:
         return find_document(self._store, self._txn, handle.collection_id, document_id)
 
+    def _check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
+        """Reads all that putting a document changes and that is not its own.
+
+        A new version is to take `slot`, or any if that is None. Raises DataLoss.
+        """
+        self._usage_of(handle.tenant_id)
+        self._last(schema.LAST_ORDINAL)
+        if slot is None and self._free_slot() is None:
+            self._last(schema.LAST_SLOT)
+        self._check_tombstone(handle, document_id)
+        number = self._existing(handle).summaries
+        if number:
+            self._check_tombstone(summary_handle(handle, number), document_id)
+
+    def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
+        """Reads what removing the document, if it is stored, changes of its collection.
+
+        Raises DataLoss.
+        """
+        store, txn, number = self._store, self._txn, handle.collection_id
+        self._existing(handle)
+        sealed_ordinal = self._counters_of(handle).sealed_ordinal
+        found = find_damaged(store, txn, number, document_id)
+        if found is not None and found.ordinal <= sealed_ordinal:
+            manifest.read_deleted_leaves(store, txn, number, found.ordinal)
+
     def _add(
         self,
         ordinal: int,
@@ -269,12 +299,15 @@ class WriteTransaction(SharedState):
 
     def _take_slot(self) -> tuple[bytes, bool]:
         """A packed slot, a free one if there is any, and whether it is past all others."""
-        free = next(self._store.scan(self._txn, "free_slots", b""), None)
-        if free is None:
+        slot = self._free_slot()
+        if slot is None:
             return schema.u64(self._next(schema.LAST_SLOT)), True
-        slot = bytes(free[0])
         self._txn.delete(slot, db=self._store.db["free_slots"])
         return slot, False
+
+    def _free_slot(self) -> bytes | None:
+        free = next(self._store.scan(self._txn, "free_slots", b""), None)
+        return None if free is None else bytes(free[0])
 
     def _delete(
         self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int

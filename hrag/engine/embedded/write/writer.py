@@ -47,7 +47,7 @@ from hrag.engine.embedded.write.unsummarised import next_unsummarised
 from hrag.engine.stored.document_results import growth, unchanged_result
 from hrag.engine.stored.records import DocumentRecord
 from hrag.engine.validation import check_quota, no_document
-from hrag.errors import CollectionNotFound, DataLoss, HragError
+from hrag.errors import CollectionNotFound, DataLoss, HragError, outcome_of
 from hrag.filters import Filter
 from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes
 from hrag.types import (
@@ -114,14 +114,29 @@ class EmbeddedWriter(CollectionWriter):
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
+        """As the protocol says, in one commit, but for damage that is met halfway.
+
+        Then nothing is committed, and each document is put in a commit of its own: its error
+        is its own result, whatever others share the commit.
+        """
+        try:
+            return self._put_together(documents)
+        except DataLoss as error:
+            if len(documents) == 1:
+                return [error]
+        return [outcome_of(self.put, *each) for each in documents]
+
+    def _put_together(
+        self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
+    ) -> list[IngestResult | HragError]:
         results: list[IngestResult | HragError] = []
         extra_bytes = sum(_most_bytes(document) for _, document in documents)
         with self._changes("put", extra_bytes) as changes:
             for collection, document in documents:
-                try:
-                    results.append(changes.put(collection, document))
-                except HragError as error:  # Raised before anything of the document is written.
-                    results.append(error)
+                result = outcome_of(changes.put, collection, document)
+                if isinstance(result, HragError) and not changes.is_whole:
+                    raise result
+                results.append(result)
         return results
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:

@@ -1,0 +1,198 @@
+"""Maintenance beside damaged records: they are the matter of their own collection alone.
+
+Each test takes the damage back at its end, for the check of the store.
+"""
+
+import threading
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.deadline import Deadline
+from hrag.engine.embedded.maintenance import reclaim, segment_build
+from hrag.engine.embedded.maintenance import worker as worker_module
+from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
+from hrag.engine.embedded.maintenance.reclaim import reclaim_some
+from hrag.engine.embedded.maintenance.scrubber import Scrubber
+from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import DataLoss
+from tests.fakes import collection_settings, prepared, run_maintenance, seal, sentences
+from tests.unit.hrag.engine.embedded.maintenance.workers import running, segment_count
+from tests.unit.hrag.engine.embedded.store.bits import flip
+from tests.until import until
+
+TEXT = sentences(200)
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def record(store: Store, writer: EmbeddedWriter) -> SegmentRecord:
+    """The segment of the first collection, `c`; there is another collection, `other`."""
+    writer.create_collection("t", "other", collection_settings())
+    return put_and_seal(store, writer, "c", "d")
+
+
+def put_and_seal(
+    store: Store, writer: EmbeddedWriter, name: str, document_id: str, seed: int = 0
+) -> SegmentRecord:
+    opened = writer.open("t", name)
+    writer.put(opened, prepared(document_id, sentences(60, seed), seed=seed))
+    record = seal(store, opened.collection_id)
+    assert record is not None
+    return record
+
+
+def path_of(store: Store, record: SegmentRecord) -> Path:
+    return segment_files.path_of(store.segments, record.segment_id)
+
+
+def deleted_collections(store: Store) -> int:
+    with store.read() as txn:
+        return txn.stat(store.db["deleted_collections"])["entries"]
+
+
+def reclaim_all(store: Store) -> None:
+    while reclaim_some(store):
+        pass
+
+
+@pytest.mark.parametrize("database", ["segments", "counters", "deleted_leaves", "collections"])
+def test_others_are_sealed_and_reclaimed(store, writer, record, database):
+    """At a start too, and with a commit in the damaged collection's neighbour."""
+    writer.create_collection("t", "gone", collection_settings())
+    put_and_seal(store, writer, "gone", "d")
+    writer.delete_collection("t", "gone")
+    writer.put(writer.open("t", "other"), prepared("d", TEXT))
+    flip(store, database, schema.u32(1))
+    with running(store) as heard:
+        until(lambda: segment_count(writer, "other") == 1)
+        until(lambda: deleted_collections(store) == 0)
+        heard.create_collection("t", "new", collection_settings())
+        heard.put(heard.open("t", "new"), prepared("d", TEXT))
+        until(lambda: segment_count(writer, "new") == 1)
+    flip(store, database, schema.u32(1))
+    assert path_of(store, record).exists()
+
+
+def test_no_writer_waits_for_a_tail_whose_counters_are_damaged(store, writer, monkeypatch):
+    monkeypatch.setattr(worker_module, "_MAX_TAIL_BYTES", 0)
+    monkeypatch.setattr(MaintenanceWorker, "_attempt", lambda *_: False)
+    opened = writer.open("t", "c")
+    writer.put(opened, prepared("d", TEXT))
+    with running(store) as heard:
+        flip(store, "counters")
+        heard.wait_for_capacity(opened, Deadline.after(0))
+        flip(store, "counters")
+
+
+def test_no_file_is_removed_while_nobody_knows_whose_it_is(store, writer, record):
+    left, clock = store.segments / "000000000009", Clock()
+    left.mkdir()
+    orphans = OrphanCollector(store, grace_s=60, clock=clock)
+    orphans.collect()
+    flip(store, "segments")
+    for clock.now_s in (60, 120):
+        orphans.collect()
+        assert left.exists()
+        assert path_of(store, record).exists()
+    flip(store, "segments")
+    orphans.collect()
+    assert left.exists()
+    clock.now_s = 180
+    orphans.collect()
+    assert not left.exists()
+    assert path_of(store, record).exists()
+
+
+def test_the_scrubber_still_finds_damaged_files(store, writer, record):
+    """Those of other collections, and of other segments of the collection."""
+    second = put_and_seal(store, writer, "c", "e", seed=1)
+    third = put_and_seal(store, writer, "other", "d")
+    for each in (second, third):
+        path = path_of(store, each) / "rows.npz"
+        path.write_bytes(bytes(path.stat().st_size))
+    flip(store, "segments")
+    scrubber = Scrubber(store)
+    scrubber.begin()
+    assert scrubber.scrub() | scrubber.scrub() == {1, writer.open("t", "other").collection_id}
+    assert scrubber.damaged == {second.segment_id, third.segment_id}
+    flip(store, "segments")
+    for name in ("c", "other"):
+        run_maintenance(store, writer.open("t", name).collection_id, 10**9, scrubber.damaged)
+
+
+def test_a_failure_with_files_delays_no_sealing_and_no_writer(store, writer, monkeypatch):
+    def fail(_: OrphanCollector) -> None:
+        raise OSError("the folder cannot be read")
+
+    monkeypatch.setattr(OrphanCollector, "collect", fail)
+    with capture_logs() as logs, running(store) as heard:
+        until(lambda: any(log["event"] == "maintenance_failed" for log in logs))
+        for number in range(2):
+            heard.put(heard.open("t", "c"), prepared(f"d{number}", TEXT, seed=number))
+            until(lambda: segment_build.tail_leaves(store, 1) == 0)
+    failures = [log["problem"] for log in logs if log["event"] == "maintenance_failed"]
+    assert failures == ["the folder cannot be read"]
+
+
+# Deleted collections
+
+
+def test_a_damaged_record_goes_with_its_collection_and_the_files_later(store, writer, record):
+    writer.delete_collection("t", "c")
+    flip(store, "segments")
+    reclaim_all(store)
+    with store.read() as txn:
+        assert txn.stat(store.db["segments"])["entries"] == 0
+    assert deleted_collections(store) == 0
+    assert path_of(store, record).exists()
+    OrphanCollector(store, grace_s=0).collect()
+    assert not path_of(store, record).exists()
+
+
+@pytest.fixture
+def mended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Until it is set, the first collection cannot be erased."""
+    erase, mended = reclaim._erase_documents, threading.Event()
+
+    def fail(store: Store, txn: Txn, deleted: bytes) -> bool:
+        if deleted == schema.u32(1) and not mended.is_set():
+            raise DataLoss("no part of it can be erased")
+        return erase(store, txn, deleted)
+
+    monkeypatch.setattr(reclaim, "_erase_documents", fail)
+    return mended
+
+
+def test_what_cannot_be_reclaimed_keeps_nothing_else_waiting(store, writer, record, mended):
+    put_and_seal(store, writer, "other", "d")
+    for name in ("c", "other"):
+        writer.delete_collection("t", name)
+    with pytest.raises(DataLoss, match="no part of it"):
+        reclaim_all(store)
+    assert deleted_collections(store) == 1
+    mended.set()
+    assert reclaim_some(store)
+
+
+def test_what_cannot_be_reclaimed_delays_no_sealing(store, writer, record, mended, monkeypatch):
+    monkeypatch.setattr(worker_module, "_RETRY_S", 0.01)
+    writer.delete_collection("t", "c")
+    with running(store) as heard:
+        heard.put(heard.open("t", "other"), prepared("d", TEXT))
+        until(lambda: segment_count(writer, "other") == 1)
+        assert deleted_collections(store) == 1
+        mended.set()
+        until(lambda: deleted_collections(store) == 0)

@@ -1,0 +1,50 @@
+"""The totals of a store, for monitoring."""
+
+from dataclasses import replace
+
+import pytest
+
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.totals import measure
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.unit.hrag.engine.embedded.store.bits import flip
+
+
+@pytest.fixture
+def writer(store):
+    """Two sealed collections of a document each, and an alias."""
+    writer = EmbeddedWriter(store)
+    for name, count in (("a", 20), ("b", 30)):
+        writer.create_collection("t", name, collection_settings())
+        opened = writer.open("t", name)
+        writer.put(opened, prepared("d", sentences(count)))
+        seal(store, opened.collection_id)
+    writer.set_alias("t", "alias", "a")
+    return writer
+
+
+def test_they_count_each_collection_once(store, writer):
+    totals = measure(store)
+    statuses = [writer.status(writer.open("t", name)) for name in "ab"]
+    assert (totals.collections, totals.documents, totals.embedded.segments) == (2, 2, 2)
+    assert totals.leaves == sum(each.leaf_count for each in statuses)
+
+
+def test_a_damaged_record_of_a_segment_is_left_out(store, writer):
+    before, (segment,) = measure(store), writer.status(writer.open("t", "a")).embedded.segments
+    flip(store, "segments")
+    totals = measure(store)
+    flip(store, "segments")
+    sizes = (totals.embedded.segments, totals.embedded.segment_bytes)
+    assert sizes == (1, before.embedded.segment_bytes - segment.size_bytes)
+    assert totals == replace(before, embedded=totals.embedded)
+
+
+@pytest.mark.parametrize(("database", "collections"), [("counters", 2), ("collection_names", 1)])
+def test_damage_to_one_collection_leaves_the_totals_of_others(store, writer, database, collections):
+    key = schema.collection_name("t", "b") if database == "collection_names" else schema.u32(2)
+    flip(store, database, key)
+    totals = measure(store)
+    flip(store, database, key)
+    assert (totals.collections, totals.documents) == (collections, 1)
