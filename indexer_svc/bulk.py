@@ -13,6 +13,7 @@ single document. Knows nothing of gRPC.
 """
 
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ _CONCERNS_ALL = (
 
 Outcome = IngestResult | Exception
 Work = TypeVar("Work", Draft, Ready)
+Kept = TypeVar("Kept", bound=Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +112,16 @@ class BulkLoad:
     ) -> None:
         """`requests` is iterated in another thread; `stopping` ends the stream early."""
         self._pipeline = pipeline
+        self._requests = requests
         self._deadline = deadline
         self._stopping = stopping
         self._cancelled = threading.Event()
         self._admitting = threading.Lock()
         self._in_flight = _Counts()
-        self._drafts = PrefetchQueue(self._cut_all(requests), _weight, _FULL, "cut")
+        self._drafts = PrefetchQueue[_InFlight[Draft]](_weight, _FULL, "cut")
         # One group waits for its commit. Meanwhile documents queue up for the embedder, so
         # that it is called, and threads are switched, per group and not per document.
-        self._ready = PrefetchQueue(self._embed_all(), _weight, 0.0, "embed")
+        self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[Answer]]:
         """Stores the documents; yields their answers in order, those of one commit together.
@@ -126,8 +129,9 @@ class BulkLoad:
         Raises what concerns all documents, such as StorageFull, after the answers of those
         that are stored; ServiceUnavailable when the service stops, Cancelled after `cancel`.
         """
-        self._drafts.start()
-        self._ready.start()
+        self._drafts.start(self._cut_all(self._requests))
+        self._requests = ()
+        self._ready.start(self._embed_all())
         try:
             while group := self._next_group():
                 yield from self._answer(group)
@@ -146,13 +150,16 @@ class BulkLoad:
 
     def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[Draft]]]:
         for request in requests:
-            try:
-                document = self._cut(request)
-            except _CONCERNS_ALL:
-                raise
-            except Exception as error:
-                document = _InFlight(request.sent_as, error)
-            yield [document]
+            yield [self._cut_or_refuse(request)]
+
+    def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[Draft]:
+        """The document, cut, or its own error; raises what concerns all documents."""
+        try:
+            return self._cut(request)
+        except _CONCERNS_ALL:
+            raise
+        except Exception as error:
+            return _InFlight(request.sent_as, _detached(error))
 
     def _cut(self, request: IngestRequest) -> _InFlight[Draft]:
         checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
@@ -192,10 +199,10 @@ class BulkLoad:
         except _CONCERNS_ALL:
             raise
         except EmbedderUnavailable as error:
-            yield from [error] * len(drafts)  # The embedder has retried for seconds.
+            yield from [_detached(error)] * len(drafts)  # The embedder has retried for seconds.
         except Exception as error:
             if len(drafts) == 1:
-                yield error
+                yield _detached(error)
             else:
                 yield from self._embed_alone(drafts)
 
@@ -234,18 +241,22 @@ class BulkLoad:
         ready = [each.content for each in group if isinstance(each.content, Ready)]
         for collection in dict.fromkeys(each.collection for each in ready):
             self._wait_for_capacity(collection)
-        outcomes: Sequence[Outcome]
+        outcomes = self._outcomes_of_commit(ready)
+        if outcomes:
+            yield self._close(group, outcomes)
+        else:
+            for each in group:
+                yield from self._answer([each])
+
+    def _outcomes_of_commit(self, ready: list[Ready]) -> list[Outcome]:
+        """The outcome of each document; an empty list if one of several makes the commit fail."""
         try:
-            outcomes = self._pipeline.commit(ready)
-        except HragError:
-            raise  # A document's own error would be its outcome; this one concerns them all.
+            return [_detached(outcome) for outcome in self._pipeline.commit(ready)]
+        except HragError as error:
+            # A document's own error would be its outcome; this one concerns them all.
+            raise _detached(error) from None
         except Exception as error:
-            if len(ready) > 1:
-                for each in group:
-                    yield from self._answer([each])
-                return
-            outcomes = [error]
-        yield self._close(group, outcomes)
+            return [_detached(error)] if len(ready) == 1 else []
 
     def _close(self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]) -> list[Answer]:
         answers = []
@@ -300,6 +311,19 @@ class _Counts:
             self._counts[key] -= 1
             if not self._counts[key]:
                 del self._counts[key]
+
+
+def _detached(outcome: Kept) -> Kept:
+    """Returns `outcome`; an error loses its stack and its causes, a fault of ours to a note.
+
+    The frames of a stack refer to the document and, by way of their callers, to the error: only
+    the garbage collector frees such a cycle. The note is for the log of whoever answers.
+    """
+    if isinstance(outcome, Exception):
+        if not isinstance(outcome, HragError):
+            outcome.add_note("".join(traceback.format_exception(outcome)))
+        outcome.__traceback__ = outcome.__cause__ = outcome.__context__ = None
+    return outcome
 
 
 def _advanced(

@@ -3,7 +3,9 @@
 The thread iterates a source and works on the next items while the consumer works on the
 previous ones. The queue is bounded by weight: a source that is faster than the consumer is
 blocked. Items come out in the order of the source; an error of the source is raised after
-all items before it. Knows nothing of documents.
+all items before it. A queue that has ended refers to neither its source nor an error, since
+the frames of the error's stack refer to the queue and to the items: a reference cycle would
+keep them all until the garbage collector comes. Knows nothing of documents.
 """
 
 import threading
@@ -24,27 +26,26 @@ class PrefetchQueue(Generic[Item]):
 
     def __init__(
         self,
-        batches: Iterable[Sequence[Item]],
         weigh: Callable[[Item], float],
         capacity: float,
         name: str,
     ) -> None:
-        self._batches = batches
         self._weigh = weigh
         self._capacity = capacity
+        self._name = name
         self._waiting: deque[Item] = deque()
         self._weight = 0.0
-        self._failure: Exception | None = None
+        self._failures: list[Exception] = []  # At most one, which `take` removes and raises.
         self._ended = False
         self._stopped = False
         lock = threading.Lock()
         self._filled = threading.Condition(lock)
         self._emptied = threading.Condition(lock)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
+    def start(self, batches: Iterable[Sequence[Item]]) -> None:
+        """Starts the thread, which iterates `batches`. To be called once."""
+        thread = threading.Thread(target=self._run, args=(batches,), name=self._name, daemon=True)
+        thread.start()
 
     def gather(self, capacity: float, pause_s: float) -> None:
         """Waits for an item, then for more until they weigh `capacity` or none comes in a pause."""
@@ -60,15 +61,15 @@ class PrefetchQueue(Generic[Item]):
 
         Waits for the first item only, and returns None if none came within `timeout_s`.
         Returns an empty list at the end of the source or after `stop`. Raises the error
-        that the source raised.
+        that the source raised, once.
         """
         with self._filled:
             if not self._filled.wait_for(self._has_result, timeout_s):
                 return None
             if self._stopped:
                 return []
-            if not self._waiting and self._failure is not None:
-                raise self._failure
+            if not self._waiting and self._failures:
+                raise self._failures.pop()
             batch = self._take_queued(capacity)
             self._emptied.notify()
             return batch
@@ -81,6 +82,7 @@ class PrefetchQueue(Generic[Item]):
         with self._filled:
             self._stopped = True
             self._waiting.clear()
+            self._failures.clear()
             self._filled.notify_all()
             self._emptied.notify_all()
 
@@ -99,15 +101,16 @@ class PrefetchQueue(Generic[Item]):
         self._weight = self._weight - weight if self._waiting else 0.0
         return batch
 
-    def _run(self) -> None:
+    def _run(self, batches: Iterable[Sequence[Item]]) -> None:
         try:
-            for batch in self._batches:
+            for batch in batches:
                 if not self._put(batch):
                     return
         except Exception as error:
-            self._failure = error  # Raised by `take`.
+            with self._filled:
+                if not self._stopped:
+                    self._failures.append(error)
         finally:
-            self._batches = ()  # It may refer back to this queue, and hold items that nobody takes.
             with self._filled:
                 self._ended = True
                 self._filled.notify()

@@ -34,7 +34,7 @@ _NOT_PLAIN = re.compile(r"[\[\]{},&*!|>%@`]|[-?:](?:\s|$)|(?:~|null|Null|NULL)$|
 # What programs write instead of a title: "Untitled 3", "Document1", "Microsoft Word - a.doc",
 # "PowerPoint Presentation", the file's name, punctuation.
 _PLACEHOLDER = re.compile(
-    r"untitled(?:[\s_-]*(?:document|presentation|\d+))*"
+    r"untitled(?:[\s_-]*+(?:document|presentation|\d++))*"
     r"|(?:document|presentation|slide|book)[\s_-]?\d+"
     r"|powerpoint presentation"
     r"|microsoft (?:office )?(?:word|excel|powerpoint|publisher|visio)\b.*"

@@ -12,7 +12,7 @@ from encodings.aliases import aliases
 from hrag.errors import UnreadableDocument
 
 _DECLARED = re.compile(
-    rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]{1,40})",
+    rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",
     re.IGNORECASE,
 )
 _SEARCHED_BYTES = 4096

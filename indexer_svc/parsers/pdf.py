@@ -28,8 +28,8 @@ _FIELD = "content"
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
 # What precedes a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
 _NUMBERED = (
-    r"(?:(?:chapter|section|part|article|appendix|annex)[ \t]+)?"
-    r"(?:[\d.]{1,12}|[IVXLC]{1,7}|[A-Z])?[.:)]?[ \t]*"
+    r"(?:(?:chapter|section|part|article|appendix|annex)[ \t]++)?"
+    r"(?:[\d.]{1,12}|[IVXLC]{1,7}|[A-Z])?[.:)]?[ \t]*+"
 )
 
 

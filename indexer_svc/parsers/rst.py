@@ -18,7 +18,7 @@ _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 _LEAST_ADORNMENT = 4  # A shorter one must be as long as its title.
 _EXPLICIT = ".. "
 _MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS  # Leaves room for markup, such as a link's URL.
-_INTERPRETED = re.compile(r"(?::[\w:+.-]+:)?``?([^`<]+?)(?:\s*<[^`>]+>)?``?_{0,2}")
+_INTERPRETED = re.compile(r"(?:(?<!:):[\w:+.-]{2,}+(?<=:))?``?([^`<]+?)(?:\s*+<[^`>]++>)?``?_{0,2}")
 _EMPHASIS = re.compile(r"\*\*|\*|\\")
 
 
@@ -92,5 +92,6 @@ def _width(line: str) -> int:
 
 def _plain(line: str) -> str:
     """A title without its inline markup."""
-    text = _INTERPRETED.sub(r"\1", line[:_MAX_TITLE_CHARS])
+    # Each white space alone: the pattern takes quadratic time for a run of it.
+    text = _INTERPRETED.sub(r"\1", " ".join(line[:_MAX_TITLE_CHARS].split()))
     return section_title(_EMPHASIS.sub("", text))

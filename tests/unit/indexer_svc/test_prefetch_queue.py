@@ -36,8 +36,8 @@ class Source:
 
 def _queue(source: Source, capacity: float = 100.0) -> PrefetchQueue[int]:
     """Each number weighs itself."""
-    queue = PrefetchQueue(source, float, capacity, "test")
-    queue.start()
+    queue = PrefetchQueue[int](float, capacity, "test")
+    queue.start(source)
     return queue
 
 
@@ -148,12 +148,13 @@ def test_what_the_source_raises_comes_after_its_items() -> None:
         yield [2]
         raise RuntimeError("no more paper")
 
-    queue = PrefetchQueue(broken(), float, 10, "test")
-    queue.start()
+    queue = PrefetchQueue[int](float, 10, "test")
+    queue.start(broken())
     assert queue.take(1, SOON_S) == [1]
     assert queue.take(2, SOON_S) == [2]
     with pytest.raises(RuntimeError, match="no more paper"):
         queue.take(1, SOON_S)
+    assert queue.take(1, SOON_S) == []  # It is raised once.
 
 
 def test_stop_wakes_a_taker() -> None:
@@ -177,9 +178,9 @@ def test_stop_ends_a_source_that_waits_for_capacity_and_drops_what_waits() -> No
 
 def test_stopped_before_it_starts_it_takes_one_batch_at_most() -> None:
     source = Source([[1]] * 5)
-    queue = PrefetchQueue(source, float, 100, "test")
+    queue = PrefetchQueue[int](float, 100, "test")
     queue.stop()
-    queue.start()
+    queue.start(source)
     assert source.finished.wait(SOON_S)
     assert source.asked <= 1
     assert queue.take(1, SOON_S) == []

@@ -88,6 +88,7 @@ def test_front_matter_without_a_title(lines):
         "Slide rules",
         "Book of Kells",
         "Untitled dreams",
+        "Untitled " + "1" * 900 + " x",  # Splitting the digits in every way would never end.
         "Node.js",
         "C++",
     ],
@@ -100,6 +101,7 @@ def test_title_of_a_pdf_is_kept(title):
     "title",
     [
         *("", " \t", "-", "untitled", "Untitled-1", "Untitled Document 2", "Document1", "Slide 1"),
+        *("Untitled presentation_2-3", "Untitled" + "1" * 900),
         *("PowerPoint Presentation", "Microsoft Word - report", "Microsoft Word - a report.docx"),
         *("report_final.DOC", "C:\\docs\\report.indd", "paper.dvi", "my talk.pptx"),
     ],

@@ -1,11 +1,13 @@
 """PDFs give the text of their pages, bookmarks and title, or the reason why not."""
 
 import random
+import time
 
 import pytest
 
 from hrag.errors import HragError, TooLarge, UnreadableDocument
 from indexer_svc.parsers import pdf
+from indexer_svc.parsers.parsed_file import PageRange
 from indexer_svc.parsers.pdf import Bookmark, PdfContent, read_pdf
 from tests import pdfs
 
@@ -157,3 +159,13 @@ def test_a_refused_file_leaves_the_next_one_readable():
     with pytest.raises(UnreadableDocument):
         read_pdf(b"no", PLENTY)
     assert read_pdf(pdfs.pdf_of(["yes"]), PLENTY).pages == ("yes",)
+
+
+def test_hostile_lines_do_not_slow_the_search_for_titles():
+    """Each bookmark would take a second if the spaces could be divided between two patterns."""
+    text = "Chapter" + " " * 19_000 + "\nChapter 2:  The  end"
+    bookmarks = [Bookmark("Start", 1, 0)] * 100 + [Bookmark("The end", 1, 0)]
+    started = time.perf_counter()
+    headings = pdf._headings(bookmarks, text, [PageRange(0, len(text))])
+    assert time.perf_counter() - started < 5
+    assert [heading.char_start for heading in headings] == [0] * 100 + [text.index("\n") + 1]

@@ -1,5 +1,7 @@
 """reStructuredText stays as it is written; its titles are sections."""
 
+import time
+
 import pytest
 
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS
@@ -90,6 +92,7 @@ def test_a_short_title_has_a_short_underline_and_a_long_one_at_least_four():
         ("``code`` and `link <https://example.org>`_", "code and link"),
         ("**bold** \\*star", "bold star"),
         (":class:`~a.B`", "~a.B"),
+        ("a:py:class:`~a.B` ::`b` `c <d>`__", "a~a.B ::b c"),
     ],
 )
 def test_titles_are_plain(line, title):
@@ -99,3 +102,11 @@ def test_titles_are_plain(line, title):
 def test_titles_beyond_the_limit_are_left_out():
     text = "a\n=\n" * (MAX_HEADINGS + 5)
     assert len(parse_rst(text.encode(), 0).headings) == MAX_HEADINGS
+
+
+@pytest.mark.parametrize("line", ["x" + ":" * 799, "`" + " " * 400 + "<" + " " * 397 + ">"])
+def test_hostile_titles_take_little_time(line):
+    text = f"{line}\n====\n\n" * 4_000
+    started = time.perf_counter()
+    assert len(parse_rst(text.encode(), 0).headings) == 4_000
+    assert time.perf_counter() - started < 3

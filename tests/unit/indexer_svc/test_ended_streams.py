@@ -1,0 +1,223 @@
+"""Streams that have ended leave nothing behind, however they ended.
+
+A reference cycle would keep a stream and its documents until the garbage collector comes, which
+counts objects and not their bytes.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import pytest
+
+from hrag import errors
+from hrag.types import Document, IngestResult
+from indexer_svc.bulk import BulkLoad, IngestRequest
+from indexer_svc.pipeline import Draft, Ready
+from indexer_svc.prefetch_queue import PrefetchQueue
+from tests.conftest import Engine
+from tests.streams import Service, asked, numbered, service_of, stages
+from tests.until import until
+
+
+@pytest.fixture
+def service(engine: Engine) -> Iterator[Service]:
+    """A service whose collection exists, so that its creation is not part of any stream."""
+    with service_of(engine) as service:
+        service.run([Document("Text.", "first")])
+        yield service
+
+
+Stream = Iterator[IngestRequest]
+
+
+def _documents(_: Service) -> Stream:
+    return map(asked, numbered(3))
+
+
+def _blank_last(_: Service) -> Stream:
+    yield from map(asked, [*numbered(2), Document(" ", "blank")])
+
+
+def _malformed_last(_: Service) -> Stream:
+    yield asked(Document("Text.", "d"))
+    yield asked(Document("Lone surrogate: \ud800", "malformed"))
+
+
+def _fault_in_cutting(service: Service) -> Stream:
+    service.pipeline.cut = _raising(ValueError("a fault of ours"))  # type: ignore[method-assign]
+    return _documents(service)
+
+
+def _full_in_admission(service: Service) -> Stream:
+    service.pipeline.admit = _raising(errors.StorageFull("full"))  # type: ignore[method-assign]
+    return _documents(service)
+
+
+def _embedding_fails(error: Exception) -> Callable[[Service], Stream]:
+    def stream(service: Service) -> Stream:
+        service.embedder.fail = _raising(error)
+        return _documents(service)
+
+    return stream
+
+
+def _commit_fails(error: Exception) -> Callable[[Service], Stream]:
+    def stream(service: Service) -> Stream:
+        service.writer.fail = _raising(error)
+        return _documents(service)
+
+    return stream
+
+
+def _refused_by_the_commit(service: Service) -> Stream:
+    """Like an engine that collects errors in a local variable of a frame of their stacks."""
+
+    def commit(ready: Sequence[Ready]) -> list[IngestResult | errors.HragError]:
+        refused: list[IngestResult | errors.HragError] = []
+        for _ in ready:
+            try:
+                raise errors.StorageQuotaExceeded("full", tenant_id="t", field="bytes")
+            except errors.HragError as error:
+                refused.append(error)
+        return refused
+
+    service.pipeline.commit = commit  # type: ignore[method-assign]
+    return _documents(service)
+
+
+def _cyclic_error_of_the_commit(service: Service) -> Stream:
+    def commit(ready: Sequence[Ready]) -> NoReturn:
+        full = errors.StorageFull("full")
+        raise full
+
+    service.pipeline.commit = commit  # type: ignore[method-assign]
+    return _documents(service)
+
+
+def _broken_source(_: Service) -> Stream:
+    yield asked(Document("Text.", "d"))
+    raise errors.InvalidArgument("the request cannot be read", field="request")
+
+
+def _cancelled(service: Service) -> Stream:
+    load = service.loads[-1]
+
+    def read() -> Document:
+        load.cancel()
+        return Document("Text.", "last")
+
+    yield from map(asked, numbered(2))
+    yield IngestRequest("t", "default", "last", read)
+
+
+def _cancelled_after_a_refusal(service: Service) -> Stream:
+    yield asked(Document(" ", "blank"))
+    service.loads[-1].cancel()
+
+
+def _stopped(service: Service) -> Stream:
+    yield asked(Document("Text.", "d0"))
+    service.stopping.set()
+    yield asked(Document("Text.", "d1"))
+
+
+STREAMS: dict[str, Callable[[Service], Stream]] = {
+    "stored": _documents,
+    "the last is blank": _blank_last,
+    "the last is malformed": _malformed_last,
+    "a fault in cutting": _fault_in_cutting,
+    "no disk space in the admission": _full_in_admission,
+    "the embedder is down": _embedding_fails(errors.EmbedderUnavailable("down")),
+    "the embedder refuses": _embedding_fails(errors.EmbedderRejected("no")),
+    "a fault in the embedder": _embedding_fails(ValueError("a fault of ours")),
+    "a deadline in the embedder": _embedding_fails(errors.DeadlineExceeded("late")),
+    "no disk space in the commit": _commit_fails(errors.StorageFull("full")),
+    "a fault in the commit": _commit_fails(ValueError("a fault of ours")),
+    "refused by the commit": _refused_by_the_commit,
+    "a cyclic error of the commit": _cyclic_error_of_the_commit,
+    "a broken source": _broken_source,
+    "cancelled": _cancelled,
+    "cancelled after a refusal": _cancelled_after_a_refusal,
+    "stopped": _stopped,
+}
+
+
+@pytest.fixture
+def _no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("ending", STREAMS)
+def test_a_stream_that_has_ended_keeps_no_document(service: Service, ending: str) -> None:
+    """Also while the stream itself is still referred to."""
+    before = _alive(Document, Draft, Ready)
+    with suppress(errors.HragError):
+        _run(service, STREAMS[ending])
+    until(lambda: _alive(Document, Draft, Ready) <= before)
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("ending", STREAMS)
+def test_a_stream_that_has_ended_is_freed_at_once(service: Service, ending: str) -> None:
+    service.loads.clear()
+    before = _alive(BulkLoad, PrefetchQueue)
+    with suppress(errors.HragError):
+        _run(service, STREAMS[ending])
+    service.loads.clear()
+    until(lambda: not stages() and _alive(BulkLoad, PrefetchQueue) <= before)
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_stream_that_is_dropped_is_freed_at_once(service: Service, answers: int) -> None:
+    service.loads.clear()
+    before = _alive(Document, BulkLoad, PrefetchQueue)
+    dropped = service.answers(numbered(100))
+    for _ in range(answers):
+        next(dropped)
+    del dropped
+    service.loads.clear()
+    until(lambda: not stages() and _alive(Document, BulkLoad, PrefetchQueue) <= before)
+
+
+@pytest.mark.usefixtures("_no_collector")
+def test_a_stream_that_never_runs_is_freed_at_once(service: Service) -> None:
+    service.loads.clear()
+    before = _alive(Document, BulkLoad, PrefetchQueue)
+    service.load(map(asked, numbered(3))).cancel()
+    service.loads.clear()
+    assert _alive(Document, BulkLoad, PrefetchQueue) <= before
+
+
+def test_a_fault_of_ours_keeps_its_stack_as_a_note(service: Service) -> None:
+    """What logs it has nothing else to show."""
+    (answer, *_), *_ = service.load(_fault_in_cutting(service)).run()
+    assert isinstance(answer.outcome, ValueError)
+    assert answer.outcome.__traceback__ is None
+    (stack,) = answer.outcome.__notes__
+    assert "in _cut\n" in stack
+
+
+def _run(service: Service, stream: Callable[[Service], Stream]) -> None:
+    for _ in service.load(stream(service)).run():
+        pass
+
+
+def _raising(error: Exception) -> Callable[..., Any]:
+    """Raises a new error of this class each time, without a local variable that refers to it."""
+    kind, arguments = type(error), error.args
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise kind(*arguments)
+
+    return fail
+
+
+def _alive(*kinds: type) -> set[int]:
+    return {id(each) for each in gc.get_objects() if isinstance(each, kinds)}
