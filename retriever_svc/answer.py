@@ -17,7 +17,14 @@ from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, F
 from hrag.chat import ChatEnd, ChatModel
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
-from hrag.errors import Cancelled, ChatNotConfigured, HragError, InvalidArgument, TooLarge
+from hrag.errors import (
+    Cancelled,
+    ChatNotConfigured,
+    DeadlineExceeded,
+    HragError,
+    InvalidArgument,
+    TooLarge,
+)
 from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import MAX_QUERY_BYTES, Passage, SearchMode, SearchQuery
 from retriever_svc.answer_slots import AnswerSlots
@@ -132,8 +139,8 @@ class Answer:
                     elif output := reading.feed(piece):
                         first_text_us = first_text_us or self._us_since(began)
                         yield output
-            except Cancelled:
-                raise  # No caller is left to report to.
+            except (Cancelled, DeadlineExceeded):
+                raise  # No caller is left to report to, or none in a moment.
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure
