@@ -50,12 +50,12 @@ class Exchange:
         request, and what `authorize` raises.
         """
         call_headers.check_version(request)
-        timeout_s = call_headers.timeout_s(request)
+        time_left_s = call_headers.time_left_s(request)
         metadata = call_headers.metadata(request)
         message = message_in(await self.body(method, request, share, metadata))
         if is_json:
             message = await self.conversion.encoded(method.request, message)
-        return self.services.call(method, message, metadata, timeout_s)
+        return self.services.call(method, message, metadata, time_left_s())
 
     async def body(
         self, method: Method, request: Request, share: Share, metadata: Metadata

@@ -40,11 +40,11 @@ def ingest_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], A
 
 
 async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
-    timeout_s = call_headers.timeout_s(request)
+    time_left_s = call_headers.time_left_s(request)
     metadata = call_headers.metadata(request)
     parts = body_parts(request)
     await exchange.authorize(metadata)
-    call = exchange.services.call(method, None, metadata, timeout_s)
+    call = exchange.services.call(method, None, metadata, time_left_s())
     outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
     first = await anext(outcomes, b"")  # What fails before it has a status of its own.
     return StreamReply(_chained(first, outcomes), JSON_LINES)

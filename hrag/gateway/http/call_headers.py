@@ -5,6 +5,8 @@ sends them, and nothing else.
 """
 
 import re
+import time
+from collections.abc import Callable
 
 from starlette.requests import Request
 
@@ -50,14 +52,15 @@ def check_version(request: Request) -> None:
         )
 
 
-def timeout_s(request: Request) -> float | None:
-    """Returns the time for the call in seconds, None if the request names none.
+def time_left_s(request: Request) -> Callable[[], float | None]:
+    """Returns what says how much of the caller's time is left from now on, in seconds.
 
-    Raises InvalidArgument, and DeadlineExceeded for no time.
+    It says None if the request names no time, and raises DeadlineExceeded if none is left, such
+    as where the body took all. Raises InvalidArgument, and DeadlineExceeded for no time.
     """
     given = request.headers.get("connect-timeout-ms")
     if given is None:
-        return None
+        return lambda: None
     if not _TIMEOUT.fullmatch(given):
         raise InvalidArgument(
             f"the header connect-timeout-ms is {quoted(given)}; it must be a whole number of "
@@ -66,7 +69,18 @@ def timeout_s(request: Request) -> float | None:
         )
     if not int(given):
         raise DeadlineExceeded("the header connect-timeout-ms is 0: no time is left")
-    return int(given) / 1000
+    until_s = time.monotonic() + int(given) / 1000
+
+    def left() -> float:
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            raise DeadlineExceeded(
+                f"the {given} ms of the header connect-timeout-ms passed before the request was "
+                "there and its caller known"
+            )
+        return left_s
+
+    return left
 
 
 def media_type(request: Request) -> str:

@@ -59,6 +59,10 @@ _ADD_UNUSED = """
 INSERT INTO hrag.unused_homes (tenant_id, home, drop_after)
 VALUES (%(tenant_id)s, %(home)s, now() + %(delay)s)
 """
+_ABANDON = """
+UPDATE hrag.unused_homes SET drop_after = now()
+WHERE tenant_id = %(tenant_id)s AND home = %(home)s
+"""
 _REMOVE_UNUSED = "DELETE FROM hrag.unused_homes WHERE tenant_id = %(tenant_id)s AND home = %(home)s"
 # Transactions that write and those that read, which have no number but hold back `backend_xmin`.
 _DUE = """
@@ -113,8 +117,9 @@ def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSize
 def move_collection(database: Database, tenant_id: str, collection_id: int) -> int:
     """Gives a collection a new home whose index has all its leaves; returns their number.
 
-    Writers of the tenant wait for the last step only. If the process ends before that step, or
-    another one was faster, the new tables are dropped later: 0 is returned then.
+    Writers of the tenant wait for the last step only. If the process ends before that step,
+    another one was faster, or the collection was deleted meanwhile, the new tables are dropped
+    later: 0 is returned then.
     """
     with database.write() as connection:
         source = open_by_number(connection, tenant_id, collection_id)
@@ -130,6 +135,7 @@ def move_collection(database: Database, tenant_id: str, collection_id: int) -> i
         connection.execute(_LOCK, {"tenant_id": tenant_id})
         old = open_by_number(connection, tenant_id, collection_id)
         if old is None or old.home != source.home:
+            connection.execute(_ABANDON, {"tenant_id": tenant_id, "home": home})
             return 0
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
         # What was committed since the leaves were copied has a greater ordinal.

@@ -141,6 +141,7 @@ class MaintenanceWorker:
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):
+                self._backlogs.pop(collection_id, None)  # The other process knows it.
                 return
             self._index_words(tenant_id, collection_id, every_leaf)
             self._index_vectors(tenant_id, collection_id, every_leaf)
@@ -173,6 +174,7 @@ class MaintenanceWorker:
             with self._database.read() as connection:
                 collection = open_by_number(connection, tenant_id, collection_id)
                 if collection is None or not collection.settings.dimension:
+                    self._backlogs.pop(collection_id, None)
                     return
                 sizes = home_sizes(connection, collection)
             self._backlogs[collection_id] = sizes.scanned

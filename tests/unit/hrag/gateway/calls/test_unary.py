@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import pytest
 
@@ -135,6 +136,22 @@ def test_the_deadline_reaches_the_service(gateway: Gateway, fake: Fake) -> None:
     late = gateway.post(SEARCH, {}, {"connect-timeout-ms": "50"})
     fake.may_answer.set()
     assert (late.status, late.json["code"]) == (504, "deadline_exceeded")
+
+
+def test_the_time_of_a_call_begins_with_its_headers(gateway: Gateway, fake: Fake) -> None:
+    before = fake.calls["Search"]
+    with gateway.connection() as connection:
+        connection.putrequest("POST", SEARCH)
+        for header in ("content-type: application/json", "connect-timeout-ms: 100"):
+            connection.putheader(*header.split(": "))
+        connection.putheader("content-length", "2")
+        connection.endheaders(b"{")
+        time.sleep(0.3)
+        connection.send(b"}")
+        response = connection.getresponse()
+        assert response.status == 504
+        assert "connect-timeout-ms" in json.loads(response.read())["message"]
+    assert fake.calls["Search"] == before
 
 
 def test_a_request_id_comes_back_and_reaches_the_service(gateway: Gateway) -> None:
