@@ -1,6 +1,7 @@
 """Fixtures: stores in temporary folders, checked when their test ends, and a clean environment."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -74,6 +75,15 @@ def _forked_children() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(child_process, "run_module", run_module)
         yield
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Switches the garbage collector off: what is in a reference cycle stays."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

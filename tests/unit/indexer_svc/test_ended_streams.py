@@ -144,15 +144,7 @@ STREAMS: dict[str, Callable[[Service], Stream]] = {
 }
 
 
-@pytest.fixture
-def _no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ending", STREAMS)
 def test_a_stream_that_has_ended_keeps_no_document(service: Service, ending: str) -> None:
     """Also while the stream itself is still referred to."""
@@ -162,7 +154,7 @@ def test_a_stream_that_has_ended_keeps_no_document(service: Service, ending: str
     until(lambda: _alive(Document, Draft, Ready) <= before)
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ending", STREAMS)
 def test_a_stream_that_has_ended_is_freed_at_once(service: Service, ending: str) -> None:
     service.loads.clear()
@@ -173,7 +165,7 @@ def test_a_stream_that_has_ended_is_freed_at_once(service: Service, ending: str)
     until(lambda: not stages() and _alive(BulkLoad, PrefetchQueue) <= before)
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("answers", [0, 1])
 def test_a_stream_that_is_dropped_is_freed_at_once(service: Service, answers: int) -> None:
     service.loads.clear()
@@ -186,7 +178,7 @@ def test_a_stream_that_is_dropped_is_freed_at_once(service: Service, answers: in
     until(lambda: not stages() and _alive(Document, BulkLoad, PrefetchQueue) <= before)
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("no_collector")
 def test_a_stream_that_never_runs_is_freed_at_once(service: Service) -> None:
     service.loads.clear()
     before = _alive(Document, BulkLoad, PrefetchQueue)

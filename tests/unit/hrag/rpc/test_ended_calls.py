@@ -96,15 +96,7 @@ ENDINGS = {
 }
 
 
-@pytest.fixture
-def _no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_call_that_has_ended_is_freed_at_once(channel, ending):
     before = set(map(id, alive()))

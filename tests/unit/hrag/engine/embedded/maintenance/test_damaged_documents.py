@@ -15,15 +15,8 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from tests.fakes import collection_settings, prepared, sentences
-from tests.unit.hrag.engine.embedded.maintenance.workers import running, segment_count
+from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, segment_count
 from tests.until import until
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

@@ -23,18 +23,11 @@ from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from tests.fakes import collection_settings, prepared, run_maintenance, seal, sentences
-from tests.unit.hrag.engine.embedded.maintenance.workers import running, segment_count
+from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, segment_count
 from tests.unit.hrag.engine.embedded.store.bits import flip
 from tests.until import until
 
 TEXT = sentences(200)
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

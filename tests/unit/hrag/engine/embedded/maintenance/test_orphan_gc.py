@@ -14,13 +14,7 @@ from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.records import SegmentRecord
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.unit.hrag.engine.embedded.maintenance.workers import Clock
 
 
 @pytest.fixture
@@ -44,10 +38,10 @@ def test_what_is_not_listed_goes_after_a_while(engine, record):
     clock = Clock()
     orphans = OrphanCollector(engine.store, grace_s=60, clock=clock)
     orphans.collect()
-    clock.now = 59.9
+    clock.now_s = 59.9
     orphans.collect()
     assert left.exists()
-    clock.now = 60
+    clock.now_s = 60
     orphans.collect()
     assert not left.exists()
     assert path_of(engine, record).exists()
@@ -57,12 +51,12 @@ def test_the_while_begins_when_it_is_seen_unlisted(engine, record):
     clock = Clock()
     orphans = OrphanCollector(engine.store, grace_s=60, clock=clock)
     orphans.collect()
-    clock.now = 100
+    clock.now_s = 100
     engine.writer.put(engine.open(), prepared("e", sentences(60, 1), seed=1))
     engine.run_maintenance(1)
     orphans.collect()
     assert path_of(engine, record).exists()
-    clock.now = 160
+    clock.now_s = 160
     orphans.collect()
     assert not path_of(engine, record).exists()
 

@@ -11,6 +11,15 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 THRESHOLD = 20
 
 
+class Clock:
+    """Stands still until the test moves it; in seconds."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 @contextmanager
 def running(
     store: Store,
