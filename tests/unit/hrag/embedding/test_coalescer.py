@@ -327,7 +327,7 @@ def test_hanging_requests_of_several_callers_are_bounded(
 ) -> None:
     """Beyond the limit each text is sent alone, without a delay and in its caller's thread."""
     monkeypatch.setattr(coalescer, "MAX_BATCHES", 1)
-    callers.occupy()
+    (occupying,) = callers.occupy()
     hanging = callers.share_batch(f"{OCCUPYING} too", "a")
     callers.sleep.ends.set()
     assert callers.model.begun.acquire(timeout=PATIENCE_S)
@@ -337,6 +337,7 @@ def test_hanging_requests_of_several_callers_are_bounded(
     assert len(threads_of_batches()) == 1
     callers.model.ends.set()
     assert_right(hanging[1], "a")
+    assert_right(occupying, f"{OCCUPYING} 0")
     until(lambda: not threads_of_batches())
     callers.model.ends.clear()
     callers.sleep.ends.clear()

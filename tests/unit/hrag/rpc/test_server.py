@@ -193,7 +193,8 @@ def test_without_a_further_thread_a_stream_is_refused_and_calls_go_on(monkeypatc
                 list(answers)
             assert type(error_from(caught.value)) is errors.TooBusy
         assert _search(channel).result().sequence == 7
-        assert (len(listening.limits.executor.streams), listening.limits.executor._calls) == (0, 0)
+        executor = listening.limits.executor
+        until(lambda: (len(executor.streams), executor._calls) == (0, 0))
 
 
 def _reflected(channel: grpc.Channel) -> Any:
