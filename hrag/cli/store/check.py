@@ -32,9 +32,9 @@ def check(
     the collection and the document or segment. What helps: ingest a damaged document again, or
     delete it; `hrag reindex` makes segments anew; `hrag restore` a backup for all else.
 
-    With --repair, with both services stopped, it first writes the filter values, counters
-    and usage of all documents again, which follow from what is stored of them. Documents and
-    collections whose own content is damaged stay listed.
+    With --repair, with both services stopped, it first writes the filter values, counters,
+    numbers of deleted leaves and usage again, which follow from what else is stored. Documents
+    and collections whose own content is damaged stay listed.
 
     Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened or repaired.
 

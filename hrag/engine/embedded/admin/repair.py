@@ -1,15 +1,17 @@
 """Repair: makes again what can be derived, and lists the documents that cannot.
 
-The truth is each document's record, text, tree and vectors, and each collection's record. Filter
-terms, counters and tenants' usage follow from them. No process may have the store open at first:
-it may hold what is mended. Everything is repaired in one transaction: who opens the store meanwhile
-reads the state before or after, and if it is interrupted, the store is as before.
+The truth is each document's record, text, tree and vectors, each collection's record, and the
+tombstones. Filter terms, counters, numbers of deleted leaves and tenants' usage follow from them.
+No process may have the store open at first: it may hold what is mended. Everything is repaired in
+one transaction: who opens the store meanwhile reads the state before or after, and if it is
+interrupted, the store is as before.
 """
 
 from contextlib import closing
 from pathlib import Path
 
 from hrag.engine.embedded.admin.check_process import check_apart
+from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import location, locks, schema
 from hrag.engine.embedded.store.damaged_documents import recounted, rewrite_terms
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
@@ -56,6 +58,7 @@ def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usa
     if record is None:
         return  # Its documents cannot be understood without it; `check` names it.
     rewrite_terms(store, txn, number)
+    manifest.recount_deleted_leaves(store, txn, number)
     key, counters = schema.u32(number), store.db["counters"]
     value = txn.get_sound(key, counters)
     if value is None:

@@ -8,6 +8,7 @@ one count to know whether a segment is worth rewriting. All functions work insid
 transaction of the caller.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,14 +84,34 @@ def deleted_ordinals(
     store: Store, txn: Txn, collection: int, first: int = 0, last: int = MAX_ORDINAL
 ) -> NDArray[np.uint64]:
     """Returns the tombstones from `first` to `last`, ascending: `uint64[n]` ordinals."""
+    found = [ordinal for ordinal, _ in _tombstones(store, txn, collection, first, last)]
+    return np.array(found, np.uint64)
+
+
+def _tombstones(
+    store: Store, txn: Txn, collection: int, first: int, last: int
+) -> Iterator[tuple[int, int]]:
+    """Yields ordinals from `first` to `last` that have tombstones, with their leaf counts."""
     start = schema.in_collection(collection, first)
-    found = []
-    for key, _ in store.scan(txn, "tombstones", schema.u32(collection), start):
+    for key, value in store.scan(txn, "tombstones", schema.u32(collection), start):
         ordinal = schema.read_in_collection(key)[1]
         if ordinal > last:
-            break
-        found.append(ordinal)
-    return np.array(found, np.uint64)
+            return
+        yield ordinal, schema.read_u32(value)
+
+
+def recount_deleted_leaves(store: Store, txn: Txn, collection: int) -> None:
+    """Writes the numbers of deleted leaves that are damaged or missing, from the tombstones.
+
+    Raises DataLoss if what they are counted from is damaged, too.
+    """
+    segments, counts = store.db["segments"], store.db["deleted_leaves"]
+    for key in [bytes(key) for key, _ in txn.entries(segments, schema.u32(collection))]:
+        if txn.get_sound(key, counts) is None:
+            record = SegmentRecord.from_bytes(required(txn.get(key, db=segments)))
+            covered = record.first_ordinal, record.last_ordinal
+            deleted = sum(count for _, count in _tombstones(store, txn, collection, *covered))
+            txn.put(key, schema.u64(deleted), db=counts)
 
 
 def publish(

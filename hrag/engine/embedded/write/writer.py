@@ -321,5 +321,6 @@ class EmbeddedWriter(CollectionWriter):
 
 
 def _most_bytes(document: PreparedDocument) -> int:
-    """At least what the document's text, tree and vectors take; a character is 4 bytes at most."""
-    return 4 * len(document.parsed.text) + document.tree.size_bytes + document.vectors.nbytes
+    """At least what the document's own values take; a character is 4 bytes at most."""
+    values = len(document.metadata_json) + document.tree.size_bytes + document.vectors.nbytes
+    return 4 * len(document.parsed.text) + values

@@ -25,6 +25,7 @@ def folder(tmp_path):
             writer.put(writer.open("t", "c"), prepared(name, sentences(30, number), seed=number))
         seal(store, 1)
         writer.put(writer.open("t", "c"), prepared("c", sentences(30, 3), seed=3))
+        writer.put(writer.open("t", "c"), prepared("b", sentences(20, 4), seed=4))
     return folder
 
 
@@ -33,7 +34,7 @@ def administration(folder: Path):
     return open_engine(settings).administration()
 
 
-@pytest.mark.parametrize("name", ["terms", "counters", "tenants"])
+@pytest.mark.parametrize("name", ["terms", "counters", "tenants", "deleted_leaves"])
 def test_what_follows_from_the_documents_is_written_again(folder, name):
     flip_first(folder, name)
     assert administration(folder).check().problems != ()
