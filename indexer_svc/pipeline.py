@@ -29,7 +29,7 @@ from hrag.errors import (
     HragError,
     InvalidArgument,
 )
-from hrag.passages.indexed_text import embedded_texts
+from hrag.passages.indexed_text import indexed_leaves
 from hrag.tree import CHUNK, ParsedText, Tree
 from hrag.types import (
     DEFAULT_COLLECTION,
@@ -142,7 +142,7 @@ class Draft:
         """The texts to embed, in order; none in a collection without vectors."""
         if not self.has_vectors:
             return []
-        return embedded_texts(
+        indexed = indexed_leaves(
             self.parsed.text,
             self.title,
             self.parsed.sections,
@@ -150,6 +150,7 @@ class Draft:
             self._settings.tree.embedding_level,
             headings=self._settings.index_headings,
         )
+        return [each.embedded for each in indexed]
 
     def with_vectors(self, vectors: Vectors) -> Ready:
         """The document with its vectors, `float32[leaf_count, dimension]`."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from hrag import errors, types
 from hrag.analysis import MAX_FREQUENCY, analyzer, term_weights
-from hrag.analysis.query_syntax import contains
+from hrag.analysis.query_syntax import RequiredParts
 from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
 from hrag.engine.documents import StoredDocument, Unsummarised, fitting, info_bytes, read_part
@@ -40,7 +40,7 @@ from hrag.passages import outline, sentence_context
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
-from hrag.passages.indexed_text import MAX_HEADING_CHARS, lexical_texts
+from hrag.passages.indexed_text import MAX_HEADING_CHARS, IndexedLeaf, indexed_leaves
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
 from hrag.reply_limit import UNLIMITED, field_bytes
@@ -60,7 +60,7 @@ class _Leaf:
     number: int
     order: tuple[int, int]
     vector: Any
-    text: str
+    text: IndexedLeaf
     terms: Counter[int]
 
     @property
@@ -102,19 +102,20 @@ class _Version:
         document, level = self.stored.document, self.settings.tree.embedding_level
         parsed, headings = document.parsed, self.settings.index_headings
         about = (parsed.text, document.title, parsed.sections, document.tree, level)
-        return self._leaves(document.vectors, lexical_texts(*about, headings=headings))
+        return self._leaves(document.vectors, indexed_leaves(*about, headings=headings))
 
     @cached_property
     def summaries(self) -> list[_Leaf]:
         """That of the whole document, then those of its sections."""
         title = self.stored.document.title if self.settings.index_headings else ""
-        heading = 2 * f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
+        heading = f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
         own = self.stored.summaries or DocumentSummaries((), ())
-        return self._leaves(own.vectors, [heading + each.text.strip() for each in own.summaries])
+        texts = [IndexedLeaf(heading, each.text.strip()) for each in own.summaries]
+        return self._leaves(own.vectors, texts)
 
-    def _leaves(self, vectors: Any, texts: Sequence[str]) -> list[_Leaf]:
+    def _leaves(self, vectors: Any, texts: Sequence[IndexedLeaf]) -> list[_Leaf]:
         name = self.settings.analyzer
-        ids = (analyzer(name).terms(text).tolist() if name else () for text in texts)
+        ids = (analyzer(name).terms(each.lexical).tolist() if name else () for each in texts)
         numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
         return [_Leaf(self, n, (self.number, n), *each) for n, each in numbered]
 
@@ -567,7 +568,8 @@ class MemorySnapshot:
             best = self._best_summaries(request, versions)
             leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
             sections = tuple(each.section(self._level) for each in best[:100])
-        return [leaf for leaf in leaves if contains(leaf.text, request.required)], sections
+        required = RequiredParts(request.required)
+        return [leaf for leaf in leaves if required.are_in(leaf.text)], sections
 
     def _best_summaries(self, request, versions) -> list[_Scored]:
         ranking = self._ranking(replace(request, neighbour_bonus=0.0), "summaries")

@@ -5,6 +5,8 @@ check knows nothing of indexes.
 """
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from hrag.errors import InvalidArgument
@@ -62,25 +64,56 @@ def parse(text: str) -> ParsedQuery:
     return ParsedQuery(_collapsed(plain_text) if required else text, tuple(required))
 
 
-def contains(text: str, required: tuple[str, ...]) -> bool:
-    """True if a text contains every required part, compared folded.
+class RequiredParts:
+    """The parts of a query that are required, to be compared with many texts.
 
-    All white space counts as one space. A part neither begins nor ends inside a word of the
-    text: `cat` is not in `concatenate`, but `数据` is in `大数据库`.
+    Compared folded; all white space counts as one space. A part neither begins nor ends inside a
+    word of the text: `cat` is not in `concatenate`, but `数据` is in `大数据库`.
     """
-    if not required:
-        return True
-    folded = fold(text, single_spaces=True)
-    return all(_has(folded, fold(part, single_spaces=True)) for part in required)
+
+    def __init__(self, required: Sequence[str]) -> None:
+        self._parts = [fold(part, single_spaces=True) for part in required]
+
+    def are_in(self, texts: Iterable[str]) -> bool:
+        """True if every part is in one of the texts. Takes time linear in texts and parts."""
+        folded = [fold(text, single_spaces=True) for text in texts]
+        return all(any(_has(text, part) for text in folded) for part in self._parts)
 
 
 def _has(text: str, part: str) -> bool:
+    return any(
+        not inside_word(text, start) and not inside_word(text, start + len(part))
+        for start in _occurrences(text, part)
+    )
+
+
+def _occurrences(text: str, part: str) -> Iterator[int]:
+    """Yields where a text has a part, ascending, in time linear in both.
+
+    Two occurrences are at least the part's smallest period apart. In a run of them, only what
+    the next one adds is compared; others overlap by less than half.
+    """
     start = text.find(part)
     while start >= 0:
-        if not inside_word(text, start) and not inside_word(text, start + len(part)):
-            return True
-        start = text.find(part, start + 1)
-    return False
+        yield start
+        period = _smallest_period(part)
+        if text.startswith(part[-period:], start + len(part)):
+            start += period
+        else:
+            start = text.find(part, start + period)
+
+
+@lru_cache(maxsize=MAX_REQUIRED)
+def _smallest_period(part: str) -> int:
+    """By how much a part must be moved to lie on itself (Knuth, Morris and Pratt, 1977)."""
+    borders = [0] * len(part)
+    border = 0
+    for end in range(1, len(part)):
+        while border and part[end] != part[border]:
+            border = borders[border - 1]
+        border += part[end] == part[border]
+        borders[end] = border
+    return len(part) - border
 
 
 def _collapsed(text: str) -> str:

@@ -5,46 +5,47 @@ the sections around it do.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hrag.tree import Section, Tree, path_below, section_parents
 
 MAX_HEADING_CHARS = 256  # Some 60 tokens, so that a leaf's own text outweighs them.
 
 
-def embedded_texts(
+class IndexedLeaf(NamedTuple):
+    """A leaf's text, and the line above it, `title > section > subsection`, which may be empty."""
+
+    heading: str
+    text: str
+
+    @property
+    def embedded(self) -> str:
+        """What is embedded."""
+        return self.heading + self.text
+
+    @property
+    def lexical(self) -> str:
+        """What the lexical index holds: the heading comes twice, so that its words count twice."""
+        return 2 * self.heading + self.text
+
+
+def indexed_leaves(
     text: str, title: str, sections: Sequence[Section], tree: Tree, level: int, *, headings: bool
-) -> list[str]:
-    """Returns what is embedded of each leaf, which are the chunks at `level`, in order.
+) -> list[IndexedLeaf]:
+    """Returns the leaves, which are the chunks at `level`, in order.
 
-    With `headings` it begins with a line `title > section > subsection`, of at most
-    MAX_HEADING_CHARS characters, unless that is empty. A first section that repeats the title
-    is left out.
+    With `headings` they have their line, of at most MAX_HEADING_CHARS characters, with the end of
+    the line. A first section that repeats the title is left out.
     """
-    return _with_headings(text, title, sections, tree, level, times=int(headings))
-
-
-def lexical_texts(
-    text: str, title: str, sections: Sequence[Section], tree: Tree, level: int, *, headings: bool
-) -> list[str]:
-    """Returns what the lexical index holds of each leaf, as `embedded_texts` does.
-
-    With `headings` the line comes twice, so that its words count twice.
-    """
-    return _with_headings(text, title, sections, tree, level, times=2 * headings)
-
-
-def _with_headings(
-    text: str, title: str, sections: Sequence[Section], tree: Tree, level: int, *, times: int
-) -> list[str]:
     leaves = tree.level(level)
     bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
     texts = [text[start:end] for start, end in bounds]
-    if not times or not (title or sections):
-        return texts
+    if not headings or not (title or sections):
+        return [IndexedLeaf("", each) for each in texts]
     owners = leaves["section"].tolist()
     parents = section_parents(sections)
-    lines = {owner: times * _line(title, sections, parents, owner) for owner in set(owners)}
-    return [lines[owner] + leaf for owner, leaf in zip(owners, texts, strict=True)]
+    lines = {owner: _line(title, sections, parents, owner) for owner in set(owners)}
+    return [IndexedLeaf(lines[owner], leaf) for owner, leaf in zip(owners, texts, strict=True)]
 
 
 def _line(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:

@@ -252,6 +252,20 @@ def test_required_parts_are_in_every_leaf_that_is_found(opened, analyzer):
                 assert {name for name, _ in scores(found)} == expected
 
 
+def test_a_required_phrase_is_in_the_heading_or_in_the_text_and_not_across(opened):
+    opened.create()
+    opened.fill(replace(prepared("a", "Gamma delta."), title="Alpha beta"))
+    for required, expected in {
+        ("alpha beta",): 1,
+        ("alpha", "gamma delta"): 1,
+        ("beta gamma",): 0,
+        ("beta alpha",): 0,
+    }.items():
+        with opened.snapshot() as snapshot:
+            found = find(snapshot, query_vector(3), EVERYTHING, text="alpha", required=required)
+        assert found.eligible_leaves == expected
+
+
 def test_what_a_filter_forbids_is_not_found(filled):
     given = Match("metadata.n", (2.0, 7.0))
     passing = filled.model.filtered(given)

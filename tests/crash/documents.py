@@ -12,7 +12,7 @@ import numpy as np
 
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument
-from hrag.passages.indexed_text import embedded_texts
+from hrag.passages.indexed_text import indexed_leaves
 from hrag.types import (
     ChosenSection,
     CollectionSettings,
@@ -77,8 +77,8 @@ def prepared_of(tenant_id: str, document_id: str, version: int) -> PreparedDocum
     """One version with the tree and the vectors that it must be stored with."""
     text, title = (of(tenant_id, document_id, version) for of in (text_of, title_of))
     made = replace(prepared(document_id, text, SETTINGS), title=title)
-    contents = embedded_texts(text, title, (), made.tree, TREE.embedding_level, headings=True)
-    return replace(made, vectors=EMBEDDER.embed(contents))
+    leaves = indexed_leaves(text, title, (), made.tree, TREE.embedding_level, headings=True)
+    return replace(made, vectors=EMBEDDER.embed([each.embedded for each in leaves]))
 
 
 def check_passage(tenant_id: str, passage: Passage, query: Query, mode: SearchMode) -> int:

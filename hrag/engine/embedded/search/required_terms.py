@@ -7,46 +7,48 @@ these is then compared. Without a lexical index every eligible text is compared.
 import numpy as np
 
 from hrag.analysis import analyzer
-from hrag.analysis.query_syntax import contains
+from hrag.analysis.query_syntax import RequiredParts
 from hrag.deadline import Deadline
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical import rows_with_all
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.segments.leaves import read_lexical_texts
+from hrag.engine.embedded.segments.leaves import read_indexed_leaves
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.queries import required as existing
 from hrag.engine.search.candidates import RowNumbers
 from hrag.engine.search.sorted_sets import is_in
 from hrag.engine.stored.labels import split_label
+from hrag.passages.indexed_text import IndexedLeaf
 from hrag.tree import Tree
 
 
 def with_required(
     store: Store, txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
 ) -> EligibleRows:
-    """Returns those of the eligible rows whose indexed text has every part of `required`.
+    """Returns those of the eligible rows whose heading or text has every part of `required`.
 
-    Raises DeadlineExceeded between two documents.
+    Raises DeadlineExceeded between two leaves.
     """
     view = eligible.view
-    texts: dict[int, list[str]] = {}
+    parts = RequiredParts(required)
+    leaves: dict[int, list[IndexedLeaf]] = {}
     kept = []
     for row in _possible(eligible, required).tolist():
+        deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
-        if ordinal not in texts:
-            deadline.check("comparing texts")
-            texts.clear()  # Rows of a document are neighbours.
-            texts[ordinal] = _texts(store, txn, view, ordinal)
-        if contains(texts[ordinal][leaf], required):
+        if ordinal not in leaves:
+            leaves.clear()  # Rows of a document are neighbours.
+            leaves[ordinal] = _leaves(store, txn, view, ordinal)
+        if parts.are_in(leaves[ordinal][leaf]):
             kept.append(row)
     return EligibleRows(view, np.array(kept, np.uint32), exact=eligible.exact)
 
 
-def _texts(store: Store, txn: Txn, view: View, ordinal: int) -> list[str]:
+def _leaves(store: Store, txn: Txn, view: View, ordinal: int) -> list[IndexedLeaf]:
     address = address_of(store, txn, view.collection, ordinal)
     tree = Tree(existing(txn.get(address, db=store.db["trees"])))
-    return read_lexical_texts(store, txn, address, tree, view.settings)
+    return read_indexed_leaves(store, txn, address, tree, view.settings)
 
 
 def _possible(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:

@@ -20,7 +20,7 @@ from hrag.engine.embedded.store.queries import address_of, required
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.stored.labels import MAX_ORDINAL, labels_of
 from hrag.engine.stored.records import DocumentRecord
-from hrag.passages.indexed_text import lexical_texts
+from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves
 from hrag.tree import Tree
 from hrag.types import CollectionSettings
 
@@ -79,7 +79,8 @@ def read_leaves(
         ancestors.append(tree.ancestors(level))
         vectors.append(vectors_in_place(store, txn, address, count, settings.dimension))
         if settings.analyzer:
-            texts = read_lexical_texts(store, txn, address, tree, settings)
+            indexed = read_indexed_leaves(store, txn, address, tree, settings)
+            texts = [each.lexical for each in indexed]
             terms.append(analyzer(settings.analyzer).leaf_terms(texts))
         else:
             terms.append(without_terms(count))
@@ -91,16 +92,16 @@ def read_leaves(
     )
 
 
-def read_lexical_texts(
+def read_indexed_leaves(
     store: Store, txn: Txn, address: bytes, tree: Tree, settings: CollectionSettings
-) -> list[str]:
-    """Returns what the lexical index holds of each leaf, see `lexical_texts`."""
+) -> list[IndexedLeaf]:
+    """Returns what is indexed of each leaf, see `hrag.passages.indexed_text`."""
     text = str(required(txn.get(address, db=store.db["texts"])), "utf-8")
     level = settings.tree.embedding_level
     if not settings.index_headings:
-        return lexical_texts(text, "", (), tree, level, headings=False)
+        return indexed_leaves(text, "", (), tree, level, headings=False)
     record = DocumentRecord.from_bytes(required(txn.get(address, db=store.db["documents"])))
-    return lexical_texts(text, record.title, record.sections, tree, level, headings=True)
+    return indexed_leaves(text, record.title, record.sections, tree, level, headings=True)
 
 
 def vectors_in_place(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:

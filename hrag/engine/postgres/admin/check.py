@@ -22,7 +22,7 @@ from hrag.engine.reports import CheckReport
 from hrag.engine.stored.filter_terms import terms_of
 from hrag.engine.stored.labels import ordinals_of
 from hrag.engine.stored.records import DocumentRecord, Summarised
-from hrag.passages.indexed_text import lexical_texts
+from hrag.passages.indexed_text import indexed_leaves
 from hrag.tree import Tree
 
 _PAGE = 100
@@ -204,7 +204,7 @@ class _CollectionCheck:
         settings = self._collection.settings
         if not settings.analyzer:
             return None
-        texts = lexical_texts(
+        indexed = indexed_leaves(
             text,
             record.title,
             record.sections,
@@ -212,7 +212,7 @@ class _CollectionCheck:
             settings.tree.embedding_level,
             headings=settings.index_headings,
         )
-        return analyzer(settings.analyzer).leaf_terms(texts)
+        return analyzer(settings.analyzer).leaf_terms([each.lexical for each in indexed])
 
     def _of_words(self) -> Iterator[str]:
         """The lexical index finds exactly a document's own terms, as often as they occur.

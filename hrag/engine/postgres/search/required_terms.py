@@ -7,7 +7,7 @@ text of each of these is then compared. Without an index every eligible text is 
 import numpy as np
 
 from hrag.analysis import analyzer
-from hrag.analysis.query_syntax import contains
+from hrag.analysis.query_syntax import RequiredParts
 from hrag.deadline import Deadline
 from hrag.engine.postgres.search.documents import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
@@ -15,7 +15,7 @@ from hrag.engine.postgres.search.sources.lexical import matches_of
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.stored.labels import Labels, labels_of, leaves_of, ordinals_of
-from hrag.passages.indexed_text import lexical_texts
+from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves
 from hrag.passages.tree_text import TreeText
 from hrag.types import CollectionSettings
 
@@ -27,27 +27,30 @@ def with_required(
     required: tuple[str, ...],
     deadline: Deadline,
 ) -> EligibleLeaves:
-    """Returns those of the eligible leaves whose indexed text has every part of `required`.
+    """Returns those of the eligible leaves whose heading or text has every part of `required`.
 
-    Raises DeadlineExceeded between two documents.
+    Raises DeadlineExceeded between two leaves.
     """
     labels = _possible(connection, collection, eligible, required)
     documents = PostgresDocuments(connection, collection)
     owners = ordinals_of(labels)
     ordinals = np.unique(owners).tolist()
     documents.expect(ordinals)
+    parts = RequiredParts(required)
     kept = [np.empty(0, np.uint64)]
     for ordinal in ordinals:
-        deadline.check("comparing texts")
         own = labels[owners == ordinal]
-        texts = _texts(documents.tree_text(ordinal), collection.settings)
-        has_all = [contains(texts[leaf], required) for leaf in leaves_of(own).tolist()]
-        kept.append(own[np.array(has_all, np.bool_)])
+        leaves = _leaves(documents.tree_text(ordinal), collection.settings)
+        has_all = np.zeros(len(own), np.bool_)
+        for place, leaf in enumerate(leaves_of(own).tolist()):
+            deadline.check("comparing texts")
+            has_all[place] = parts.are_in(leaves[leaf])
+        kept.append(own[has_all])
     return EligibleLeaves.only(np.concatenate(kept))
 
 
-def _texts(document: TreeText, settings: CollectionSettings) -> list[str]:
-    return lexical_texts(
+def _leaves(document: TreeText, settings: CollectionSettings) -> list[IndexedLeaf]:
+    return indexed_leaves(
         str(document.part(0, len(document.text)), "utf-8"),
         document.outline.title,
         document.outline.sections,

@@ -17,7 +17,7 @@ from hrag.engine.stored.filter_terms import terms_of
 from hrag.engine.stored.records import DocumentRecord
 from hrag.engine.stored.summary_documents import as_document
 from hrag.engine.validation import check_shapes
-from hrag.passages.indexed_text import lexical_texts
+from hrag.passages.indexed_text import indexed_leaves
 from hrag.tree import CHUNK
 
 # A row: its header, tenant and collection, its entry in an index, and what pages leave free.
@@ -70,8 +70,8 @@ def draft_of(handle: CollectionHandle, document: PreparedDocument) -> Draft:
     if settings.analyzer:
         parsed, level = document.parsed, settings.tree.embedding_level
         about = (parsed.text, document.title, parsed.sections, document.tree, level)
-        texts = lexical_texts(*about, headings=settings.index_headings)
-        leaf_terms = analyzer(settings.analyzer).leaf_terms(texts)
+        indexed = indexed_leaves(*about, headings=settings.index_headings)
+        leaf_terms = analyzer(settings.analyzer).leaf_terms([each.lexical for each in indexed])
         term_vector, term_count = packed(leaf_terms), int(leaf_terms.lengths.sum())
     return Draft(
         handle=handle,

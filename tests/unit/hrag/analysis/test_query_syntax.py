@@ -1,8 +1,13 @@
 """Quoted phrases and `+must` words: how they are read, and when a text has them."""
 
-import pytest
+import re
+import time
 
-from hrag.analysis.query_syntax import MAX_REQUIRED, contains, parse
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse
 from hrag.errors import InvalidArgument
 
 
@@ -61,7 +66,7 @@ def test_too_many_required_parts_are_refused():
     ],
 )
 def test_texts_contain_what_is_required(text, required):
-    assert contains(text, required)
+    assert RequiredParts(required).are_in([text])
 
 
 @pytest.mark.parametrize(
@@ -82,4 +87,33 @@ def test_texts_contain_what_is_required(text, required):
     ],
 )
 def test_texts_lack_what_is_required(text, required):
-    assert not contains(text, required)
+    assert not RequiredParts(required).are_in([text])
+
+
+def test_each_part_is_in_one_of_the_texts_and_none_goes_on_in_the_next():
+    texts = "Terms of Service\n", "You agree."
+    assert RequiredParts(["terms of service", "you agree"]).are_in(texts)
+    assert not RequiredParts(["service you"]).are_in(texts)
+
+
+@given(st.text("ab ", max_size=30), st.text("ab ", min_size=1, max_size=6))
+def test_every_place_of_a_part_is_looked_at(text, part):
+    """However the part overlaps itself."""
+    text, part = (" ".join(each.split()) for each in (text, part))
+    has = part and re.search(rf"(?<!\w(?=\w)){re.escape(part)}(?!(?<=\w)\w)", text) is not None
+    assert not part or RequiredParts([part]).are_in([text]) == has
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a" * 100_000 + " " + "a" * 30_000, "a" * 30_000),
+        ("ab " * 100_000, "ab " * 10_000 + "a"),
+        ("a" * 200_000, "a" * 100_000),
+    ],
+)
+def test_a_part_that_repeats_itself_takes_no_longer_than_others(text, part):
+    """Those that begin or end inside a word are passed over without comparing all of it again."""
+    began = time.process_time()
+    RequiredParts([part]).are_in([text])
+    assert time.process_time() - began < 2
