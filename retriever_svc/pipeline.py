@@ -252,7 +252,7 @@ class Search:
     def _reranked(
         self, embedded: EmbeddedQuery, call: _Call, form: _Form[P]
     ) -> tuple[SearchOutcome, tuple[P, ...]]:
-        """The passages in the reranker's order, or the search's if it cannot read so many."""
+        """The passages in the reranker's order; the search's own if there is no such order."""
         collection = embedded.prepared.query.collection
         with self._snapshot(embedded, call.deadline, collection) as snapshot:
             try:
@@ -261,7 +261,12 @@ class Search:
                 outcome, passages = self._found(snapshot, embedded, call.reply, form)
                 return replace(outcome, rerank_failure=error.message), passages
         outcome, reranked = self._rerank(embedded, *found, call.deadline)
-        return outcome, tuple(map(form.from_value, reranked))
+        if not outcome.rerank_failure:
+            return outcome, tuple(map(form.from_value, reranked))
+        with self._snapshot(embedded, call.deadline, collection) as snapshot:
+            own, passages = self._found(snapshot, embedded, call.reply, form)
+        stages = (*outcome.stages, *own.stages)
+        return replace(own, stages=stages, rerank_failure=outcome.rerank_failure), passages
 
     def _request(
         self, snapshot: Snapshot, embedded: EmbeddedQuery, reply: ReplyLimit

@@ -2,8 +2,8 @@
 
 The search is asked for a fixed number of passages, or for as many as the caller wants if that
 is more, so the order does not depend on the limit. The snapshot is closed by then: a read
-transaction must not wait for a model. Whatever the reranker does, the search has its passages:
-if it fails, they keep the search's order, and the result says why.
+transaction must not wait for a model. If the reranker fails, the search answers as if there were
+none, and the result says why.
 """
 
 import time
@@ -28,11 +28,12 @@ from hrag.rerank import Reranker
 from hrag.types import DEFAULT_LIMIT, Passage, SearchMode, SearchQuery
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
-from retriever_svc.token_budget import within_budget, without_repeats
+from retriever_svc.token_budget import within_limits, without_repeats
 
 _log = structlog.get_logger()
 
-# Modes whose passages are chunks. Others join text in the order of their leaves.
+# Modes whose passages are chunks. Others join text in the order of their leaves, as
+# `merge_adjacent` does.
 _MODES = frozenset(
     {
         SearchMode.SMALL_TO_BIG,
@@ -74,6 +75,12 @@ class RerankStage:
                 f"rerank is true; {query.mode_or_default.name} is not reranked, so leave it unset",
                 field="rerank",
             )
+        if query.merge_adjacent:
+            raise InvalidArgument(
+                "rerank is true; merge_adjacent joins passages in the search's order, so leave one "
+                "of them unset",
+                field="rerank",
+            )
         if not query.text:
             raise InvalidArgument(
                 "rerank is true in a search by vector; a reranker needs a text, so leave it unset",
@@ -87,7 +94,8 @@ class RerankStage:
     def applies_to(self, query: SearchQuery) -> bool:
         """Returns True if the query, which has been checked, is to be reranked."""
         wanted = query.rerank is not False and query.mode_or_default in _MODES
-        return wanted and self._setup is not None and bool(query.text)
+        is_possible = bool(query.text) and not query.merge_adjacent
+        return wanted and is_possible and self._setup is not None
 
     def widened(self, embedded: EmbeddedQuery) -> EmbeddedQuery:
         """Returns the query that finds what is reranked: enough passages, and without a budget."""
@@ -99,7 +107,7 @@ class RerankStage:
             limit=limit,
             token_budget=0,
             cut_last=False,
-            keep_overlap=not query.merge_adjacent,  # Until it is known which passage is better.
+            keep_overlap=True,  # Until it is known which passage is better.
         )
         return replace(embedded, prepared=replace(embedded.prepared, query=wide))
 
@@ -112,42 +120,44 @@ class RerankStage:
     ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
         """Returns the outcome and the passages of a query; `passages` are the widened query's.
 
-        Raises DeadlineExceeded or Cancelled if the caller has left.
+        If the reranker fails, there are none, and the outcome says why. Raises DeadlineExceeded
+        or Cancelled if the caller has left.
         """
+        assert self._setup is not None
         began = self._clock()
         query = embedded.prepared.query
-        ordered, failure = self._ordered(embedded.prepared.text, passages, deadline)
+        ordered, failure = [], ""
+        try:
+            ordered = self._ordered(embedded.prepared.text, passages, deadline)
+        except (RerankerUnavailable, RerankerRejected) as error:
+            _log.warning("rerank_failed", reranker=self._setup.reranker.name, problem=error.message)
+            failure = error.message
+        if not query.keep_overlap:
+            ordered = without_repeats(ordered)
+        limits = _limit(query), query.token_budget
+        taken = within_limits(ordered, *limits, cut_last=query.cut_last)
         outcome = replace(
             outcome,
-            exhausted=outcome.exhausted and len(passages) <= _limit(query),
+            exhausted=outcome.exhausted and list(taken) == ordered,
             stages=(*outcome.stages, ("rerank", began, self._clock())),
             reranked=bool(passages) and not failure,
             rerank_failure=failure,
         )
-        if not query.keep_overlap:
-            ordered = without_repeats(ordered)
-        first = ordered[: _limit(query)]
-        return outcome, within_budget(first, query.token_budget, cut_last=query.cut_last)
+        return outcome, taken
 
-    def _ordered(
-        self, text: str, passages: Sequence[Passage], deadline: Deadline
-    ) -> tuple[list[Passage], str]:
-        """The passages in the reranker's order, or as they are and why."""
+    def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
+        """The passages in the reranker's order. Raises RerankerUnavailable, RerankerRejected."""
         assert self._setup is not None
         if not passages:
-            return [], ""
+            return []
         top = passages[: self._setup.top]
         texts = [_text_of(passage, self._setup.text_tokens) for passage in top]
-        try:
-            scores = self._scores(text, texts, deadline)
-        except (RerankerUnavailable, RerankerRejected) as error:
-            _log.warning("rerank_failed", reranker=self._setup.reranker.name, problem=error.message)
-            return list(passages), error.message
+        scores = self._scores(text, texts, deadline)
         scored = [
             replace(passage, rerank_score=score) for passage, score in zip(top, scores, strict=True)
         ]
         best_first = sorted(scored, key=lambda passage: passage.rerank_score or 0.0, reverse=True)
-        return [*best_first, *passages[self._setup.top :]], ""
+        return [*best_first, *passages[self._setup.top :]]
 
     def _scores(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         assert self._setup is not None

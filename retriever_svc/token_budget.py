@@ -1,4 +1,4 @@
-"""What fits of finished passages, in an order that the engine does not know.
+"""What is taken of finished passages, in an order that the engine does not know.
 
 The same rules as those of `hrag.passages.budget`, which has the documents at hand.
 """
@@ -14,10 +14,10 @@ from hrag.sentences import fitting, sentence_ends
 from hrag.types import Chunk, MatchedChild, Passage, Span
 
 
-def within_budget(
-    passages: Sequence[Passage], token_budget: int, *, cut_last: bool
+def within_limits(
+    passages: Sequence[Passage], limit: int, token_budget: int, *, cut_last: bool
 ) -> tuple[Passage, ...]:
-    """Returns the passages that fit the budget, in order; a budget of 0 is none.
+    """Returns the first `limit` passages that fit the budget, in order; a budget of 0 is none.
 
     One that does not fit is left out; with `cut_last` it is cut to the whole sentences that
     fit, and is the last.
@@ -25,6 +25,8 @@ def within_budget(
     left = token_budget or sys.maxsize
     taken: list[Passage] = []
     for passage in passages:
+        if len(taken) == limit:
+            break
         if passage.chunk.token_count <= left:
             taken.append(passage)
             left -= passage.chunk.token_count
@@ -77,13 +79,20 @@ def without_repeats(passages: Iterable[Passage]) -> list[Passage]:
 
 
 def _passage_part(passage: Passage, start: int, end: int) -> Passage:
-    """The part of a passage between two characters of its content."""
+    """The part of a passage between two characters of its content.
+
+    It cites no sentence that is wholly outside of it.
+    """
     part = _part(passage.chunk, start, end)
     children = (_inside(child, part.span) for child in passage.matched_children)
+    sentence = passage.matched_sentence
+    if sentence and _common(sentence.span, part.span) is None:
+        sentence = None
     return replace(
         passage,
         chunk=part,
         matched_children=tuple(filter(None, children)),
+        matched_sentence=sentence,
         term_spans=tuple(
             term
             for term in passage.term_spans
@@ -119,10 +128,16 @@ def _part(chunk: Chunk, start: int, end: int) -> Chunk:
 
 def _inside(child: MatchedChild, span: Span) -> MatchedChild | None:
     """The part of a matched leaf inside `span`; None if no part is."""
-    inside = Span(
-        max(child.span.byte_start, span.byte_start),
-        min(child.span.byte_end, span.byte_end),
-        max(child.span.char_start, span.char_start),
-        min(child.span.char_end, span.char_end),
+    inside = _common(child.span, span)
+    return replace(child, span=inside) if inside else None
+
+
+def _common(one: Span, other: Span) -> Span | None:
+    """What two spans have in common; None if nothing."""
+    common = Span(
+        max(one.byte_start, other.byte_start),
+        min(one.byte_end, other.byte_end),
+        max(one.char_start, other.char_start),
+        min(one.char_end, other.char_end),
     )
-    return replace(child, span=inside) if inside.char_start < inside.char_end else None
+    return common if common.char_start < common.char_end else None

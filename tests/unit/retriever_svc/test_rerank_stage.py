@@ -112,7 +112,24 @@ def test_nothing_found_is_not_reranked() -> None:
 
 def test_budgets_are_filled_in_the_new_order() -> None:
     result, _ = search(limit=10, token_budget=25)
-    assert found(result) == ["p5", "p4"]
+    assert (found(result), result.exhausted) == (["p5", "p4"], False)
+
+
+def test_a_passage_that_does_not_fit_takes_no_place() -> None:
+    """`p5` has thirty tokens and is tried first."""
+    snapshot = Snapshot(NAMES[:6])
+
+    def long(name: str) -> Passage:
+        chunk = replace(passage(name).chunk, token_count=30 if name == "p5" else 10)
+        return replace(passage(name), chunk=chunk)
+
+    snapshot.passage = long  # type: ignore[method-assign]
+    run = search_of(snapshot, reranking=RerankSetup(FakeReranker(snapshot), TOP))
+    for limit, expected in (2, ["p4", "p3"]), (9, ["p4", "p3"]):
+        result = run(replace(QUERY, limit=limit, token_budget=25), NEVER)
+        assert (found(result), result.exhausted) == (expected, False)
+    result = run(replace(QUERY, limit=6, token_budget=80), NEVER)
+    assert (len(result.passages), result.exhausted) == (6, True)
 
 
 def test_encoded_passages_are_the_same() -> None:
@@ -138,8 +155,10 @@ def test_a_failing_reranker_leaves_the_searchs_order_and_says_why(
     error: type[errors.HragError],
 ) -> None:
     with capture_logs() as logs:
-        result, _ = search(error("the endpoint x is down"), limit=8)
+        result, reranker = search(error("the endpoint x is down"), limit=8, token_budget=500)
     assert found(result) == NAMES[:8]
+    asked = reranker.snapshot.requests[-1]
+    assert (asked.limit, asked.token_budget, asked.keep_overlap) == (8, 500, False)
     assert {each.rerank_score for each in result.passages} == {None}
     assert (result.reranked, result.rerank_failure) == (False, "the endpoint x is down")
     assert result.timings.rerank_us >= 0
@@ -192,6 +211,12 @@ def test_a_search_by_vector_or_without_a_reranker_is_not_reranked(rerank: bool |
     assert (found(plain), plain.reranked) == (NAMES[:5], False)
 
 
+def test_joined_passages_are_not_reranked() -> None:
+    result, reranker = search(merge_adjacent=True)
+    assert (found(result), reranker.asked, result.reranked) == (NAMES[:5], [], False)
+    assert reranker.snapshot.requests[-1].merge_adjacent
+
+
 def test_a_search_may_do_without() -> None:
     result, reranker = search(rerank=False)
     assert (found(result), reranker.asked, result.reranked) == (NAMES[:5], [], False)
@@ -202,6 +227,7 @@ def test_a_search_may_do_without() -> None:
     [
         ({"mode": SearchMode.SENTENCE_WINDOW}, "SENTENCE_WINDOW is not reranked"),
         ({"query": [1, 0, 0, 0]}, "needs a text"),
+        ({"merge_adjacent": True}, "merge_adjacent joins passages in the search's order"),
     ],
 )
 def test_what_cannot_be_reranked_is_refused(asked: dict[str, Any], words: str) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from hrag import tokens
 from hrag.sentences import sentence_ends
-from hrag.types import Chunk, MatchedChild, PageStart, Passage, Span, TermSpan
-from retriever_svc.token_budget import cut_passage, within_budget, without_repeats
+from hrag.types import Chunk, MatchedChild, MatchedSentence, PageStart, Passage, Span, TermSpan
+from retriever_svc.token_budget import cut_passage, within_limits, without_repeats
 
 SENTENCES = ["Dogs bark. ", "Cats sleep all day. ", "猫睡觉。", "它们喜欢鱼。", "Fish swim."]
 TEXT = "".join(SENTENCES)
@@ -43,15 +43,15 @@ def test_the_sentences_are_those_of_the_text() -> None:
 def test_passages_are_taken_whole_as_long_as_they_fit() -> None:
     first, second = _passage(0, name="a"), _passage(0, name="b")
     size = first.chunk.token_count
-    assert within_budget([first, second], 0, cut_last=False) == (first, second)
-    assert within_budget([first, second], 2 * size, cut_last=True) == (first, second)
-    assert within_budget([first, second], 2 * size - 1, cut_last=False) == (first,)
+    assert within_limits([first, second], 9, 0, cut_last=False) == (first, second)
+    assert within_limits([first, second], 9, 2 * size, cut_last=True) == (first, second)
+    assert within_limits([first, second], 9, 2 * size - 1, cut_last=False) == (first,)
     small = cut_passage(second, SIZES[0])
     assert small is not None
     left = size + SIZES[0]
-    assert within_budget([first, second, small], left, cut_last=False) == (first, small)
-    assert within_budget([first, second, small], left, cut_last=True) == (first, small)
-    assert within_budget([first, second], size, cut_last=True) == (first,)
+    assert within_limits([first, second, small], 9, left, cut_last=False) == (first, small)
+    assert within_limits([first, second, small], 9, left, cut_last=True) == (first, small)
+    assert within_limits([first, second], 9, size, cut_last=True) == (first,)
 
 
 @pytest.mark.parametrize("leaf", range(5))
@@ -127,3 +127,14 @@ def test_other_documents_and_passages_apart_stay_whole() -> None:
 
 def test_a_passage_whose_leaves_an_earlier_one_has_is_left_out() -> None:
     assert without_repeats([_part(0, 2, 0), _part(2, 4, 1)]) == [_part(0, 2, 0)]
+
+
+@pytest.mark.parametrize(("sentence", "is_cited"), [(1, True), (4, False)])
+def test_a_part_cites_no_sentence_outside_of_it(sentence: int, *, is_cited: bool) -> None:
+    span = _span([0, *ENDS][sentence], ENDS[sentence])
+    passage = replace(_passage(1), matched_sentence=MatchedSentence(span, (), 0, 0))
+    later = _passage(2, name="d")
+    rest = replace(later, chunk=replace(later.chunk, span=_span(ENDS[2], len(TEXT))))
+    _, part = without_repeats([rest, passage])
+    assert part.chunk.content == "".join(SENTENCES[:3])
+    assert (part.matched_sentence is not None) == is_cited
