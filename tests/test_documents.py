@@ -26,6 +26,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING = re.compile(r"\b(?:HRAG|HIERARCHICAL|SMALL_TO_BIG|OPENAI)_[A-Z_]*[A-Z]\b")
 _LOGGED = re.compile(r"_log\.(?:warning|error|exception)\(\s*\"(\w+)\"")
 _EVENT_TABLE = re.compile(r"^\| event \|.*?\n\n", re.MULTILINE | re.DOTALL)
+_CONFLICT = re.compile(r"^(?:<{7}|={7}$|>{7})", re.MULTILINE)
 _OPERATORS = set("$();<>|&")
 _NAMING = ("--tag", "--name")  # What follows names an image or a container.
 _PATH_END = (".py", ".pyx", ".proto", ".yml", ".yaml", ".md")
@@ -49,6 +50,14 @@ def test_every_path_on_the_map_exists() -> None:
     paths = [path for line in lines for path in _named_paths(line)]
     assert len(paths) > len(lines) / 4, "the map names hardly a path: is the pattern right?"
     assert [str(path) for path in paths if not path.exists()] == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=page_id)
+def test_a_page_is_merged_and_says_nothing_twice(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert _CONFLICT.search(text) is None
+    rows = [line for line in text.splitlines() if line.startswith(("| `", "- **"))]
+    assert [row for row in set(rows) if rows.count(row) > 1] == []
 
 
 def _anchors(page: Path) -> set[str]:
