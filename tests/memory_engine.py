@@ -574,11 +574,13 @@ class MemorySnapshot:
     def _best_summaries(self, request, versions) -> list[_Scored]:
         ranking = self._ranking(replace(request, neighbour_bonus=0.0), "summaries")
         eligible, most = list(chain(*(each.summaries for each in versions))), request.top_sections
+        candidates = max(request.candidates, most)
         if request.summary_scope is SummaryScope.DOCUMENTS:
             of_documents = [leaf for leaf in eligible if leaf.number == 0]
-            chosen = [each.leaf.version for each in ranking.best(of_documents, most)[0][:most]]
+            best = ranking.best(of_documents, candidates)[0][:most]
+            chosen = [each.leaf.version for each in best]
             eligible = [leaf for leaf in eligible if leaf.version in chosen]
-        return ranking.best([leaf for leaf in eligible if leaf.number > 0], most)[0][:most]
+        return ranking.best([leaf for leaf in eligible if leaf.number > 0], candidates)[0][:most]
 
     def _groups(self, request, found: list[_Scored], before: list[_Group]) -> list[_Group]:
         """Leaves by the chunk that represents them, best first; none that `before` has."""

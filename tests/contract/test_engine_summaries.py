@@ -8,7 +8,7 @@ from hrag.engine.documents import DocumentSummaries
 from hrag.errors import NoSummaries
 from hrag.filters import Match
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import SearchMode, SummaryScope, SummaryUnit, TreeSettings
+from hrag.types import Retrieval, SearchMode, SummaryScope, SummaryUnit, TreeSettings
 from tests.fakes import (
     SMALL_TREE,
     collection_settings,
@@ -81,6 +81,16 @@ def test_a_search_by_summaries_looks_into_the_best_sections_alone(filled, scope,
         assert found.eligible_leaves == found.considered == len(expected)
         assert (found.exact, found.exhausted) == (True, True)
         assert matched_leaves(found.passages) == pytest.approx(expected, abs=1e-5)
+
+
+def test_fewer_sections_are_the_first_of_more(filled):
+    """Also one that is the best by both sources together, and by neither of them."""
+    for seed in range(8):
+        words = {"text": sentences(1, seed), "retrieval": Retrieval.HYBRID}
+        more = by_summaries(filled, query_vector(seed), 12, **words).sections
+        for count in (1, 2, 5):
+            few = by_summaries(filled, query_vector(seed), count, **words).sections
+            assert few == more[:count]
 
 
 @pytest.mark.parametrize("level", [1, 2])

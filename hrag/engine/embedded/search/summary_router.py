@@ -59,16 +59,18 @@ class SummaryRouter:
         """Returns the best sections, best first: `request.top_sections` at most.
 
         `eligible` are the request's summaries. With SummaryScope.DOCUMENTS, as many documents
-        are chosen first, and their sections are ranked.
+        are chosen first, and their sections are ranked. Which are best is decided among
+        `request.candidates` of each source, so fewer sections are the first of more.
         """
         count = request.top_sections
+        candidates = max(request.candidates, count)
         ranker = Ranker(self._view, replace(request, neighbour_bonus=0.0))
         if request.summary_scope is SummaryScope.DOCUMENTS:
-            rows, _ = _best(ranker.best(eligible, count), count)
+            rows, _ = _best(ranker.best(eligible, candidates), count)
             ordinals = np.sort(ordinals_of(self._view.labels[rows]))
             rows = self._of_kind(self._view.rows_of(ordinals), sections=True)
             eligible = EligibleRows(self._view, rows)
-        return list(self._routed(*_best(ranker.best(eligible, count), count)))
+        return list(self._routed(*_best(ranker.best(eligible, candidates), count)))
 
     def _rows(self, given: Filter | None, *, sections: bool) -> RowNumbers:
         """All summaries of sections, or all of whole documents, that pass the filter."""
