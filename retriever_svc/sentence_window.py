@@ -101,24 +101,23 @@ class SentenceWindowSearch:
     ) -> Iterator[tuple[int, float]]:
         """Yields the best sentence of each context and its score; `found` windows are chosen.
 
-        A single candidate is not embedded: it gets the leaf's score."""
+        Of a leaf without a word that is the first, with the leaf's score.
+        """
         numbers = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
             [context.sentences[number].content.strip() for number in candidates]
-            if len(candidates) > 1
-            else []
             for context, candidates in zip(contexts, numbers, strict=True)
         ]
         work.add_sentences(texts, found)
         embedded = self._sentences.embed_each(tenant_id, list(chain(*texts)), deadline)
         vectors = iter(embedded)
         for context, candidates in zip(contexts, numbers, strict=True):
-            if len(candidates) == 1:
-                yield candidates[0], context.score
-            else:
-                scores = [_score(next(vectors), vector) for _ in candidates]
-                best = int(np.argmax(scores))
-                yield candidates[best], scores[best]
+            if not candidates:
+                yield context.leaf_sentences.start, context.score
+                continue
+            scores = [_score(next(vectors), vector) for _ in candidates]
+            best = int(np.argmax(scores))
+            yield candidates[best], scores[best]
 
 
 def _choose(

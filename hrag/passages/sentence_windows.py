@@ -136,9 +136,8 @@ def _behind(sentence: Sentence, span: Span) -> Sentence | None:
 
 
 def candidate_sentences(context: SentenceContext) -> list[int]:
-    """Returns the numbers of the leaf's sentences that hold a word; if none does, the first."""
-    found = [n for n in context.leaf_sentences if has_word(context.sentences[n].content)]
-    return found or [context.leaf_sentences.start]
+    """Returns the numbers of the leaf's sentences that hold a word."""
+    return [n for n in context.leaf_sentences if has_word(context.sentences[n].content)]
 
 
 def window(context: SentenceContext, number: int, score: float, margin: int) -> Window:

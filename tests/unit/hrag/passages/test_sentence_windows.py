@@ -84,7 +84,7 @@ def test_sentences_that_say_nothing_are_no_candidates():
     leaf = replace(leaf, sentences=(*leaf.sentences[:3], silent, *leaf.sentences[4:]))
     assert sentence_windows.candidate_sentences(leaf) == [2, 4]
     nothing = replace(leaf, sentences=(silent,) * 7)
-    assert sentence_windows.candidate_sentences(nothing) == [2]
+    assert sentence_windows.candidate_sentences(nothing) == []
 
 
 def _chosen(windows: Sequence[Window], limit: int = 100, **asked: Any) -> ChosenWindows:
@@ -344,6 +344,19 @@ def test_a_text_and_its_sentences_are_embedded_once():
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW)
     assert search(query, NEVER).passages == search(query, NEVER).passages
     assert embedder[0].texts == [QUERY.query, *(text.strip() for text in TEXT[:3])]
+
+
+def test_the_only_sentence_of_a_leaf_is_scored_as_others_are():
+    """By its cosine, and not as the leaf was, by whatever sources."""
+
+    class Single(Contexts):
+        def contexts(self, names: Any, request: Any) -> Any:
+            return (leaf_context("d", range(1, 2), score=0.5),)
+
+    query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
+    asked = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, query=query)
+    (passage,) = search_of(Single(["d"]))(asked, NEVER).passages
+    assert passage.score == pytest.approx(1)
 
 
 def test_a_vector_needs_the_collections_embedder_too():
