@@ -26,6 +26,7 @@ from hrag.auth import REFUSAL, Identity, Role, is_tenant_pattern
 from hrag.errors import Unauthenticated
 from hrag.ids import quoted
 from hrag.net.watched_file import WatchedFile
+from hrag.refusal_limiter import Refusal, RefusalLimiter
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
 MAX_CACHED_TOKENS = 10_000  # About 500 bytes each.
@@ -36,6 +37,14 @@ _REQUIRED = ("exp", "iss", "aud", "sub")
 _VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
 
 _log = structlog.get_logger()
+
+
+def _log_counts(counts: Mapping[Refusal, int]) -> None:
+    for refusal, count in counts.items():
+        _log.info("token_rejected", reason=refusal.reason, count=count)
+
+
+_LIMITER = RefusalLimiter(_log_counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +120,9 @@ class _Verifier:
             try:
                 known = self._verify(token)
             except _VERIFICATION_ERRORS as error:
-                _log.info("token_rejected", reason=type(error).__name__)
+                reason = type(error).__name__
+                if _LIMITER.allows(Refusal(reason, "", "")):
+                    _log.info("token_rejected", reason=reason)
                 raise Unauthenticated(REFUSAL) from None
             with self._lock:
                 self._cache[digest] = known

@@ -38,8 +38,9 @@ from hrag.rpc.timeouts import Timeouts
 _log = structlog.get_logger()
 
 MAX_ARRIVING = 1024  # Calls whose message has not arrived. Beyond, one is ended.
-# Calls that anybody may make, such as health checks, whose messages come with their headers.
-MAX_ARRIVING_INLINE = 64
+# Calls that anybody may make, such as health checks, whose messages come with their headers. gRPC
+# reads messages up to the largest request, so there are few.
+MAX_ARRIVING_INLINE = 8
 _INLINE_TIMEOUT_S = 2.0
 
 _SUBMITTED: Future[None] = Future()  # gRPC counts calls by it, which nothing here needs.
@@ -67,8 +68,8 @@ class Placement(NamedTuple):
     """How the interceptor wants a call to be run.
 
     `refusing` returns the behavior that ends the call with an error, and `account` the tenant
-    that a message counts for; it raises PermissionDenied. `caller` identifies who calls, empty
-    for nobody in particular.
+    that a message counts for; it raises PermissionDenied. `caller` is the account of who calls
+    while no message is there, empty for nobody in particular.
     """
 
     lane: Lane
@@ -115,7 +116,7 @@ class AdmissionExecutor:
         self._unanswered = ByteBudget(
             max_unanswered_bytes, "unanswered requests", "HRAG_MAX_UNANSWERED_BYTES"
         )
-        self._lock = threading.Lock()
+        self._counting = threading.Condition()  # Notified when no call is left.
         inline_timeout_s = min(arrival_timeout_s, _INLINE_TIMEOUT_S)
         self._arriving = Timeouts(
             arrival_timeout_s, partial(_end_late, arrival_timeout_s), "arrivals"
@@ -153,6 +154,7 @@ class AdmissionExecutor:
         elif lane is Lane.STREAM:
             self._start_stream(call)
         elif lane is Lane.INLINE:
+            call.account = call.peer_host()
             self._arriving_inline.add(call)
             call.receive(self._arrived_inline)
             if len(self._arriving_inline) > MAX_ARRIVING_INLINE:
@@ -170,7 +172,7 @@ class AdmissionExecutor:
         try:
             self.streams.start(call)
         except TooBusy as error:
-            self._count(-1)
+            self._end(call)
             _refuse(call, error)
 
     def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
@@ -196,6 +198,8 @@ class AdmissionExecutor:
 
     def shutdown(self) -> None:
         """Waits for all calls and streams to end; none may come any more."""
+        with self._counting:
+            self._counting.wait_for(lambda: self._calls == 0)
         for _ in self._threads:
             self._ready.put(None)
         for thread in self._threads:
@@ -207,18 +211,24 @@ class AdmissionExecutor:
         if not _has_arrived(call, self._arriving):
             return
         try:
-            if self.is_full:
-                raise self.too_busy
-            placement = call.context[PLACEMENT]
-            call.account = placement.account(call.message)
-            self._unanswered.take(call.account, len(call.message))
-            call.counted_bytes = len(call.message)
-            self._begin(call, placement.lane)
+            self._admit(call)
         except HragError as error:
-            self._unanswered.give(call.account, call.counted_bytes)
             _refuse(call, error)
-        else:
-            self._count(1)
+
+    def _admit(self, call: PendingCall) -> None:
+        """Counts a call until `_end`, and begins it; raises an HragError to refuse it."""
+        if self.is_full:
+            raise self.too_busy
+        placement = call.context[PLACEMENT]
+        call.account = placement.account(call.message)
+        self._unanswered.take(call.account, len(call.message))
+        call.counted_bytes = len(call.message)
+        self._count(1)
+        try:
+            self._begin(call, placement.lane)
+        except HragError:
+            self._end(call)
+            raise
 
     def _begin(self, call: PendingCall, lane: Lane) -> None:
         """Runs a call at once or when it is its turn; raises TooBusy."""
@@ -229,9 +239,9 @@ class AdmissionExecutor:
             call.when_ended(partial(self._withdraw, call))
 
     def _withdraw(self, call: PendingCall) -> None:
-        """Gives up a call whose caller has left, if it still waits for its turn."""
-        if self._tenants.withdraw(call.account, call):
-            self._count(-1)
+        """Gives up a call whose caller has left, if it still waits for its first turn."""
+        if not call.has_begun and self._tenants.withdraw(call.account, call):
+            self._end(call)
             _refuse(
                 call, Cancelled("the caller left, or its deadline passed, while the call waited")
             )
@@ -241,7 +251,7 @@ class AdmissionExecutor:
             call.run()
 
     def _end_oldest(self, arriving: Timeouts[PendingCall], limit: int) -> None:
-        """Ends the oldest call of the caller who has most: one caller ends no other's calls."""
+        """Ends the oldest call of the account that has most: one caller ends no other's calls."""
         callers = Counter(call.account for call in arriving.entries())
         greediest = max(callers, key=callers.__getitem__, default="")
         oldest = arriving.pop_oldest(lambda call: call.account == greediest)
@@ -266,12 +276,15 @@ class AdmissionExecutor:
             self._end(call)
 
     def _end(self, call: PendingCall) -> None:
+        """Counts a call and its bytes no longer; once for each counted call, however it ended."""
         self._unanswered.give(call.account, call.counted_bytes)
         self._count(-1)
 
     def _count(self, change: int) -> None:
-        with self._lock:
+        with self._counting:
             self._calls += change
+            if self._calls == 0:
+                self._counting.notify_all()
 
 
 class StreamThreads:
@@ -279,7 +292,7 @@ class StreamThreads:
 
     def __init__(self, max_streams: int, run: Callable[[PendingCall], None]) -> None:
         self._max_streams = max_streams
-        self._max_of_caller = max(1, max_streams // 2)
+        self._max_of_account = max(1, max_streams // 2)
         self._run_call = run
         self._lock = threading.Lock()
         self._threads: dict[threading.Thread, str] = {}
@@ -288,15 +301,15 @@ class StreamThreads:
         """Number of open streams."""
         return len(self._threads)
 
-    def check(self, caller: str) -> None:
-        """Raises TooBusy unless `caller` may open a stream."""
+    def check(self, account: str) -> None:
+        """Raises TooBusy unless `account` may open a stream; empty stands for nobody known."""
         with self._lock:
             if len(self._threads) >= self._max_streams:
                 raise TooBusy(f"{self._max_streams} streams are open (HRAG_MAX_STREAMS)")
-            own = sum(each == caller for each in self._threads.values()) if caller else 0
-        if own >= self._max_of_caller:
+            own = sum(each == account for each in self._threads.values()) if account else 0
+        if own >= self._max_of_account:
             raise TooBusy(
-                f"{caller} has {own} open streams, half of the {self._max_streams} that "
+                f"{account} has {own} open streams, half of the {self._max_streams} that "
                 "HRAG_MAX_STREAMS allows"
             )
 
@@ -323,10 +336,6 @@ class StreamThreads:
         finally:
             with self._lock:
                 del self._threads[threading.current_thread()]
-
-
-def _arrivals(limit_s: float) -> Timeouts[PendingCall]:
-    return Timeouts(limit_s, partial(_end_late, limit_s), "arrivals")
 
 
 def _end_late(limit_s: float, call: PendingCall) -> None:

@@ -8,8 +8,8 @@ later, so that a call that waits for something holds no thread either.
 
 grpcio has no public interface for this. This module is the only one that uses its internals:
 the arguments with which `grpc._server` submits a call to its thread pool, `_receive_message`,
-`rpc_errors` and `callbacks` of `_RPCState`, and `_RequestIterator`. The tests of this module
-notice their change.
+`rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`, and `_RequestIterator`.
+The tests of this module notice their change.
 """
 
 import time
@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import grpc
 import structlog
-from grpc import _server
+from grpc import _common, _server
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 _log = structlog.get_logger()
@@ -34,8 +34,9 @@ class PendingCall:
     """A call that waits for its message, or for its handler to run, the first time or again.
 
     `message` is a unary request as it arrived, and `account` the tenant that it counts for, or
-    who calls while that is not known. It arrived at `arrived_s`, by `time.monotonic`;
-    `counted_bytes` of it count as unanswered.
+    who calls while that is not known: of a call that anybody may make, the peer's address. It
+    arrived at `arrived_s`, by `time.monotonic`; `counted_bytes` of it count as unanswered.
+    `has_begun` is true once its handler has run.
     One thread at a time uses a call.
     """
 
@@ -51,6 +52,7 @@ class PendingCall:
         "account",
         "arrived_s",
         "counted_bytes",
+        "has_begun",
         "message",
     )
 
@@ -79,6 +81,7 @@ class PendingCall:
         self.message: Any = None
         self.arrived_s = 0.0
         self.counted_bytes = 0
+        self.has_begun = False
         self._formats = formats
         self._then: Callable[[PendingCall], None] | None = None
 
@@ -87,6 +90,10 @@ class PendingCall:
         """The context that all code of this call runs in."""
         context: Context = self._state.context
         return context
+
+    def peer_host(self) -> str:
+        """Returns the caller's address without its port."""
+        return _common.decode(self._rpc.call.peer()).rpartition(":")[0]
 
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
         """Starts to read the message; gRPC's event thread calls `arrived` when it is there.
@@ -135,6 +142,7 @@ class PendingCall:
 
     def run(self) -> bool:
         """Runs the handler in this thread and responds; False if the call was left open."""
+        self.has_begun = True
         self._run(
             self._respond, self._rpc, self._state, self._behavior, self._argument, *self._formats
         )

@@ -156,12 +156,14 @@ class Call:
 
     def admit(self, raw: bytes) -> Any:
         """Returns the parsed request if it is authorized and within its tenants' limits."""
-        if not self._is_admitted:
-            self._authorized(raw)
-            refusal = self._guard.try_acquire()
-            if refusal is not None:
-                _refuse(refusal)
-            self._is_admitted = True
+        if self._is_admitted:  # It has waited, and its credential may have ended meanwhile.
+            self._guard.authorize()
+            return self._request
+        self._authorized(raw)
+        refusal = self._guard.try_acquire()
+        if refusal is not None:
+            _refuse(refusal)
+        self._is_admitted = True
         return self._request
 
     def admit_each(self, requests: Any) -> Iterator[Any]:
@@ -225,7 +227,11 @@ class Call:
         self._limits.replies.send(self._context, self._guard.account, len(message))
 
     def sent(self, response: Any) -> Iterator[bytes]:
-        """Yields one response of a stream, and counts it as unread until gRPC has sent it."""
+        """Yields one response of a stream, and counts it as unread until gRPC has sent it.
+
+        Raises Unauthenticated instead if the caller's credential is no longer valid.
+        """
+        self._guard.authorize()
         message = self.encoded(response)
         replies = self._limits.replies
         sending = replies.start(self._context, self._guard.account, len(message))

@@ -142,8 +142,15 @@ class CallGuard:
 
     @property
     def account(self) -> str:
-        """Whose limits the call counts against: its first tenant, else its credential."""
-        return self._tenants[0] if self._tenants else self._credential
+        """Whose limits the call counts against: the first tenant of its request.
+
+        Where none is known it is the first for which the credential may act, so that several
+        credentials of a tenant are one account; or the credential, if it may act for all.
+        """
+        if self._tenants:
+            return self._tenants[0]
+        own = self._identity.tenants if self._identity else frozenset()
+        return self._credential if ANY_TENANT in own else min(own, default=self._credential)
 
     def authorize(self) -> Identity | None:
         """Returns the caller's identity, None where no credential is needed.
@@ -173,16 +180,13 @@ class CallGuard:
     def account_of(self, message: bytes) -> str:
         """Returns whose limits an encoded request counts against, without parsing it.
 
-        That is its first tenant. Where the message begins otherwise it is one for which the
-        credential may act, so that the order of fields gives nobody a second account; or the
-        credential, if it may act for all or the method knows no tenants. Raises PermissionDenied
-        as `check_tenants` does.
+        That is its first tenant. Where the message begins otherwise it counts as a request whose
+        tenant is not known, see `account`: the order of fields gives nobody a second account.
+        Raises PermissionDenied as `check_tenants` does.
         """
-        depth = self._required_rule().depth
-        tenant_id = _first_text(message, depth)
+        tenant_id = _first_text(message, self._required_rule().depth)
         if not is_name(tenant_id):
-            own = self._identity.tenants if self._identity and depth else frozenset()
-            return self._credential if ANY_TENANT in own else min(own, default=self._credential)
+            return self.account
         self._tenants = (tenant_id,)
         _check_tenant(self._identity, tenant_id)
         return tenant_id

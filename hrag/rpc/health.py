@@ -17,7 +17,6 @@ import grpc
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1 import health_pb2_grpc
 
-from hrag.errors import TooBusy
 from hrag.rpc import status
 from hrag.rpc.call import MalformedRequest
 
@@ -65,14 +64,15 @@ class Health(health_pb2_grpc.HealthServicer):
     ) -> None:
         """Streams the state until the caller or the server ends it.
 
-        An unknown service is SERVICE_UNKNOWN throughout. Ends with RESOURCE_EXHAUSTED if
-        there are too many watchers.
+        An unknown service is SERVICE_UNKNOWN throughout. Ends with UNIMPLEMENTED if there are
+        too many watchers: to a client that checks health before it calls, that means to call
+        without, and anything else not to call at all.
         """
         name = _well_formed(request, context).service
         watcher = _Watcher(partial(self._watch_response, name), send)
         if not self._add(watcher):
-            problem = f"the limit of {self._max_watchers} watchers is reached"
-            context.abort_with_status(status.to_status(TooBusy(problem)))
+            problem = f"the limit of {self._max_watchers} watchers is reached; Check has none"
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, problem)
         if context.add_callback(partial(self._remove, watcher)):
             watcher.start_notifying()
         else:

@@ -68,7 +68,7 @@ class CallInterceptor(grpc.ServerInterceptor):
         return method.handler
 
     def _check(self, method: _Method, own: CallGuard) -> str:
-        """Returns who calls; raises TooBusy, Unauthenticated or PermissionDenied."""
+        """Returns the account of who calls; raises TooBusy, Unauthenticated or PermissionDenied."""
         executor = self._limits.executor
         if executor.is_full:
             raise executor.too_busy

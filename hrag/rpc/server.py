@@ -32,6 +32,11 @@ _PING_INTERVAL_MS = 60_000
 _PING_TIMEOUT_MS = 20_000  # grpcio 1.8x ignores grpc.keepalive_timeout_ms.
 # A connection that does not speak HTTP/2 by then, or TLS, is closed.
 _HANDSHAKE_TIMEOUT_MS = 10_000
+# Connections are bounded, and one that does nothing would take its place from others for ever. So
+# each is asked to end after that time: its calls go on, and the client connects anew for the next.
+# grpc.max_connection_idle_ms would end idle ones alone, but with an error: clients log it, and
+# Node's fails the call that it is just beginning.
+_MAX_CONNECTION_AGE_MS = 120_000
 # Clients queue calls beyond it. Far above what one client has open, so that the limits of calls,
 # whose errors say what to do, are met first.
 _CALLS_PER_CONNECTION = 1024
@@ -101,6 +106,7 @@ def build(
             ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
             ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
+            ("grpc.max_connection_age_ms", _MAX_CONNECTION_AGE_MS),
             ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
             ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
         ],

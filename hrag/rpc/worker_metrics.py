@@ -8,6 +8,7 @@ replacement worker start at 0, as after a restart.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from http.client import HTTPException
 from urllib.request import ProxyHandler, Request, build_opener
 
 from prometheus_client.core import Metric
@@ -55,9 +56,11 @@ class WorkerMetrics:
 
 
 def _scrape(port: int, access: MetricsAccess) -> list[Metric]:
-    """Returns nothing for a worker that is not serving or has just exited."""
+    """Returns nothing for a worker that is not serving, or that exits meanwhile."""
     if port:
         request = Request(f"http://127.0.0.1:{port}/", headers=access.headers())
-        with suppress(OSError), _http.open(request, timeout=_TIMEOUT_S) as page:
+        # A page that ends too early raises HTTPException, half a line ValueError.
+        failures = suppress(OSError, HTTPException, ValueError)
+        with failures, _http.open(request, timeout=_TIMEOUT_S) as page:
             return list(text_string_to_metric_families(page.read().decode()))
     return []

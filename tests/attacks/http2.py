@@ -13,12 +13,15 @@ _CALLS_PER_CONNECTION = 500
 
 
 class Connection:
-    """An HTTP/2 connection that never reads."""
+    """An HTTP/2 connection that reads nothing but what it is asked for."""
 
-    def __init__(self, address: str, *, window_bytes: int = 65_535) -> None:
-        """With `window_bytes` 0, the server may send headers and no message."""
+    def __init__(self, address: str, *, window_bytes: int = 65_535, source: str = "") -> None:
+        """With `window_bytes` 0, the server may send headers and no message.
+
+        `source` is the address to connect from.
+        """
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=10)
+        self._socket = socket.create_connection((host, int(port)), 10, (source, 0))
         self._next_stream = 1
         settings = struct.pack(">HI", _INITIAL_WINDOW_SIZE, window_bytes)
         self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, settings))
@@ -50,6 +53,21 @@ class Connection:
     def send(self, stream: int, data: bytes) -> None:
         """Sends a piece of a call's body."""
         self._socket.sendall(_frame(_DATA, 0, stream, data))
+
+    def is_answered(self, stream: int) -> bool:
+        """Reads until the stream has a message, or ends without one."""
+        while head := self._read(9):
+            kind, flags = head[3], head[4]
+            self._read(int.from_bytes(head[:3], "big"))
+            if int.from_bytes(head[5:], "big") == stream and (kind == _DATA or flags & _END_STREAM):
+                return kind == _DATA
+        return False
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size and (part := self._socket.recv(size - len(data))):
+            data += part
+        return data
 
     def close(self) -> None:
         self._socket.close()

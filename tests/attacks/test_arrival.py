@@ -16,7 +16,7 @@ from hrag.auth import keys
 from hrag.cli.services.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import DocumentNotFound
-from hrag.rpc.admission import MAX_ARRIVING
+from hrag.rpc.admission import MAX_ARRIVING, MAX_ARRIVING_INLINE
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from tests.attacks.http2 import Connection, half_open
@@ -118,6 +118,16 @@ def test_calls_without_a_message_end_nobodys_but_their_callers(
             time.sleep(0.5)
             upload.send(stream, body[9:])
             until(lambda: _exists(quiet.victim, document.document_id))
+
+
+def test_health_checks_without_a_message_end_none_of_another_address(quiet: Guarded) -> None:
+    address = quiet.services.indexer.address
+    with closing(Connection(address, source="127.0.0.2")) as supervisor:
+        check = supervisor.open(CHECK)
+        with half_open(address, CHECK, 5 * MAX_ARRIVING_INLINE):
+            time.sleep(0.3)
+            supervisor.send(check, struct.pack(">BI", 0, 0))
+            assert supervisor.is_answered(check)
 
 
 def _exists(client: Client, document_id: str) -> bool:

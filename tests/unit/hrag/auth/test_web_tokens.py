@@ -11,11 +11,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
+from structlog.testing import capture_logs
 
 from hrag.auth import Identity, Role
 from hrag.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.errors import Unauthenticated
 from tests.credentials import AUDIENCE, ISSUER, new_issuer, write_jwks
+from tests.until import until
 
 TERMS = TokenPolicy(ISSUER, AUDIENCE, 30.0, "tenants", "role")
 ISSUED = new_issuer()
@@ -109,6 +111,20 @@ def _unsigned(header: bytes) -> str:
 )
 def test_malformed_tokens_are_refused(path, token):
     assert _refused(WebTokens(path, TERMS), token)
+
+
+def test_rejected_tokens_do_not_flood_the_log(path):
+    """Anybody may send them, as often as they like."""
+    tokens = WebTokens(path, TERMS)
+    with capture_logs() as logs:
+        assert all(_refused(tokens, f"forged.{number}.token") for number in range(200))
+        until(lambda: _rejected(logs) >= 200)  # More, if tests before have just had some.
+    assert len(logs) < 50
+
+
+def _rejected(logs):
+    """How many tokens the log tells of."""
+    return sum(line.get("count", 1) for line in logs if line["event"] == "token_rejected")
 
 
 def test_the_leeway_allows_for_clock_skew(path):

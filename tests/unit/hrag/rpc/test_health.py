@@ -1,5 +1,6 @@
 """Health checks and watches, and that strangers cannot block a service with them."""
 
+import json
 import threading
 import time
 import weakref
@@ -16,8 +17,10 @@ from grpc_health.v1 import health_pb2_grpc
 
 from hrag.rpc.health import Health
 from hrag.rpc.status import error_from
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import retriever_pb2_grpc
 from tests.methods import servicer_of
-from tests.servers import RETRIEVER, connected
+from tests.servers import RETRIEVER, connected, serving
 
 _KNOWN = pb.HealthCheckResponse
 _UNREADABLE = b"\xff"
@@ -100,8 +103,8 @@ class _Context:
         self.leave = callback
         return True
 
-    def abort_with_status(self, status: Any) -> None:
-        self.code = status.code
+    def abort(self, code: grpc.StatusCode, _details: str) -> None:
+        self.code = code
         raise ConnectionAbortedError
 
 
@@ -132,14 +135,34 @@ def test_watchers_hold_at_most_half_of_the_calls() -> None:
     assert _watch(health, lambda _: None).code is None
 
 
+def test_clients_that_check_health_work_beside_a_strangers_watches() -> None:
+    """A client that is refused to watch with any other code treats the service as down."""
+    config = {"healthCheckConfig": {"serviceName": RETRIEVER}}
+    config["loadBalancingConfig"] = [{"round_robin": {}}]
+    with serving(servicer_of(RETRIEVER), HRAG_MAX_CONCURRENT_CALLS=4) as address:
+        options = [("grpc.service_config", json.dumps(config))]
+        with (
+            grpc.insecure_channel(address) as stranger,
+            grpc.insecure_channel(address, options) as client,
+        ):
+            watch = health_pb2_grpc.HealthStub(stranger).Watch
+            watches = [watch(pb.HealthCheckRequest()) for _ in range(2)]
+            assert [next(each).status for each in watches] == [_KNOWN.SERVING] * 2
+            request = rpb.SearchRequest(tenant_id="t")
+            search = retriever_pb2_grpc.RetrieverServiceStub(client).Search
+            assert search(request, timeout=10) is not None
+            for each in watches:
+                each.cancel()
+
+
 def test_a_watcher_receives_changes_only() -> None:
     health = Health(RETRIEVER, 8)
     received: list[int] = []
     _watch(health, lambda response: received.append(response.status))
-    for serving in (True, True, False):
-        health.set(serving=serving)
-        expected = _KNOWN.SERVING if serving else _KNOWN.NOT_SERVING
-        assert _soon(lambda now=expected: received[-1:] == [now])  # type: ignore[misc]
+    for now in (True, True, False):
+        health.set(serving=now)
+        expected = _KNOWN.SERVING if now else _KNOWN.NOT_SERVING
+        assert _soon(lambda last=expected: received[-1:] == [last])  # type: ignore[misc]
     assert all(first != second for first, second in pairwise(received))
 
 

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag import errors
+from hrag.auth import keys
+from hrag.deadline import Deadline
 from hrag.rpc.status import error_from
+from hrag.rpc.suspension import Suspended
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
-from tests.credentials import UNKNOWN_KEY, new_key
+from tests.credentials import TENANT, UNKNOWN_KEY, id_of, new_key
 from tests.servers import INDEXER, connected
 from tests.until import until
 
@@ -169,6 +173,46 @@ def test_an_answer_whose_client_has_left_is_closed() -> None:
         events.cancel()
         assert servicer.closed.wait(5)
     assert [line for line in logs if line["event"] == "internal_error"] == []
+
+
+def test_an_answer_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    key = new_key(path)
+    servicer = Retriever()
+    with connected(servicer, HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
+        request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id=TENANT), question="why?")
+        events = retriever_pb2_grpc.RetrieverServiceStub(channel).Answer(
+            request, timeout=20, metadata=(("authorization", f"Bearer {key}"),)
+        )
+        assert next(events).text == "why?"
+        keys.revoke(path, id_of(key))
+        with pytest.raises(grpc.RpcError) as caught:
+            list(events)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert servicer.closed.wait(5)
+
+
+def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    metadata = (("authorization", f"Bearer {(key := new_key(path))}"),)
+    waiting, may_go_on = threading.Event(), threading.Event()
+
+    class Waiting(Retriever):
+        def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
+            if not may_go_on.is_set():
+                waiting.set()
+                raise Suspended(may_go_on.is_set, Deadline.after(20))
+            return rpb.SearchResponse()
+
+    with connected(Waiting(), HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
+        search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
+        request = rpb.SearchRequest(tenant_id=TENANT)
+        calling = search.future(request, timeout=20, metadata=metadata)
+        assert waiting.wait(5)
+        keys.revoke(path, id_of(key))
+        time.sleep(1.1)  # The file of keys is looked at once a second.
+        may_go_on.set()
+        assert calling.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def _deeply_nested() -> bytes:
