@@ -9,7 +9,7 @@ from typing import Any
 
 from hrag import canonical_json
 from hrag.embedding import Vectors
-from hrag.errors import InvalidArgument
+from hrag.errors import DataLoss, InvalidArgument
 from hrag.reply_limit import TEXT_ADVICE, ReplyLimit, field_bytes, struct_bytes, text_bytes
 from hrag.tree import ParsedText, Tree
 from hrag.types import ByteRange, CollectionSettings, DocumentInfo, IngestResult
@@ -113,6 +113,21 @@ class UnreadableDocument:
 
 
 Exported = StoredDocument | UnreadableDocument
+
+
+NO_VERSION = 0
+"""The `version` of no document: with it, `Writer.put_summaries` only counts tokens."""
+
+
+class UnreadableVersion(DataLoss):
+    """A document that waits for its summaries cannot be read, or none of its collection.
+
+    `version` in `excluding` leaves it out of `Writer.next_unsummarised`.
+    """
+
+    def __init__(self, message: str, version: int) -> None:
+        super().__init__(message)
+        self.version = version
 
 
 @dataclass(frozen=True, slots=True)

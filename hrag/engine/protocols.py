@@ -238,7 +238,7 @@ class Writer(Protocol):
 
         Only collections with this `embedder` count. They take turns: a document of the
         collection `after` is returned only if no other collection has one. Versions in
-        `excluding` are skipped.
+        `excluding` are skipped. Raises UnreadableVersion for damage that can be skipped so.
         """
 
     def put_summaries(
@@ -247,7 +247,8 @@ class Writer(Protocol):
         """Stores a document's summaries; False if it was replaced or deleted meanwhile.
 
         `tokens` is what the chat model has read and written for them; it is added to the
-        collection's total in either case. Raises InvalidArgument or StorageFull.
+        collection's total in either case, also for NO_VERSION. Raises InvalidArgument or
+        StorageFull.
         """
 
 
@@ -402,7 +403,7 @@ class Administration(Protocol):
     def reindex(self) -> Iterator[ReindexedCollection]:
         """Rebuilds each collection's index from its documents, one at each step of the iterator.
 
-        The old index serves until the new one is complete. Raises StorageFull.
+        The old one serves until then. Raises StorageFull, and DataLoss once others are rebuilt.
         """
 
 

@@ -20,7 +20,7 @@ CANNOT_CHECK = ExitCode.USAGE
 def check(
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Write again what follows from the documents."),
+        typer.Option("--repair", help="First mend what follows from the documents."),
     ] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     as_json: AsJson = False,
@@ -30,11 +30,13 @@ def check(
     Compares all content with its checksums. Without --repair it opens the store read only,
     so the services may be running, and changes nothing. Each problem is one line that names
     the collection and the document or segment. What helps: ingest a damaged document again, or
-    delete it; `hrag reindex` makes segments anew; `hrag restore` a backup for all else.
+    delete it; `hrag reindex` makes segments' files anew; --repair mends what follows from the
+    documents; `hrag restore` a backup for all else.
 
-    With --repair, with both services stopped, it first writes the filter values, counters,
-    numbers of deleted leaves and usage again, which follow from what else is stored. Documents
-    and collections whose own content is damaged stay listed.
+    With --repair, with both services stopped, it first mends filter values, counters, usage,
+    logs, tombstones and the lists of segments. A collection with a damaged record of a segment
+    loses its segments, which the indexer builds again. Documents and collections whose own content
+    is damaged stay listed.
 
     Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened or repaired.
 

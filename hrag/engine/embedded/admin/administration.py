@@ -21,7 +21,7 @@ from hrag.engine.reports import (
     ReindexedCollection,
     VacuumReport,
 )
-from hrag.errors import NotSupported
+from hrag.errors import DataLoss, NotSupported
 
 
 class EmbeddedAdministration:
@@ -61,13 +61,27 @@ class EmbeddedAdministration:
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Opens the store for writing; a retriever may run and loads the new segments."""
+        """Opens the store for writing; a retriever may run and loads the new segments.
+
+        A collection with a damaged document keeps the segments that it has. Raises DataLoss that
+        names all such documents once the others are done.
+        """
         directory = self._settings.data_dir
         location.require_data(directory)
+        damaged: list[str] = []
         with closing(open_for_writing(directory, self._settings.disk_reserve_bytes)) as store:
-            for collection in sorted(segment_build.all_collections(store)):
-                yield self._reindexed(store, collection)
+            collections = sorted(segment_build.all_collections(store))
+            for collection in collections:
+                try:
+                    done = self._reindexed(store, collection)
+                except DataLoss as error:
+                    damaged.append(error.message)
+                else:
+                    yield done
             orphan_gc.OrphanCollector(store, grace_s=0).collect()
+        if damaged:
+            left = f"{len(damaged)} of {len(collections)} collections were not reindexed:"
+            raise DataLoss("\n".join((left, *damaged)))
 
     def _reindexed(self, store: Store, collection: int) -> ReindexedCollection:
         with store.read() as txn:

@@ -1,10 +1,11 @@
 """Repair: makes again what can be derived, and lists the documents that cannot.
 
-The truth is each document's record, text, tree and vectors, each collection's record, and the
-tombstones. Filter terms, counters, numbers of deleted leaves and tenants' usage follow from them.
-No process may have the store open at first: it may hold what is mended. Everything is repaired in
-one transaction: who opens the store meanwhile reads the state before or after, and if it is
-interrupted, the store is as before.
+The truth is each document's record, text, tree and vectors, and each collection's record. Filter
+terms, counters and tenants' usage follow from them, tombstones from them and the segments. Logs are
+emptied up to a damaged entry, and a damaged record of a segment takes the collection's segments off
+the list: maintenance builds them again. No process may have the store open at first: it may hold
+what is mended. Everything is repaired in one transaction: who opens the store meanwhile reads the
+state before or after, and if it is interrupted, the store is as before.
 """
 
 from contextlib import closing
@@ -12,8 +13,12 @@ from pathlib import Path
 
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.segments import manifest
-from hrag.engine.embedded.store import location, locks, schema
-from hrag.engine.embedded.store.damaged_documents import recounted, rewrite_terms
+from hrag.engine.embedded.store import change_log, location, locks, schema
+from hrag.engine.embedded.store.damaged_documents import (
+    readable_documents,
+    recounted,
+    rewrite_terms,
+)
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
 from hrag.engine.embedded.store.owners import collection_record
 from hrag.engine.embedded.store.queries import listed_segments
@@ -45,6 +50,7 @@ def repair(directory: Path) -> CheckReport:
 
 def _repair(directory: Path) -> None:
     with closing(open_for_writing(directory)) as store, store.write() as txn:
+        change_log.repair_commits(store, txn)
         usage: dict[str, Usage] = {}
         numbers = [schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])]
         for number in numbers:
@@ -58,13 +64,16 @@ def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usa
     if record is None:
         return  # Its documents cannot be understood without it; `check` names it.
     rewrite_terms(store, txn, number)
-    manifest.recount_deleted_leaves(store, txn, number)
+    has_segments = manifest.repair(store, txn, number)
     key, counters = schema.u32(number), store.db["counters"]
     value = txn.get_sound(key, counters)
     if value is None:
         stored = _counters_of_entries(store, txn, number)
     else:
         stored = Counters.from_bytes(value)
+    if not has_segments:
+        stored = stored._replace(sealed_ordinal=0, sealed_sequence=0)
+    stored = change_log.repaired(store, txn, number, stored)
     counted = recounted(store, txn, number, stored)
     txn.put(key, counted.to_bytes(), db=counters)
     own = Usage(1, counted.documents) if not record.summarises else Usage()
@@ -73,7 +82,7 @@ def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usa
 
 
 def _counters_of_entries(store: Store, txn: Txn, number: int) -> Counters:
-    """Counters made again from logs, segments and lists; spent tokens of summaries are lost."""
+    """Counters made again from what they are about; spent tokens of summaries are lost."""
     prefix = schema.u32(number)
     changes = [
         schema.read_in_collection(key)[1] for key, _ in txn.entries(store.db["changes"], prefix)
@@ -81,7 +90,8 @@ def _counters_of_entries(store: Store, txn: Txn, number: int) -> Counters:
     covered, sealed = 0, 0
     for record in listed_segments(store, txn, number):
         covered, sealed = max(covered, record.covered_sequence), max(sealed, record.last_ordinal)
-    last = changes[-1] if changes else covered
+    documents = (document.sequence for _, document in readable_documents(store, txn, number))
+    last = max((covered, *changes[-1:], *documents))
     waiting = sum(1 for _ in txn.entries(store.db["unsummarised"], prefix))
     return Counters(
         sequence=last,

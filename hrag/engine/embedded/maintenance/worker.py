@@ -23,13 +23,13 @@ from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.segments.vector_part import Items, insert
 from hrag.engine.embedded.store.environment import Store
-from hrag.errors import DataLoss, StorageFull, StoreUnavailable
+from hrag.errors import DataLoss, HragError, StoreUnavailable
 
 _log = structlog.get_logger()
 
 _RETRY_S = 10.0  # After a failure, such as a full disk.
-# After a damaged document, in durations of the attempt that met it. So a merge that takes minutes
-# and cannot succeed gets a tenth of the time at most, however often its collection changes.
+# After a build that failed, in durations of the attempt. So a merge that takes minutes and cannot
+# succeed gets a tenth of the time at most, however often its collection changes.
 _RETRY_DURATIONS = 10
 _FILES_S = 1.0  # Between two looks at files; commits come much more often.
 _CLOSE_S = 5.0  # A block of leaves is inserted in less; the writing of a file may take more.
@@ -68,7 +68,8 @@ class MaintenanceWorker:
         self._closing = threading.Event()
         self._failing = False
         self._behind: set[int] = set()  # Collections whose writers have had to wait.
-        # Collections with a damaged document that prevents this, and when it is tried again.
+        # Collections in which this failed, such as for a damaged document or for lack of space,
+        # and when it is tried again.
         self._seal_retries_s: dict[int, float] = {}
         self._merge_retries_s: dict[int, float] = {}
         self._files_due_s = 0.0
@@ -90,8 +91,8 @@ class MaintenanceWorker:
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Backpressure: returns once the collection's tail is short enough.
 
-        Returns at once if the worker does not run or fails, or if damage prevents the sealing
-        of the tail, for then waiting would not help. Raises DeadlineExceeded.
+        Returns at once if the worker does not run, or cannot write to the store, or if sealing
+        this tail has failed, for then waiting would not help. Raises DeadlineExceeded.
         """
         while (
             self._thread.is_alive()
@@ -150,16 +151,9 @@ class MaintenanceWorker:
                 return
             except Exception as error:
                 self._failing = True
-                self._report_failure(error)
+                _report_failure(error, _RETRY_S)
                 self._add(changed)
                 self._closing.wait(_RETRY_S)
-
-    def _report_failure(self, error: Exception) -> None:
-        metrics.segment_build_failures.inc()
-        if isinstance(error, (StorageFull, StoreUnavailable, OSError)):
-            _log.error("maintenance_failed", problem=str(error), retry_s=_RETRY_S)
-        else:
-            _log.exception("maintenance_failed", retry_s=_RETRY_S, exc_info=error)
 
     def _work(self, changed: set[int]) -> None:
         for collection in sorted(changed):
@@ -182,7 +176,7 @@ class MaintenanceWorker:
         except _Closing:
             raise
         except Exception as error:
-            self._report_failure(error)
+            _report_failure(error, _RETRY_S)
             pause_s = _RETRY_S
         return self._clock() + pause_s
 
@@ -211,22 +205,22 @@ class MaintenanceWorker:
     ) -> bool:
         """Returns whether `build` built anything for the collection.
 
-        After a DataLoss it is not called again before the time that is noted in `retries_s`,
-        whatever is committed meanwhile.
+        After a failure it is not called again before the time that is noted in `retries_s`,
+        whatever is committed meanwhile. A failure keeps no other collection from its turn, but for
+        StoreUnavailable, which is raised: it concerns the whole store.
         """
         began_s = self._clock()
         if began_s < retries_s.get(collection, began_s):
             return False
         try:
             built = build(collection)
-        except DataLoss as error:
+        except (_Closing, StoreUnavailable):
+            raise
+        except Exception as error:
             ended_s = self._clock()
             retry_s = max(_RETRY_S, _RETRY_DURATIONS * (ended_s - began_s))
             retries_s[collection] = ended_s + retry_s
-            metrics.segment_build_failures.inc()
-            _log.error(
-                "maintenance_failed", collection=collection, problem=str(error), retry_s=retry_s
-            )
+            _report_failure(error, retry_s, collection=collection)
             return False
         retries_s.pop(collection, None)
         return built
@@ -287,3 +281,12 @@ class MaintenanceWorker:
     def _check_closing(self) -> None:
         if self._closing.is_set():
             raise _Closing
+
+
+def _report_failure(error: Exception, retry_s: float, **fields: int) -> None:
+    """Counts and logs it, with a traceback unless the error is a known one."""
+    metrics.segment_build_failures.inc()
+    if isinstance(error, (HragError, OSError)):
+        _log.error("maintenance_failed", problem=str(error), retry_s=retry_s, **fields)
+    else:
+        _log.exception("maintenance_failed", retry_s=retry_s, exc_info=error, **fields)

@@ -23,7 +23,8 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import Counters, SegmentRecord
+from hrag.engine.embedded.store.records import Change, Counters, SegmentRecord
+from hrag.errors import DataLoss
 
 _log = structlog.get_logger()
 
@@ -121,12 +122,21 @@ class LoadedCollection:
         view = self._view
         if view.sequence >= committed.sequence:
             return view
-        if view.sequence < committed.log_start:
+        changes = self._changes_after(txn, committed, view.sequence)
+        if changes is None:
             self._view = self._load_view(txn)
         else:
-            changes = changes_after(self._store, txn, self._number, view.sequence)
             self._view = view.advanced(self._store, txn, changes, committed.sequence)
         return self._view
+
+    def _changes_after(self, txn: Txn, committed: Counters, sequence: int) -> list[Change] | None:
+        """The changes after `sequence`; None if the log begins later or is damaged."""
+        if sequence < committed.log_start:
+            return None
+        try:
+            return list(changes_after(self._store, txn, self._number, sequence))
+        except DataLoss:
+            return None
 
     def _load(self) -> View:
         """A view over the listed segments; those that are loaded already are not read again.

@@ -8,19 +8,21 @@ one count to know whether a segment is worth rewriting. All functions work insid
 transaction of the caller.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.embedded.segments import leaves
+from hrag.engine.embedded.segments import leaves, segment_files
+from hrag.engine.embedded.segments.segment_files import DamagedSegment
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import read_counters, required
+from hrag.engine.embedded.store.queries import listed_segments, read_counters, required
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.stored.labels import MAX_ORDINAL, Labels, ordinals_of
+from hrag.errors import DataLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +102,52 @@ def _tombstones(
         yield ordinal, schema.read_u32(value)
 
 
-def recount_deleted_leaves(store: Store, txn: Txn, collection: int) -> None:
-    """Writes the numbers of deleted leaves that are damaged or missing, from the tombstones.
+def repair(store: Store, txn: Txn, collection: int) -> bool:
+    """Writes damaged tombstones and all numbers of deleted leaves again.
 
-    Raises DataLoss if what they are counted from is damaged, too.
+    Tombstones follow from what the segments hold and what lives. Returns False where a record of a
+    segment is damaged, or a file that is needed: then the collection has no segments any more, all
+    of its documents are its tail, and the caller has to change the counters.
     """
-    segments, counts = store.db["segments"], store.db["deleted_leaves"]
-    for key in [bytes(key) for key, _ in txn.entries(segments, schema.u32(collection))]:
-        if txn.get_sound(key, counts) is None:
-            record = SegmentRecord.from_bytes(required(txn.get(key, db=segments)))
-            covered = record.first_ordinal, record.last_ordinal
-            deleted = sum(count for _, count in _tombstones(store, txn, collection, *covered))
-            txn.put(key, schema.u64(deleted), db=counts)
+    try:
+        listed = listed_segments(store, txn, collection)
+        tombstones = store.db["tombstones"]
+        entries = txn.entries(tombstones, schema.u32(collection))
+        if not all(txn.is_sound(key, value, tombstones) for key, value in entries):
+            _rewrite_tombstones(store, txn, collection, listed)
+    except (DataLoss, DamagedSegment):
+        for database in ("segments", "tombstones", "deleted_leaves"):
+            _delete_all(store, txn, database, collection)
+        return False
+    _recount_deleted_leaves(store, txn, collection, listed)
+    return True
+
+
+def _rewrite_tombstones(
+    store: Store, txn: Txn, collection: int, listed: Sequence[SegmentRecord]
+) -> None:
+    """Raises DamagedSegment, and leaves the tombstones incomplete."""
+    _delete_all(store, txn, "tombstones", collection)
+    for record in listed:
+        (labels,) = segment_files.load_arrays(store.segments, record, ["labels"])
+        _add_tombstones(store, txn, collection, Contents.of(labels))
+
+
+def _recount_deleted_leaves(
+    store: Store, txn: Txn, collection: int, listed: Sequence[SegmentRecord]
+) -> None:
+    _delete_all(store, txn, "deleted_leaves", collection)
+    for record in listed:
+        covered = record.first_ordinal, record.last_ordinal
+        deleted = sum(count for _, count in _tombstones(store, txn, collection, *covered))
+        key = schema.in_collection(collection, record.last_ordinal)
+        txn.put(key, schema.u64(deleted), db=store.db["deleted_leaves"])
+
+
+def _delete_all(store: Store, txn: Txn, database: str, collection: int) -> None:
+    entries = txn.entries(store.db[database], schema.u32(collection))
+    for key in [bytes(key) for key, _ in entries]:
+        txn.delete(key, db=store.db[database])
 
 
 def publish(
@@ -126,7 +162,7 @@ def publish(
     counters = read_counters(store, txn, collection)
     replaced = _unlist(store, txn, collection, record)
     deleted = _keep_tombstones(store, txn, collection, record, contents)
-    deleted += _add_tombstones_of_tail(store, txn, collection, contents, counters.sealed_ordinal)
+    deleted += _add_tombstones(store, txn, collection, contents, counters.sealed_ordinal)
     if record.rows:
         key = schema.in_collection(collection, record.last_ordinal)
         txn.put(key, record.to_bytes(), db=store.db["segments"])
@@ -168,17 +204,20 @@ def _keep_tombstones(
     return int(contents.counts[np.isin(contents.ordinals, tombstones[held])].sum())
 
 
-def _add_tombstones_of_tail(
-    store: Store, txn: Txn, collection: int, contents: Contents, sealed_ordinal: int
+def _add_tombstones(
+    store: Store, txn: Txn, collection: int, contents: Contents, after: int = 0
 ) -> int:
-    """Adds tombstones for documents deleted while sealing; returns how many leaves they had."""
-    fresh = contents.ordinals > sealed_ordinal
+    """Adds tombstones for the documents past the ordinal `after` that do not live.
+
+    Returns how many leaves they had. Of a tail, they are those deleted while it was sealed.
+    """
+    fresh = contents.ordinals > after
     deleted = 0
     for ordinal, count in zip(
         contents.ordinals[fresh].tolist(), contents.counts[fresh].tolist(), strict=True
     ):
         entry = schema.in_collection(collection, ordinal)
-        if txn.get(entry, db=store.db["ordinals"]) is None:
+        if not txn.has(entry, db=store.db["ordinals"]):
             txn.put(entry, schema.u32(count), db=store.db["tombstones"])
             deleted += count
     return deleted

@@ -2,7 +2,8 @@
 
 A reader that has a hundred of ten thousand collections in memory reads the list from its
 cursor on to learn which of them changed, and then the logs of those alone. Both are
-trimmed; a reader that has fallen behind their beginning loads its collections again.
+trimmed; a reader that has fallen behind their beginning loads its collections again. So a
+repair empties them up to a damaged entry.
 """
 
 from collections.abc import Iterator
@@ -34,18 +35,30 @@ def trimmed(
     counters: Counters,
     max_entries: int = MAX_LOG_ENTRIES,
 ) -> Counters:
-    """Removes the oldest log entries past `max_entries`.
+    """Removes the oldest log entries past `max_entries`, damaged or not.
 
     Returns the new counters, which the caller has to store.
     """
     surplus = max(counters.log_entries - max_entries, 0)
-    entries = store.scan(txn, "changes", schema.u32(collection))
+    entries = txn.entries(store.db["changes"], schema.u32(collection))
     oldest = [bytes(key) for key, _ in islice(entries, surplus)]
     for key in oldest:
         txn.delete(key, db=store.db["changes"])
     if oldest:
         log_start = schema.read_in_collection(oldest[-1])[1]
         counters = counters._replace(log_entries=max_entries, log_start=log_start)
+    return counters
+
+
+def repaired(store: Store, txn: Txn, collection: int, counters: Counters) -> Counters:
+    """Removes a collection's log entries up to the last damaged one, if there is any.
+
+    Returns the new counters, which the caller has to store.
+    """
+    removed, left = _remove_damaged(store, txn, "changes", schema.u32(collection))
+    if removed:
+        log_start = schema.read_in_collection(removed[-1])[1]
+        counters = counters._replace(log_entries=left, log_start=log_start)
     return counters
 
 
@@ -70,9 +83,14 @@ def note_commit(store: Store, txn: Txn, collection: int) -> None:
     cursor = store.next_number(txn, schema.COMMIT_CURSOR)
     txn.put(schema.u64(cursor), schema.u32(collection), db=store.db["commits"])
     past = schema.u64(max(cursor - MAX_LOG_ENTRIES, 0))
-    entries = store.scan(txn, "commits", b"")
-    for key in [bytes(key) for key, _ in takewhile(lambda entry: bytes(entry[0]) <= past, entries)]:
+    keys = (bytes(key) for key, _ in txn.entries(store.db["commits"]))
+    for key in list(takewhile(lambda key: key <= past, keys)):
         txn.delete(key, db=store.db["commits"])
+
+
+def repair_commits(store: Store, txn: Txn) -> None:
+    """Removes the entries of the list of commits up to the last damaged one, if there is any."""
+    _remove_damaged(store, txn, "commits")
 
 
 def commit_cursor(store: Store, txn: Txn) -> int:
@@ -81,10 +99,33 @@ def commit_cursor(store: Store, txn: Txn) -> int:
 
 
 def changed_after(store: Store, txn: Txn, cursor: int) -> set[int] | None:
-    """Collections with a commit after `cursor`; None if the list begins later or has gaps."""
+    """Collections with a commit after `cursor`.
+
+    None if the list begins later, has gaps or is damaged.
+    """
     count = commit_cursor(store, txn) - cursor
     if count > MAX_LOG_ENTRIES:
         return None
-    entries = store.scan(txn, "commits", b"", schema.u64(cursor + 1))
+    entries = txn.sound_entries(store.db["commits"], start=schema.u64(cursor + 1))
     changed = [schema.read_u32(value) for _, value in entries]
     return set(changed) if len(changed) == max(count, 0) else None
+
+
+def _remove_damaged(
+    store: Store, txn: Txn, database: str, prefix: bytes = b""
+) -> tuple[list[bytes], int]:
+    """Removes the entries up to the last damaged one.
+
+    Returns their keys, and how many entries are left.
+    """
+    db = store.db[database]
+    keys: list[bytes] = []
+    removed: list[bytes] = []
+    for key, value in txn.entries(db, prefix):
+        keys.append(bytes(key))
+        if not txn.is_sound(key, value, db):
+            removed += keys
+            keys = []
+    for each in removed:
+        txn.delete(each, db=db)
+    return removed, len(keys)

@@ -11,7 +11,12 @@ from typing import NamedTuple
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
-from hrag.engine.embedded.store.queries import address_of, find_document, read_document
+from hrag.engine.embedded.store.queries import (
+    address_of,
+    find_document,
+    read_collection,
+    read_document,
+)
 from hrag.engine.embedded.store.records import Counters
 from hrag.engine.stored.records import DocumentRecord
 from hrag.errors import DataLoss
@@ -39,13 +44,21 @@ class DamagedDocument(NamedTuple):
 
 
 def is_intact(store: Store, txn: Txn, collection: int, document_id: str) -> bool:
-    """Whether all that is stored of a document is what was written, its terms included."""
+    """Whether all that is stored of a document is what was written, its terms included.
+
+    Of the summaries of a document also what they are summaries of. Raises DataLoss if the
+    collection's record is damaged.
+    """
+    holds_summaries = bool(read_collection(store, txn, collection).summarises)
     try:
         ordinal, document = find_document(store, txn, collection, document_id)
         if document is None:
             return True
         address = address_of(store, txn, collection, ordinal)
         values = [txn.get(address, db=store.db[name]) for name in schema.BY_SLOT]
+        if holds_summaries:
+            entry = schema.in_collection(collection, ordinal)
+            values.append(txn.get(entry, db=store.db["summarised"]))
     except DataLoss:
         return False
     with txn.cursor(store.db["terms"]) as cursor:
@@ -128,11 +141,17 @@ def readable_documents(
             continue
 
 
-def recounted(store: Store, txn: Txn, collection: int, counters: Counters) -> Counters:
-    """Returns the counters with those of documents counted again."""
+def recounted(
+    store: Store, txn: Txn, collection: int, counters: Counters, without: int = 0
+) -> Counters:
+    """Returns the counters with those of documents counted again.
+
+    The document with the ordinal `without` does not count.
+    """
     counted = counters._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     for ordinal, document in readable_documents(store, txn, collection):
-        counted = counted.plus(document, ordinal, 1)
+        if ordinal != without:
+            counted = counted.plus(document, ordinal, 1)
     return counted
 
 

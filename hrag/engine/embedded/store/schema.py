@@ -95,8 +95,17 @@ MANY_VALUED = ("terms",)  # A key has several values, all of one size.
 BY_SLOT = ("documents", "texts", "trees", "vectors")  # Their keys in `Txn` are addresses.
 CONTENTS = "texts"  # The database that has the contents of documents.
 IN_BLOCKS = ("texts",)  # Searches read parts of these values.
-OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids")  # Replaced with a document.
-DERIVED = ("counters", "tenants", "terms")  # From the documents.
+OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids", "summarised")  # Replaced with a document.
+REPAIRED = (  # Made again from the rest, or emptied because the rest does without.
+    "counters",
+    "tenants",
+    "terms",
+    "changes",
+    "commits",
+    "segments",
+    "deleted_leaves",
+    "tombstones",
+)
 WITHOUT_CHECKSUM = ("deleted_collections", "free_slots", "terms", "unsummarised")
 
 NUMBER_BYTES = SLOT_BYTES = 8
@@ -146,8 +155,8 @@ def remedy(database: str) -> str:
     """Returns what mends a damaged entry of a database."""
     if database in OF_DOCUMENT:
         return "ingesting the document again mends it"
-    if database in DERIVED:
-        return "`hrag check --repair` writes it again"
+    if database in REPAIRED:
+        return "`hrag check --repair` mends it"
     return "`hrag restore` of a backup replaces it"
 
 

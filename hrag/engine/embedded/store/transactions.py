@@ -218,10 +218,10 @@ class Txn:
                 yield key, value
 
     def sound_entries(
-        self, db: Database, prefix: bytes = b""
+        self, db: Database, prefix: bytes = b"", start: bytes = b""
     ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the keys with `prefix` and their values, in order, but for damaged ones."""
-        for key, stored in self.entries(db, prefix):
+        """Yields keys and values as `entries` does, without checksums, but for damaged ones."""
+        for key, stored in self.entries(db, prefix, start):
             value = self._sound(key, stored, db)
             if value is not None:
                 yield key, value

@@ -66,7 +66,8 @@ class WriteTransaction(SharedState):
         terms = terms_of(new)
         takes = stored_bytes(new, terms, document.tree.size_bytes)
         if not collection.summarises:  # Nobody waits for the error if summaries are refused.
-            self._check_quota(handle.tenant_id, growth(old, takes))
+            more = growth(old, takes) if found else self._growth_by_mending(handle, document, takes)
+            self._check_quota(handle.tenant_id, more)
         slot = None if old is None else self._slot_to_keep(handle, old_ordinal)
         self._check_shared(handle, document.document_id, slot)
         self.is_whole = False
@@ -376,6 +377,22 @@ class WriteTransaction(SharedState):
         rewrite_terms(store, txn, number)
         self._recount(handle)
         return 0 if found is None else found.ordinal
+
+    def _growth_by_mending(
+        self, handle: CollectionHandle, document: PreparedDocument, takes: int
+    ) -> Usage:
+        """What a document of `takes` bytes in place of a damaged one adds to its tenant's usage.
+
+        That counts what was damaged, unless it has been counted again since.
+        """
+        store, txn, number = self._store, self._txn, handle.collection_id
+        found = find_damaged(store, txn, number, document.document_id)
+        before = self._counters_of(handle)
+        after = recounted(store, txn, number, before, without=found.ordinal if found else 0)
+        return Usage(
+            documents=after.documents + 1 - before.documents,
+            stored_bytes=after.stored_bytes + takes - before.stored_bytes,
+        )
 
     def _recount(self, handle: CollectionHandle) -> None:
         """Counts the collection's documents again, and corrects its tenant's usage by as much."""

@@ -1,8 +1,13 @@
-"""Which document is to be summarised next?"""
+"""Which document is to be summarised next?
 
-from collections.abc import Container
+A damaged one, or a damaged collection, is reported under a number that leaves it out of the next
+look: the document's ordinal, or the collection's number below zero.
+"""
 
-from hrag.engine.documents import CollectionHandle, Unsummarised
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+
+from hrag.engine.documents import CollectionHandle, UnreadableVersion, Unsummarised
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
@@ -13,6 +18,7 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
+from hrag.errors import DataLoss
 from hrag.tree import Tree
 
 
@@ -27,14 +33,28 @@ def next_unsummarised(
     last = 0 if after is None else after.collection_id
     numbers = _with_unsummarised(store, txn)
     for number in sorted(numbers, key=lambda number: (number <= last, number)):
-        collection = handle_of(store, txn, number)
+        if -number in excluding:
+            continue
+        with _damage_as(-number):
+            collection = handle_of(store, txn, number)
+            spent = read_counters(store, txn, number).summary_tokens
         if collection.settings.embedder != embedder:
             continue
         for key, _ in store.scan(txn, "unsummarised", schema.u32(number)):
             ordinal = schema.read_in_collection(key)[1]
             if ordinal not in excluding:
-                return _unsummarised(store, txn, collection, ordinal)
+                with _damage_as(ordinal):
+                    return _unsummarised(store, txn, collection, ordinal, spent)
     return None
+
+
+@contextmanager
+def _damage_as(version: int) -> Iterator[None]:
+    """Raises DataLoss in the block as UnreadableVersion."""
+    try:
+        yield
+    except DataLoss as error:
+        raise UnreadableVersion(error.message, version) from error
 
 
 def _with_unsummarised(store: Store, txn: Txn) -> list[int]:
@@ -49,10 +69,9 @@ def _with_unsummarised(store: Store, txn: Txn) -> list[int]:
 
 
 def _unsummarised(
-    store: Store, txn: Txn, collection: CollectionHandle, ordinal: int
+    store: Store, txn: Txn, collection: CollectionHandle, ordinal: int, spent: int
 ) -> Unsummarised:
-    number = collection.collection_id
-    address = address_of(store, txn, number, ordinal)
+    address = address_of(store, txn, collection.collection_id, ordinal)
     document = read_document(store, txn, address)
     text, tree = (required(txn.get(address, db=store.db[name])) for name in ("texts", "trees"))
     return Unsummarised(
@@ -62,5 +81,5 @@ def _unsummarised(
         title=document.title,
         parsed=document.parsed(text),
         tree=Tree(bytes(tree)),
-        spent_tokens=read_counters(store, txn, number).summary_tokens,
+        spent_tokens=spent,
     )

@@ -85,8 +85,8 @@ class EmbeddedWriter(CollectionWriter):
             handle = handle_of(self._store, txn, number)
             try:
                 _, stored = find_document(self._store, txn, number, document_id)
-            except DataLoss:  # Ingesting it mends it.
-                stored = None
+            except DataLoss:
+                return Admission(handle, None)  # Ingesting it mends it; `put` checks the quota.
             unchanged = unchanged_result(stored, content_hash)
             if unchanged is not None and not self._is_intact(txn, number, document_id):
                 unchanged = None

@@ -7,12 +7,15 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss, StoreUnavailable
 from hrag.filters import Exists
 from tests.damage import flip_first
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.fakes import collection_settings, find, prepared, seal, sentences, unit_vectors
+from tests.unit.hrag.engine.embedded.store.bits import flip
 
 
 @pytest.fixture
@@ -34,12 +37,92 @@ def administration(folder: Path):
     return open_engine(settings).administration()
 
 
-@pytest.mark.parametrize("name", ["terms", "counters", "tenants", "deleted_leaves"])
-def test_what_follows_from_the_documents_is_written_again(folder, name):
+@pytest.mark.parametrize("name", schema.REPAIRED)
+def test_what_follows_from_the_documents_is_mended(folder, tmp_path, name):
+    """Searches find the same, writes go on, and there are backups again."""
+    before = found(folder)
     flip_first(folder, name)
     assert administration(folder).check().problems != ()
     assert administration(folder).repair().problems == ()
     assert administration(folder).check().problems == ()
+    assert found(folder) == before
+    with closing(open_for_writing(folder)) as store:
+        writer = EmbeddedWriter(store)
+        writer.delete(writer.open("t", "c"), "a")
+        writer.put(writer.open("t", "c"), prepared("c", sentences(30, 5), seed=5))
+        seal(store, 1)
+    assert administration(folder).check().problems == ()
+    assert administration(folder).backup(tmp_path / "backup", lambda _: None).documents == 2
+
+
+def found(folder: Path) -> list[str]:
+    """Returns the ids of the chunks that a search finds, best first."""
+    with (
+        closing(open_for_writing(folder)) as store,
+        closing(EmbeddedReader(store)) as reader,
+        reader.snapshot("t", "c") as snapshot,
+    ):
+        passages = find(snapshot, unit_vectors(1, 7)[0], 50).passages
+        return [passage.chunk.chunk_id for passage in passages]
+
+
+@pytest.mark.parametrize("database", ["segments", "tombstones"])
+def test_without_a_usable_segment_all_documents_are_the_tail_until_they_are_sealed(
+    folder, database
+):
+    """A tombstone is made again from its segment's file, unless that is damaged, too."""
+    before = found(folder)
+    flip_first(folder, database)
+    for rows in folder.glob("segments/*/rows.npz"):
+        rows.write_bytes(bytes(rows.stat().st_size))
+    assert administration(folder).repair().problems == ()
+    assert found(folder) == before
+    with closing(open_for_writing(folder)) as store:
+        status = (writer := EmbeddedWriter(store)).status(writer.open("t", "c"))
+        assert (status.embedded.segments, status.embedded.sealed_sequence) == ((), 0)
+        assert status.embedded.tail_leaf_count == status.leaf_count > 0
+        seal(store, 1)
+        assert writer.status(writer.open("t", "c")).embedded.tail_leaf_count == 0
+    assert administration(folder).check().problems == ()
+
+
+def test_a_tombstone_under_another_key_hides_no_document(folder):
+    before = found(folder)
+    with closing(open_for_writing(folder)) as store, store.write() as txn:
+        tombstones = store.db["tombstones"]
+        key, value = (bytes(each) for each in next(txn.entries(tombstones)))
+        txn.delete(key, db=tombstones)
+        living, _ = next(txn.entries(store.db["ordinals"]))
+        txn.raw.put(bytes(living), value, db=tombstones.handle)
+    assert administration(folder).repair().problems == ()
+    assert found(folder) == before
+
+
+def test_counters_and_a_segments_record_may_be_damaged_together(folder):
+    flip_first(folder, "segments")
+    flip_first(folder, "counters")
+    assert administration(folder).repair().problems == ()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_emptied_log_leaves_the_number_of_the_last_change(folder, together):
+    """Also where the counters, which have that number, are damaged then or later."""
+    before = committed(folder)
+    with closing(open_for_writing(folder)) as store:
+        with store.read() as txn:
+            *_, last = [bytes(key) for key, _ in txn.entries(store.db["changes"])]
+        flip(store, "changes", last)
+    if not together:
+        assert administration(folder).repair().problems == ()
+    flip_first(folder, "counters")
+    assert administration(folder).repair().problems == ()
+    assert committed(folder) == before
+
+
+def committed(folder: Path) -> int:
+    with closing(open_for_writing(folder)) as store:
+        writer = EmbeddedWriter(store)
+        return writer.status(writer.open("t", "c")).committed_sequence
 
 
 def test_a_sequence_that_is_lost_becomes_one_past_all_that_were_used(tmp_path):
@@ -87,10 +170,9 @@ def test_a_store_in_use_is_left_alone(folder):
         administration(folder).repair()
 
 
-@pytest.mark.parametrize(("name", "derived"), [("meta", "tenants"), ("segments", "counters")])
-def test_what_repair_needs_stops_it_with_what_helps(folder, name, derived):
-    flip_first(folder, name)
-    flip_first(folder, derived)
+def test_what_repair_needs_stops_it_with_what_helps(folder):
+    flip_first(folder, "meta")
+    flip_first(folder, "tenants")
     before = (folder / "data.mdb").read_bytes()
     with pytest.raises(DataLoss, match=r"nothing was repaired.*hrag restore"):
         administration(folder).repair()

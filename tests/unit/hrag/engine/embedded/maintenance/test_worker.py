@@ -18,14 +18,15 @@ from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.segments.vector_part import insert
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.errors import DeadlineExceeded, StorageFull
+from hrag.errors import DeadlineExceeded, StorageFull, StoreUnavailable
 from hrag.types import IngestOutcome
-from tests.fakes import collection_settings, prepared, sentences
+from tests.fakes import collection_settings, prepared, seal, sentences
 from tests.unit.hrag.engine.embedded.maintenance.workers import THRESHOLD, running, segment_count
 from tests.until import until
 
 WAIT_S = 10.0
 MOST_TAILS = 100
+FAILURES = [OSError("no space"), StorageFull("no space"), RuntimeError("a fault")]
 
 
 def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
@@ -84,9 +85,7 @@ def test_a_deleted_collection_is_reclaimed(store, writer):
         assert txn.stat(store.db["texts"])["entries"] == 0
 
 
-@pytest.mark.parametrize(
-    "failure", [OSError("no space"), StorageFull("no space"), RuntimeError("a fault")]
-)
+@pytest.mark.parametrize("failure", FAILURES)
 def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
     monkeypatch.setattr(worker_module, "_RETRY_S", 0.01)
     build, failed = segment_build.build, threading.Event()
@@ -102,6 +101,58 @@ def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
         heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
         until(lambda: segment_count(writer) == 1)
     assert [log["log_level"] for log in logs if log["event"] == "maintenance_failed"] == ["error"]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("tail", [True, False])
+def test_what_fails_in_one_collection_delays_no_other(store, writer, monkeypatch, failure, tail):
+    """Neither the sealing of a tail nor a merge, however low the collection's number."""
+    build, failed = segment_build.build, threading.Event()
+
+    def fail_in_first(store: Store, plan: BuildPlan, *args: object) -> object:
+        if plan.collection == 1 and plan.tail == tail:
+            failed.set()
+            raise failure
+        return build(store, plan, *args)
+
+    first = writer.open("t", "c")
+    for number in range(5):
+        writer.put(first, prepared(f"d{number}", sentences(40, number), seed=number))
+    if not tail:
+        seal(store, first.collection_id)
+        for number in range(3):  # The segment is to be written again.
+            writer.delete(first, f"d{number}")
+    writer.create_collection("t", "c2", collection_settings())
+    writer.put(writer.open("t", "c2"), prepared("d", sentences(200)))
+    monkeypatch.setattr(segment_build, "build", fail_in_first)
+    with running(store):
+        assert failed.wait(WAIT_S)
+        until(lambda: segment_count(writer, "c2") == 1)
+
+
+def test_a_store_that_is_out_of_its_place_ends_the_round(store, writer, monkeypatch):
+    """No collection is tried then, and everything is tried again once it is back."""
+    tried: list[int] = []
+    build, moved = segment_build.build, threading.Event()
+
+    def unavailable(store: Store, plan: BuildPlan, *args: object) -> object:
+        if moved.is_set():
+            tried.append(plan.collection)
+            raise StoreUnavailable("the folder was moved")
+        return build(store, plan, *args)
+
+    monkeypatch.setattr(worker_module, "_RETRY_S", 0.2)
+    monkeypatch.setattr(segment_build, "build", unavailable)
+    for name in ("c2", "c3"):
+        writer.create_collection("t", name, collection_settings())
+    for name in ("c", "c2", "c3"):
+        writer.put(writer.open("t", name), prepared("d", sentences(200)))
+    moved.set()
+    with running(store):
+        until(lambda: len(tried) >= 2)
+        moved.clear()
+        until(lambda: all(segment_count(writer, name) for name in ("c", "c2", "c3")))
+    assert set(tried) == {1}
 
 
 def test_closing_ends_what_is_being_built(store, writer, monkeypatch):
@@ -222,6 +273,33 @@ def test_nobody_waits_for_a_worker_that_fails(store, writer, monkeypatch):
         assert writer.status(opened).embedded.tail_leaf_count >= 50
 
 
+def test_writers_wait_though_another_collection_cannot_be_sealed(store, writer, monkeypatch):
+    writer.create_collection("t", "c2", collection_settings())
+    failed, go_on = threading.Event(), threading.Event()
+    build = segment_build.build
+
+    def fail_in_first(store: Store, plan: BuildPlan, *args: object) -> object:
+        if plan.collection == 1:
+            failed.set()
+            raise StorageFull("no space")
+        assert go_on.wait(WAIT_S)
+        return build(store, plan, *args)
+
+    monkeypatch.setattr(segment_build, "build", fail_in_first)
+    monkeypatch.setattr(worker_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
+    with running(store) as heard:
+        full, other = heard.open("t", "c"), heard.open("t", "c2")
+        heard.put(full, prepared("d", sentences(400)))
+        assert failed.wait(WAIT_S)
+        heard.put(other, prepared("d", sentences(400)))
+        heard.wait_for_capacity(full, Deadline.after(WAIT_S))
+        with pytest.raises(DeadlineExceeded):
+            heard.wait_for_capacity(other, Deadline.after(0.1))
+        go_on.set()
+        heard.wait_for_capacity(other, Deadline.after(WAIT_S))
+        assert segment_count(writer, "c2") == 1
+
+
 def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
     """However many leaves it has: what counts is what a search has to read."""
     with running(store) as heard:
@@ -300,18 +378,19 @@ def test_a_start_finds_what_was_damaged_while_nobody_ran(store, writer):
 
 
 def test_a_tail_that_cannot_be_sealed_beside_a_build_is_tried_again(store, writer, monkeypatch):
-    """The failure ends the build of the other collection too; neither is forgotten."""
+    """The build of the other collection goes on to its end."""
     monkeypatch.setattr(worker_module, "_RETRY_S", 0.01)
     monkeypatch.setattr(segment_build, "_BLOCK_LEAVES", 20)
     large, numbers = writer.open("t", "c"), count()
     for number in range(10):
         writer.put(large, prepared(f"d{number}", sentences(100, number), seed=number))
     heard: list[EmbeddedWriter] = []
-    build, failed = segment_build.build, threading.Event()
+    build, failed, large_builds = segment_build.build, threading.Event(), list[BuildPlan]()
 
     def slow(*args: object, **options: object) -> None:
         insert(*args, **options)
-        if heard and next(numbers) == 0:
+        until(lambda: bool(heard))
+        if next(numbers) == 0:
             heard[0].create_collection("t", "c2", collection_settings())
             heard[0].put(heard[0].open("t", "c2"), prepared("other", sentences(100)))
 
@@ -319,6 +398,8 @@ def test_a_tail_that_cannot_be_sealed_beside_a_build_is_tried_again(store, write
         if plan.collection != large.collection_id and not failed.is_set():
             failed.set()
             raise StorageFull("no space")
+        if plan.collection == large.collection_id:
+            large_builds.append(plan)
         return build(store, plan, *args)
 
     monkeypatch.setattr(worker_module, "insert", slow)
@@ -327,3 +408,4 @@ def test_a_tail_that_cannot_be_sealed_beside_a_build_is_tried_again(store, write
         heard.append(one)
         assert failed.wait(WAIT_S)
         until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
+    assert len(large_builds) == 1

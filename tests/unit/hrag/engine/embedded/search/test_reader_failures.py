@@ -117,6 +117,28 @@ def test_a_collection_that_cannot_be_loaded_does_not_keep_others_from_it(engine,
 # Following
 
 
+@contextmanager
+def damaged_changes(engine: Engine) -> Iterator[None]:
+    """Flips a bit in the last entry of each collection's log."""
+    with engine.store.write() as txn:
+        database = engine.store.db["changes"]
+        entries = [tuple(map(bytes, entry)) for entry in txn.entries(database)]
+        for key, value in entries:
+            txn.raw.put(key, bytes([value[0] ^ 1, *value[1:]]), db=database.handle)
+    yield
+    with engine.store.write() as txn:
+        for key, value in entries:
+            txn.raw.put(key, value, db=database.handle)
+
+
+def test_a_collection_whose_log_is_damaged_is_loaded_again(engine, models):
+    for name in NAMES:
+        assert_right(engine, models, name)
+    put(engine, models, "first", "d7", seed=7)
+    with damaged_changes(engine):
+        assert_right(engine, models, "first")
+
+
 class Refreshes:
     """Counts the refreshes of each collection; those of `failing` raise `error`."""
 

@@ -19,6 +19,7 @@ from hrag.tree import ParsedText
 from hrag.types import IngestOutcome, IngestResult, SummaryUnit
 from tests.fakes import collection_settings, prepared, sentences
 from tests.summary_model import ModelCollection, ModelSummaries, summarise
+from tests.unit.hrag.engine.embedded.store.bits import flip
 
 
 class Quotas:
@@ -221,6 +222,34 @@ def test_room_can_be_asked_for_before_there_is_a_document(writer, quotas):
     quotas.set(max_documents=1)
     writer.admit("t", "c", "a", "", 1 << 40)
     refused(lambda: writer.admit("t", "c", "new", "", 1), "documents")
+
+
+@pytest.mark.parametrize("database", ["documents", "texts", "ordinals", "document_ids"])
+def test_a_damaged_document_counts_as_the_one_that_replaces_it(store, writer, quotas, database):
+    """So ingesting it again mends it for a tenant at its quota, too."""
+    put(writer, "a", 20)
+    put(writer, "b", 20)
+    has = used(writer)
+    quotas.set(max_documents=2, max_bytes=has.stored_bytes)
+    flip(store, database)
+    content_hash = prepared("a", sentences(20)).content_hash
+    assert writer.admit("t", "c", "a", content_hash, has.stored_bytes // 2).unchanged is None
+    refused(lambda: put(writer, "a", 40), "bytes")
+    assert put(writer, "a", 20).outcome is IngestOutcome.UPDATED
+    assert used(writer) == has
+
+
+def test_a_damaged_document_that_is_not_counted_any_more_counts_as_a_new_one(store, writer, quotas):
+    for name in "ab":
+        put(writer, name)
+    for number in (1, 2):
+        flip(store, "documents", schema.u64(number))
+    quotas.set(max_documents=2)
+    put(writer, "a")  # Counts what can be read.
+    put(writer, "c")
+    refused(lambda: put(writer, "b"), "documents")
+    quotas.set(max_documents=3)
+    assert put(writer, "b").outcome is IngestOutcome.UPDATED
 
 
 def test_writers_side_by_side_cannot_exceed_it_together(writer, quotas):

@@ -5,21 +5,22 @@ may have left halfway.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
 from hrag.engine.documents import CollectionHandle, PreparedDocument
 from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.transaction import WriteTransaction
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss, DocumentNotFound, HragError
-from hrag.types import IngestOutcome, IngestResult, SummaryUnit
-from tests.fakes import collection_settings, prepared, seal, sentences, unit_vectors
+from hrag.types import IngestOutcome, IngestResult, SearchMode, SummaryUnit
+from tests.fakes import collection_settings, find, prepared, seal, sentences, unit_vectors
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 OLD, NEW = sentences(20), sentences(12, 1)
@@ -132,6 +133,43 @@ def test_a_document_stays_with_its_summaries_where_those_cannot_be_removed(store
     assert writer.status(opened).summary_count == 1
 
 
+@pytest.mark.parametrize("missing", [True, False])
+def test_ingesting_again_mends_what_says_of_what_summaries_are(store, writer, missing):
+    writer.create_collection("t", "summarised", SUMMARISED)
+    opened = writer.open("t", "summarised")
+    document = prepared("d", OLD, SUMMARISED)
+    leaves = range(document.tree.counts[0])
+    summaries = DocumentSummaries(
+        (Summary("All of it.", leaves), Summary("The same.", leaves)), unit_vectors(2, 9)
+    )
+    stored = StoredDocument(document, summaries)
+    writer.put_stored(opened, stored)
+    if missing:
+        with store.write() as txn:
+            key, _ = next(txn.entries(store.db["summarised"]))
+            txn.delete(bytes(key), db=store.db["summarised"])
+    else:
+        flip(store, "summarised")
+        with pytest.raises(DataLoss, match=r"'d' of the summaries.*ingesting the document again"):
+            search_by_summaries(store)
+    assert check(store).problems != ()
+    assert writer.admit("t", "summarised", "d", document.content_hash).unchanged is None
+    assert writer.put_stored(opened, stored).outcome is IngestOutcome.UPDATED
+    assert check(store).problems == ()
+    assert search_by_summaries(store) > 0
+    assert writer.put_stored(opened, stored).outcome is IngestOutcome.UNCHANGED
+
+
+def search_by_summaries(store: Store) -> int:
+    """Returns how many passages are found in the collection `summarised`."""
+    with (
+        closing(EmbeddedReader(store)) as reader,
+        reader.snapshot("t", "summarised", summaries=True) as snapshot,
+    ):
+        query = unit_vectors(1, 9)[0]
+        return len(find(snapshot, query, 5, mode=SearchMode.SUMMARY_FIRST).passages)
+
+
 def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer, monkeypatch):
     add, opened = WriteTransaction._add, writer.open("t", "c")
 
@@ -158,10 +196,8 @@ def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer
     assert text_of(writer, opened, "d1") == OLD
 
 
-def test_a_log_that_cannot_be_trimmed_is_the_error_of_its_collection_alone(store, writer):
-    opened, other = writer.open("t", "c"), writer.open("other", "c")
+def test_a_log_entry_that_is_damaged_is_trimmed_as_any_other(store, writer):
+    opened = writer.open("t", "c")
+    flip(store, "changes", schema.u32(opened.collection_id))
     trimming = EmbeddedWriter(store, max_log_entries=3)
-    group = [(opened, prepared("d1", NEW)), (other, prepared("new", NEW))]
-    with damaged(store, "changes", schema.u32(opened.collection_id)):
-        assert outcomes(trimming.put_many(group)) == [DataLoss, IngestOutcome.CREATED]
-        assert text_of(writer, opened, "d1") == OLD
+    assert trimming.put(opened, prepared("d1", NEW)).outcome is IngestOutcome.UPDATED
