@@ -1,7 +1,7 @@
 """Text extraction: from a document as a client sends it to text, pages, sections and a title.
 
 The first step of an ingest. It refuses what cannot be indexed: an unknown type, a body that
-is too large, unreadable or blank, and a run without white space that would stall the
+is too large, unreadable or blank, and a run with or without white space that would stall the
 tokenizer. The extracted text is never blank and always valid UTF-8; pages and sections are in
 order of position. Pure: a document gives the same result on every machine. Knows nothing of
 tokens, storage or gRPC.
@@ -21,7 +21,10 @@ from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mim
 from indexer_svc.parsers import formats
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
-MAX_RUN_CHARS = 1_000_000  # The tokenizer is superlinear in a run without white space.
+# A run is one piece for the tokenizer, in whose length it is superlinear; in white space of about
+# 1,000,000 characters it fails. As many as all line breaks of MAX_PAGES empty pages are allowed.
+MAX_RUN_CHARS = 1_000_000
+MAX_WHITE_SPACE_CHARS = 250_000
 
 # Formats that a process of its own reads, whatever their size, and how errors name them.
 _FOREIGN = {
@@ -38,7 +41,8 @@ _FOREIGN = {
 _READ_HERE = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_READ_HERE_BYTES = 16_384
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width characters are blank.
-_WHITE_SPACE = re.compile(r"\s")
+_WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
+_SEPARATORS = "\x1c\x1d\x1e\x1f"  # White space for Python, but not for the tokenizer.
 
 Parse = Callable[[bytes, str, int], ParsedFile]
 """Parses bytes of a MIME type, with the largest text in bytes of UTF-8, in another process."""
@@ -84,8 +88,8 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
             is a damaged or encrypted file.
         BlankDocument: the text has no visible character.
         InvalidArgument: the type is unknown, does not fit the body or needs libraries that are
-            not installed, the text has a lone surrogate, or more than MAX_RUN_CHARS characters
-            without white space.
+            not installed, the text has a lone surrogate, more than MAX_RUN_CHARS characters
+            without white space, or more than MAX_WHITE_SPACE_CHARS of white space in a row.
 
     Also what `parse` raises.
     """
@@ -210,29 +214,51 @@ def _check_text(text: str, field: str) -> None:
 
 
 def _check_runs(text: str, field: str) -> None:
-    start = _long_run_start(text)
-    if start is None:
-        return
-    end = _WHITE_SPACE.search(text, start)
-    length = (len(text) if end is None else end.start()) - start
-    raise InvalidArgument(
-        f"{field} has {length} characters without white space from character {start}; "
-        f"at most {MAX_RUN_CHARS} are allowed",
-        field=field,
-    )
+    """Raises InvalidArgument if a run of the text is too long for the tokenizer."""
+    for separator in _SEPARATORS:
+        text = text.replace(separator, "-")
+    start = _long_run_start(text, MAX_RUN_CHARS, _last_word_chars)
+    if start is not None:
+        raise InvalidArgument(
+            f"{field} has {_run_chars(text, start, _WHITE_SPACE)} characters without white space "
+            f"from character {start}; at most {MAX_RUN_CHARS} are allowed",
+            field=field,
+        )
+    start = _long_run_start(text, MAX_WHITE_SPACE_CHARS, _last_white_space_chars)
+    if start is not None:
+        raise InvalidArgument(
+            f"{field} has {_run_chars(text, start, _NO_WHITE_SPACE)} characters of white space in "
+            f"a row from character {start}; at most {MAX_WHITE_SPACE_CHARS} are allowed",
+            field=field,
+        )
 
 
-def _long_run_start(text: str) -> int | None:
-    """Offset of the first run of more than MAX_RUN_CHARS characters without white space.
+def _run_chars(text: str, start: int, behind: re.Pattern[str]) -> int:
+    """The length of the run from `start` to where `behind` is found."""
+    end = behind.search(text, start)
+    return (len(text) if end is None else end.start()) - start
 
-    Jumps from one white space to the last one within the longest run allowed, so most
-    characters are never examined.
+
+def _last_word_chars(window: str) -> int:
+    return 0 if window[-1].isspace() else len(window.rsplit(None, 1)[-1])
+
+
+def _last_white_space_chars(window: str) -> int:
+    return len(window) - len(window.rstrip())
+
+
+def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int]) -> int | None:
+    """Offset of the first run of more than `longest` characters.
+
+    `last_run_chars` gives the length of the run at the end of a text, 0 if it ends without one.
+    Jumps from the end of one run to the last one within the longest allowed, so most characters
+    are never examined.
     """
     start = 0
-    while len(text) - start > MAX_RUN_CHARS:
-        window = text[start : start + MAX_RUN_CHARS + 1]
-        last_run = 0 if window[-1].isspace() else len(window.rsplit(None, 1)[-1])
-        if last_run > MAX_RUN_CHARS:
+    while len(text) - start > longest:
+        window = text[start : start + longest + 1]
+        last_run = last_run_chars(window)
+        if last_run > longest:
             return start
         start += len(window) - last_run
     return None

@@ -5,8 +5,9 @@ current document, which the next start repeats. A chat model writes the summarie
 selected from the text take their place if there is no model, if it rejects a section again
 and again, or if a collection's summaries have cost as many tokens as allowed. While the
 model or the embedder is down, retries back off exponentially. No section is paid for twice:
-finished summaries are kept in memory until their document is complete. A document that
-fails is set aside for a while. The documents themselves are not changed.
+finished summaries are kept in memory until their document is complete. What they have cost is
+counted when an attempt ends, whether it fails or not. A document that fails or cannot be read
+is set aside for a while. The documents themselves are not changed.
 """
 
 import threading
@@ -24,6 +25,7 @@ from hrag.chat import ChatModel, Completion
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder
 from hrag.engine import CollectionHandle, DocumentSummaries, Summary, Unsummarised, Writer
+from hrag.engine.documents import NO_VERSION, UnreadableVersion
 from hrag.errors import (
     ChatRejected,
     ChatUnavailable,
@@ -34,7 +36,7 @@ from hrag.errors import (
     StoreUnavailable,
 )
 from hrag.plain_text import one_line, quoted_lines
-from hrag.tree import section_parents
+from hrag.tree import ParsedText, Tree, section_parents
 from indexer_svc.extractive import extract
 from indexer_svc.sections import heading, sections
 
@@ -137,10 +139,15 @@ class Summariser:
                     self._failed_at(document)
                 self._closing.wait(retry_s)
                 retry_s = min(2 * retry_s, _LAST_RETRY_S)
+            except UnreadableVersion as error:
+                self._set_aside(error.version)
+                _report(error, _BACKOFF_S)
             except Exception as error:
                 if not self._closing.is_set():
                     self._give_up_for_now(document, error)
         self._calls.shutdown()  # Waits for all calls, so that the thread ends last.
+        for draft in self._drafts.values():
+            self._count(draft)
 
     def _next(self, last: CollectionHandle | None) -> Unsummarised | None:
         now = time.monotonic()
@@ -150,26 +157,23 @@ class Summariser:
         return self._writer.next_unsummarised(self._embedder.name, last, self._set_aside_until)
 
     def _give_up_for_now(self, document: Unsummarised | None, error: Exception) -> None:
-        metrics.summary_failures.inc()
-        name = document.document_id if document else ""
-        if isinstance(error, HragError):
-            _log.error("summary_failed", document=name, problem=str(error), retry_s=_BACKOFF_S)
-        else:
-            _log.error("summary_failed", document=name, retry_s=_BACKOFF_S, exc_info=error)
+        """Sets the document aside; if there was none, waits before the next look."""
         if document is None:
+            _report(error, _FIRST_RETRY_S)
             self._closing.wait(_FIRST_RETRY_S)
         else:
-            self._set_aside(document)
+            _report(error, _BACKOFF_S, document=document.document_id)
+            self._set_aside(document.version)
 
     def _failed_at(self, document: Unsummarised) -> None:
         """Sets the document aside if it has failed too often, so that others are not blocked."""
         draft = self._drafts[document.version]
         draft.failures += 1
         if draft.failures >= _TRIES:
-            self._set_aside(document)
+            self._set_aside(document.version)
 
-    def _set_aside(self, document: Unsummarised) -> None:
-        self._set_aside_until[document.version] = time.monotonic() + _BACKOFF_S
+    def _set_aside(self, version: int) -> None:
+        self._set_aside_until[version] = time.monotonic() + _BACKOFF_S
 
     def summarise(self, document: Unsummarised) -> None:
         """Writes, embeds and stores the summaries of a document and of its sections.
@@ -177,15 +181,28 @@ class Summariser:
         Raises the errors of the chat model, the embedder and the store.
         """
         draft = self._draft(document)
-        found = self._found(document, draft)
-        self._store(document, found, draft.spent_tokens)
+        try:
+            summaries = self._embedded(self._found(document, draft))
+        except BaseException:
+            self._count(draft)
+            raise
+        self._writer.put_summaries(document, summaries, draft.spent_tokens)
         del self._drafts[document.version]
+
+    def _count(self, draft: "_Draft") -> None:
+        """Adds what an unfinished draft has cost to its collection's total; at worst later."""
+        spent = draft.take_spent()
+        if spent:
+            try:
+                self._writer.put_summaries(*_nothing(draft.collection), spent)
+            except HragError:
+                draft.spend(spent)
 
     def _draft(self, document: Unsummarised) -> "_Draft":
         """The draft of an earlier attempt, or a new one."""
-        draft = self._drafts.setdefault(document.version, _Draft())
+        draft = self._drafts.setdefault(document.version, _Draft(document.collection))
         if len(self._drafts) > _DRAFTS:
-            del self._drafts[next(iter(self._drafts))]
+            self._count(self._drafts.pop(next(iter(self._drafts))))
         draft.max_tokens = self._limits.max_tokens - document.spent_tokens
         return draft
 
@@ -203,9 +220,7 @@ class Summariser:
             text = self._write(draft, whole)
         return [(whole, text), *found] if text else []
 
-    def _store(
-        self, document: Unsummarised, found: Sequence[tuple[_Section, str]], spent: int
-    ) -> None:
+    def _embedded(self, found: Sequence[tuple[_Section, str]]) -> DocumentSummaries:
         """Headings are embedded with their summaries; a chunk's citation has them anyway."""
         texts = [f"{section.heading}\n{text}".strip() for section, text in found]
         if texts:
@@ -213,7 +228,7 @@ class Summariser:
         else:
             vectors = np.empty((0, self._embedder.dimension), np.float32)
         summaries = tuple(Summary(text, section.leaves) for section, text in found)
-        self._writer.put_summaries(document, DocumentSummaries(summaries, vectors), spent)
+        return DocumentSummaries(summaries, vectors)
 
     def _write(self, draft: "_Draft", section: _Section) -> str:
         """The section's summary, "" if it has no content to summarise."""
@@ -244,12 +259,14 @@ class Summariser:
 
 
 class _Draft:
-    """The finished summaries of a document by their leaves, and the tokens they have cost.
+    """The finished summaries of a document by their leaves, and what is to be counted for them.
 
-    Concurrent calls may exceed `max_tokens`.
+    `spent_tokens` are those that the collection's total does not have yet. Concurrent calls may
+    exceed `max_tokens`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, collection: CollectionHandle) -> None:
+        self.collection = collection
         self.texts: dict[range, str] = {}
         self.failures = 0
         self.max_tokens = 0
@@ -260,6 +277,27 @@ class _Draft:
         """Adds tokens; safe to call from several threads."""
         with self._lock:
             self.spent_tokens += count
+
+    def take_spent(self) -> int:
+        """Returns `spent_tokens` and begins again at zero; safe to call from several threads."""
+        with self._lock:
+            spent, self.spent_tokens = self.spent_tokens, 0
+            return spent
+
+
+def _nothing(collection: CollectionHandle) -> tuple[Unsummarised, DocumentSummaries]:
+    """Stands for no document of the collection, to count tokens alone."""
+    parsed, tree = ParsedText(""), Tree.from_levels([])
+    vectors = np.empty((0, collection.settings.dimension), np.float32)
+    document = Unsummarised(collection, NO_VERSION, "", "", parsed, tree, 0)
+    return document, DocumentSummaries((), vectors)
+
+
+def _report(error: Exception, retry_s: float, **about: str) -> None:
+    """Logs a failure that is no outage, and after how long the work is tried again."""
+    metrics.summary_failures.inc()
+    found = {"problem": str(error)} if isinstance(error, HragError) else {"exc_info": error}
+    _log.error("summary_failed", **about, retry_s=retry_s, **found)
 
 
 def _sections(document: Unsummarised) -> Iterator[_Section]:

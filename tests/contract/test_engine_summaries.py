@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hrag.engine.documents import DocumentSummaries
+from hrag.engine.documents import NO_VERSION, DocumentSummaries
 from hrag.errors import NoSummaries
 from hrag.filters import Match
 from hrag.tree import PageSpan, ParsedText, Section
@@ -258,6 +258,17 @@ def test_summaries_of_a_version_that_is_gone_are_dropped(opened, what):
         status = writer.status(opened.collection)
         assert status.unsummarised_documents == (what in ("changed", "anew"))
         assert status.summary_tokens == {"summarised": 12, "anew": 0}.get(what, 5)
+
+
+def test_tokens_are_counted_without_a_document(opened):
+    writer, collection = opened.writer, opened.collection
+    opened.fill(prepared("d", sentences(9)))
+    nobody = replace(writer.next_unsummarised(EMBEDDER), version=NO_VERSION)
+    for count in (1, 2):
+        assert not writer.put_summaries(nobody, DocumentSummaries((), unit_vectors(0, 0)), 5)
+        status = writer.status(collection)
+        assert (status.unsummarised_documents, status.summary_tokens) == (1, 5 * count)
+    assert writer.next_unsummarised(EMBEDDER).spent_tokens == 10
 
 
 def test_unchanged_documents_keep_their_summaries(filled):

@@ -1,18 +1,20 @@
 """Documents become text with pages, sections and a title, or are refused with a reason."""
 
+import re
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hrag import tokens
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import MARKDOWN, MAX_TITLE_BYTES, Document, Page
+from hrag.types import MARKDOWN, MAX_PAGES, MAX_TITLE_BYTES, Document, Page
 from hrag.types.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
 from indexer_svc import extract as module
 from indexer_svc import mime_types
-from indexer_svc.extract import MAX_RUN_CHARS, extract
+from indexer_svc.extract import MAX_RUN_CHARS, MAX_WHITE_SPACE_CHARS, extract
 from indexer_svc.parsers.formats import parse
 from indexer_svc.parsers.parsed_file import ParsedFile
 from tests import pdfs
@@ -226,6 +228,41 @@ def test_a_longer_run_is_refused_with_its_offset(before, after):
     assert error.field == "text"
 
 
+@pytest.mark.parametrize("separator", "\x1c\x1d\x1e\x1f")
+def test_what_the_tokenizer_does_not_count_as_white_space_breaks_no_run(separator):
+    body = ("-" * 999_000 + separator) * 2
+    error = refusal(InvalidArgument, Document("ab " + body))
+    assert f"{len(body)} characters without white space from character 3" in error.message
+
+
+@pytest.mark.parametrize("before", ["ab", "ab c"])
+@pytest.mark.parametrize("blank", [" ", "\n", "\u3000"])
+@pytest.mark.parametrize("after", ["", "tail"])
+def test_a_longer_run_of_white_space_is_refused_with_its_offset(before, blank, after):
+    longest = MAX_WHITE_SPACE_CHARS
+    assert parsed(Document(before + blank * longest + after), PLENTY).text
+    error = refusal(InvalidArgument, Document(before + blank * (longest + 1) + after))
+    assert error.message == (
+        f"text has 250001 characters of white space in a row from character {len(before)}; "
+        "at most 250000 are allowed"
+    )
+    assert error.field == "text"
+
+
+def test_runs_of_white_space_are_limited_in_every_text():
+    blanks = " " * (MAX_WHITE_SPACE_CHARS + 1)
+    assert refusal(InvalidArgument, Document(f"a{blanks}b".encode())).field == "content"
+    pages = Document((Page("a"), Page(blanks), Page("b")))
+    assert refusal(InvalidArgument, pages).field == "pages"
+    page = f"<p>a</p><pre>b{blanks}c</pre>"
+    assert "white space" in refusal(InvalidArgument, Document(page, mime_type=HTML)).message
+
+
+def test_all_pages_but_two_may_be_empty():
+    pages = (Page("first"), *[Page("")] * (MAX_PAGES - 2), Page("last"))
+    assert len(parsed(Document(pages)).pages) == MAX_PAGES
+
+
 @settings(max_examples=300)
 @given(st.text("ab \n\u3000", max_size=60), st.integers(1, 6))
 def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
@@ -240,7 +277,57 @@ def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
             assert f"text has {len(first)} characters" in refusal(InvalidArgument, document).message
 
 
-@pytest.mark.parametrize("unit", ["word ", "x" * 999_999 + " ", " ", "汉字 "])
+@settings(max_examples=300)
+@given(st.text("ab \n\u3000", max_size=60), st.integers(1, 6))
+def test_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MAX_WHITE_SPACE_CHARS", longest)
+        document = Document(f"a{text}")
+        runs = re.finditer(r"\s+", document.body)
+        first = next((run for run in runs if len(run[0]) > longest), None)
+        if first is None:
+            assert parsed(document, PLENTY).text == document.body
+        else:
+            said = f"{len(first[0])} characters of white space in a row from {first.start()}"
+            message = refusal(InvalidArgument, document).message
+            assert said in message.replace("from character", "from")
+
+
+WHITE_SPACE = [c for c in map(chr, range(0x10000)) if c.isspace() and not "\x1c" <= c <= "\x1f"]
+LONGEST = MAX_WHITE_SPACE_CHARS
+LONGEST_PIECES = {
+    "letters": "x" * MAX_RUN_CHARS,
+    "ideographs": "汉" * MAX_RUN_CHARS,
+    "digits": "7" * MAX_RUN_CHARS,
+    "marks": "-" * MAX_RUN_CHARS + "\n" * LONGEST,
+    "combining marks": "\u0301" * MAX_RUN_CHARS,
+    "separators": "\x1f" * MAX_RUN_CHARS,
+    "line breaks": "\n" * LONGEST,
+    "blanks": " " * LONGEST,
+    "blanks before a line break": " " * (LONGEST - 1) + "\n",
+    "blanks and line breaks": " \n" * (LONGEST // 2),
+    "line breaks before blanks": "\n" + " " * (LONGEST - 1),
+    "white space of every kind": "".join(WHITE_SPACE) * (LONGEST // len(WHITE_SPACE)),
+    **{f"U+{ord(each):04X}": each * LONGEST for each in WHITE_SPACE},
+}
+
+
+@pytest.mark.parametrize("piece", LONGEST_PIECES.values(), ids=LONGEST_PIECES)
+def test_the_longest_pieces_of_the_tokenizer_are_taken_in_time(piece):
+    """A longer one would take more than its share, or fail."""
+    before, behind = ("" if side in WHITE_SPACE else " " for side in (piece[0], piece[-1]))
+    text = parsed(Document(f"a{before}{piece}{behind}b")).text
+    started = time.process_time()
+    ends = tokens.byte_ends(tokens.encode(text))
+    size_bytes = len(text.encode())
+    assert ends[-1] == size_bytes
+    assert time.process_time() - started < 1 + 4e-6 * size_bytes
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["word ", "x" * 999_999 + " ", " " * 249_999 + "x", "汉字 ", "\x1c ", " " * 10_000 + "word"],
+)
 def test_32_mib_are_checked_quickly(unit):
     text = "x " + unit * (32 * MIB // len(unit.encode()) - 2)
     started = time.process_time()

@@ -1,8 +1,15 @@
-"""Which document is to be summarised next?"""
+"""Which document is to be summarised next?
 
-from collections.abc import Container
+A damaged one, or a damaged collection, is reported under a number that leaves it out of the next
+look: the document's version, or the collection's number below zero.
+"""
 
-from hrag.engine.documents import CollectionHandle, Unsummarised
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+
+from psycopg.errors import DataCorrupted, IndexCorrupted
+
+from hrag.engine.documents import CollectionHandle, UnreadableVersion, Unsummarised
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.engine.stored.labels import LEAF_BITS
@@ -12,6 +19,8 @@ from hrag.tree import Tree
 # Ordinals are unique in a tenant; with the collection's number, in the store. The sequence of a
 # tenant has room for 17 million million changes.
 _ORDINAL_BITS = 64 - LEAF_BITS
+_DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
+"""What reading a damaged row raises."""
 
 _COLLECTIONS = """
 SELECT tenant_id, collection_id, summary_tokens, record::text FROM hrag.collections
@@ -48,11 +57,25 @@ def next_unsummarised(
     """See `hrag.engine.Writer.next_unsummarised`."""
     last = 0 if after is None else after.collection_id
     for tenant_id, number, spent, record in connection.execute(_COLLECTIONS, (embedder, last)):
-        ordinal = _first(connection, tenant_id, number, excluding)
-        if ordinal is not None:
+        if -number in excluding:
+            continue
+        with _damage_as(-number, f"collection {number} of tenant {tenant_id!r}"):
+            ordinal = _first(connection, tenant_id, number, excluding)
             collection = handle_of(number, record)
-            return _unsummarised(connection, collection, ordinal, spent)
+        if ordinal is not None:
+            name = f"document {ordinal} of '{tenant_id}/{collection.name}'"
+            with _damage_as(version_of(number, ordinal), name):
+                return _unsummarised(connection, collection, ordinal, spent)
     return None
+
+
+@contextmanager
+def _damage_as(version: int, name: str) -> Iterator[None]:
+    """Raises what shows in the block that `name` is damaged as UnreadableVersion."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise UnreadableVersion(f"{name} is damaged: {error!r}", version) from error
 
 
 def _first(

@@ -11,6 +11,7 @@ from hrag.engine import Writer
 from hrag.errors import (
     ChatRejected,
     ChatUnavailable,
+    DataLoss,
     DeadlineExceeded,
     EmbedderRejected,
     EmbedderUnavailable,
@@ -42,6 +43,7 @@ from tests.summarisers import (
     wait_until,
     waiting,
 )
+from tests.unit.hrag.engine.embedded.store.bits import flip
 
 # Failures of the model, the embedder and the disk
 
@@ -204,6 +206,44 @@ def test_a_store_that_cannot_be_read_is_read_again(writer, embedder, monkeypatch
     monkeypatch.setattr(writer, "next_unsummarised", failing)
     run_to_end(writer, embedder)
     assert len(texts_of(writer)) == 2
+
+
+@pytest.mark.parametrize("database", ["documents", "collections", "counters"])
+def test_what_cannot_be_read_rests_while_others_are_summarised(
+    store, writer, embedder, monkeypatch, database
+):
+    monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
+    put(writer, document("bad", SHORT))
+    writer.create_collection("t", "c2", SETTINGS)
+    for number in range(3):
+        put(writer, document(f"d{number}", SHORT), "c2")
+    number = writer.open("t", "c").collection_id
+    key = number.to_bytes(4) if database in ("collections", "counters") else b""
+    flip(store, database, key)
+    with capture_logs() as logs, running(writer, embedder):
+        wait_until(lambda: not waiting(writer, "c2"))
+        put(writer, document("late", SHORT), "c2")
+        wait_until(lambda: not waiting(writer, "c2"))
+        time.sleep(0.05)
+    flip(store, database, key)
+    (log,) = (log for log in logs if log["event"] == "summary_failed")
+    assert (log["retry_s"], log["log_level"]) == (WAIT_S, "error")
+    assert f"its entry in '{database}'" in log["problem"]
+    assert "'t/c' is damaged" in log["problem"]
+    run_to_end(writer, embedder)
+
+
+def test_the_log_says_how_long_it_waits_before_it_reads_again(writer, embedder, monkeypatch):
+    errors = [DataLoss("somewhere")]
+
+    def failing(*_: object) -> None:
+        if errors:
+            raise errors.pop(0)
+
+    monkeypatch.setattr(writer, "next_unsummarised", failing)
+    with capture_logs() as logs, running(writer, embedder):
+        wait_until(lambda: bool(logs))
+    assert logs[0]["retry_s"] == summariser_module._FIRST_RETRY_S
 
 
 def test_few_documents_that_failed_are_remembered(writer, embedder, monkeypatch):
