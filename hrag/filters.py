@@ -4,6 +4,9 @@ A filter is a tree of conditions on a document's fields. A field is `document_id
 `source` or `metadata.<key>`, where the key of an object inside an object is joined by dots:
 `metadata.author.name`. A list in the metadata has each of its elements as a value. Text is
 compared exactly; a text that is an ISO 8601 date or time is a timestamp too.
+
+Making a filter raises InvalidArgument where a sequence is needed and there is none.
+`check_filter` checks all else.
 """
 
 import math
@@ -29,6 +32,7 @@ METADATA = "metadata."
 FilterValue: TypeAlias = str | float | bool | datetime
 Bound: TypeAlias = float | datetime
 
+_TEXTS = (str, bytes, bytearray)
 # Dates and times as RFC 3339 and most of ISO 8601 write them; not "2026", nor "20261121".
 _TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d"
@@ -43,12 +47,18 @@ class AllOf:
 
     filters: tuple["Filter", ...]
 
+    def __post_init__(self) -> None:
+        _check_sequence(self.filters, "AllOf.filters")
+
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
     """At least one of these holds."""
 
     filters: tuple["Filter", ...]
+
+    def __post_init__(self) -> None:
+        _check_sequence(self.filters, "AnyOf.filters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,9 @@ class NoneOf:
 
     filters: tuple["Filter", ...]
 
+    def __post_init__(self) -> None:
+        _check_sequence(self.filters, "NoneOf.filters")
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -64,6 +77,9 @@ class Match:
 
     field: str
     values: tuple[FilterValue, ...]
+
+    def __post_init__(self) -> None:
+        _check_sequence(self.values, "Match.values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,15 @@ class Exists:
     """
 
     field: str
+
+
+def _check_sequence(given: object, name: str) -> None:
+    """Raises InvalidArgument for what is no sequence, and for a text, one of characters."""
+    if isinstance(given, _TEXTS) or not isinstance(given, Sequence):
+        raise InvalidArgument(
+            f"{name} is {quoted(str(given))}; it must be a tuple or a list, also of one",
+            field="filter",
+        )
 
 
 Filter: TypeAlias = AllOf | AnyOf | NoneOf | Match | Range | Exists

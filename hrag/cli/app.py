@@ -5,8 +5,11 @@ one of the codes of `exit_codes`.
 """
 
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,12 +36,12 @@ from hrag.cli.services.serve import serve
 from hrag.cli.services.status import status
 from hrag.cli.store import keys, postgres
 from hrag.cli.store.backup import backup, restore
-from hrag.cli.store.check import check
+from hrag.cli.store.check import CANNOT_CHECK, check
 from hrag.cli.store.migrate import migrate
 from hrag.cli.store.reindex import reindex
 from hrag.cli.store.vacuum import vacuum
 from hrag.cli.terminal.console import Failure, show_error, show_json_error
-from hrag.cli.terminal.exit_codes import exit_code_of
+from hrag.cli.terminal.exit_codes import ExitCode, exit_code_of
 from hrag.errors import HragError
 
 _AS_JSON = "hrag.as_json"
@@ -55,7 +58,7 @@ class _ErrorReportingGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            return self._run(ctx)
         except (Failure, HragError, _UsageError) as error:
             if ctx.meta[_AS_JSON]:
                 show_json_error(_described(error))
@@ -64,6 +67,33 @@ class _ErrorReportingGroup(TyperGroup):
             else:
                 show_error(str(error))
             raise typer.Exit(_exit_code(error)) from None
+
+    def _run(self, ctx: Any) -> Any:
+        """Runs the command. Raises Failure if standard output cannot be written."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # The reader wants no more, which is no error.
+            raise
+        except OSError as error:
+            if not _output_is_lost():
+                raise
+            code = CANNOT_CHECK if ctx.invoked_subcommand == check.__name__ else ExitCode.FAILED
+            raise Failure(f"standard output: {error.strerror or error}", code) from None
+
+
+def _output_is_lost() -> bool:
+    """Whether standard output takes no more, not even an empty line.
+
+    Then it goes nowhere: Python would try again as it exits, and report that.
+    """
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _exit_code(error: Any) -> int:

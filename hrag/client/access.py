@@ -9,7 +9,8 @@ import grpc
 import grpc.aio
 
 from hrag.errors import InvalidArgument
-from hrag.net.addresses import is_loopback
+from hrag.ids import quoted
+from hrag.net.addresses import MAX_PORT, is_loopback
 from hrag.net.certificates import check_authorities, check_pair
 
 MAX_TOKEN_CHARS = 7000  # All metadata of a call travels in 8 KiB.
@@ -45,7 +46,8 @@ class Access:
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
         """Returns a channel for threads, not connected yet.
 
-        Raises InvalidArgument if the token would leave this machine without TLS.
+        Raises InvalidArgument for an address that nobody can have, and if the token would
+        leave this machine without TLS.
         """
         credentials = self._credentials(address)
         if credentials is None:
@@ -61,6 +63,7 @@ class Access:
 
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
         """None for plaintext."""
+        _check_address(address)
         if self.ca_file is None and self.cert_file is None:
             if self.token and not is_loopback(address):
                 raise InvalidArgument(
@@ -72,6 +75,16 @@ class Access:
             return None
         return grpc.ssl_channel_credentials(
             _read(self.ca_file), _read(self.key_file), _read(self.cert_file)
+        )
+
+
+def _check_address(address: str) -> None:
+    """Refuses what gRPC would try to reach until the deadline, with lines of its own in the log."""
+    _, colon, port = address.rpartition(":")
+    if not address or (colon and port.isdecimal() and int(port) > MAX_PORT):
+        raise InvalidArgument(
+            f"the address is {quoted(address)}; it must be host:port, with a port up to {MAX_PORT}",
+            field="address",
         )
 
 

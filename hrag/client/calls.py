@@ -7,16 +7,19 @@ gRPC itself retries, and only calls that may run twice: those that read, and Ing
 which leaves an identical document UNCHANGED. A stream is not retried once a response has come.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
+from hrag.client.checks import checked_document, checked_query
 from hrag.errors import DocumentChanged, HragError, InvalidArgument, ServiceUnavailable
 from hrag.filters import Filter
 from hrag.net.addresses import is_loopback
@@ -116,6 +119,16 @@ def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
         if not is_closed():
             raise
         raise ServiceUnavailable("this client is closed") from None
+    except asyncio.CancelledError:  # What an asyncio channel that is being closed raises.
+        if not is_closed() or is_cancelled():
+            raise
+        raise ServiceUnavailable("this client is closed") from None
+
+
+def is_cancelled() -> bool:
+    """Whether the task that runs was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +210,17 @@ def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestRe
         indexer_pb2.IngestDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
-        document=common.document_message(document),
+        document=common.document_message(checked_document(document)),
     )
     return Call("indexer", "IngestDocument", request, indexer.ingest_result_from)
+
+
+def ingest_many_requests(
+    tenant_id: str, collection: str
+) -> Callable[[Document], indexer_pb2.IngestDocumentsRequest]:
+    """What makes the requests of one stream. Raises InvalidArgument for its names."""
+    common.built(indexer_pb2.IngestDocumentsRequest, tenant_id=tenant_id, collection=collection)
+    return partial(ingest_many_request, tenant_id, collection=collection)
 
 
 def ingest_many_request(
@@ -210,7 +231,7 @@ def ingest_many_request(
         indexer_pb2.IngestDocumentsRequest,
         tenant_id=tenant_id,
         collection=collection,
-        document=common.document_message(document),
+        document=common.document_message(checked_document(document)),
     )
 
 
@@ -368,7 +389,7 @@ def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
 
 def search(query: SearchQuery) -> Call[SearchResult]:
     """Search; reads the result."""
-    request = retriever.search_request(query)
+    request = retriever.search_request(checked_query(query))
     return Call("retriever", "Search", request, retriever.search_result_from)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.client import calls
 from hrag.client.access import Access, File
+from hrag.client.checks import checked_timeout
 from hrag.client.ingest_stream import Documents, Outcome, outcomes
 from hrag.client.sync_catalog import Catalog
 from hrag.errors import HragError
@@ -39,8 +40,8 @@ class Client(Catalog):
     is the deadline of each call, in seconds, unless the call is given one. `token` is an API
     key or a JSON Web Token. `ca_file` holds the certificates of the authority that signed the
     services', and turns TLS on; `cert_file` and `key_file` are the client's own, for services
-    that ask for them. Raises InvalidArgument for a token or a file that cannot be used, and
-    for a token that would leave this machine without TLS.
+    that ask for them. Raises InvalidArgument for an address, a deadline, a token or a
+    file that cannot be used, and for a token that would leave this machine without TLS.
 
     All calls raise subclasses of `hrag.errors.HragError`. Any call may raise:
 
@@ -67,6 +68,7 @@ class Client(Catalog):
         cert_file: File | None = None,
         key_file: File | None = None,
     ) -> None:
+        self._timeout_s = checked_timeout(timeout_s)
         access = Access(token, ca_file, cert_file, key_file)
         self._channels = [
             access.channel(address, calls.channel_options(address))
@@ -76,7 +78,6 @@ class Client(Catalog):
             "indexer": indexer_pb2_grpc.IndexerServiceStub(self._channels[0]),
             "retriever": retriever_pb2_grpc.RetrieverServiceStub(self._channels[1]),
         }
-        self._timeout_s = timeout_s
         self._metadata = access.metadata
         self._closed = False
 
@@ -213,7 +214,7 @@ class Client(Catalog):
         raises and ChatNotConfigured, all before the first event.
         """
         call = calls.answer(AnswerQuery(query, question, max_tokens))
-        timeout_s = calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s
+        timeout_s = checked_timeout(calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s)
         with calls.translated_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(
                 call.request, timeout=timeout_s, metadata=self._metadata
@@ -279,14 +280,16 @@ class Client(Catalog):
         `timeout_s` bounds the whole stream; None means no deadline, and it is never retried.
         Raises what `documents` raises, after the outcomes of what was sent before it.
         """
+        if timeout_s is not None:
+            timeout_s = checked_timeout(timeout_s)
         service = self._stubs["indexer"]
         send = partial(service.IngestDocuments, timeout=timeout_s, metadata=self._metadata)
-        request_of = partial(calls.ingest_many_request, tenant_id, collection=collection)
+        request_of = calls.ingest_many_requests(tenant_id, collection)
         return outcomes(send, documents, request_of, self._is_closed)
 
     def _run(self, call: calls.Call[calls.Result], timeout_s: float | None) -> calls.Result:
         send = getattr(self._stubs[call.service], call.method)
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
         with calls.translated_errors(self._is_closed):
             response = send(call.request, timeout=timeout_s, metadata=self._metadata)
         return call.read(response)

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hrag.client import calls
+from hrag.client.checks import checked_timeout
 from hrag.deadline import Deadline
 from hrag.errors import InvalidArgument
 from hrag.filters import Filter
+from hrag.ids import quoted
 from hrag.types import (
     DEFAULT_COLLECTION,
     Alias,
@@ -151,6 +153,11 @@ class Catalog(ABC):
         Raises CollectionNotFound, DocumentNotFound, DocumentChanged, StorageQuotaExceeded,
         StorageFull.
         """
+        if isinstance(remove_keys, str):  # Else each of its characters would be a key.
+            raise InvalidArgument(
+                f"remove_keys is {quoted(remove_keys)}; it must be a list of keys",
+                field="remove_keys",
+            )
         change = MetadataChange(metadata, tuple(remove_keys), replace, source, expected_sequence)
         call = calls.update_metadata(tenant_id, document_id, change, collection)
         return self._run(call, timeout_s)
@@ -212,7 +219,8 @@ class Catalog(ABC):
         if the document is replaced meanwhile. Raises CollectionNotFound, DocumentNotFound, and
         DocumentChanged if it was replaced more than 10 times.
         """
-        deadline = Deadline.after(self._timeout_s if timeout_s is None else timeout_s)
+        timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
+        deadline = Deadline.after(timeout_s)
         part, of = calls.TextPart(), (tenant_id, document_id, collection)
         while not part.is_whole:
             call = calls.get_text(*of, part)

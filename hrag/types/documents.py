@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from hrag.errors import InvalidArgument
+
 
 class IngestOutcome(StrEnum):
     """Outcome of ingesting a document."""
@@ -27,7 +29,8 @@ class Document:
     """A document as a client sends it: plain text, a file's bytes, or pages.
 
     Without a title the indexer takes the one that the document itself gives: in front
-    matter, its first heading of level 1, or its metadata.
+    matter, its first heading of level 1, or its metadata. Raises InvalidArgument for a body of
+    another type.
     """
 
     body: str | bytes | tuple[Page, ...]
@@ -36,6 +39,14 @@ class Document:
     source: str = ""
     mime_type: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, (str, bytes, tuple, list)):
+            raise InvalidArgument(
+                f"body is a {type(self.body).__name__}; it must be text (str), the bytes of a "
+                "file, or a tuple of pages",
+                field="body",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hrag.cli.terminal.render import counted, duration
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
 from hrag.evaluation.generator import Generated
-from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures
+from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
 from hrag.evaluation.report import Report
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
@@ -36,8 +36,7 @@ def show_report(report: Report, console: Console) -> None:
         _show_retrieval(report.retrieval, console)
     if report.judged is not None:
         _show_judged(report.judged, console)
-    inner = report.retrieval.warnings if report.retrieval else ()
-    for warning in (*report.warnings, *inner):
+    for warning in report.all_warnings:
         console.print(Text(printable(f"warning: {warning}"), style="yellow"), soft_wrap=True)
 
 
@@ -112,7 +111,7 @@ def _cell(system: SystemFigures, name: str, metric: str) -> str:
 def _difference(each: Estimate) -> Text:
     """A difference beyond chance is coloured and has a star."""
     text = f"{_points(each.mean)} [{_points(each.low)}, {_points(each.high)}]"
-    if not each.excludes_zero:
+    if not each.beyond_chance:
         return Text(f"{text}  ")
     return Text(f"{text} *", style="green" if each.mean > 0 else "red")
 
@@ -127,16 +126,20 @@ def _show_judged(judged: JudgeFigures, console: Console) -> None:
         rows = (_balance_row(name, each) for name, each in pair.criteria.items())
         heads = ["", "wins", "ties", "losses", "net % [95 % interval]"]
         _print_table(console, title, heads, rows)
-        console.print(
-            f"both orders agree in {100 * pair.consistent:.0f} %; the first answer is preferred "
-            f"in {100 * pair.first_preferred:.0f} %; {pair.identical:,} identical, "
-            f"{len(pair.failures):,} failed",
-            markup=False,
-            soft_wrap=True,
-        )
+        counts = f"{pair.identical:,} identical, {len(pair.failures):,} failed"
+        console.print(f"{_agreement(pair)}; {counts}", markup=False, soft_wrap=True)
         _show_failures(f"comparisons of {pair.system}", pair.failures, console)
     asked = f"{counted(judged.questions, 'question')}, {judged.with_reference:,} with a reference"
     console.print(f"{asked}; {_cost(judged.usage)}", markup=False, soft_wrap=True)
+
+
+def _agreement(pair: PairFigures) -> str:
+    if pair.consistent is None:
+        return "no comparison was judged"
+    return (
+        f"both orders agree in {100 * pair.consistent:.0f} %; the first answer is preferred "
+        f"in {100 * pair.first_preferred:.0f} %"
+    )
 
 
 def _balance_row(criterion: str, each: Balance) -> Row:

@@ -158,7 +158,9 @@ def _lines(file: FoundFile, given: GivenFields, text_field: str) -> list[InputDo
     try:
         return list(json_lines.documents_in(file.path, name, source, given, text_field))
     except OSError as error:
-        return [_unreadable(file.path, error.strerror or str(error))]
+        return [_unreadable(file.path, error.strerror or str(error), file.size_bytes)]
+    except Unreadable as error:
+        return [_unreadable(file.path, str(error), file.size_bytes)]
 
 
 def _unreadable(path: Path, reason: str, size_bytes: int = 0) -> InputDocument:

@@ -66,7 +66,10 @@ def ingest(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...", help="Files and folders; - is standard input.", show_default=False
+            metavar="PATH...",
+            help="Files and folders; - is standard input.",
+            readable=False,  # A file that may not be read fails alone.
+            show_default=False,
         ),
     ],
     tenant: Tenant = DEFAULT_TENANT,

@@ -21,10 +21,7 @@ class ReadDocument:
 
 
 def sendable(document: Document) -> Document:
-    """Returns the document. Raises Unreadable if the client would refuse it.
-
-    It would refuse it in the middle of a stream, and so end the stream.
-    """
+    """Returns the document. Raises Unreadable if the client would refuse it."""
     from hrag.wire.common import document_message  # noqa: PLC0415  # gRPC is slow to import.
 
     try:

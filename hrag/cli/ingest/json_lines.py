@@ -6,11 +6,12 @@ one does not affect the others.
 """
 
 import json
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hrag.cli.ingest.encodings import decoded
 from hrag.cli.ingest.input_document import (
@@ -29,6 +30,7 @@ MAX_LINE_BYTES = 256 * 1024 * 1024  # The highest limit that a service can be se
 
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
+_CODE_UNIT_BYTES = 4  # Of UTF-32. Two of them, and one of UTF-16, are NUL in "{".
 
 
 def is_json_lines(path: Path) -> bool:
@@ -39,17 +41,33 @@ def is_json_lines(path: Path) -> bool:
 def documents_in(
     path: Path, name: str, source: str, given: GivenFields, text_field: str
 ) -> Iterator[InputDocument]:
-    """The lines of a file that are not blank. Raises OSError.
+    """The lines of a file that are not blank. Raises OSError, and Unreadable for UTF-16 and -32.
 
     A line without an id of its own has `name` and its number, which counts from 1. What the
     user gave replaces what the line says.
     """
     lines = _Lines(path, name, source, given, text_field)
     with path.open("rb") as file:
+        _check_line_ends(file, given.encoding)
         for number, start, size, content in lines_of(file, MAX_LINE_BYTES):
             if content.strip():
                 read = partial(lines.read, number, start, size)
                 yield InputDocument(f"{source}:{number}", read, size)
+
+
+def _check_line_ends(file: BinaryIO, encoding: str) -> None:
+    """Raises Unreadable if the byte of a line feed does not end the lines of a file."""
+    begin = file.read(_CODE_UNIT_BYTES)
+    file.seek(0)
+    if encoding:
+        has_wide_units = b"\n".decode(encoding, "replace") != "\n"
+    else:
+        has_wide_units = b"\0" in begin or begin.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+    if has_wide_units:
+        raise Unreadable(
+            f"its lines cannot be found in {encoding or 'UTF-16 or UTF-32'}; "
+            "store it in UTF-8, for example with: iconv -t UTF-8"
+        )
 
 
 @dataclass(frozen=True, slots=True)

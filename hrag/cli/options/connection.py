@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hrag.cli.options.groups import option_group
-from hrag.errors import ServiceUnavailable
+from hrag.cli.terminal.console import Failure
+from hrag.errors import InternalError, ServiceUnavailable
 from hrag.net.addresses import dial_address
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
@@ -81,18 +82,32 @@ def connect(credentials: Credentials, indexer: str = "", retriever: str = "") ->
     """Yields a client of the services whose addresses are given; an empty one is not used.
 
     A ServiceUnavailable raised inside the block names the addresses and the command that
-    starts the services.
+    starts the services. Raises Failure if a service does not know what it was asked for.
     """
     from hrag.client import Client  # noqa: PLC0415
 
+    named = {"indexer": indexer, "retriever": retriever}
+    used = " or ".join(f"the {name} at {address}" for name, address in named.items() if address)
     try:
         # gRPC requires a valid address even for a service that is never called.
         addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
         with Client(*addresses, **asdict(credentials)) as client:
             yield client
     except ServiceUnavailable as error:
-        named = {"indexer": indexer, "retriever": retriever}
-        used = " or ".join(f"the {name} at {address}" for name, address in named.items() if address)
         raise ServiceUnavailable(
             f"cannot reach {used}; start both services with: hrag serve ({error.message})"
         ) from error
+    except InternalError as error:
+        if not _is_unknown_method(error):
+            raise
+        raise Failure(
+            f"{used} does not know this call: --indexer and --retriever may be mixed up, "
+            f"or another program or version of hrag listens there ({error.message})"
+        ) from error
+
+
+def _is_unknown_method(error: InternalError) -> bool:
+    import grpc  # noqa: PLC0415
+
+    failure = error.__cause__
+    return isinstance(failure, grpc.RpcError) and failure.code() is grpc.StatusCode.UNIMPLEMENTED

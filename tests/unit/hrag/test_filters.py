@@ -118,3 +118,20 @@ def test_texts_that_name_a_moment(text, moment):
 )
 def test_texts_that_name_none(text):
     assert timestamp_of(text) is None
+
+
+@pytest.mark.parametrize("values", ["ab", b"ab", bytearray(b"ab"), {"ab"}, iter(("ab",)), 5, None])
+def test_one_value_is_not_taken_for_several(values):
+    with pytest.raises(InvalidArgument, match=r"Match.values is .* must be a tuple or a list"):
+        Match("document_id", values)
+
+
+@pytest.mark.parametrize("kind", [AllOf, AnyOf, NoneOf])
+@pytest.mark.parametrize("filters", ["ab", TITLE, None])
+def test_one_filter_is_not_taken_for_several(kind, filters):
+    with pytest.raises(InvalidArgument, match=f"{kind.__name__}.filters is .* a tuple or a list"):
+        kind(filters)
+
+
+def test_a_list_is_as_good_as_a_tuple():
+    check_filter(AllOf([Match("document_id", ["a", "b"])]))

@@ -18,6 +18,8 @@ from hrag.cli.store import administration
 from hrag.config import EngineSettings
 from hrag.engine import CheckReport, open_engine
 from hrag.errors import NotSupported
+from hrag.v1.indexer_pb2_grpc import IndexerServiceServicer
+from tests.servers import INDEXER, serving
 
 
 def _names(group: Any) -> Iterator[str]:
@@ -78,11 +80,29 @@ def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:99999", "no.such.host:1"])
+@pytest.mark.parametrize("address", ["nowhere", "no.such.host:1"])
 def test_unreachable_service_is_not_healthy(address):
     result = _run("health", "retriever", "--retriever", address)
     assert result.exit_code == 1
     assert result.output == f"retriever does not serve at {address}\n"
+
+
+@pytest.mark.parametrize("command", [("health", "retriever"), ("search", "x")])
+@pytest.mark.parametrize("address", ["", "127.0.0.1:99999"])
+def test_an_address_that_nobody_can_have_is_refused(command, address):
+    result = _run(*command, "--retriever", address)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"error: the address is '{address}'; it must be host:port, with a port up to 65535\n"
+    )
+
+
+def test_the_address_of_the_other_service_is_named():
+    with serving(IndexerServiceServicer(), INDEXER) as address:
+        result = _run("search", "x", "--retriever", address)
+    assert result.exit_code == 1
+    assert f"the retriever at {address} does not know this call" in result.stderr
+    assert "--indexer and --retriever may be mixed up" in result.stderr
 
 
 def test_health_of_an_unknown_service_is_refused():
@@ -113,6 +133,44 @@ def test_what_is_no_encoding_of_texts_is_refused(name):
     result = _run("ingest", __file__, "--encoding", name)
     assert result.exit_code == 2
     assert "no text encoding" in result.stderr
+
+
+def test_a_file_that_may_not_be_read_fails_alone(tmp_path, monkeypatch):
+    """Root may read any file, so what the system says is replaced."""
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    secret = tmp_path / "secret.txt"
+    secret.write_text("x")
+    result = _run("ingest", __file__, str(secret), "--dry-run")
+    assert (result.exit_code, result.stdout.count("would store")) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("ingest", __file__, "--dry-run"), 1), (("count", "--help"), 1), (("check",), 2)],
+)
+def test_an_output_that_is_full_is_an_error_of_one_line(tmp_path, arguments, code):
+    engine = open_engine(EngineSettings().model_copy(update={"data_dir": tmp_path}))
+    engine.writer()
+    engine.close()
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from hrag.cli import main; main()", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "HRAG_DATA_DIR": str(tmp_path)},
+        )
+    assert done.stderr == "error: standard output: No space left on device\n"
+    assert done.returncode == code
+
+
+def test_an_error_of_the_system_elsewhere_keeps_its_traceback(tmp_path, monkeypatch):
+    def fails(_data_dir: Path) -> None:
+        raise OSError("not of the output")
+
+    monkeypatch.setattr(administration, "open_store", fails)
+    assert isinstance(_run("check", "--data-dir", str(tmp_path)).exception, OSError)
 
 
 def test_what_the_output_cannot_encode_is_escaped(tmp_path):

@@ -1,7 +1,8 @@
 """Both clients against fake servicers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import math
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hrag.answers.values import AnswerEvent, FinishReason
 from hrag.cli.services.processes import free_addresses
 from hrag.client import AsyncClient, Client
 from hrag.client.calls import channel_options
+from hrag.client.checks import MAX_TIMEOUT_S
 from hrag.errors import HragError
 from hrag.filters import Exists
 from hrag.types import (
@@ -24,10 +26,8 @@ from tests.fake_services import (
     Fake,
     addresses_of,
     client_of,
-    named_documents,
     run_async,
     run_sync,
-    stored,
 )
 
 _SAFE: list[tuple[str, Call]] = [
@@ -143,6 +143,39 @@ async def test_a_closed_asynchronous_client_says_so() -> None:
         await anext(client.ingest_many("t", []))
 
 
+async def test_closing_a_client_ends_its_calls_as_errors() -> None:
+    """A CancelledError in a task that nobody cancelled would vanish in a TaskGroup."""
+    fake = Fake()
+    fake.may_answer.clear()
+    with addresses_of(fake) as addresses:
+        client = AsyncClient(*addresses)
+        search = asyncio.create_task(client.search("t", "text"))
+        await _until_called(fake)
+        await client.close()
+        with pytest.raises(errors.ServiceUnavailable, match="closed"):
+            await search
+        fake.may_answer.set()
+
+
+async def test_a_task_that_is_cancelled_while_its_client_closes_is_cancelled() -> None:
+    fake = Fake()
+    fake.may_answer.clear()
+    with addresses_of(fake) as addresses:
+        client = AsyncClient(*addresses)
+        search = asyncio.create_task(client.search("t", "text"))
+        await _until_called(fake)
+        search.cancel()
+        await client.close()
+        with pytest.raises(asyncio.CancelledError):
+            await search
+        fake.may_answer.set()
+
+
+async def _until_called(fake: Fake) -> None:
+    while not fake.calls:
+        await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     ("address", "proxied"),
     [
@@ -234,135 +267,49 @@ def test_no_time_at_all_is_a_deadline_too(run: Any) -> None:
         fake.may_answer.set()
 
 
-# Streams
+@BOTH
+@pytest.mark.parametrize("timeout_s", [math.inf, math.nan, 1e10, "5"])
+def test_a_deadline_that_is_none_is_refused(run: Any, timeout_s: Any) -> None:
+    calls: list[Call] = [
+        lambda client: client.search("t", "text", timeout_s=timeout_s),
+        lambda client: client.get_text("t", "d", timeout_s=timeout_s),
+        lambda client: client.ingest_many("t", [], timeout_s=timeout_s),
+    ]
+    for call in calls:
+        with pytest.raises(errors.InvalidArgument, match=r"timeout_s is .* number of seconds"):
+            run(Fake(), call)
+    with pytest.raises(errors.InvalidArgument, match="timeout_s"):
+        run(Fake(), lambda client: client.server_info(), timeout_s=timeout_s)
 
 
-def _sync_many(fake: Fake, documents: Any) -> list[Any]:
-    with client_of(fake) as client:
-        return list(client.ingest_many("t", documents))
+@BOTH
+def test_the_longest_deadline_is_one(run: Any) -> None:
+    assert (
+        run(Fake(), lambda client: client.search("t", "x", timeout_s=MAX_TIMEOUT_S)).sequence == 7
+    )
 
 
-def _async_many(fake: Fake, documents: Any) -> list[Any]:
-    async def run(client: AsyncClient) -> list[Any]:
-        return [result async for result in client.ingest_many("t", documents)]
-
-    return run_async(fake, run)
+# Arguments
 
 
-MANY = pytest.mark.parametrize("run", [_sync_many, _async_many], ids=["sync", "async"])
-
-
-@MANY
-def test_each_document_of_a_stream_gets_its_result_or_its_own_error(run: Any) -> None:
-    first, second, third = run(Fake(), named_documents("a", "bad", "c"))
-    assert (first, third) == (stored("a"), stored("c"))
-    assert isinstance(second, errors.BlankDocument)
-    assert (second.message, second.field) == ("blank", "text")
-
-
-@MANY
-def test_a_stream_of_nothing_answers_nothing(run: Any) -> None:
-    assert run(Fake(), []) == []
-
-
-def test_documents_may_come_asynchronously() -> None:
-    async def documents() -> AsyncIterator[Document]:
-        for document in named_documents("a", "b"):
-            await asyncio.sleep(0)
-            yield document
-
-    assert _async_many(Fake(), documents()) == [stored("a"), stored("b")]
-
-
-@MANY
-def test_a_streams_failure_is_raised_and_not_tried_again(run: Any) -> None:
-    fake = Fake(errors.StorageFull("the disk is full"))
-    with pytest.raises(errors.StorageFull, match="the disk is full"):
-        run(fake, named_documents("a", "b"))
-    assert fake.calls == {"IngestDocuments": 1}
-
-
-class _FileIsGone(Exception):
-    """Raised by the source of a stream's documents."""
-
-
-def _failing() -> Iterator[Document]:
-    yield Document("text", "a")
-    raise _FileIsGone("b.txt")
-
-
-async def _failing_later() -> AsyncIterator[Document]:
-    yield Document("text", "a")
-    raise _FileIsGone("b.txt")
-
-
+@BOTH
 @pytest.mark.parametrize(
-    ("run", "documents"),
-    [(_sync_many, _failing), (_async_many, _failing), (_async_many, _failing_later)],
+    ("field", "call"),
+    [
+        ("query", lambda client: client.search("t", 5)),
+        ("document", lambda client: client.ingest("t", "text")),
+        ("remove_keys", lambda client: client.update_metadata("t", "d", remove_keys="ab")),
+    ],
 )
-def test_what_the_source_of_documents_raises_reaches_the_caller(run: Any, documents: Any) -> None:
-    with pytest.raises(_FileIsGone, match=r"b\.txt"):
-        run(Fake(), documents())
-
-
-def test_what_was_stored_before_the_source_failed_is_yielded_first() -> None:
-    results = []
-    with client_of(Fake()) as client, pytest.raises(_FileIsGone):
-        results.extend(client.ingest_many("t", _failing()))
-    assert results == [stored("a")]
-
-
-@pytest.mark.parametrize("documents", [_failing, _failing_later])
-def test_what_was_stored_before_is_yielded_first_by_the_asyncio_client(documents: Any) -> None:
-    results = []
-
-    async def run(client: AsyncClient) -> None:
-        async for result in client.ingest_many("t", documents()):
-            results.append(result)
-
-    with pytest.raises(_FileIsGone):
-        run_async(Fake(), run)
-    assert results == [stored("a")]
-
-
-@MANY
-def test_a_document_that_cannot_be_sent_is_named(run: Any) -> None:
-    with pytest.raises(errors.InvalidArgument, match="surrogate") as caught:
-        run(Fake(), [Document("\ud800", "a")])
-    assert caught.value.field == "text"
-
-
-def test_leaving_a_stream_ends_the_call() -> None:
+def test_an_argument_of_a_wrong_type_is_named(run: Any, field: str, call: Call) -> None:
     fake = Fake()
-    with client_of(fake) as client:
-        results = client.ingest_many("t", named_documents(*map(str, range(1000))))
-        assert next(results) == stored("0")
-        results.close()
-        assert fake.hung_up.wait(5)
+    with pytest.raises(errors.InvalidArgument, match=f"{field} is ") as caught:
+        run(fake, call)
+    assert (caught.value.field, fake.calls) == (field, {})
 
 
-async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:
-    fake = Fake()
-    with addresses_of(fake) as addresses:
-        async with AsyncClient(*addresses) as client:
-            results = client.ingest_many("t", named_documents(*map(str, range(1000))))
-            assert await anext(results) == stored("0")
-            await results.aclose()
-            assert await asyncio.to_thread(fake.hung_up.wait, 5)
-
-
-def test_documents_are_taken_as_the_service_asks_for_them() -> None:
-    """A corpus that does not fit into memory can be streamed."""
-    taken = 0
-
-    def documents() -> Iterator[Document]:
-        nonlocal taken
-        for number in range(1000):
-            taken += 1
-            yield Document("x" * 100_000, str(number))
-
-    with client_of(Fake()) as client:
-        results = client.ingest_many("t", documents())
-        next(results)
-        assert taken < 200
-        results.close()
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("address", ["", "127.0.0.1:99999"])
+async def test_an_address_that_nobody_can_have_is_refused(kind: Any, address: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=f"the address is '{address}'"):
+        kind("127.0.0.1:1", address)

@@ -33,8 +33,41 @@ def test_utf_8_is_kept_as_it_is(text):
     assert decoded(text.encode()) == (text.encode(), "")
 
 
-def test_a_few_western_bytes_are_not_taken_for_utf_16():
-    assert decoded("café".encode("latin-1"))[1] not in ("utf_16_be", "utf_16_le")
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        ("Tür\n".encode("cp1252"), "cp1252"),
+        ("Мир\n".encode("cp866"), "cp866"),
+        (b"a\0b\0", "utf-16-le"),
+    ],
+)
+def test_too_few_bytes_to_guess_from_are_refused(body, encoding):
+    with pytest.raises(Unreadable, match=f"{len(body)} bytes are too few .*; --encoding says"):
+        decoded(body)
+    assert decoded(body, encoding)[0].decode() == body.decode(encoding)
+
+
+def test_a_byte_order_mark_is_no_guess():
+    assert decoded("Tür".encode("utf-16")) == ("Tür".encode(), "utf_16")
+
+
+GERMAN = "Größe der Tür und Straße. " * 200
+
+
+@pytest.mark.parametrize(
+    ("body", "byte"),
+    [
+        (GERMAN.encode() + "—".encode()[:2], "0xE2 at offset 6,000"),
+        (GERMAN.encode() + b"\xff" + GERMAN.encode(), "0xFF at offset 6,000"),
+        (b"Error log of the pump. " * 300 + "—".encode()[:2], "0xE2 at offset 6,900"),
+        (CHINESE.encode()[:-1], "0xE3 at offset 177"),
+        (CHINESE.encode()[1:], "0xB8 at offset 0"),
+        (b"\xef\xbf\xbd damaged before " * 2 + b"and \xe9 now \xe9 again", "0xE9 at offset 42"),
+    ],
+)
+def test_damaged_utf_8_is_refused_with_the_place(body, byte):
+    with pytest.raises(Unreadable, match=f"it is not utf-8: byte {byte}.*; --encoding says"):
+        decoded(body)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,36 @@ def test_bytes_that_are_no_text_fail_alone(tmp_path):
     assert good.read().document.document_id == "a.ndjson:2"
 
 
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("utf-16", ""),
+        ("utf-16-be", ""),
+        ("utf-16-le", ""),
+        ("utf-32", ""),
+        ("utf-32-be", ""),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+    ],
+)
+def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, given):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"text": "one"}\n{"text": "two"}\n'.encode(written))
+    (found,) = files.find([path], given=GivenFields(encoding=given)).documents
+    with pytest.raises(
+        Unreadable, match=f"found in {given or 'UTF-16 or UTF-32'}; store it in UTF-8"
+    ):
+        found.read()
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-8", "utf-8-sig"])
+def test_lines_of_another_encoding_are_read_with_it(tmp_path, encoding):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"text": "Tür"}\n{"text": "Straße"}\n'.encode(encoding))
+    found = files.find([path], given=GivenFields(encoding=encoding)).documents
+    assert [each.read().document.body for each in found] == ["Tür", "Straße"]
+
+
 def test_a_missing_file_is_told_when_it_is_read(tmp_path):
     (missing,) = find(tmp_path / "none.jsonl")
     with pytest.raises(Unreadable, match="No such file"):

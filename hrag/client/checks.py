@@ -1,0 +1,39 @@
+"""Arguments that no message holds: their types are checked before a call is made of them."""
+
+from collections.abc import Iterable
+
+from hrag.errors import InvalidArgument
+from hrag.ids import quoted
+from hrag.types import Document, SearchQuery
+
+MAX_TIMEOUT_S = 1_000_000_000  # Thirty years. gRPC takes what overflows its clock for the past.
+
+
+def checked_timeout(timeout_s: float) -> float:
+    """Returns `timeout_s`; raises InvalidArgument unless gRPC can add it to the present time."""
+    if not isinstance(timeout_s, int | float) or not timeout_s <= MAX_TIMEOUT_S:
+        raise InvalidArgument(
+            f"timeout_s is {quoted(str(timeout_s))}; it must be a number of seconds, "
+            f"at most {MAX_TIMEOUT_S:,}",
+            field="timeout_s",
+        )
+    return timeout_s
+
+
+def checked_document(document: Document) -> Document:
+    """Returns `document`; raises InvalidArgument unless it is a Document."""
+    if not isinstance(document, Document):
+        raise InvalidArgument(
+            f"document is {quoted(str(document))}; it must be a Document of hrag.types",
+            field="document",
+        )
+    return document
+
+
+def checked_query(query: SearchQuery) -> SearchQuery:
+    """Returns `query`; raises InvalidArgument if it is neither for a text nor for a vector."""
+    if not isinstance(query.query, Iterable | None):
+        raise InvalidArgument(
+            f"query is {quoted(str(query.query))}; it must be a text or a vector", field="query"
+        )
+    return query

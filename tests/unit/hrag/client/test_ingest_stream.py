@@ -1,0 +1,203 @@
+"""Streams of documents by both clients, against fake servicers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from hrag import errors
+from hrag.client import AsyncClient
+from hrag.types import Document
+from tests.fake_services import (
+    Fake,
+    addresses_of,
+    client_of,
+    named_documents,
+    run_async,
+    stored,
+)
+
+
+def _sync_many(fake: Fake, documents: Any) -> list[Any]:
+    with client_of(fake) as client:
+        return list(client.ingest_many("t", documents))
+
+
+def _async_many(fake: Fake, documents: Any) -> list[Any]:
+    async def run(client: AsyncClient) -> list[Any]:
+        return [result async for result in client.ingest_many("t", documents)]
+
+    return run_async(fake, run)
+
+
+MANY = pytest.mark.parametrize("run", [_sync_many, _async_many], ids=["sync", "async"])
+
+
+@MANY
+def test_each_document_of_a_stream_gets_its_result_or_its_own_error(run: Any) -> None:
+    first, second, third = run(Fake(), named_documents("a", "bad", "c"))
+    assert (first, third) == (stored("a"), stored("c"))
+    assert isinstance(second, errors.BlankDocument)
+    assert (second.message, second.field) == ("blank", "text")
+
+
+@MANY
+def test_a_stream_of_nothing_answers_nothing(run: Any) -> None:
+    assert run(Fake(), []) == []
+
+
+def test_documents_may_come_asynchronously() -> None:
+    async def documents() -> AsyncIterator[Document]:
+        for document in named_documents("a", "b"):
+            await asyncio.sleep(0)
+            yield document
+
+    assert _async_many(Fake(), documents()) == [stored("a"), stored("b")]
+
+
+@MANY
+def test_a_streams_failure_is_raised_and_not_tried_again(run: Any) -> None:
+    fake = Fake(errors.StorageFull("the disk is full"))
+    with pytest.raises(errors.StorageFull, match="the disk is full"):
+        run(fake, named_documents("a", "b"))
+    assert fake.calls == {"IngestDocuments": 1}
+
+
+class _FileIsGone(Exception):
+    """Raised by the source of a stream's documents."""
+
+
+def _failing() -> Iterator[Document]:
+    yield Document("text", "a")
+    raise _FileIsGone("b.txt")
+
+
+async def _failing_later() -> AsyncIterator[Document]:
+    yield Document("text", "a")
+    raise _FileIsGone("b.txt")
+
+
+@pytest.mark.parametrize(
+    ("run", "documents"),
+    [(_sync_many, _failing), (_async_many, _failing), (_async_many, _failing_later)],
+)
+def test_what_the_source_of_documents_raises_reaches_the_caller(run: Any, documents: Any) -> None:
+    with pytest.raises(_FileIsGone, match=r"b\.txt"):
+        run(Fake(), documents())
+
+
+@MANY
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_exit_of_the_source_of_documents_reaches_the_caller(
+    run: Any, kind: type[BaseException]
+) -> None:
+    class Source:
+        """Ends with the exception; a generator would swallow its own GeneratorExit."""
+
+        def __init__(self) -> None:
+            self._documents = iter(named_documents("a"))
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Document:
+            for document in self._documents:
+                return document
+            raise kind("b.txt")
+
+    with pytest.raises(kind, match=r"b\.txt"):
+        run(Fake(), Source())
+
+
+def test_what_ends_a_refused_stream_is_the_refusal_and_nothing_of_the_source() -> None:
+    documents = (Document("x", str(number)) for number in range(1000))
+    with (
+        client_of(Fake(errors.StorageFull("full"))) as client,
+        pytest.raises(errors.StorageFull),
+    ):
+        list(client.ingest_many("t", documents))
+
+
+def test_what_was_stored_before_the_source_failed_is_yielded_first() -> None:
+    results = []
+    with client_of(Fake()) as client, pytest.raises(_FileIsGone):
+        results.extend(client.ingest_many("t", _failing()))
+    assert results == [stored("a")]
+
+
+@pytest.mark.parametrize("documents", [_failing, _failing_later])
+def test_what_was_stored_before_is_yielded_first_by_the_asyncio_client(documents: Any) -> None:
+    results = []
+
+    async def run(client: AsyncClient) -> None:
+        async for result in client.ingest_many("t", documents()):
+            results.append(result)
+
+    with pytest.raises(_FileIsGone):
+        run_async(Fake(), run)
+    assert results == [stored("a")]
+
+
+@MANY
+def test_a_document_that_cannot_be_sent_gets_its_own_error_in_its_place(run: Any) -> None:
+    bad: Any = [Document("\ud800", "a"), "text"]
+    results = run(Fake(), [*bad, Document("text", "b"), *bad, *named_documents("c", "d"), *bad])
+    expected = ["text", "document"]
+    assert [getattr(each, "field", each) for each in results] == [
+        *expected,
+        stored("b"),
+        *expected,
+        stored("c"),
+        stored("d"),
+        *expected,
+    ]
+    assert all(isinstance(each, errors.InvalidArgument) for each in (*results[:2], *results[-2:]))
+
+
+@MANY
+def test_a_stream_of_documents_that_cannot_be_sent_answers_each(run: Any) -> None:
+    assert [type(each) for each in run(Fake(), [Document("\ud800")] * 2)] == (
+        [errors.InvalidArgument] * 2
+    )
+
+
+def test_names_that_cannot_be_sent_are_no_documents_error() -> None:
+    with client_of(Fake()) as client, pytest.raises(errors.InvalidArgument, match="tenant_id"):
+        client.ingest_many("\ud800", [])
+
+
+def test_leaving_a_stream_ends_the_call() -> None:
+    fake = Fake()
+    with client_of(fake) as client:
+        results = client.ingest_many("t", named_documents(*map(str, range(1000))))
+        assert next(results) == stored("0")
+        results.close()
+        assert fake.hung_up.wait(5)
+
+
+async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:
+    fake = Fake()
+    with addresses_of(fake) as addresses:
+        async with AsyncClient(*addresses) as client:
+            results = client.ingest_many("t", named_documents(*map(str, range(1000))))
+            assert await anext(results) == stored("0")
+            await results.aclose()
+            assert await asyncio.to_thread(fake.hung_up.wait, 5)
+
+
+def test_documents_are_taken_as_the_service_asks_for_them() -> None:
+    """A corpus that does not fit into memory can be streamed."""
+    taken = 0
+
+    def documents() -> Iterator[Document]:
+        nonlocal taken
+        for number in range(1000):
+            taken += 1
+            yield Document("x" * 100_000, str(number))
+
+    with client_of(Fake()) as client:
+        results = client.ingest_many("t", documents())
+        next(results)
+        assert taken < 200
+        results.close()
