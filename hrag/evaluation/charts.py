@@ -90,7 +90,7 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
     parts = [f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{_TOP}" y2="{bottom}"/>']
     for number, ((name, each), text) in enumerate(zip(rows, texts, strict=True)):
         middle = _TOP + _ROW * (number + 0.5)
-        style = "beyond" if each.excludes_zero else "within"
+        style = "beyond" if each.beyond_chance else "within"
         parts.append(_text(left - 12, middle + 4, name, "end"))
         parts.append(
             f'<line class="interval {style}" x1="{x(each.low):.1f}" x2="{x(each.high):.1f}" '

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib import resources
 
-from hrag.evaluation.bootstrap import Estimate
+from hrag.evaluation.bootstrap import MIN_QUESTIONS, Estimate
 from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
 from hrag.evaluation.judge import CRITERIA, JudgeFigures, PairFigures
 from hrag.evaluation.metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
@@ -56,8 +56,7 @@ def _about(report: Report) -> Iterator[str]:
     failed = report.failed_calls
     if failed:
         yield _paragraph(f"{failed:,} calls failed; see the end of the page.", "warning")
-    inner = report.retrieval.warnings if report.retrieval else ()
-    yield from (_paragraph(each, "warning") for each in (*report.warnings, *inner))
+    yield from (_paragraph(each, "warning") for each in report.all_warnings)
 
 
 def _retrieval(figures: RetrievalFigures) -> Iterator[str]:
@@ -98,7 +97,8 @@ def _differences(figures: RetrievalFigures) -> Iterator[str]:
         interval_chart("Difference in recall", rows, [_points(each.mean) for _, each in rows]),
         f"Difference in recall at {budget:,} tokens, in points, question by question, with "
         "paired 95 % bootstrap intervals. Blue intervals exclude zero: a difference beyond "
-        f"chance. {figures.resamples:,} resamples, seed {figures.seed}.",
+        f"chance, if there are {MIN_QUESTIONS} questions or more. {figures.resamples:,} resamples, "
+        f"seed {figures.seed}.",
     )
     names = [*(at_budget(RECALL, each) for each in figures.budgets), MRR, NDCG]
     yield _table(
@@ -205,9 +205,18 @@ def _pair(pair: PairFigures) -> Iterator[str]:
         bar_chart(f"{pair.system} against {pair.baseline}", bars, ("win", "tie", "loss")),
         f"Wins : ties : losses of {pair.system}. As a whole, wins less losses are "
         f"{_points(net.mean)} % of the questions ({_points(net.low)} to {_points(net.high)}). "
+        f"{_agreement(pair)} {pair.identical:,} answers are identical, "
+        f"{len(pair.failures):,} comparisons failed.",
+    )
+
+
+def _agreement(pair: PairFigures) -> str:
+    """How often the judge's two replies agree; a sentence of its own if it gave none."""
+    if pair.consistent is None:
+        return "No comparison was judged."
+    return (
         f"Both orders agree in {100 * pair.consistent:.0f} %; the answer shown first is "
-        f"preferred in {100 * pair.first_preferred:.0f} % (50 % without a bias). "
-        f"{pair.identical:,} answers are identical, {len(pair.failures):,} comparisons failed.",
+        f"preferred in {100 * pair.first_preferred:.0f} % (50 % without a bias)."
     )
 
 
@@ -253,7 +262,7 @@ def _estimate(system: SystemFigures, name: str) -> str:
 
 
 def _difference(each: Estimate) -> str:
-    style = ("better" if each.mean > 0 else "worse") if each.excludes_zero else ""
+    style = ("better" if each.mean > 0 else "worse") if each.beyond_chance else ""
     interval = f"{_points(each.low)} to {_points(each.high)}"
     return f'<td class="{style}">{_points(each.mean)} <small>{interval}</small></td>'
 

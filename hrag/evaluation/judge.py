@@ -17,7 +17,7 @@ import numpy as np
 from hrag.client import Client
 from hrag.client.context import context
 from hrag.errors import ChatRejected, HragError
-from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates
+from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates, few_questions
 from hrag.evaluation.chat_calls import (
     DEFAULT_CONCURRENCY,
     ChatCalls,
@@ -69,16 +69,17 @@ class Balance:
 class PairFigures:
     """One system's answers compared with the baseline's, by criterion.
 
-    `consistent` is the share of comparisons where both orders agree as a whole, and
-    `first_preferred` the share of replies that prefer the answer shown first, among those that
-    prefer one: 0.5 without a bias. `identical` answers are ties without a call. A question with
-    a failed call is in `failures` and in no other number.
+    `identical` answers are ties without a call. `consistent` is the share of the other
+    comparisons, which were judged, where both orders agree as a whole; None if there is none.
+    `first_preferred` is the share of replies that prefer the answer shown first, among those
+    that prefer one: 0.5 without a bias, and if none does. A question with a failed call is in
+    `failures` and in no other number.
     """
 
     system: str
     baseline: str
     criteria: Mapping[str, Balance]
-    consistent: float
+    consistent: float | None
     first_preferred: float
     identical: int
     failures: tuple[FailedCall, ...]
@@ -93,6 +94,7 @@ class JudgeFigures:
     questions: int
     with_reference: int
     pairs: tuple[PairFigures, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +156,17 @@ class Judge:
             return compared
 
         rows = list(in_threads(work, questions, self._settings.concurrency))
+        pairs = tuple(
+            self._figures(each.name, baseline.name, questions, [row[each.name] for row in rows])
+            for each in others
+        )
         return JudgeFigures(
             usage=self._calls.usage,
             passage_tokens=self._settings.passage_tokens,
             questions=len(questions),
             with_reference=sum(bool(each.answer) for each in questions),
-            pairs=tuple(
-                self._figures(each.name, baseline.name, questions, [row[each.name] for row in rows])
-                for each in others
-            ),
+            pairs=pairs,
+            warnings=tuple(filter(None, map(_few_comparisons, pairs))),
         )
 
     def _compared(
@@ -232,7 +236,7 @@ class Judge:
                 criterion: Balance(row.count(1), row.count(0), row.count(-1), estimate)
                 for criterion, row, estimate in zip(CRITERIA, outcomes, net, strict=True)
             },
-            consistent=_share(each.first["better"] == -each.second["better"] for each in judged),
+            consistent=consistent(judged),
             first_preferred=first_preferred(judged),
             identical=sum(each.identical for each in judged),
             failures=tuple(
@@ -259,16 +263,29 @@ def parse_verdict(reply: str) -> Verdict:
     )
 
 
-def first_preferred(judged: Sequence[Comparison]) -> float:
+def consistent(compared: Sequence[Comparison]) -> float | None:
+    """Returns the share of judged comparisons whose orders agree; None if none was judged."""
+    return _share(
+        each.first["better"] == -each.second["better"] for each in compared if not each.identical
+    )
+
+
+def first_preferred(compared: Sequence[Comparison]) -> float:
     """Returns the share of replies that prefer the first answer, of those that prefer one."""
-    replies = [verdict["better"] for each in judged for verdict in (each.first, each.second)]
-    return _share((each > 0 for each in replies if each), default=0.5)
+    replies = [verdict["better"] for each in compared for verdict in (each.first, each.second)]
+    share = _share(each > 0 for each in replies if each)
+    return 0.5 if share is None else share
 
 
-def _share(values: Iterable[bool], default: float = 1.0) -> float:
-    """The share of true values; `default` if there are none."""
+def _share(values: Iterable[bool]) -> float | None:
+    """The share of true values; None if there are no values."""
     kept = list(values)
-    return sum(kept) / len(kept) if kept else default
+    return sum(kept) / len(kept) if kept else None
+
+
+def _few_comparisons(pair: PairFigures) -> str | None:
+    net = pair.criteria[CRITERIA[0]].net
+    return few_questions(net.questions, f"comparisons of {pair.system} with {pair.baseline}")
 
 
 class _Progress:

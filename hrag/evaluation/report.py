@@ -25,6 +25,13 @@ class Report:
     version: int = field(default=VERSION, init=False)
 
     @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """The report's own warnings, then those of its parts."""
+        retrieval = self.retrieval.warnings if self.retrieval else ()
+        judged = self.judged.warnings if self.judged else ()
+        return (*self.warnings, *retrieval, *judged)
+
+    @property
     def failed_calls(self) -> int:
         """Searches and comparisons that failed."""
         systems = self.retrieval.systems if self.retrieval else ()

@@ -140,7 +140,7 @@ def search_one(client: Client, question: Question, system: System, where: Search
     result, took_us = timed_search(client, question.text, system, where, limit=limit)
     texts = cut_to_budgets(result.passages, where.budgets)
     if texts[budget].tokens < budget and not result.exhausted and limit < MAX_LIMIT:
-        result, _ = timed_search(client, question.text, system, where, limit=MAX_LIMIT)
+        result, took_us = timed_search(client, question.text, system, where, limit=MAX_LIMIT)
         texts = cut_to_budgets(result.passages, where.budgets)
     return retrieved(question, result, texts, took_us)
 

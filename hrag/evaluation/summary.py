@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.errors import HragError
-from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates
+from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates, few_questions
 from hrag.evaluation.gold import ResolvedGold, resolve
 from hrag.evaluation.metrics import Scores, metric_names, scores
 from hrag.evaluation.questions import Question
@@ -208,6 +208,8 @@ def _warnings(
     for name, row in outcomes.items():
         for reason, count in _fallbacks(row).items():
             warnings.append(f"{count} searches of {name} did less than was asked: {reason}")
+    if few := few_questions(len(golds), "questions with gold"):
+        warnings.append(few)
     return tuple(warnings)
 
 

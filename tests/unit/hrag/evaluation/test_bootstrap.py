@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hrag.evaluation import bootstrap
-from hrag.evaluation.bootstrap import Estimate, estimates, sample
+from hrag.evaluation.bootstrap import MIN_QUESTIONS, Estimate, estimates, few_questions, sample
 
 
 def test_equal_seeds_give_equal_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,20 +33,42 @@ def test_paired_differences_ignore_what_is_hard_for_both() -> None:
     (paired,) = estimates(np.array([better - hard]), seed=0)
     assert apart.high - apart.low > 0.05
     assert (paired.low, paired.high) == pytest.approx((0.01, 0.01))
-    assert paired.excludes_zero
+    assert paired.beyond_chance
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "expected"), [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False)]
+    ("low", "high", "questions", "expected"),
+    [
+        (0.1, 0.2, 20, True),
+        (-0.2, -0.1, 20, True),
+        (-0.1, 0.1, 20, False),
+        (0.1, 0.2, 19, False),
+    ],
 )
 def test_a_difference_beyond_chance_has_an_interval_beside_zero(
-    low: float, high: float, expected: bool
+    low: float, high: float, questions: int, expected: bool
 ) -> None:
-    assert Estimate(0, low, high).excludes_zero is expected
+    assert Estimate(0, low, high, questions).beyond_chance is expected
+
+
+@pytest.mark.parametrize("questions", [1, 2, 3, 5, 10, 20, 50])
+def test_where_no_difference_is_hardly_one_is_beyond_chance(questions: int) -> None:
+    """Of 300 comparisons of noise: as many as the confidence allows, and some more."""
+    noise = np.random.default_rng(1).normal(size=(300, questions))
+    found = sum(each.beyond_chance for each in estimates(noise, seed=0, resamples=500))
+    assert found <= 300 * 0.1
+
+
+def test_few_questions_are_warned_of() -> None:
+    assert few_questions(MIN_QUESTIONS, "questions") is None
+    assert few_questions(19, "questions") == (
+        "only 19 questions: intervals of fewer than 20 are too narrow, so no difference is "
+        "marked as more than chance"
+    )
 
 
 def test_without_questions_everything_is_zero() -> None:
-    assert estimates(np.zeros((2, 0)), seed=0) == [Estimate(0, 0, 0)] * 2
+    assert estimates(np.zeros((2, 0)), seed=0) == [Estimate(0, 0, 0, 0)] * 2
 
 
 def test_samples_are_seeded_sorted_and_without_repetition() -> None:

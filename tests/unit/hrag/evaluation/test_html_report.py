@@ -3,10 +3,13 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from io import StringIO
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
+from hrag.cli.evaluation.tables import show_report
 from hrag.errors import ChatUnavailable
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.budget import BudgetedText
@@ -22,17 +25,20 @@ from hrag.evaluation.summary import FailedCall, RetrievalFigures, summarise
 from hrag.evaluation.systems import parse_systems
 
 HOSTILE = "<script>alert('x')</script> & http://evil.example"
-HALF = Estimate(0.5, 0.25, 0.75)
+HALF = Estimate(0.5, 0.25, 0.75, 20)
+FEW = "intervals of fewer than 20 are too narrow"
 
 
-def figures() -> RetrievalFigures:
+def figures(repeated: int = 1) -> RetrievalFigures:
+    """Of two questions, one of which fails in one system; or of both so many times."""
     span = TextSpan("a", 0, 10)
-    questions = [Question("q1", HOSTILE, (GoldSpan(span),)), Question("q2", "?", (GoldSpan(span),))]
+    pair = [Question("q1", HOSTILE, (GoldSpan(span),)), Question("q2", "?", (GoldSpan(span),))]
+    questions = pair * repeated
     systems = parse_systems("context,standard")
     kept = Retrieved((span,), {1000: BudgetedText((span,), 5)}, ((),), 1500, 1, 1)
     outcomes: dict[str, list[Outcome]] = {
-        "context": [kept, kept],
-        "standard": [kept, ChatUnavailable(f"down: {HOSTILE}")],
+        "context": [kept, kept] * repeated,
+        "standard": [kept, ChatUnavailable(f"down: {HOSTILE}")] * repeated,
     }
     where = Searched("acme", budgets=(1000,))
     return summarise(questions, systems, outcomes, where, baseline="standard", seed=0, resamples=50)
@@ -48,7 +54,7 @@ def judged() -> JudgeFigures:
         identical=1,
         failures=(FailedCall("q2", "ChatRejected", "no verdict"),),
     )
-    return JudgeFigures(ChatUsage("told", 9, 1, 500, 50), 4000, 6, 2, (pair,))
+    return JudgeFigures(ChatUsage("told", 9, 1, 500, 50), 4000, 6, 2, (pair,), ("judge less",))
 
 
 def report() -> Report:
@@ -89,6 +95,8 @@ def test_a_page_shows_figures_failures_and_warnings() -> None:
         "1,234",
         "2 calls failed",
         "beware",
+        f"only 2 questions with gold: {FEW}",
+        "judge less",
         "100.0",
         "+50.0",
         "ChatUnavailable",
@@ -99,6 +107,40 @@ def test_a_page_shows_figures_failures_and_warnings() -> None:
     ):
         assert shown in page, shown
     assert page.count("<svg") == 4
+
+
+def test_few_questions_mark_no_difference() -> None:
+    """The difference is 50 points in the mean, of 2 questions or of 20."""
+    few, enough = figures(), figures(repeated=10)
+    assert FEW in few.warnings[-1]
+    assert enough.warnings == ()
+    pages = [html_report(Report({}, each)) for each in (few, enough)]
+    assert ['<td class="better">+50.0' in page for page in pages] == [False, True]
+    assert ['class="point beyond"' in page for page in pages] == [False, True]
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_a_table_has_a_star_for_a_difference_beyond_chance_alone(beyond: bool) -> None:
+    file = StringIO()
+    console = Console(file=file, width=200)
+    show_report(Report({}, figures(repeated=10 if beyond else 1), judged()), console)
+    shown = file.getvalue()
+    assert (" *" in shown.partition("answers of context")[0]) is beyond
+    assert ("warning: only 2 questions with gold" in shown) is not beyond
+    assert "warning: judge less" in shown
+
+
+def test_an_agreement_that_nobody_judged_is_not_shown() -> None:
+    pair = replace(judged().pairs[0], consistent=None, identical=6)
+    report = Report({}, judged=replace(judged(), pairs=(pair,)))
+    file = StringIO()
+    console = Console(file=file, width=200)
+    show_report(report, console)
+    assert "no comparison was judged; 6 identical, 1 failed" in file.getvalue()
+    page = html_report(report)
+    assert "No comparison was judged. 6 answers are identical" in page
+    assert "Both orders agree" not in page
+    assert report_json(report)["judged"]["pairs"][0]["consistent"] is None
 
 
 def test_parts_that_were_not_measured_are_left_out() -> None:
@@ -112,7 +154,12 @@ def test_json_has_the_same_figures() -> None:
     found = report_json(report())
     assert found["version"] == 1
     context, standard = found["retrieval"]["systems"]
-    assert context["estimates"]["recall@1000"] == {"mean": 1, "low": 1, "high": 1}
+    assert context["estimates"]["recall@1000"] == {
+        "mean": 1,
+        "low": 1,
+        "high": 1,
+        "questions": 2,
+    }
     assert context["differences"]["recall@1000"]["mean"] == 0.5
     assert standard["failures"][0]["error"] == "ChatUnavailable"
     assert found["judged"]["pairs"][0]["criteria"]["logic"]["wins"] == 3
@@ -123,8 +170,10 @@ def test_json_has_the_same_figures() -> None:
     "chart",
     [
         line_chart("t <", ["1", "2"], [Series(f"s{n}", [HALF, HALF]) for n in range(11)]),
-        interval_chart("t", [("a & b", HALF), ("c", Estimate(-0.5, -0.6, -0.4))], ["+1", "-50"]),
-        interval_chart("t", [("a", Estimate(0, 0, 0))], ["0"]),
+        interval_chart(
+            "t", [("a & b", HALF), ("c", Estimate(-0.5, -0.6, -0.4, 20))], ["+1", "-50"]
+        ),
+        interval_chart("t", [("a", Estimate(0, 0, 0, 20))], ["0"]),
         bar_chart("t", [Bar("x" * 99, [1, 2], "1:2"), Bar("none", [0, 0], "0")], ["win", "loss"]),
         bar_chart("t", [], ["win"]),
     ],

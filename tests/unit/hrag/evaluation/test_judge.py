@@ -120,7 +120,40 @@ def test_equal_answers_are_ties_without_a_call() -> None:
     chat = ToldChat(judging(lambda *_: verdict("A")))
     pair = only(judged(chat, same))
     assert (counts(pair), pair.identical) == ((0, 8, 0), 8)
+    assert pair.consistent is None
     assert len(chat.prompts) == 16
+
+
+def test_equal_answers_say_nothing_of_how_consistent_the_judge_is() -> None:
+    """Six of eight are equal; of the others, one is judged by its position."""
+
+    def find(query: str, mode: SearchMode, **_: Any) -> SearchResult:
+        if int(query.split()[1][0]) < 6:
+            return result(passage("a", 0, query))
+        return found(query, mode)
+
+    def prefer(first: str, _: str) -> str:
+        return verdict("A" if "question 6" in first or "context" in first else "B")
+
+    pair = only(judged(ToldChat(judging(prefer)), find))
+    assert (counts(pair), pair.identical) == ((1, 7, 0), 6)
+    assert pair.consistent == 1 / 2
+    assert pair.first_preferred == 3 / 4
+
+
+def test_few_comparisons_are_warned_of() -> None:
+    """Those that failed are none."""
+
+    def fail_once(prompt: str) -> str:
+        if "question 3?" in prompt:
+            raise ChatUnavailable("slow")
+        return judging(lambda *_: verdict("A"))(prompt)
+
+    chat = ToldChat(judging(lambda *_: verdict("A")))
+    many = tuple(Question(f"q{n}", f"question {n}?") for n in range(20))
+    assert judged(chat, questions=many).warnings == ()
+    (warning,) = judged(ToldChat(fail_once), questions=many).warnings
+    assert warning.startswith("only 19 comparisons of context with standard: ")
 
 
 def test_without_passages_the_model_is_not_asked_for_an_answer() -> None:

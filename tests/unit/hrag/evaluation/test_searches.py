@@ -21,7 +21,7 @@ from hrag.evaluation.retrieved import Retrieved
 from hrag.evaluation.searches import Searched, missing_documents, search_all, search_one
 from hrag.evaluation.summary import as_json, summarise
 from hrag.evaluation.systems import parse_systems
-from hrag.types import SearchMode, SearchResult
+from hrag.types import MAX_LIMIT, SearchMode, SearchResult, Timings
 from tests.evaluation_fakes import ToldClient, passage, result
 
 WORDS = "one two three four five six seven eight nine ten "  # Eleven tokens.
@@ -85,6 +85,24 @@ def test_more_passages_are_asked_for_where_short_ones_leave_the_budget_unfilled(
     assert (kept.embed_us, kept.sequence) == (100, 7)
 
 
+def test_the_latency_is_that_of_the_search_that_fills_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first search embeds the question, which the second one finds in the cache."""
+    now_us = 0
+    monkeypatch.setattr(searches.time, "perf_counter_ns", lambda: 1000 * now_us)
+
+    def some(query: str, *, limit: int, **_: Any) -> SearchResult:
+        nonlocal now_us
+        embed_us = 0 if limit == MAX_LIMIT else 200_000
+        now_us += embed_us + 5000 * limit
+        passages = [passage("a", 50 * n, WORDS) for n in range(min(limit, 3))]
+        return result(*passages, exhausted=False, timings=Timings(embed_us, 1, 1, 1, 1))
+
+    kept = search_one(finding(some)[0], QUESTIONS[0], BOTH[1], WHERE)
+    assert (kept.latency_us, kept.embed_us) == (5000 * MAX_LIMIT, 0)
+
+
 def test_a_question_that_fails_is_an_outcome_and_scores_zero() -> None:
     def one_fails(query: str, mode: SearchMode, **_: Any) -> SearchResult:
         if query == "two?" and mode is SearchMode.STANDARD:
@@ -101,7 +119,8 @@ def test_a_question_that_fails_is_an_outcome_and_scores_zero() -> None:
     assert standard.estimates["recall@20"].mean == 0.5
     assert standard.differences["recall@20"].mean == -0.5
     assert context.differences == {}
-    assert figures.warnings == ()
+    (warning,) = figures.warnings
+    assert warning.startswith("only 2 questions with gold: ")
     assert as_json(figures)["systems"][1]["tokens"] == {"5": 5, "20": 11}
 
 
