@@ -145,22 +145,26 @@ cdef struct Query:
 
 
 cdef cppclass Ranking:
-    """The best rows so far, as keys: at least `count`, if there are, and less than twice that."""
+    """The best rows so far, as keys: at least `count`, if there are, and less than twice that.
+
+    Rows may come in any order.
+    """
 
     size_t count
-    float bound  # A row is of interest if its score is higher.
+    uint64_t last  # A row is of interest if its key is lower.
     vector[uint64_t] keys
 
     void add(float score, uint64_t row) noexcept nogil:
-        if score > this.bound:
-            this.keys.push_back(rank_key(score, row))
+        cdef uint64_t key = rank_key(score, row)
+        if key < this.last:
+            this.keys.push_back(key)
             if this.keys.size() >= 2 * this.count:
                 this.shrink()
 
     void shrink() noexcept nogil:
         nth_element(this.keys.begin(), this.keys.begin() + (this.count - 1), this.keys.end())
         this.keys.resize(this.count)
-        this.bound = score_in(this.keys.back())
+        this.last = this.keys.back()
 
 
 cdef cppclass Window:
@@ -197,7 +201,7 @@ cdef class Postings(PostingLists):
         cdef vector[Cursor] cursors
         cdef size_t units = find_terms(&self.index, &ids[0], ids.shape[0], cursors)
         cdef Ranking ranking
-        ranking.bound = 0
+        ranking.last = rank_key(0, 0)  # A row that scores 0 is of no interest.
         ranking.count = min(count, <size_t>self.index.header.rows)
         if ranking.count == 0:
             cursors.clear()
@@ -424,8 +428,9 @@ cdef void add_blocks(Window& window, const Query* query) noexcept nogil:
 cdef void rank_sums(Window& window, const uint8_t* allowed, Ranking& ranking) noexcept nogil:
     """Ranks the rows by their sums, and clears these."""
     cdef size_t i, row
+    # A row that equals the last one comes after it: all rows of former windows are lower.
     cdef size_t count = hrag_above(
-        window.sums.data(), window.rows, ranking.bound, window.chosen.data()
+        window.sums.data(), window.rows, score_in(ranking.last), window.chosen.data()
     )
     for i in range(count):
         row = window.chosen[i]

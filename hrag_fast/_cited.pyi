@@ -29,7 +29,8 @@ def matched_sentence(
     * `leaf`: the fields of hrag.tree.CHUNK; its section is an index, or NONE.
     * `section_starts`: uint32, the code point at which each section begins, ascending.
     * `heading_end`: called with a part of the text, an offset in it and the section that begins
-      there, returns the offset behind the section's heading; the same one if it has none.
+      there, returns the offset behind the section's heading; the same one if it has none. Of the
+      sections that begin at one place, the first 16 are asked for.
     * `matches`: where terms occur in the leaf, in code points from its start.
     * `weights`: float32, how much each of the terms that `matches` numbers counts.
 
@@ -37,10 +38,11 @@ def matched_sentence(
     first one is returned, but a heading only if no sentence of its own section is equal. If no
     term with a weight occurs, it is the first sentence with a letter or digit of the section that
     holds most of the leaf, and a heading only if there is no other. A sentence that the leaf's
-    edge cuts is returned whole if it ends within MAX_SENTENCE_CHARS code points of the edge.
+    edge cuts is returned whole if it ends within MAX_SENTENCE_CHARS code points of the edge, so it
+    may begin before the leaf and end behind it.
 
-    Raises ValueError for a leaf that is empty or outside the text, IndexError for a section or
-    a term that does not exist.
+    Raises ValueError for a leaf that is empty or outside the text and for matches whose columns
+    differ in length, IndexError for a section or a term that does not exist.
     """
 
 def merged_spans(
@@ -49,4 +51,6 @@ def merged_spans(
     """Returns the spans of matches that lie from `first` to `end`, in order, as code points.
 
     Each part has the code point from which its matches count. Spans that overlap are one.
+
+    Raises ValueError for matches whose columns differ in length.
     """

@@ -13,7 +13,7 @@ from libcpp.algorithm cimport lower_bound, sort, upper_bound
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from hrag_fast._cited_reference import REACH
+from hrag_fast._cited_reference import MAX_SECTIONS_TRIED, REACH
 from hrag_fast._sentences import sentence_ends
 from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
 
@@ -30,6 +30,7 @@ cdef extern from *:
     void hrag_sort_unique[T](vector[T]& values) except +
 
 cdef uint32_t NONE = 0xFFFFFFFF
+cdef size_t MOST_TRIED = MAX_SECTIONS_TRIED
 cdef size_t SHORT_REACH = REACH
 cdef size_t LONG_REACH = MAX_SENTENCE_CHARS
 
@@ -174,17 +175,21 @@ cdef class Excerpt:
     cdef int find_headings(self) except -1:
         cdef size_t section, end_char = self.char_start + len(self.text)
         cdef size_t first = count_before(self.section_starts, self.char_start)
+        cdef size_t tried = 0  # Sections that begin where this one does.
         cdef uint32_t start, end
         self.headings.clear()
         for section in range(first, count_before(self.section_starts, end_char)):
             start = self.section_starts[section]
+            if self.headings.empty() or self.headings.back().first != start:
+                self.headings.push_back(Range(start, start))
+                tried = 0
+            if tried == MOST_TRIED:
+                continue
+            tried += 1
             end = self.char_start + <uint32_t>self.heading_end(
                 self.text, start - self.char_start, section
             )
-            if self.headings.empty() or self.headings.back().first != start:
-                self.headings.push_back(Range(start, max(start, end)))
-            else:
-                self.headings.back().second = max(self.headings.back().second, end)
+            self.headings.back().second = max(self.headings.back().second, end)
         return 0
 
     cdef int add_headings(self) except -1:
@@ -242,6 +247,11 @@ cdef class Excerpt:
         cdef pair[size_t, uint32_t] each
         cdef Weighed weighed
         cdef size_t i, sentence
+        if not starts.shape[0] == ends.shape[0] == which.shape[0]:
+            raise ValueError(
+                f"matches have {starts.shape[0]} starts, {ends.shape[0]} ends and "
+                f"{which.shape[0]} terms"
+            )
         for i in range(<size_t>starts.shape[0]):
             if which[i] >= <size_t>weights.shape[0]:
                 raise IndexError(f"term {which[i]} of {weights.shape[0]}")
@@ -348,6 +358,8 @@ def merged_spans(parts, uint32_t first, uint32_t end):
     cdef size_t i
     for char_start, matches in parts:
         starts, ends = matches.starts, matches.ends
+        if starts.shape[0] != ends.shape[0]:
+            raise ValueError(f"matches have {starts.shape[0]} starts and {ends.shape[0]} ends")
         for i in range(<size_t>starts.shape[0]):
             span = Range(char_start + starts[i], char_start + ends[i])
             if first <= span.first and span.second <= end:

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Any
 
 from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS, sentence_ends
@@ -11,6 +12,11 @@ from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS, sentence_ends
 # Characters read on either side of a leaf to complete a sentence, before MAX_SENTENCE_CHARS are:
 # most leaves begin and end with whole sentences.
 REACH = MAX_SENTENCE_CHARS // 8
+
+# Of sections that begin at one place: a page that thousands of bookmarks lead to is not read
+# thousands of times. The first ones, because the indexer places a bookmark whose title it does
+# not find where the bookmark before it is.
+MAX_SECTIONS_TRIED = 16
 
 _NONE = 0xFFFF_FFFF
 _WORD = re.compile(r"\w")
@@ -135,15 +141,18 @@ def _headings(
 ) -> dict[int, int]:
     """Start and end of the heading of each section that begins in a text, in order.
 
-    They are equal for a section without one.
+    They are equal for a section without one. Of the sections that begin at one place, the first
+    MAX_SECTIONS_TRIED may have one.
     """
     first = bisect_left(starts, char_start)
     last = bisect_left(starts, char_start + len(text), first)
     headings: dict[int, int] = {}
-    for section in range(first, last):
-        start = starts[section]
-        end = char_start + heading_end(text, start - char_start, section)
-        headings[start] = max(end, headings.get(start, start))
+    for start, sections in groupby(range(first, last), starts.__getitem__):
+        ends = (
+            char_start + heading_end(text, start - char_start, section)
+            for section in islice(sections, MAX_SECTIONS_TRIED)
+        )
+        headings[start] = max(start, *ends)
     return headings
 
 

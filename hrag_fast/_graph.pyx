@@ -139,7 +139,7 @@ cdef class Graph:
             or not 0 < header.max_links <= COUNT_MASK
             or not 0 < header.max_links0 <= COUNT_MASK
             or header.data_offset != (header.max_links0 + 1) * sizeof(uint32_t)
-            or header.label_offset <= header.data_offset
+            or not header.data_offset < header.label_offset <= rest
             or (header.label_offset - header.data_offset) % sizeof(float)
             or header.element_bytes != header.label_offset + sizeof(uint64_t)
             or not 0 <= header.max_level <= MAX_LEVEL

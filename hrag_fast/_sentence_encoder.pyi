@@ -77,7 +77,8 @@ class SentenceEncoder:
         `ids` and `starts` are what `UnigramTokenizer.encode` returns. A text has the same bits
         in every call, with whatever texts, on every processor.
 
-        Takes linear time, and 8 KB of memory for each token of the longest text.
+        Takes linear time, and 8 KB of memory for each token of the longest text, up to 4,096
+        of them: longer texts are encoded in parts.
 
         Raises ValueError for ids that the table has not, and for texts without ids.
         """

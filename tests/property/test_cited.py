@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+import hrag_fast
 from hrag.passages.outline import Outline
 from hrag.tree import ChunkRecord
 from hrag_fast import Matches, _cited_reference, matched_sentence, merged_spans
@@ -57,6 +58,51 @@ def test_merged_spans_equal_their_twin(parts, first, end):
     found = merged_spans(parts, first, end)
     assert found == _cited_reference.merged_spans(parts, first, end)
     assert found == sorted(found)
+
+
+crowd = st.sampled_from([0, 1, 15, 16, 17, 30])
+
+
+@given(crowd, crowd, st.integers(0, 39), st.sampled_from([7, 12]))
+def test_the_first_16_sections_of_one_place_alone_may_have_a_heading(first, second, titled, end):
+    """Thousands of bookmarks may lead to one page."""
+    starts = [0] * first + [7] * second
+    text = b"Heading Title. A sentence. Another one."
+    leaf = ChunkRecord(0, len(text), 0, len(text), 0, 9, 0, 0, 0, 0xFFFF_FFFF)
+
+    def cited(module):
+        asked = []
+
+        def heading_end(_text, start, section):
+            asked.append(section)
+            return end if section == titled else start
+
+        found = module.matched_sentence(text, leaf, np.array(starts, np.uint32), heading_end)
+        return found, asked
+
+    found, asked = cited(hrag_fast)
+    assert (found, asked) == cited(_cited_reference)
+    expected = [n for n, start in enumerate(starts) if n - starts.index(start) < 16]
+    assert asked == expected
+
+
+COLUMNS = [(4000, 1, 1), (1, 4000, 1), (0, 1, 1)]
+
+
+@pytest.mark.parametrize("module", [hrag_fast, _cited_reference])
+@pytest.mark.parametrize("sizes", COLUMNS)
+def test_matches_whose_columns_differ_in_length_are_refused(module, sizes):
+    matches = Matches(*(np.zeros(size, np.uint32) for size in sizes))
+    with pytest.raises(ValueError, match=r"matches have|zip\(\)"):
+        module.merged_spans([(0, matches)], 0, 4)
+
+
+@pytest.mark.parametrize("module", [hrag_fast, _cited_reference])
+@pytest.mark.parametrize("sizes", [*COLUMNS, (1, 1, 4000), (4000, 4000, 1)])
+def test_matches_with_too_few_terms_are_refused(module, sizes):
+    matches = Matches(*(np.zeros(size, np.uint32) for size in sizes))
+    with pytest.raises(ValueError, match=r"matches have|zip\(\)"):
+        module.matched_sentence(b"text", LEAF, NOTHING, len, matches, np.ones(1, np.float32))
 
 
 LEAF = ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, 0xFFFF_FFFF)

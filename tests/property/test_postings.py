@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 import hrag_fast
 from hrag_fast import _bm25_reference as reference
-from tests.lexical import DROPPED, forward
+from tests.lexical import DROPPED, forward, query
 
 # Rows beside the borders of windows, so that short lists have several blocks.
 ROWS = st.sampled_from([0, 1, 2, 31, 32, 100, 8190, 8191, 8192, 8193, 16383, 16384, 20000])
 TERMS = st.sampled_from([0, 1, 2, 3, 1 << 20, (1 << 56) - 2, (1 << 56) - 1])
+TERMS_OF_EQUALS = (1, 2, 3)
 FREQUENCIES = st.sampled_from([1, 1, 1, 2, 6, 7, 8, 15, 254, 255, 300])
 ROW_TERMS = st.dictionaries(TERMS, FREQUENCIES, max_size=7)
 RANDOM = st.integers(0, 999).map(np.random.default_rng)
@@ -87,6 +88,17 @@ def test_postings_equal_their_twin(rows_and_count, data):
         np.array(some, np.uint32),
         data.draw(st.sampled_from([0, 1, 2, 3, 5, 100])),
     )
+
+
+@given(RANDOM, st.sampled_from([1, 2, 3, 5, 20]), st.sampled_from([1, 2]))
+def test_of_equal_rows_the_lowest_are_the_best_whichever_terms_they_have(random, count, most):
+    """All rows have one length and all terms one weight and frequency."""
+    rows = random.choice(TERMS_OF_EQUALS, (60, most))
+    terms = {row: dict.fromkeys(own, 1) for row, own in enumerate(rows.tolist())}
+    buffer = hrag_fast.postings_of(*forward(terms, len(rows)))
+    arguments = query(dict.fromkeys(TERMS_OF_EQUALS, 0.25), rows=len(rows))
+    found = hrag_fast.Postings(buffer).best(*arguments, None, count)
+    assert_same(found, reference.Postings(buffer).best(*arguments, None, count))
 
 
 @given(sparse_rows(), st.data())

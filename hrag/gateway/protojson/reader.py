@@ -45,6 +45,9 @@ _RANGES = {
 }
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?")
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _MAX_FLOAT = 3.4028235e38  # The shortest digits of the largest one; it has less than that.
 _MAX_DOUBLE = 1.7976931348623157e308
@@ -309,8 +312,10 @@ def _timestamp(message: Message, value: Any, path: str, _depth: int) -> None:
     if type(value) is not str:
         _wrong_type(path, value, "a string such as 2026-11-21T10:00:00Z")
     try:
+        if not _TIMESTAMP.fullmatch(value):
+            raise ValueError
         message.FromJsonString(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         _refuse(f"{path} is {quoted(value)}; it must be as in 2026-11-21T10:00:00Z", path)
 
 

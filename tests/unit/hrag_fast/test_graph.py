@@ -382,6 +382,15 @@ def test_nonsense_is_refused(content):
         Graph(content)
 
 
+@pytest.mark.parametrize("label_offset", [2**64 - 4, 2**64 - 8, 2**63, 84])
+def test_an_element_that_is_longer_than_the_file_is_refused(label_offset):
+    """Also one whose length overflows to 4 bytes, or to none."""
+    element_bytes = (label_offset + 8) % 2**64
+    header = (0, 1, 1, element_bytes, label_offset, 8, 0, 0, 1, 1, 16, 0.5, 0)
+    with pytest.raises(ValueError, match="the header"):
+        Graph(_reference.HEADER.pack(*header) + bytes(8))
+
+
 @pytest.mark.parametrize("cut", [1, 4, 1000, 20_000])
 def test_a_truncated_file_is_refused(file, cut):
     with pytest.raises(ValueError, match=r"links take|header"):

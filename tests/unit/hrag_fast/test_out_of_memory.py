@@ -108,6 +108,12 @@ GRAPH_CALLS = {
 }
 STEP_BYTES = 1 << 14
 LEAST_STEPS = 20  # The calls need 0.6 MB or more, in many blocks.
+LONG_QUERY = """
+ids = np.arange(54_000, dtype=np.int32)
+starts = np.array([0, len(ids)])
+limit_to_spare(50_000_000)
+encoder.encode(ids, starts)
+"""
 SPARE_BYTES = 5_000_000  # For small objects and for `scores`' result, not for 8 bytes a row.
 NO_POSTINGS = """
 try:
@@ -142,6 +148,11 @@ def run_limited(prepare, script, path):
 @pytest.mark.parametrize("name", CALLS)
 def test_kernels_without_memory_raise_and_can_be_called_again(name, tmp_path):
     run(*CALLS[name], "call()", tmp_path / "unused")
+
+
+def test_a_query_of_32_kb_is_encoded_in_50_mb(tmp_path):
+    """That is 54,000 tokens, if it is all U+FDFA."""
+    run_limited(MODEL, LONG_QUERY, tmp_path / "unused")
 
 
 def test_a_file_whose_merge_got_no_memory_holds_no_postings(tmp_path):

@@ -99,6 +99,15 @@ def test_vectors_are_the_twins(path, use_twin):
     assert cosines.min() >= COSINE
 
 
+def test_the_vector_of_a_text_that_is_encoded_in_parts_is_the_twins(use_twin):
+    """Without the tokens around each part, the cosine would be 1 - 1e-6."""
+    text = " ".join(np.random.default_rng(5).choice(LEAF.split(), 2200))
+    ids, starts = model(PATHS[-1])[0].encode([text])
+    assert len(ids) > 4096  # The largest part.
+    (found,) = model(PATHS[-1])[1].encode(ids, starts).astype(np.float64)
+    assert found @ use_twin.encode([text])[0] >= 1 - 3e-7
+
+
 @settings(deadline=None)
 @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=6))
 @example(texts=["a " * 400, "b"])

@@ -146,6 +146,47 @@ def test_what_is_wrong_in_a_document_is_named(inside: str, field: str, words: st
     assert it.value.field == field
 
 
+@pytest.mark.parametrize(
+    "time",
+    [
+        "1970-01-01T00:00:01.9e9999999Z",
+        "1970-01-01T00:00:01.5e-3Z",
+        "1970-01-01T00:00:01.1_0Z",
+        "1970-01-01T00:00:01. 5Z",
+        "1970-01-01T00:00:01.Z",
+        "1970-01-01T00:00:01.0123456789Z",
+        "1970-01-01T00:00:01",
+        "1970-01-01T00:00:01Zulu",
+        "1970-01-01T00:00:01+1:0",
+        "1970-01-01 00:00:01Z",
+        "1970-1-1T0:0:1Z",
+        "1970-02-30T00:00:00Z",
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+00:01",
+        "9999-12-31T23:59:59-00:01",
+    ],
+)
+def test_times_that_are_none_are_refused(time: str) -> None:
+    with pytest.raises(InvalidArgument, match="it must be as in 2026-11-21T10:00:00Z"):
+        _search(f'{{"filter": {{"range": {{"atMost": {{"timestamp": "{time}"}}}}}}}}')
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds", "nanos"),
+    [
+        ("1970-01-01T00:00:01Z", 1, 0),
+        ("1970-01-01T02:00:01.000000009+02:00", 1, 9),
+        ("1969-12-31T22:30:01.25-01:30", 1, 250_000_000),
+        ("0001-01-01T00:00:00Z", -62_135_596_800, 0),
+        ("9999-12-31T23:59:59.999999999Z", 253_402_300_799, 999_999_999),
+    ],
+)
+def test_times_are_read(time: str, seconds: int, nanos: int) -> None:
+    found = _search(f'{{"filter": {{"range": {{"atMost": {{"timestamp": "{time}"}}}}}}}}')
+    timestamp = found.filter.range.at_most.timestamp
+    assert (timestamp.seconds, timestamp.nanos) == (seconds, nanos)
+
+
 def test_filters_may_not_nest_without_end() -> None:
     nested = '{"noneOf": {"filters": [' * 100 + '{"exists": {}}' + "]}}" * 100
     with pytest.raises(InvalidArgument, match="nests over 64 messages"):
