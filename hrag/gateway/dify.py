@@ -8,7 +8,6 @@ See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -19,8 +18,9 @@ from starlette.responses import Response
 from hrag.errors import HragError, InvalidArgument
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
+from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.http.connect_error import ConnectError, error_of
-from hrag.gateway.http.reply import JSON, CountedReply, json_reply
+from hrag.gateway.http.reply import JSON, json_reply
 from hrag.gateway.protojson import reader
 from hrag.gateway.protojson.writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
@@ -52,7 +52,8 @@ def retrieval_endpoint(exchange: Exchange) -> Callable[[Request], Awaitable[Resp
 
 async def _serve(exchange: Exchange, request: Request) -> Response:
     try:
-        return await _retrieved(exchange, request)
+        start = partial(_started, exchange, request)
+        return await exchange.reply(request, start, JSON, _records)
     except (HragError, grpc.aio.AioRpcError) as failure:
         error = error_of(failure)
         found = {"error_code": _error_code(error, request), "error_msg": error.message}
@@ -62,17 +63,11 @@ async def _serve(exchange: Exchange, request: Request) -> Response:
         return reply
 
 
-async def _retrieved(exchange: Exchange, request: Request) -> Response:
+async def _started(exchange: Exchange, request: Request, share: Share) -> Any:
     metadata = call_headers.metadata(request)
-    with ExitStack() as held:
-        share = held.enter_context(exchange.share(request))
-        raw = await exchange.body(_SEARCH, request, share, metadata)
-        message = await exchange.conversion.of_request(_search_request, raw)
-        response = await exchange.services.call(_SEARCH, message, metadata, None)
-        share.take(len(response))
-        records = await exchange.conversion.of_response(_records, response)
-        share.hold(len(records))
-        return CountedReply(records, JSON, held.pop_all())
+    raw = await exchange.body(_SEARCH, request, share, metadata)
+    message = await exchange.conversion.of_request(_search_request, raw)
+    return exchange.services.call(_SEARCH, message, metadata, None)
 
 
 def _error_code(error: ConnectError, request: Request) -> int:

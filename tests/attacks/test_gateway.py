@@ -1,10 +1,13 @@
 """Strangers at the HTTP port: slow, silent, vanishing, oversized, ambiguous."""
 
+import gzip
 import json
+import select
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,13 @@ import pytest
 from tests.fake_services import Fake, addresses_of
 from tests.gateways import ANSWER, INGEST, INGEST_MANY, SEARCH, Gateway, gateway_to
 from tests.pki import Authority
+from tests.until import until
 
 pytestmark = pytest.mark.attacks
 
 _LIMIT_S = 1.0  # For headers and bodies to arrive, and for replies to be read.
 _PATIENCE_S = 30  # The machine may be busy.
-_CONNECTIONS = 64
+_CONNECTIONS = 16
 _REQUEST = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 _LIMITS = {
     "HRAG_ARRIVAL_TIMEOUT_S": _LIMIT_S,
@@ -36,6 +40,14 @@ def fake() -> Fake:
 @pytest.fixture(scope="module")
 def gateway(fake: Fake) -> Iterator[Gateway]:
     with addresses_of(fake) as addresses, gateway_to(*addresses, **_LIMITS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def patient(fake: Fake) -> Iterator[Gateway]:
+    """A gateway with so much time for its clients that it frees nothing while a test runs."""
+    times = {name: 10 * _PATIENCE_S for name in _LIMITS if name.endswith("_S")}
+    with addresses_of(fake) as addresses, gateway_to(*addresses, **_LIMITS | times) as running:
         yield running
 
 
@@ -143,19 +155,28 @@ def test_idle_connections_lock_nobody_out(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("path", [SEARCH, INGEST])
-def test_requests_that_do_not_arrive_lock_nobody_out(fake: Fake, path: str) -> None:
-    patient = {**_LIMITS, "HRAG_ARRIVAL_TIMEOUT_S": 10 * _PATIENCE_S}
-    with (
-        addresses_of(fake) as addresses,
-        gateway_to(*addresses, **patient) as gateway,
-        ExitStack() as stack,
-    ):
+def test_requests_that_do_not_arrive_lock_nobody_out(patient: Gateway, path: str) -> None:
+    with ExitStack() as stack:
         for _ in range(3 * _CONNECTIONS):
-            connection = stack.enter_context(_connect(gateway))
+            connection = stack.enter_context(_connect(patient))
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(_head(path, b"content-length: 9"))
         time.sleep(0.5)  # Until their headers were read.
-        _serves(gateway)
+        _serves(patient)
+
+
+def test_replies_that_strangers_do_not_read_lock_nobody_out(patient: Gateway) -> None:
+    request = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(4):
+            for _ in range(_CONNECTIONS):
+                connection = stack.enter_context(socket.socket())
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                connection.connect(("127.0.0.1", patient.port))
+                with suppress(ConnectionError):
+                    connection.sendall(request * 50)
+            time.sleep(0.5)  # Until what they are sent fills the buffers.
+            _serves(patient)
 
 
 def test_half_made_handshakes_lock_nobody_out(fake: Fake, tmp_path: Path) -> None:
@@ -189,6 +210,43 @@ def test_all_bodies_together_are_bounded(gateway: Gateway, fake: Fake) -> None:
             assert time.monotonic() < until_s
     assert (reply.status, reply.reason) == (429, "TOO_BUSY")
     assert "HRAG_HTTP_MAX_BUFFERED_BYTES" in reply.json["message"]
+
+
+def test_one_credential_holds_half_however_it_is_spelt(patient: Gateway) -> None:
+    """Of three bodies that do not end, each of nearly half, one is held."""
+    part = b" " * (7 << 20)
+    with ExitStack() as stack:
+        connections = []
+        for spelling in (b"Bearer key", b"bearer key", b"BEARER  key"):
+            headers = b"authorization: " + spelling, b"content-length: %d" % (len(part) + 1)
+            connections.append(stack.enter_context(_connect(patient)))
+            connections[-1].sendall(_head(INGEST, *headers) + part)
+        until(lambda: len(_answered(connections)) == 2)
+        for each in _answered(connections):
+            assert b"of this caller's requests" in _read(each)[1]
+        large = json.dumps({"document": {"text": "a" * (4 << 20)}}).encode()
+        assert patient.post(INGEST, large, {"authorization": "Bearer other"}).status == 200
+
+
+def test_what_stands_behind_a_gzip_is_refused_at_once(gateway: Gateway) -> None:
+    """Not after the time that a body may take, during which all of it would be kept."""
+    head = _head(SEARCH, b"content-encoding: gzip", b"transfer-encoding: chunked")
+    parts = (gzip.compress(b"{}"), b"x" * 1000)
+    with _connect(gateway) as connection:
+        connection.sendall(head + b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in parts))
+        status, body = _read(connection)
+        assert (status, b"something behind its gzip" in body) == (400, True)
+
+
+def _answered(connections: list[socket.socket]) -> list[socket.socket]:
+    return select.select(connections, (), (), 0)[0]
+
+
+def _read(connection: socket.socket) -> tuple[int, bytes]:
+    """The status and the body of the next reply."""
+    with HTTPResponse(connection) as response:
+        response.begin()
+        return response.status, response.read()
 
 
 # Clients that go away

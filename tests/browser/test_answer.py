@@ -38,6 +38,15 @@ def test_citations_lead_to_the_sentence(explorer: Explorer, served: Served) -> N
     expect(passages.nth(1).locator(".mark-aim").first).to_be_in_viewport()
 
 
+def test_brackets_that_cite_nothing_stay_text(explorer: Explorer, served: Served) -> None:
+    others = "[1200-1999] [1-30000000] [1-9999999999] [1, 2000] [01] [1】 [3-1 ,2000]"
+    served.chat.inject(says("Torque 40 [1, 1]. ", f"From {others}. ", "Known [2, 3-1]【1-2】."))
+    ask(explorer)
+    text = explorer.region("Answer").locator(".answer-text")
+    expect(text.get_by_role("button")).to_have_text(["1", "2", "1", "2"])
+    expect(text).to_contain_text(f"From {others}. Known")
+
+
 def test_the_text_appears_while_it_is_written(explorer: Explorer, served: Served) -> None:
     """And can be stopped, which ends the call."""
     served.chat.inject(events(piece("First words "), 30.0, piece("never")))

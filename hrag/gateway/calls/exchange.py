@@ -1,7 +1,7 @@
 """What every call through the gateway shares: the services, the bounds, the conversions."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from hrag.config import MAX_SEARCH_BYTES, GatewaySettings
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.byte_budget import ByteBudget, Share
+from hrag.gateway.http.reply import CountedReply
 from hrag.gateway.http.request_body import read_body
 from hrag.gateway.protojson.conversion import Conversion
 from hrag.gateway.services.channels import Metadata, Services
@@ -33,7 +34,28 @@ class Exchange:
 
     def share(self, request: Request) -> AbstractContextManager[Share]:
         """Returns the share of a request in what the gateway holds, which ends with its context."""
-        return self.budget.share(request.headers.get("authorization", ""))
+        return self.budget.share(call_headers.caller(request))
+
+    async def reply(
+        self,
+        request: Request,
+        start: Callable[[Share], Awaitable[Any]],
+        media_type: str,
+        convert: Callable[[bytes], bytes] | None = None,
+    ) -> CountedReply:
+        """Returns the reply with the response of the call that `start` returns.
+
+        `convert` makes its body from the response; without it they are the same. Request and
+        reply count as held until the reply is read. Raises what `start` and the call raise.
+        """
+        with ExitStack() as held:
+            share = held.enter_context(self.share(request))
+            response = await (await start(share))
+            request.state.connection.accept()
+            share.take(len(response))
+            body = await self.conversion.of_response(convert, response) if convert else response
+            share.hold(len(body))
+            return CountedReply(body, media_type, held.pop_all())
 
     async def started(
         self,
@@ -64,10 +86,11 @@ class Exchange:
 
         Raises what `read_body` and `authorize` raise.
         """
-        authorize = partial(self.authorize, metadata)
+        authorize = partial(self.authorize, request, metadata)
         arrival_s = self._settings.arrival_timeout_s
         return await read_body(request, self.max_bytes(method), arrival_s, share, authorize)
 
-    async def authorize(self, metadata: Metadata) -> None:
+    async def authorize(self, request: Request, metadata: Metadata) -> None:
         """Raises `grpc.aio.AioRpcError` if the services do not accept the credential."""
         await self.services.call(method_named("GetServerInfo"), b"", metadata, None)
+        request.state.connection.accept()

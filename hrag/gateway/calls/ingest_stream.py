@@ -43,7 +43,7 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     time_left_s = call_headers.time_left_s(request)
     metadata = call_headers.metadata(request)
     parts = body_parts(request)
-    await exchange.authorize(metadata)
+    await exchange.authorize(request, metadata)
     call = exchange.services.call(method, None, metadata, time_left_s())
     outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
     first = await anext(outcomes, b"")  # What fails before it has a status of its own.

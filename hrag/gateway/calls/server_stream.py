@@ -46,13 +46,16 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     media_type = call_headers.media_type(request)
     if media_type == JSON:
         call = await _started(exchange, method, request, is_json=True)
-        return StreamReply(_events(method, call, await _first(call)), EVENTS)
+        first = await _first(call)
+        request.state.connection.accept()
+        return StreamReply(_events(method, call, first), EVENTS)
     is_json = media_type == CONNECT_JSON
     try:
         call = await _started(exchange, method, request, is_json=is_json, message_in=only_message)
     except (HragError, grpc.aio.AioRpcError) as error:
         return StreamReply(_failed(error), media_type)
-    return StreamReply(_frames(method, call, is_json=is_json), media_type)
+    accept = request.state.connection.accept
+    return StreamReply(_frames(method, call, accept, is_json=is_json), media_type)
 
 
 async def _started(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
@@ -73,9 +76,11 @@ async def _failed(error: Exception) -> Parts:
     yield end_frame(error_of(error))
 
 
-async def _frames(method: Method, call: Any, *, is_json: bool) -> Parts:
+async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_json: bool) -> Parts:
+    """Yields the frames of a stream; calls `accept` once the service has accepted the caller."""
     try:
         while (response := await call.read()) is not grpc.aio.EOF:
+            accept()
             yield framed(writer.write(method.response, response) if is_json else response)
         yield end_frame(None)
     except grpc.aio.AioRpcError as error:

@@ -33,6 +33,15 @@ def metadata(request: Request) -> Metadata:
     return found
 
 
+def caller(request: Request) -> str:
+    """Returns the caller in whose name the request is sent: its credential, or nothing.
+
+    Spellings that the services take for the same credential are the same caller.
+    """
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    return f"{scheme.lower()} {credential.strip()}".strip()
+
+
 def _visible(name: str, value: str) -> str:
     if not (value.isascii() and value.isprintable()):
         raise InvalidArgument(

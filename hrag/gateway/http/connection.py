@@ -7,6 +7,8 @@ The application bounds the time for a body.
 
 import asyncio
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import h11
@@ -38,25 +40,52 @@ class HttpConnection(H11Protocol):
         self._read_until_s = math.inf
         self._written_until_s = math.inf
         self._task: asyncio.Task[Any] | None = None
+        self._is_accepted = False
+        self._is_receiving = False
 
     def begin(self, task: asyncio.Task[Any] | None) -> None:
         """Called by the application when it begins to answer a request."""
         self._task = task
-        self.keep()
+        self._is_accepted = False
+        self._update_replaceable()
+
+    def accept(self) -> None:
+        """Called by the application when the services have accepted the request's credential."""
+        self._is_accepted = True
+        self._update_replaceable()
+
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """Entered by the application while it waits for the body of a request."""
+        self._is_receiving = True
+        self._update_replaceable()
+        try:
+            yield
+        finally:
+            self._is_receiving = False
+            self._update_replaceable()
 
     def end(self) -> None:
         """Called by the application when the request has been answered."""
         self._task = None
-        self.let_go()
+        self._update_replaceable()
 
-    def let_go(self) -> None:
-        """Lets a new connection take this one's place: it asks for nothing, or not yet."""
-        if not self.transport.is_closing():
-            self._replaceable[self] = self.loop.time()
+    def _update_replaceable(self) -> None:
+        if self._is_needed:
+            self._replaceable.pop(self, None)
+        elif self in self.connections:
+            self._replaceable.setdefault(self, self.loop.time())
 
-    def keep(self) -> None:
-        """Ends what `let_go` began."""
-        self._replaceable.pop(self, None)
+    @property
+    def _is_needed(self) -> bool:
+        """False if the connection asks for nothing, or its client neither sends nor reads.
+
+        A client whose credential was accepted is trusted to do so, and to read the last reply.
+        """
+        is_asking = self._task is not None
+        if self._is_accepted:
+            return is_asking or self.transport.is_closing()
+        return is_asking and not self._is_receiving and not self.flow.write_paused
 
     @property
     def _is_answering(self) -> bool:
@@ -70,19 +99,19 @@ class HttpConnection(H11Protocol):
 
     def abort(self) -> None:
         """Closes the connection at once."""
-        self.keep()
+        self._replaceable.pop(self, None)
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
         super().connection_made(transport)  # type: ignore[arg-type]
-        self.let_go()
+        self._update_replaceable()
         self._read_until_s = self.loop.time() + self._arrival_s
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
         super().connection_lost(exc)
-        self.keep()
+        self._replaceable.pop(self, None)
         if self._task is not None:
             self._task.cancel()
 
@@ -110,8 +139,10 @@ class HttpConnection(H11Protocol):
         """Called by the transport when the client does not keep up."""
         super().pause_writing()
         self._written_until_s = self.loop.time() + self._send_s
+        self._update_replaceable()
 
     def resume_writing(self) -> None:
         """Called by the transport when the client has read what was sent."""
         super().resume_writing()
         self._written_until_s = math.inf
+        self._update_replaceable()

@@ -28,34 +28,29 @@ async def read_body(
 ) -> bytes:
     """Returns the whole body, decompressed, of at most `max_bytes`.
 
-    It may take `timeout_s` seconds to arrive. Calls `authorize` before it holds much; until then
-    a new connection may take the place of this one. Raises TooLarge, TooBusy, DeadlineExceeded,
-    NotSupported for other encodings than gzip, InvalidArgument for broken gzip, and what
-    `authorize` raises.
+    It may take `timeout_s` seconds to arrive. Calls `authorize` before it holds much. Raises
+    TooLarge, TooBusy, DeadlineExceeded, NotSupported for other encodings than gzip,
+    InvalidArgument for broken gzip, and what `authorize` raises.
     """
     if int(request.headers.get("content-length", "0")) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
-    connection = request.state.connection
-    connection.let_go()
     try:
-        async with asyncio.timeout(timeout_s):
-            async for part in body_parts(request):
-                size_bytes = len(body) + len(part)
-                if len(body) <= LARGE_BYTES < size_bytes:
-                    await authorize()
-                    connection.keep()
-                if size_bytes > max_bytes:
-                    raise _too_large(max_bytes)
-                share.take(len(part))
-                body += part
+        with request.state.connection.receiving():
+            async with asyncio.timeout(timeout_s):
+                async for part in body_parts(request):
+                    size_bytes = len(body) + len(part)
+                    if len(body) <= LARGE_BYTES < size_bytes:
+                        await authorize()
+                    if size_bytes > max_bytes:
+                        raise _too_large(max_bytes)
+                    share.take(len(part))
+                    body += part
     except TimeoutError:
         raise DeadlineExceeded(
             f"the request did not arrive within {timeout_s:g} s after its headers "
             "(HRAG_ARRIVAL_TIMEOUT_S)"
         ) from None
-    finally:
-        connection.keep()
     return bytes(body)
 
 
@@ -91,9 +86,11 @@ async def _unzipped(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             while packed or len(unpacked) == _PART_BYTES:
                 unpacked = unzip.decompress(packed, _PART_BYTES)
                 packed = unzip.unconsumed_tail
+                if unzip.unused_data:  # All that follows would be kept there.
+                    raise InvalidArgument("the body has something behind its gzip", field=BODY)
                 yield unpacked
                 await asyncio.sleep(0)  # Other requests have their turn between the parts.
     except zlib.error:
         raise InvalidArgument("the body is no gzip, as its header says", field=BODY) from None
-    if not unzip.eof or unzip.unused_data:
-        raise InvalidArgument("the body's gzip has no end, or something behind it", field=BODY)
+    if not unzip.eof:
+        raise InvalidArgument("the body's gzip has no end", field=BODY)

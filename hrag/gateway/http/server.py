@@ -1,8 +1,8 @@
 """Accepts connections: a bounded number of them, with TLS or without, until it is closed.
 
 Of connections that ask for nothing a new one replaces the oldest, so that idle ones never lock
-others out. So do those in a TLS handshake, whose time is bounded, and those of strangers whose
-requests have not arrived.
+others out. It also replaces those in a TLS handshake, whose time is bounded, and those of
+strangers whose requests have not arrived or who do not read their replies.
 """
 
 import asyncio

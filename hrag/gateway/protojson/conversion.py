@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from hrag.gateway.protojson import reader, writer
+from hrag.gateway.protojson import reader
 
 # Five milliseconds for the worst that strangers can send, one for what the services answer.
 _SMALL_REQUEST_BYTES = 8 * 1024
@@ -38,10 +38,6 @@ class Conversion:
     async def encoded(self, message_class: type[Message], raw: bytes) -> bytes:
         """Returns the encoded message that a JSON document describes; raises InvalidArgument."""
         return await self.of_request(partial(_encoded, message_class), raw)
-
-    async def written(self, message_class: type[Message], encoded: bytes) -> bytes:
-        """Returns the JSON document of an encoded message."""
-        return await self.of_response(partial(writer.write, message_class), encoded)
 
     async def _run(
         self, is_small: bool, convert: Callable[[bytes], Converted], given: bytes

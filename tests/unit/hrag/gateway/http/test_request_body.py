@@ -1,0 +1,42 @@
+"""Bodies, as they arrive."""
+
+import asyncio
+import gzip
+from collections.abc import Iterator
+
+import pytest
+from starlette.requests import Request
+
+from hrag.errors import InvalidArgument
+from hrag.gateway.http.request_body import body_parts
+
+_MANY = 100
+
+
+async def _unpacked(arriving: Iterator[bytes]) -> bytes:
+    async def receive() -> dict[str, object]:
+        part = next(arriving, b"")
+        return {"type": "http.request", "body": part, "more_body": bool(part)}
+
+    headers = [(b"content-encoding", b"gzip")]
+    request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
+    return b"".join([part async for part in body_parts(request)])
+
+
+@pytest.mark.parametrize("same_part", [True, False])
+def test_nothing_is_read_behind_the_end_of_a_gzip(same_part: bool) -> None:
+    """It would be kept until the body ends."""
+    packed = gzip.compress(b"{}")
+    first = (packed + b"x",) if same_part else (packed, b"x")
+    arriving = iter((*first, *[b"x"] * _MANY))
+    with pytest.raises(InvalidArgument, match="something behind its gzip"):
+        asyncio.run(_unpacked(arriving))
+    assert len(list(arriving)) == _MANY
+
+
+def test_a_gzip_comes_in_parts_of_any_size() -> None:
+    content = b"ants dig, bees fly " * 20_000
+    packed = gzip.compress(content)
+    for size in (1, 7, len(packed)):
+        parts = (packed[at : at + size] for at in range(0, len(packed), size))
+        assert asyncio.run(_unpacked(parts)) == content
