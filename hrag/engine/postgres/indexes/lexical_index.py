@@ -1,13 +1,12 @@
 """Builds the parts of the lexical index: postings of many documents, merged as they grow in number.
 
 After the log-structured merge tree: term vectors are the newest leaves, as they were committed;
-a part is made of many of them, and a part of many parts of one size. Parts are contiguous in
+a part is made of many of them, and a larger part of smaller ones. Parts are contiguous in
 ordinals. Documents that are deleted while a part is built get their tombstone here or by the
 writer, whoever commits second: each deletes the row that the other has read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ MIN_PART_LEAVES = 512
 """So many leaves are worth a part: their term vectors are 0.6 MB, which a search reads."""
 
 _MAX_BUILT_LEAVES = 8192  # In one transaction; some 100 MB of postings in memory.
-_FAN_IN = 8  # Parts of one size that become one: so a posting is written log8(n) times.
+_FAN_IN = 8  # By how much the sizes of tiers differ.
 _MAX_PART_LEAVES = 1 << 19
 _MOST_DELETED = 0.2  # Of a part's leaves; its postings are read with every search.
 _ROWS_AT_ONCE = 20_000
@@ -143,7 +142,7 @@ def inverted(labels: Labels, terms: LeafTerms) -> Postings:
 
 
 def merge_parts(connection: Connection, key: Key) -> int:
-    """Merges parts of one size if there are enough, or rewrites one with many deleted leaves.
+    """Merges small parts if there are enough, or rewrites one with many deleted leaves.
 
     Returns how many leaves these parts had, 0 if nothing was due.
     """
@@ -167,24 +166,48 @@ def merge_parts(connection: Connection, key: Key) -> int:
 
 
 def due_merge(parts: Sequence[Part]) -> list[Part]:
-    """Returns neighbouring parts of one tier that are to become one; [] if none are due.
+    """Returns neighbouring parts, oldest first, that are to become one; [] if none are due.
 
     Or a single part of whose leaves too many are deleted.
+
+    A part of tier t has 8**t to 8**(t + 1) - 1 living leaves. Neighbours of a tier and of lower
+    ones are due as soon as they have enough leaves for the next tier. So each merge takes a
+    posting to a higher tier: it is written log8(n) times at most. What is left between two parts
+    of higher tiers has fewer leaves than they.
     """
-    for _, group in groupby(parts, key=_tier):
-        run = list(group)
-        is_small = sum(each.leaves for each in run) <= _MAX_PART_LEAVES
-        fits = is_small and fits_a_part(run[0].first_ordinal, run[-1].last_ordinal)
-        if fits and len(run) >= _FAN_IN:
-            return run
+    least = _FAN_IN
+    while least <= _MAX_PART_LEAVES:
+        for run in _runs_of_smaller(parts, least):
+            if len(run) > 1 and sum(map(_living, run)) >= least:
+                return run
+        least *= _FAN_IN
     return [part for part in parts if part.deleted > _MOST_DELETED * part.leaves][:1]
 
 
-def _tier(part: Part) -> int:
-    tier, size = 0, MIN_PART_LEAVES * _FAN_IN
-    while part.leaves >= size:
-        tier, size = tier + 1, size * _FAN_IN
-    return tier
+def _runs_of_smaller(parts: Sequence[Part], least: int) -> Iterator[list[Part]]:
+    """Yields neighbours with fewer than `least` leaves each, as many as fit into one part."""
+    run: list[Part] = []
+    leaves = 0
+    for part in parts:
+        is_smaller = _living(part) < least
+        leaves += _living(part)
+        fits = leaves <= _MAX_PART_LEAVES
+        if run and not (is_smaller and fits and _fit_together(run[0], part)):
+            yield run
+            run, leaves = [], _living(part)
+        if is_smaller:
+            run.append(part)
+        else:
+            leaves = 0
+    yield run
+
+
+def _fit_together(first: Part, last: Part) -> bool:
+    return fits_a_part(first.first_ordinal, last.last_ordinal)
+
+
+def _living(part: Part) -> int:
+    return part.leaves - part.deleted
 
 
 def _merged(

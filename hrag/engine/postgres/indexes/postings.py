@@ -8,7 +8,8 @@ postings.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,9 @@ _LIMITS = np.array([1 << 8 * width for width in list(_KINDS)[:-1]])
 _COLUMNS = 3
 _FREQUENCY_BITS = np.uint32(8)
 _LARGEST_OFFSET = 0xFFFF_FFFF
+_SAMPLED = 256  # Of so many postings one tells where documents are.
+
+_Columns = list[NDArray[Any]]
 
 
 class Postings(NamedTuple):
@@ -81,28 +85,7 @@ class Postings(NamedTuple):
         Each row comes with its term and its part's first ordinal: (term, ordinal, bytes).
         Raises DataLoss if a row has not as many bytes as its header says.
         """
-        counts = []
-        columns: list[list[NDArray[Any]]] = [[np.empty(0, np.uint32)] for _ in range(_COLUMNS)]
-        for term, first, row in stored:
-            own = _columns(row)
-            if own is None:
-                raise DataLoss(
-                    f"postings of term {term} from ordinal {first} on are not what was stored: "
-                    f"{len(row)} bytes that do not fit their header"
-                )
-            counts.append(len(own[0]))
-            for column, values in zip(columns, own, strict=True):
-                column.append(values)
-        offsets, leaves, lengths = map(np.concatenate, columns)
-        firsts = np.array([first for _, first, _ in stored], np.uint64)
-        ordinals = np.repeat(firsts, counts) + offsets
-        return cls(
-            np.array([term for term, _, _ in stored], np.uint64),
-            np.cumsum([0, *counts]),
-            ordinals << np.uint64(LEAF_BITS) | leaves >> _FREQUENCY_BITS,
-            leaves & np.uint32(0xFF),
-            lengths,
-        )
+        return StoredPostings(stored).whole()
 
     def merged(self) -> "Postings":
         """Returns the same postings; neighbours of one term become one term."""
@@ -111,20 +94,94 @@ class Postings(NamedTuple):
         return self._replace(terms=self.terms[first], starts=starts)
 
 
+class StoredPostings:
+    """Rows of postings, whose columns are read where they lie; unpacked whole or in slices."""
+
+    def __init__(self, stored: Sequence[tuple[int, int, bytes]]) -> None:
+        """Takes and raises what `Postings.unpacked` does."""
+        self._terms = np.array([term for term, _, _ in stored], np.uint64)
+        self._firsts = np.array([first for _, first, _ in stored], np.uint64)
+        self._columns = [_columns_of(*each) for each in stored]
+        self._counts = np.array([len(offsets) for offsets, *_ in self._columns], np.int64)
+
+    @property
+    def count(self) -> int:
+        """The number of postings."""
+        return int(self._counts.sum())
+
+    def whole(self) -> Postings:
+        """Returns all postings, in the order of the rows."""
+        return self._between(np.zeros_like(self._counts), self._counts)
+
+    def slices(self, most: int) -> Iterator[Postings]:
+        """Yields about `most` postings at a time, ascending by document; none is parted."""
+        if self.count <= most:
+            yield self.whole()
+            return
+        for starts, ends in pairwise(self._cuts(most)):
+            yield self._between(starts, ends)
+
+    def _cuts(self, most: int) -> list[NDArray[np.int64]]:
+        """Where slices begin and end in each row: `int64[rows]` for each boundary."""
+        begins = self._ordinals()[:: max(most // _SAMPLED, 1)][1:]
+        cuts = np.zeros((len(begins), len(self._counts)), np.int64)
+        for row, (first, (offsets, *_)) in enumerate(
+            zip(self._firsts.tolist(), self._columns, strict=True)
+        ):
+            cuts[:, row] = np.searchsorted(offsets, begins - first)
+        return [np.zeros_like(self._counts), *cuts, self._counts]
+
+    def _ordinals(self) -> NDArray[np.int64]:
+        """Ordinals of a sample of all postings, ascending."""
+        sampled, seen = [np.empty(0, np.int64)], 0
+        for first, (offsets, *_) in zip(self._firsts.tolist(), self._columns, strict=True):
+            sampled.append(offsets[-seen % _SAMPLED :: _SAMPLED].astype(np.int64) + first)
+            seen += len(offsets)
+        return np.sort(np.concatenate(sampled))
+
+    def _between(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Postings:
+        """The postings of some rows, from a place in each row to another."""
+        chosen = np.flatnonzero(ends > starts)
+        bounds = zip(chosen.tolist(), starts[chosen].tolist(), ends[chosen].tolist(), strict=True)
+        parts: list[_Columns] = [[np.empty(0, np.uint32)] for _ in range(_COLUMNS)]
+        for row, start, end in bounds:
+            for part, column in zip(parts, self._columns[row], strict=True):
+                part.append(column[start:end])
+        offsets, leaves, lengths = map(np.concatenate, parts)
+        counts = (ends - starts)[chosen]
+        labels = np.repeat(self._firsts[chosen], counts)
+        labels += offsets
+        labels <<= np.uint64(LEAF_BITS)
+        labels |= leaves >> _FREQUENCY_BITS
+        return Postings(
+            self._terms[chosen],
+            np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))),
+            labels,
+            leaves & np.uint32(0xFF),
+            lengths,
+        )
+
+
 def fits_a_part(first_ordinal: int, last_ordinal: int) -> bool:
     """Returns whether one part may hold documents as far apart as these."""
     return last_ordinal - first_ordinal <= _LARGEST_OFFSET
 
 
-def _columns(row: bytes) -> list[NDArray[Any]] | None:
-    """Returns the three columns of a row, as they are stored; None if it is damaged."""
-    columns = []
+def _columns_of(term: int, first_ordinal: int, row: bytes) -> _Columns:
+    """The three columns of a row, as they are stored; raises DataLoss if it is damaged."""
+    columns: _Columns = []
     at = _HEADER.size
     try:
         count, *widths = _HEADER.unpack_from(row)
         for width in widths:
             columns.append(np.frombuffer(row, _KINDS[width], count, at))
             at += count * width
+        is_whole = at == len(row)
     except (struct.error, KeyError, ValueError):
-        return None
-    return columns if at == len(row) else None
+        is_whole = False
+    if not is_whole:
+        raise DataLoss(
+            f"postings of term {term} from ordinal {first_ordinal} on are not what was stored: "
+            f"{len(row)} bytes that do not fit their header"
+        )
+    return columns

@@ -30,7 +30,7 @@ _DRAINED_TOGETHER = 64  # Leaves: a document's writer waits for them, some 0.1 s
 _MAX_BACKLOG = 32_768  # Leaves that may be scanned besides an index before writers wait.
 _PAUSE_S = 1.0
 _SURVEY_S = 60.0
-_RETRY_S = 5.0  # Until the next survey after one that failed.
+_RETRY_S = 5.0  # Until work that failed is tried again: writers may wait for it.
 _POLL_S = 0.05
 _STOP_S = 10.0
 
@@ -90,9 +90,10 @@ class MaintenanceWorker:
             if time.monotonic() >= next_survey_s:
                 is_done = self._succeeds(self._survey)
                 next_survey_s = time.monotonic() + (_SURVEY_S if is_done else _RETRY_S)
-            self._work_on_changed()
+            is_done = self._work_on_changed()
             self._closing.wait(_PAUSE_S)
-            self._wake.wait(max(next_survey_s - time.monotonic(), 0))
+            pause_s = max(next_survey_s - time.monotonic(), 0)
+            self._wake.wait(pause_s if is_done else min(pause_s, _RETRY_S))
 
     def _succeeds(self, work: Callable[[], None], collection_id: int | None = None) -> bool:
         """Does the work; logs an error of it and returns False, so that other work goes on."""
@@ -123,16 +124,20 @@ class MaintenanceWorker:
             deleted = next_deleted(connection)
             return deleted is not None and reclaim_some(connection, deleted)
 
-    def _work_on_changed(self) -> None:
+    def _work_on_changed(self) -> bool:
+        """Maintains the collections that have changed; False if some are to be tried again."""
         with self._lock:
             changed, self._changed = self._changed, set()
+        is_done = True
         for tenant_id, collection_id in sorted(changed):
             if self._closing.is_set():
-                return
+                break
             work = partial(self.maintain, tenant_id, collection_id)
             if not self._succeeds(work, collection_id):
-                with self._lock:  # It is tried again with the next change, or survey.
+                is_done = False
+                with self._lock:
                     self._changed.add((tenant_id, collection_id))
+        return is_done
 
     def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
         """Does all that is due for a collection, unless another process is doing it.

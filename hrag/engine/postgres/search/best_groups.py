@@ -30,7 +30,7 @@ from hrag.engine.postgres.search.documents import (
 from hrag.engine.postgres.search.eligible_leaves import parameters_of
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
 from hrag.engine.postgres.search.ranker import Ranker
-from hrag.engine.postgres.search.sources.vector import nearest_leaves
+from hrag.engine.postgres.search.sources.vector import BY_INDEX, asked_of_index, nearest_leaves
 from hrag.engine.postgres.store.arrays import reals
 from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
 from hrag.engine.search.ancestor_groups import AncestorGroups
@@ -49,16 +49,22 @@ from hrag_fast import Groups
 
 _MOST_GROUPS = 64  # Whose documents are read at once.
 
-_NEAREST = """
-SELECT ordinal, leaf, above[{height}] AS ancestor, NULL::real AS lexical,
-  least(greatest(-distance, -1), 1)::real AS dense, NULL::real AS given FROM ({nearest}) AS nearest
-ORDER BY distance, ordinal, leaf LIMIT {count}
+_NEAREST = f"""
+SELECT ordinal, leaf, above[{{height}}] AS ancestor, NULL::real AS lexical,
+  least(greatest(-distance, -1), 1)::real AS dense, NULL::real AS given, {BY_INDEX} AS by_index
+FROM ({{nearest}}) AS nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
+# LATERAL and OFFSET 0, here and elsewhere, make PostgreSQL look each leaf up by its key, whatever
+# it knows of the tables: it expects a single leaf of a collection where there are many tenants,
+# and would compare each of thousands with each one that was found.
 _GIVEN = """
 SELECT ordinal, leaf, above[{height}] AS ancestor, lexical, {dense} AS dense, given
-FROM {table} JOIN unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(given)s)
-  AS found (ordinal, leaf, lexical, dense, given) USING (ordinal, leaf)
-WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+FROM unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(given)s)
+  AS found (ordinal, leaf, lexical, dense, given), LATERAL (
+  SELECT above, embedding FROM {table} AS each
+  WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+  AND each.ordinal = found.ordinal AND each.leaf = found.leaf OFFSET 0
+) AS stored
 """
 # Rounded to 16 bits, a vector may be longer than 1.
 _COSINE = """
@@ -88,9 +94,11 @@ WITH found AS MATERIALIZED ({{found}}
 ), chunks AS (
   SELECT *, ancestor AS index, rank <= {{texts}} AS has_text FROM groups
 )
-SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_COLUMNS}
+SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_COLUMNS},
+  {{by_index}}
 FROM {DOCUMENTS_OF_CHUNKS} ORDER BY rank
 """
+_BY_INDEX = "(SELECT max(by_index) FROM found)"
 # The leaf before, the leaf itself or the one after, whichever of them was found and scores most.
 _LIFTED = """
 score + %(bonus)s::real * greatest(score,
@@ -136,7 +144,7 @@ def best_groups(
 ) -> BestGroups | None:
     """Returns the best groups, and adds their documents to `documents`.
 
-    None if the index gave fewer leaves than there are.
+    None if the index gave fewer leaves than it was asked for.
     """
     found = _nearest(ranker, request) if ranker.is_dense else _given(ranker, request)
     if found is None:
@@ -145,11 +153,12 @@ def best_groups(
     considered, total = rows[0][:2] if rows else (0, 0)
     complete = found.complete
     if ranker.is_dense:
-        if found.graph and considered < request.candidates:
+        by_index = rows[0][-1] if rows else 0
+        if found.graph and by_index < asked_of_index(ranker.eligible, request.candidates):
             return None
         complete = ranker.has_all(considered, request.candidates)
     for row in rows:
-        documents.add(*row[7:])
+        documents.add(*row[7:-1])
     groups = _ancestor_groups(ranker, request, rows)
     return BestGroups(groups, total, considered, found.exact, complete)
 
@@ -194,11 +203,17 @@ class _Grouping(NamedTuple):
         """Where a leaf's ancestor at the level is in `above`, from 1."""
         return sql.Literal(self.level - self.tree.embedding_level + 1)
 
-    def of_leaves(self, found: sql.Composable, score: sql.Composable) -> sql.SQL:
-        """Returns the statement that groups what `found` selects."""
+    def of_leaves(
+        self, found: sql.Composable, score: sql.Composable, *, has_nearest: bool
+    ) -> sql.SQL:
+        """Returns the statement that groups what `found` selects.
+
+        Its last column is how many leaves the index gave, if `found` is `_NEAREST`.
+        """
         statement = sql.SQL(_GROUPS).format(
             found=found,
             score=score,
+            by_index=sql.SQL(_BY_INDEX if has_nearest else "NULL"),
             lifted=sql.SQL(_LIFTED if self.has_bonus else "score"),
             groups=sql.Literal(min(2 * self.texts + 2, _MOST_GROUPS)),
             texts=sql.Literal(self.texts),
@@ -227,7 +242,7 @@ def _groups_of_nearest(
         height=grouping.height,
         count=sql.Literal(count),
     )
-    return grouping.of_leaves(found, sql.SQL("dense"))
+    return grouping.of_leaves(found, sql.SQL("dense"), has_nearest=True)
 
 
 @lru_cache(maxsize=1024)
@@ -240,7 +255,7 @@ def _groups_of_given(
         for table in tables_of(home)
     ]
     score = _CONVEX if is_convex else "given" if is_hybrid else "lexical"
-    return grouping.of_leaves(sql.SQL(" UNION ALL ").join(parts), sql.SQL(score))
+    return grouping.of_leaves(sql.SQL(" UNION ALL ").join(parts), sql.SQL(score), has_nearest=False)
 
 
 def _given(ranker: Ranker, request: FindRequest) -> _Found | None:

@@ -35,11 +35,14 @@ chunks.ordinal, record, tree, size_bytes, first_byte,
 CASE WHEN has_text THEN substring(body FROM first_byte + 1 FOR part_bytes) END
 """
 """What `PostgresDocuments.add` takes, of rows of DOCUMENTS_OF_CHUNKS."""
+# BETWEEN and ORDER BY make PostgreSQL use the index of ordinals, whatever it knows of the table.
+# For an equal ordinal, that of the documents' ids costs as little where it expects a single
+# document of a collection, and leads to all of them.
 DOCUMENTS_OF_CHUNKS = f"""
 chunks, LATERAL (
   SELECT record, substring(tree FROM 1) AS tree, body, octet_length(body) AS size_bytes
   FROM hrag.documents WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-  AND ordinal = chunks.ordinal OFFSET 0
+  AND ordinal BETWEEN chunks.ordinal AND chunks.ordinal ORDER BY ordinal LIMIT 1
 ) AS document, LATERAL (
   SELECT CASE WHEN has_text AND size_bytes > {_WHOLE_BYTES} THEN
     reverse(substring(tree FROM 1 + 4 * ({{levels}} + 1) + 40 * (index + (

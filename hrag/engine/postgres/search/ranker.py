@@ -12,7 +12,12 @@ from hrag.engine.find import FindRequest
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
 from hrag.engine.postgres.search.sources.lexical import MATCHES, LexicalQuery, Row
-from hrag.engine.postgres.search.sources.vector import VectorSource, nearest_leaves
+from hrag.engine.postgres.search.sources.vector import (
+    BY_INDEX,
+    VectorSource,
+    asked_of_index,
+    nearest_leaves,
+)
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.leaf_tables import rendered
@@ -23,11 +28,11 @@ from hrag.engine.stored.labels import Labels
 from hrag.passages.cited_place import TermLocator
 from hrag.types import Retrieval
 
-_WITH_NEAREST = """
-{matches} UNION ALL
-(SELECT 3, ordinal << 20 | leaf, 0, NULL, least(greatest(-distance, -1), 1)
- FROM ({nearest}) AS nearest
- ORDER BY distance, ordinal, leaf LIMIT {count})
+_WITH_NEAREST = f"""
+{{matches}} UNION ALL
+(SELECT 3, ordinal << 20 | leaf, {BY_INDEX}, NULL, least(greatest(-distance, -1), 1)
+ FROM ({{nearest}}) AS nearest
+ ORDER BY distance, ordinal, leaf LIMIT {{count}})
 """
 _NEAREST = 3
 
@@ -96,7 +101,7 @@ class Ranker:
         return self._lexical
 
     def _set_lexical(self, rows: Sequence[Row]) -> None:
-        self._lexical = LexicalQuery(self.collection, self._terms, rows)
+        self._lexical = LexicalQuery(self.collection, self._terms, rows, self._connection.deadline)
 
     @property
     def locator(self) -> TermLocator:
@@ -111,7 +116,7 @@ class Ranker:
     def first_candidates(self, count: int) -> FirstCandidates | None:
         """Returns what the sources find, read in one statement; not for dense searches.
 
-        None if the index gave fewer leaves than there are.
+        None if the index gave fewer leaves than it was asked for.
         """
         none = np.empty(0, np.uint64), np.empty(0, np.float32)
         if self._request.retrieval is Retrieval.LEXICAL:
@@ -120,22 +125,21 @@ class Ranker:
         graph = self.vectors.uses_graph(self.eligible, count)
         home, condition = self.collection.home, self.eligible.condition
         statement = _matches_and_nearest(home, condition, count, graph=graph)
-        found = self.vectors.run(
+        rows = self.vectors.run(
             statement, self.eligible, count, graph=graph, terms=bigints(self._ids)
-        )
-        rows = found.fetchall()
+        ).fetchall()
         self._set_lexical(rows)
-        nearest = sorted((row[1], row[4]) for row in rows if row[0] == _NEAREST)
-        if graph and len(nearest) < count:
+        found = sorted(row for row in rows if row[0] == _NEAREST)
+        if graph and (not found or found[0][2] < asked_of_index(self.eligible, count)):
             return None
         labels, scores, _ = self.lexical.best(self.eligible, count)
         return FirstCandidates(
             labels,
             scores,
-            np.array([label for label, _ in nearest], np.uint64),
-            np.array([cosine for _, cosine in nearest], np.float32),
+            np.array([row[1] for row in found], np.uint64),
+            np.array([row[4] for row in found], np.float32),
             graph,
-            self.has_all(len(nearest), count),
+            self.has_all(len(found), count),
         )
 
     def best(self, count: int) -> ScoredRows:

@@ -11,7 +11,7 @@ from hrag.analysis.query_syntax import RequiredParts
 from hrag.deadline import Deadline
 from hrag.engine.postgres.search.documents import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
-from hrag.engine.postgres.search.sources.lexical import matches_of
+from hrag.engine.postgres.search.sources.lexical import leaves_with_all
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.stored.labels import Labels, labels_of, leaves_of, ordinals_of
@@ -72,7 +72,7 @@ def _possible(
         analysis = analyzer(collection.settings.analyzer)
         words = np.unique(np.concatenate([words, *(analysis.word_ids(part) for part in required)]))
     if len(words):
-        labels = matches_of(connection, collection, words).with_all(len(words))
+        labels = leaves_with_all(connection, collection, words)
     else:
         labels = _every(connection, collection)
     return labels[eligible.contains(labels)]

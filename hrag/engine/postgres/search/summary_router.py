@@ -40,23 +40,24 @@ def route(
 
     `eligible` are the summaries of documents that pass the request's filter. With
     SummaryScope.DOCUMENTS, as many documents are chosen first, and their sections are ranked.
+    Each source ranks as many candidates as in any search: the best may be first in none.
     """
     count = request.top_sections
+    candidates = max(request.candidates, count)
     own = replace(request, neighbour_bonus=0.0)
     if request.summary_scope is SummaryScope.DOCUMENTS:
         first = replace(eligible, whole_documents=True)
-        labels, _ = _best(Ranker(connection, summaries, own, first), count)
+        labels, _ = _best(Ranker(connection, summaries, own, first), candidates, count)
         ordinals = np.sort(ordinals_of(labels))
         eligible = replace(eligible, ordinals=ordinals)
     sections = replace(eligible, sections=True)
-    return _routed(
-        connection, summaries, *_best(Ranker(connection, summaries, own, sections), count)
-    )
+    best = _best(Ranker(connection, summaries, own, sections), candidates, count)
+    return _routed(connection, summaries, *best)
 
 
-def _best(ranker: Ranker, count: int) -> tuple[Labels, Scores]:
-    """The labels of the `count` best leaves and their scores, best first."""
-    found = ranker.best(count)
+def _best(ranker: Ranker, candidates: int, count: int) -> tuple[Labels, Scores]:
+    """The labels of the `count` best of so many candidates and their scores, best first."""
+    found = ranker.best(candidates)
     order = found.best_first()[:count]
     return found.labels[order], found.scores[order]
 

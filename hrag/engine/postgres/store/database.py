@@ -75,6 +75,8 @@ class Database:
             # The message of libpq may hold the password.
             raise StoreUnavailable("the DSN of PostgreSQL is malformed") from None
         self._pool = Pool(self._connect, max_connections)
+        # Its own: that all others are in use does not mean that the database is lost.
+        self._pool_of_check = Pool(self._connect, 1)
         self._canceller = Canceller()
         self._healthy_until_s = 0.0
 
@@ -125,41 +127,47 @@ class Database:
         For what PostgreSQL runs in no other way, such as CREATE INDEX CONCURRENTLY. Raises what
         `write` raises.
         """
-        with self._connection(NEVER) as connection:
+        with self._connection(NEVER, self._pool) as connection:
             yield connection
 
     def check(self) -> None:
         """Raises StoreUnavailable if the database does not answer.
 
-        Asks it at most once a second while other transactions go well.
+        Asks it at most once a second while other transactions go well; on a connection of its
+        own, besides those of the limit.
         """
         if time.monotonic() >= self._healthy_until_s:
+            deadline = Deadline.after(_CHECK_S)
             try:
-                with self.read(Deadline.after(_CHECK_S)) as connection:
+                with self._transaction(_BEGIN_READING, deadline, self._pool_of_check) as connection:
                     connection.execute(b"SELECT 1")
+                    connection.end_reading()
             except DeadlineExceeded:
                 raise StoreUnavailable(f"PostgreSQL did not answer in {_CHECK_S:g} s") from None
 
     def close(self) -> None:
         """Closes all connections; those in use when their transaction ends."""
         self._pool.close()
+        self._pool_of_check.close()
         self._canceller.close()
 
     @contextmanager
-    def _transaction(self, begin: bytes, deadline: Deadline) -> Iterator[Connection]:
+    def _transaction(
+        self, begin: bytes, deadline: Deadline, pool: Pool | None = None
+    ) -> Iterator[Connection]:
         if deadline is NEVER:
             deadline = OF_CALL.get()
         deadline.check("asking PostgreSQL")
-        with self._connection(deadline) as connection:
+        with self._connection(deadline, pool or self._pool) as connection:
             connection.begin(begin, deadline)
             with self._canceller.watching(connection, deadline):
                 yield connection
 
     @contextmanager
-    def _connection(self, deadline: Deadline) -> Iterator[Connection]:
+    def _connection(self, deadline: Deadline, pool: Pool) -> Iterator[Connection]:
         """Takes a connection; keeps it afterwards unless something has gone wrong with it."""
         with translated(deadline):
-            connection = self._pool.take(deadline)
+            connection = pool.take(deadline)
         connection.deadline = deadline
         is_sound = False
         try:
@@ -170,7 +178,8 @@ class Database:
             known = error_of(error, deadline, connection.info.user)
             is_sound = connection.abandon() and error.sqlstate != READ_ONLY
             if error.sqlstate == READ_ONLY:
-                self._pool.close_idle()  # The others lead to the same server.
+                for each in (self._pool, self._pool_of_check):
+                    each.close_idle()  # The others lead to the same server.
             if known is None:
                 raise
             raise known from error
@@ -178,7 +187,7 @@ class Database:
             is_sound = connection.abandon()
             raise
         finally:
-            self._pool.give_back(connection, is_sound=is_sound)
+            pool.give_back(connection, is_sound=is_sound)
 
     def _connect(self) -> Connection:
         return Connection.open("", **self._parameters)

@@ -4,6 +4,7 @@ An error that is in no table is a bug of hrag and stays what it is. Messages com
 server or from libpq; neither repeats a password.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,7 @@ from hrag.errors import (
 )
 
 SCHEMA = "hrag"
+_NAME_OF_SCHEMA = re.compile(rf"\b{SCHEMA}\b")
 
 READ_ONLY = "25006"  # read_only_sql_transaction: the server is a standby now
 _QUERY_CANCELED = "57014"
@@ -112,10 +114,9 @@ def _is_of_connection(error: psycopg.Error) -> bool:
 def _is_ours(error: psycopg.Error) -> bool:
     """Whether what is missing is hrag's schema or in it, not a home that was just dropped.
 
-    The name is in the message, whatever its language.
+    The name is in the message, whatever its language and its quotation marks.
     """
-    message = _message(error)
-    return f'"{SCHEMA}"' in message or f'"{SCHEMA}.' in message
+    return _NAME_OF_SCHEMA.search(_message(error)) is not None
 
 
 def _message(error: psycopg.Error) -> str:

@@ -29,6 +29,10 @@ _HAS_MIGRATIONS = """
 SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = 'hrag' AND relname = 'migrations'
 """
+_PLACE_OF_VECTOR = """
+SELECT quote_ident(nspname), to_regtype('halfvec') IS NOT NULL
+FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'vector'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,10 @@ def _require_server(connection: Connection) -> None:
 
 
 def _require_vector(connection: Connection) -> None:
-    """Installs pgvector in the database if it is not; raises StoreUnavailable if it cannot."""
+    """Installs pgvector in the database if it is not.
+
+    Raises StoreUnavailable if it cannot, or if the role does not find pgvector's types.
+    """
     needed = ".".join(map(str, _OLDEST_VECTOR))
     row = connection.execute(
         "SELECT installed_version, coalesce(installed_version, default_version)"
@@ -172,6 +179,7 @@ def _require_vector(connection: Connection) -> None:
         )
     if not installed:
         _create_vector(connection)
+    _require_found(connection)
 
 
 def _create_vector(connection: Connection) -> None:
@@ -182,3 +190,17 @@ def _create_vector(connection: Connection) -> None:
             f"the role {connection.info.user} may not create the extension vector: let a "
             f"superuser run CREATE EXTENSION vector in the database {connection.info.dbname}"
         ) from None
+
+
+def _require_found(connection: Connection) -> None:
+    """Raises StoreUnavailable if pgvector's schema is not in the search path."""
+    schema, is_found = connection.execute(_PLACE_OF_VECTOR).fetchone() or ("", True)
+    if is_found:
+        return
+    info = connection.info
+    raise StoreUnavailable(
+        f"pgvector is in the schema {schema}, where the role {info.user} does not look: run "
+        f'ALTER DATABASE {info.dbname} SET search_path = "$user", public, {schema}, and GRANT '
+        f"USAGE ON SCHEMA {schema} to the roles of hrag; a role that has a search_path of its own "
+        "needs ALTER ROLE ... SET search_path"
+    )

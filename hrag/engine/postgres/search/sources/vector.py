@@ -2,8 +2,10 @@
 
 Leaves of a collection without a home are scanned exactly. In a home, the HNSW index gives the
 nearest, and goes on until enough are eligible (pgvector's iterative scan in relaxed order), and
-the tail is scanned; where the index gives too few, or few are eligible, all are scanned. Vectors
-and query have 16 bits a dimension, so a cosine is exact to about 0.0005.
+the tail is scanned; where the index gives too few, or few are eligible, all are scanned. The
+index gives too few where most of what is near the query is not eligible: it stops at
+`hnsw.max_scan_tuples`, and what it has found by then are not the nearest. Vectors and query have
+16 bits a dimension, so a cosine is exact to about 0.0005.
 """
 
 import math
@@ -36,23 +38,27 @@ _DISTANCE = "embedding <#> %(vector)b::halfvec"
 # The sum keeps PostgreSQL from reading the HNSW index in place of a scan: that is not exact, and
 # with a filter takes ten times as long.
 _SCAN = f"""
-SELECT ordinal, leaf, above, ({_DISTANCE}) + 0 AS distance
+SELECT ordinal, leaf, above, ({_DISTANCE}) + 0 AS distance, false AS by_index
 FROM {{table}} WHERE {_SHARED} {{condition}} ORDER BY 4, 1, 2 LIMIT {{count}}
 """
 _GRAPH = f"""
-SELECT ordinal, leaf, above, {_DISTANCE} AS distance
-FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{deeper}}
+SELECT ordinal, leaf, above, {_DISTANCE} AS distance, true AS by_index
+FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{asked}}
 """
-_NEAREST = """
-WITH nearest AS MATERIALIZED ({nearest})
-SELECT ordinal << 20 | leaf, above, -distance
-FROM nearest ORDER BY distance, ordinal, leaf LIMIT {count}
+BY_INDEX = "count(*) FILTER (WHERE by_index) OVER ()"
+"""How many rows of `nearest_leaves` the index gave; the LIMIT of the statement does not matter."""
+_NEAREST = f"""
+WITH nearest AS MATERIALIZED ({{nearest}})
+SELECT ordinal << 20 | leaf, above, -distance, {BY_INDEX}
+FROM nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
 _SET = "SET LOCAL hnsw.ef_search = {ef_search}"
 _BY_LABEL = f"""
-SELECT ordinal << 20 | leaf, above, {{cosine}} FROM {{table}}
-JOIN unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS wanted (ordinal, leaf)
-USING (ordinal, leaf) WHERE {_SHARED}
+SELECT ordinal << 20 | leaf, above, {{cosine}}
+FROM unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS wanted (ordinal, leaf), LATERAL (
+  SELECT above, embedding FROM {{table}} AS each
+  WHERE {_SHARED} AND each.ordinal = wanted.ordinal AND each.leaf = wanted.leaf OFFSET 0
+) AS stored
 """
 
 
@@ -85,15 +91,17 @@ class VectorSource:
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[FoundLeaves, bool]:
         """Returns the `count` nearest eligible leaves, or all, and whether they are exact."""
         if self.uses_graph(eligible, count):
-            found = self._nearest(eligible, count, graph=True)
-            if len(found.labels) == count:
-                return found, False
-        return self._nearest(eligible, count, graph=False), True
+            rows = self._nearest(eligible, count, graph=True)
+            if rows and rows[0][-1] >= asked_of_index(eligible, count):
+                return self._found(rows), False
+        return self._found(self._nearest(eligible, count, graph=False)), True
 
-    def _nearest(self, eligible: EligibleLeaves, count: int, *, graph: bool) -> FoundLeaves:
+    def _nearest(
+        self, eligible: EligibleLeaves, count: int, *, graph: bool
+    ) -> list[tuple[Any, ...]]:
         nearest = nearest_leaves(self._collection.home, eligible.condition, count, graph=graph)
         statement = sql.SQL(_NEAREST).format(nearest=nearest, count=sql.Literal(count))
-        return self._found(self.run(statement, eligible, count, graph=graph).fetchall())
+        return self.run(statement, eligible, count, graph=graph).fetchall()
 
     def run(
         self,
@@ -133,11 +141,11 @@ class VectorSource:
         return self._found(rows)
 
     def _found(self, rows: Sequence[tuple[Any, ...]]) -> FoundLeaves:
-        """Rows of label, ancestors and cosine as a table."""
+        """Rows of label, ancestors and cosine, and perhaps more, as a table."""
         settings = self._collection.settings
         if not rows:
             return FoundLeaves.none(settings)
-        labels, above, cosines = zip(*rows, strict=True)
+        labels, above, cosines, *_ = zip(*rows, strict=True)
         found = np.array(labels, np.uint64)
         order = np.argsort(found)
         ancestors = np.ascontiguousarray(np.array(above, np.uint32)[order].T)
@@ -146,16 +154,25 @@ class VectorSource:
         return FoundLeaves(settings, found[order], ancestors, scores)
 
 
+def asked_of_index(eligible: EligibleLeaves, count: int) -> int:
+    """Returns how many leaves `nearest_leaves` asks the index for; if it gives fewer, scan."""
+    return _asked_of_index(eligible.condition, count)
+
+
+def _asked_of_index(condition: str, count: int) -> int:
+    return _DEEPER * count if condition else count
+
+
 @lru_cache(maxsize=1024)
 def nearest_leaves(home: int | None, condition: str, count: int, *, graph: bool) -> sql.SQL:
     """Returns the query of at least the `count` nearest leaves, by the index or by a scan.
 
-    Its columns are ordinal, leaf, above and distance; it may return fewer by the index.
-    `condition` is that of EligibleLeaves.
+    Its columns are ordinal, leaf, above, distance, and whether the row is from the index, which
+    may return fewer. `condition` is that of EligibleLeaves.
     """
     limits = {
         "count": sql.Literal(count),
-        "deeper": sql.Literal(_DEEPER * count if condition else count),
+        "asked": sql.Literal(_asked_of_index(condition, count)),
     }
     forms = (_GRAPH, _SCAN) if graph else (_SCAN, _SCAN)
     parts = [

@@ -37,18 +37,20 @@ def step(database):
     return run
 
 
-def test_a_part_is_built_of_enough_leaves_and_merged_with_seven_others(
+def test_a_part_is_built_of_enough_leaves_and_merged_with_others_of_its_size(
     writer, collection, counts, step, database
 ):
-    build = partial(build_part, least=10)
-    for number in range(8):
-        writer.put(collection, wordy(f"d{number}", number, sentences=30))
-        assert step(partial(build_part, least=10_000)) == 0
+    leaves = built = 0
+    while leaves < 64:
         assert step(merge_parts) == 0
-        assert step(build) >= 10
-    assert (counts("term_vectors"), counts("postings_parts")) == (0, 8)
+        writer.put(collection, wordy(f"d{built}", built, sentences=30))
+        assert step(partial(build_part, least=10_000)) == 0
+        part = step(partial(build_part, least=10))
+        assert 10 <= part < 64
+        leaves, built = leaves + part, built + 1
+    assert (counts("term_vectors"), counts("postings_parts")) == (0, built)
     rows = counts("postings")
-    assert step(merge_parts) >= 80
+    assert step(merge_parts) == leaves
     assert counts("postings_parts") == 1
     assert counts("postings") < rows
     assert PostgresAdministration(database).check().problems == ()

@@ -1,5 +1,7 @@
 """Packed postings and term vectors are what was packed, however wide their values are."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,9 +9,9 @@ from hypothesis import strategies as st
 
 from hrag.analysis import LeafTerms
 from hrag.engine.postgres.indexes.lexical_index import Part, due_merge, inverted
-from hrag.engine.postgres.indexes.postings import Postings, fits_a_part
+from hrag.engine.postgres.indexes.postings import Postings, StoredPostings, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import packed, unpacked
-from hrag.engine.stored.labels import LEAF_BITS, MAX_LEAVES
+from hrag.engine.stored.labels import LEAF_BITS, MAX_LEAVES, ordinals_of
 from hrag.errors import DataLoss
 
 ordinals = st.integers(1, 1 << 40)
@@ -45,6 +47,36 @@ def test_postings_are_unpacked_as_they_were_packed(first, given_terms):
     rows = given_postings.packed(first)
     stored = [(10 * number, first, row) for number, row in enumerate(rows)]
     assert equal(Postings.unpacked(stored), given_postings)
+
+
+def test_slices_have_whole_documents_in_their_order_and_all_postings_once():
+    """Of two parts, in which some documents have more postings than others."""
+    draw = np.random.default_rng(3)
+    stored = []
+    for first, span in ((1, 300), (1 << 33, 100_000)):
+        for term in range(40):
+            places = draw.integers(0, span, draw.integers(1, 2000)) // draw.integers(1, 9)
+            own = {(int(place), term % 3): (1, 9) for place in places}
+            (row,) = postings_of(first, [own]).packed(first)
+            stored.append((term, first, row))
+    stored.sort()
+    whole = Postings.unpacked(stored)
+    slices = list(StoredPostings(stored).slices(2048))
+    assert len(slices) > 8
+    assert max(len(each.labels) for each in slices) < 2 * 2048
+    owners = [ordinals_of(each.labels) for each in slices]
+    for before, after in pairwise(each for each in owners if len(each)):
+        assert before.max() < after.min()
+    found = [
+        (term, label)
+        for each in slices
+        for term, start, end in zip(each.terms, each.starts, each.starts[1:], strict=False)
+        for label in each.labels[start:end]
+    ]
+    every = zip(np.repeat(whole.terms, np.diff(whole.starts)), whole.labels, strict=True)
+    assert sorted(found) == sorted(every)
+    (alone,) = StoredPostings(stored).slices(len(whole.labels))
+    assert equal(alone, whole)
 
 
 @given(ordinals, st.lists(postings, min_size=1, max_size=5))
@@ -149,10 +181,10 @@ def parts(*sizes: int, deleted: int = 0) -> list[Part]:
     return [Part(n, n, n, size, deleted) for n, size in enumerate(sizes, 1)]
 
 
-def test_eight_neighbours_of_one_size_become_one():
+def test_neighbours_become_one_that_have_the_leaves_for_a_part_of_the_next_size():
     small, large = 1000, 10_000
-    assert due_merge(parts(*[small] * 7)) == []
-    assert due_merge(parts(large, *[small] * 8)) == parts(large, *[small] * 8)[1:]
+    assert due_merge(parts(*[small] * 4)) == []
+    assert due_merge(parts(large, *[small] * 5)) == parts(large, *[small] * 5)[1:]
     assert due_merge(parts(*[small] * 4, large, *[small] * 4)) == []
     assert due_merge(parts(*[1 << 18] * 8)) == []
 

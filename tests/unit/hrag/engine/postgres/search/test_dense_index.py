@@ -3,7 +3,6 @@
 One store of 20,000 leaves of several tenants, analysed; the largest collection has a home.
 """
 
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 
 from hrag.engine.documents import PreparedDocument
@@ -25,16 +23,12 @@ from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Filter, Match, Range
 from hrag.types import SearchMode, TreeSettings
 from tests.fakes import as_half_precision, collection_settings, matched_leaves, prepared, sentences
+from tests.postgres_plans import nodes, plans
 from tests.postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(900)]
 
 _TREE = TreeSettings((32, 64), 0.0)
-_PLANS = """
-LOAD 'auto_explain';
-SET auto_explain.log_min_duration = 0; SET auto_explain.log_format = 'json';
-SET auto_explain.log_level = 'notice'; SET auto_explain.log_nested_statements = on
-"""
 _MIN_RECALL = 0.99
 
 
@@ -153,46 +147,17 @@ FILTERS: dict[str, tuple[Filter | None, Any]] = {
 }
 
 
-@contextmanager
-def _plans(many: Many, mode: str) -> Iterator[list[Any]]:
-    """The plans of all statements that are run inside the block, on connections of the pool."""
-    found: list[Any] = []
-
-    def notice(diagnostic: psycopg.errors.Diagnostic) -> None:
-        text = diagnostic.message_primary or ""
-        if "plan:" in text:
-            found.append(json.loads(text.partition("plan:")[2]))
-
-    with many.database.autocommit() as connection:
-        connection.add_notice_handler(notice)
-        connection.run_script(_PLANS.encode())
-        connection.run_script(f"SET plan_cache_mode = '{mode}'".encode())
-    try:
-        yield found
-    finally:
-        with many.database.autocommit() as connection:
-            connection.remove_notice_handler(notice)
-            connection.run_script(b"SET auto_explain.log_min_duration = -1; RESET plan_cache_mode")
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    if "Node Type" in plan:
-        yield plan
-    for child in plan.get("Plans", []):
-        yield from _nodes(child)
-
-
-def _scans(plans: list[Any]) -> list[tuple[str, str]]:
+def _scans(found: list[Any]) -> list[tuple[str, str]]:
     """Each scan of a table of leaves: its kind, and the table or the index."""
-    found = []
-    for each in plans:
-        for node in _nodes(each["Plan"]):
+    scans = []
+    for each in found:
+        for node in nodes(each["Plan"]):
             table = node.get("Relation Name", "")
             if re.fullmatch(r"leaves(_\d+)?", table):
-                found.append((node["Node Type"], node.get("Index Name", table)))
+                scans.append((node["Node Type"], node.get("Index Name", table)))
             elif node["Node Type"] == "Bitmap Index Scan" and "leaves" in node["Index Name"]:
-                found.append(("Bitmap Index Scan", node["Index Name"]))
-    return found
+                scans.append(("Bitmap Index Scan", node["Index Name"]))
+    return scans
 
 
 @pytest.mark.parametrize("mode", ["auto", "force_generic_plan", "force_custom_plan"])
@@ -200,11 +165,11 @@ def _scans(plans: list[Any]) -> list[tuple[str, str]]:
 def test_a_search_of_a_home_scans_no_table(many: Many, kind: str, mode: str) -> None:
     """Eight times, as statements are prepared after five."""
     given, _ = FILTERS[kind]
-    with _plans(many, mode) as plans:
+    with plans(many.database, mode) as found:
         for query in _queries(many, 8):
             many.find(query, 10, given)
-    scans = _scans(plans)
-    assert len(scans) >= 8, plans
+    scans = _scans(found)
+    assert len(scans) >= 8, found
     assert [each for each in scans if each[0] == "Seq Scan"] == []
     by_graph = [each for each in scans if "embedding_idx" in each[1]]
     # The leaves of fewer documents are read by their key, and so are those of any documents.
@@ -218,12 +183,12 @@ def test_a_search_of_the_shared_table_reads_the_collection_alone(
     many: Many, kind: str, mode: str
 ) -> None:
     given, _ = FILTERS[kind]
-    with _plans(many, mode) as plans:
+    with plans(many.database, mode) as found:
         for query in _queries(many, 8):
             request = FindRequest(query, SearchMode.STANDARD, 0, 10, 10, filter=given)
             with many.reader.snapshot("small3", "c") as snapshot:
                 snapshot.find(request)
-    scans = _scans(plans)
+    scans = _scans(found)
     assert len(scans) >= 8
     assert [each for each in scans if each[0] == "Seq Scan"] == []
 

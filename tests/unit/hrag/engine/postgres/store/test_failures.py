@@ -66,6 +66,24 @@ def test_without_our_schema_there_is_no_store(postgres: PostgresServer, statemen
 
 
 @pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("la relation « hrag.tenants » n''existe pas", StoreMissing),
+        ("Relation »hrag.tenants« existiert nicht", StoreMissing),
+        ('リレーション"hrag.tenants"は存在しません', StoreMissing),
+        ("no existe la relación «hrag.tenants»", StoreMissing),
+        ("la relation « hrag_homes.leaves_7 » n''existe pas", type(None)),
+        ("la relation « public.hragged » n''existe pas", type(None)),
+    ],
+)
+def test_a_missing_store_is_known_in_the_language_of_the_server(
+    postgres: PostgresServer, message: str, expected: type[HragError]
+) -> None:
+    statement = f"DO $$ BEGIN RAISE undefined_table USING MESSAGE = '{message}'; END $$"
+    assert isinstance(error_of(raised(postgres, statement), NEVER), expected)
+
+
+@pytest.mark.parametrize(
     ("deadline", "expected"),
     [
         (Deadline.after(0), DeadlineExceeded),

@@ -121,6 +121,22 @@ def test_health_follows_the_server(
     database.check()
 
 
+def test_a_database_is_not_lost_while_all_connections_are_in_use(
+    postgres_dsn: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hrag.engine.postgres.store.database._HEALTHY_S", 0.0)
+    database = opened(postgres_dsn, 1)
+    with database.read() as connection:
+        connection.execute("SELECT 1")
+        database.check()
+        database.check()
+    with database.read() as connection:
+        (count,) = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        ).fetchone() or (0,)
+    assert count == 2
+
+
 def test_a_server_that_hangs_is_not_healthy(
     own_server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,3 +156,15 @@ def test_an_old_server_is_refused(empty: Database, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(schema, "_OLDEST_SERVER", 99)
     with pytest.raises(StoreUnavailable, match=r"PostgreSQL \d+; hrag needs 99 or newer"):
         migrate(empty)
+
+
+def test_a_schema_of_pgvector_that_is_not_searched_is_named_with_what_helps(
+    empty: Database, name: str, postgres: PostgresServer, opened: Open
+) -> None:
+    postgres.run('CREATE SCHEMA "for all"', name)
+    postgres.run('CREATE EXTENSION vector SCHEMA "for all"', name)
+    with pytest.raises(StoreUnavailable, match='in the schema "for all"') as refused:
+        migrate(empty)
+    command = str(refused.value).partition("run ")[2].partition(", and GRANT")[0]
+    postgres.run(command, name)
+    assert migrate(opened(postgres.dsn(name))) == MigrationReport(0, NEWEST)

@@ -1,0 +1,118 @@
+"""Which parts of the lexical index are merged: few remain, and no posting is written often."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.postgres.indexes.lexical_index import Part, due_merge
+
+LARGEST = 1 << 19
+LARGE = 8**6  # Two of these need not fit into one part.
+BUILT = 8192  # Leaves of a part as it is built, or a few more.
+
+
+@dataclass
+class Index:
+    """Parts as maintenance leaves them; `writes` is how often each one's leaves were written."""
+
+    parts: list[Part] = field(default_factory=list)
+    writes: dict[int, int] = field(default_factory=dict)
+    most_small: int = 0
+
+    def load(self, sizes: Iterable[int]) -> "Index":
+        """Builds a part of each size, and merges after each what is due."""
+        last = 0
+        for leaves in sizes:
+            self.parts.append(Part(last + 1, last + 1, last + leaves, leaves))
+            self.writes[last + 1] = 1
+            last += leaves
+            while due := due_merge(self.parts):
+                self.merge(due)
+            small = sum(part.leaves < LARGE for part in self.parts)
+            self.most_small = max(self.most_small, small)
+        return self
+
+    def merge(self, due: list[Part]) -> None:
+        assert len(due) > 1
+        at = self.parts.index(due[0])
+        assert self.parts[at : at + len(due)] == due
+        leaves = sum(part.leaves for part in due)
+        assert leaves <= LARGEST
+        number = -due[0].number
+        merged = Part(number, due[0].first_ordinal, due[-1].last_ordinal, leaves)
+        self.parts[at : at + len(due)] = [merged]
+        self.writes[number] = 1 + max(self.writes[part.number] for part in due)
+
+    @property
+    def leaves(self) -> int:
+        return sum(part.leaves for part in self.parts)
+
+    @property
+    def most_writes(self) -> int:
+        return max(self.writes[part.number] for part in self.parts)
+
+
+def _steady() -> list[int]:
+    draw = random.Random(2)
+    return [draw.randint(3000, 6000) for _ in range(3600)]
+
+
+LOADS = {
+    "nightly, a large part and a small one": [BUILT, 808] * 365,
+    "a large part and a smaller one": [4200, 600] * 1000,
+    "steady": _steady(),
+    "steady, of one size": [3000] * 3600,
+    "in bulk, of documents of 10 leaves": [8200] * 2000,
+    "in bulk, of documents of one leaf": [BUILT] * 2000,
+    "trickling": [512] * 20_000,
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_few_parts_remain_of_any_load_and_no_posting_is_written_often(load):
+    index = Index().load(LOADS[load])
+    assert index.most_small <= 3 * 8
+    assert len(index.parts) <= index.leaves / LARGE + index.most_small
+    assert index.most_writes <= 4
+
+
+@given(st.lists(st.integers(1, BUILT + 1000), max_size=300))
+def test_a_posting_is_written_once_a_tier_and_smaller_parts_stay_few(sizes):
+    index = Index().load(sizes)
+    assert all(writes <= 7 for writes in index.writes.values())
+    for tier in range(1, 7):
+        waiting = 0
+        for part in index.parts:
+            waiting = waiting + part.leaves if part.leaves < 8**tier else 0
+            assert waiting < 8**tier
+
+
+def test_parts_as_small_and_large_ones_left_them_are_merged_into_the_largest_that_fit():
+    """An index of an earlier version may have hundreds."""
+    sizes = [BUILT, 808] * 365
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    index = Index()
+    for leaves, end in zip(sizes, ends, strict=True):
+        first = end - leaves + 1
+        index.parts.append(Part(first, first, end, leaves))
+        index.writes[first] = 1
+    while due := due_merge(index.parts):
+        index.merge(due)
+    assert len(index.parts) <= index.leaves / LARGE + 1
+    assert index.most_writes <= 4
+
+
+def test_ordinals_too_far_apart_for_one_part_do_not_keep_others_from_merging():
+    far = 1 << 33
+    parts = [Part(1, 1, 6, 6), *(Part(far + n, far + n, far + n, 5) for n in (0, 6))]
+    assert due_merge(parts) == parts[1:]
+
+
+def test_deleted_leaves_do_not_count():
+    parts = [Part(1, 1, 6, 6, deleted=1), Part(7, 7, 8, 2)]
+    assert due_merge(parts) == []
+    assert due_merge([*parts, Part(9, 9, 9, 1)]) == [*parts, Part(9, 9, 9, 1)]

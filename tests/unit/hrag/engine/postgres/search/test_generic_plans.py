@@ -1,0 +1,88 @@
+"""Plans for any parameters, which PostgreSQL keeps for statements that come often.
+
+They must do where there are many tenants: PostgreSQL then expects hardly a leaf of a collection.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hrag.engine import Snapshot
+from hrag.engine.find import FindRequest
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
+from hrag.filters import Exists
+from hrag.ids import parse_chunk_id
+from hrag.types import Retrieval, SearchMode
+from tests.fakes import collection_settings, query_vector
+from tests.postgres_plans import nodes, plans
+from tests.vocabulary import wordy
+
+pytestmark = pytest.mark.postgres
+
+SMALL = 100
+LARGE = 400
+REQUEST = FindRequest(
+    query_vector(1),
+    SearchMode.SMALL_TO_BIG,
+    1,
+    limit=5,
+    candidates=50,
+    text="water pump steam valve",
+    retrieval=Retrieval.HYBRID,
+)
+
+
+def _find(**options: Any) -> Callable[[Snapshot], Any]:
+    return lambda snapshot: snapshot.find(replace(REQUEST, **options))
+
+
+@pytest.fixture
+def reader(database: Database, writer: PostgresWriter) -> PostgresReader:
+    """Many small collections and a larger one, analysed."""
+    for number in range(SMALL):
+        tenant_id = f"small{number}"
+        writer.create_collection(tenant_id, "c", collection_settings())
+        writer.put(writer.open(tenant_id, "c"), wordy("d", number))
+    writer.create_collection("t", "c", collection_settings())
+    large = writer.open("t", "c")
+    writer.put_many(
+        [(large, wordy(f"d{n}", n, sentences=12, metadata={"n": n})) for n in range(LARGE)]
+    )
+    with database.autocommit() as connection:
+        connection.execute("ANALYZE")
+    return PostgresReader(database)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        _find(),
+        _find(retrieval=Retrieval.LEXICAL),
+        _find(retrieval=Retrieval.DENSE),
+        _find(mode=SearchMode.AUTO_MERGE),
+        _find(filter=Exists("document_id")),
+        lambda snapshot: snapshot.chunk(parse_chunk_id("d5#0.0")),
+    ],
+    ids=["hybrid", "lexical", "dense", "auto-merge", "filtered", "chunk"],
+)
+def test_leaves_and_documents_are_looked_up_by_their_keys(
+    database: Database, reader: PostgresReader, read: Callable[[Snapshot], Any]
+) -> None:
+    with plans(database, "force_generic_plan") as found, reader.snapshot("t", "c") as snapshot:
+        read(snapshot)
+    every = [node for each in found for node in nodes(each["Plan"])]
+    compared = [below for node in every if "Join Filter" in node for below in nodes(node)]
+    assert [node for node in compared if node.get("Relation Name") in ("documents", "leaves")] == []
+    looked_up = [
+        node
+        for node in every
+        if node.get("Relation Name") == "documents"
+        and node["Node Type"] == "Index Scan"
+        and "document_id = " not in node["Index Cond"]
+    ]
+    assert looked_up != []
+    assert [node for node in looked_up if "(ordinal " not in node.get("Index Cond", "")] == []
