@@ -1,7 +1,7 @@
 """The compiled hot path: search, climbing, encoding passages, cutting, analysis, embedding.
 
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`);
-  a `GraphSearch` goes on where it stopped.
+  a `GraphSearch` goes on where it stopped. `inner_products` scans vectors that no index holds.
 * `Postings` finds leaves by BM25 in an inverted index; `postings_of` and `write_postings` make
   one. `forward_matches` and `bm25` score leaves that are in none.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
@@ -44,7 +44,7 @@ try:
     from hrag_fast._cited import matched_sentence, merged_spans
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._forward import forward_matches
-    from hrag_fast._graph import Graph, GraphSearch
+    from hrag_fast._graph import Graph, GraphSearch, inner_products
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
@@ -93,6 +93,7 @@ __all__ = [
     "climb",
     "fold",
     "forward_matches",
+    "inner_products",
     "inside_word",
     "matched_sentence",
     "merged_spans",

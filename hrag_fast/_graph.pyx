@@ -87,6 +87,22 @@ cdef struct Query:
     const int16_t* codes
 
 
+def inner_products(const float[::1] query not None, const float[:, ::1] vectors not None):
+    """Exact scan of vectors that are in no index; see `_graph.pyi`."""
+    cdef size_t count = vectors.shape[0]
+    cdef size_t dimension = query.shape[0]
+    cdef size_t i
+    if <size_t>vectors.shape[1] != dimension:
+        raise ValueError(f"vectors have {vectors.shape[1]} dimensions, the query has {dimension}")
+    scores = np.zeros(count, np.float32)
+    cdef float[::1] out = scores
+    if count and dimension:
+        with nogil:
+            for i in range(count):
+                out[i] = inner_product(&query[0], &vectors[i, 0], dimension)
+    return scores
+
+
 cdef class Graph:
     """An HNSW index of inner products, searched in place; see `_graph.pyi`."""
 

@@ -14,6 +14,7 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment, SegmentSe
 from hrag.engine.find import Vector
 from hrag.engine.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.search.rounds import FACTOR
+from hrag_fast import inner_products
 
 # What graph search costs for each row that it is to find, in rows scanned. Graph searches with a
 # filter often have to go deeper; with all rounds, both took as long where the rule gives 36 to 42
@@ -56,7 +57,8 @@ class VectorSource:
         """Returns the exact cosine of each of `rows`, which are ascending: `float32[n]`."""
         cosines = np.empty(len(rows), np.float32)
         first = np.searchsorted(rows, view.tail_base)
-        cosines[first:] = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)] @ query.vector
+        in_tail = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)]
+        cosines[first:] = inner_products(query.vector, in_tail)
         for segment, base, end in view.segment_rows():
             start, stop = np.searchsorted(rows, (base, end))
             if start < stop:
@@ -110,10 +112,10 @@ def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
     view = eligible.view
     vectors = view.tail.vectors
     rows = eligible.in_tail()
-    if eligible.rows is None:  # Most rows live: one product over all costs less than a gather.
-        scores = vectors[: view.count - view.tail_base] @ query
+    if eligible.rows is None:  # Most rows live: products of all cost less than a gather.
+        scores = inner_products(query, vectors[: view.count - view.tail_base])
         if len(rows) < len(scores):
             scores = scores[rows - view.tail_base]
     else:
-        scores = vectors[rows - view.tail_base] @ query
+        scores = inner_products(query, vectors[rows - view.tail_base])
     return Candidates(rows, scores, exact=True, complete=True)

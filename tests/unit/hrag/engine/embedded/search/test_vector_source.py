@@ -100,3 +100,22 @@ def test_a_tail_alone_is_scanned(engine):
 def test_without_eligible_rows_there_is_nothing(view):
     found = nearest(5, EligibleRows(view, np.empty(0, np.uint32)), 5)
     assert (len(found), found.complete, found.exact) == (0, True, True)
+
+
+def test_equal_vectors_have_equal_scores_in_a_segment_and_in_the_tail(engine: Engine) -> None:
+    """So which of two copies comes first does not depend on what is sealed."""
+    settings = collection_settings(dimension=384)
+    engine.writer.create_collection("t", "c", settings)
+    copies = [prepared(name, sentences(80), settings, seed=1) for name in ("first", "second")]
+    engine.writer.put(engine.open(), copies[0])
+    segment = load(engine.store.segments, engine.seal())
+    engine.writer.put(engine.open(), copies[1])
+    with engine.store.read() as txn:
+        view = load_view(engine.store, txn, settings, 1, {segment.record.segment_id: segment})
+    rows = np.arange(view.count, dtype=np.uint32)
+    for seed in range(20):
+        query = VectorQuery(query_vector(seed, 384))
+        nearest = VectorSource().candidates(query, EligibleRows(view, rows), len(rows))
+        of_nearest = nearest.scores[np.argsort(nearest.rows)]
+        for found in (VectorSource().cosines(query, view, rows), of_nearest):
+            assert found[: view.tail_base].tobytes() == found[view.tail_base :].tobytes()
