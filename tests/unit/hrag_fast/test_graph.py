@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag_fast import Graph, _reference, inner_products, supported_paths
+from hrag_fast import Graph, _reference, supported_paths
 from tests.fakes import unit_vectors
 
 HEADER_BYTES = _reference.HEADER.size
@@ -264,24 +264,6 @@ def test_it_scores_as_its_twin_does(data, count, dimension):
     scores = Graph(file).scores(query, items)
     assert (scores.dtype, scores.shape) == (np.float32, items.shape)
     assert np.allclose(scores, _reference.Graph(file).scores(query, items), atol=1e-5)
-
-
-@pytest.mark.parametrize("dimension", [1, 2, 16, 33, 384])
-@pytest.mark.parametrize("count", [1, 300])
-def test_vectors_have_the_same_score_in_an_index_and_outside(count, dimension):
-    random = np.random.default_rng(dimension)
-    vectors = random.standard_normal((count, dimension)).astype(np.float32)
-    query = random.standard_normal(dimension).astype(np.float32)
-    index, file = index_over(vectors)
-    stored = np.array(index.get_items(range(count)), np.float32)
-    indexed = Graph(file).scores(query, np.arange(count, dtype=np.uint32))
-    assert inner_products(query, stored).tobytes() == indexed.tobytes()
-
-
-def test_vectors_of_another_dimension_are_refused():
-    assert inner_products(np.ones(3, np.float32), np.empty((0, 3), np.float32)).tolist() == []
-    with pytest.raises(ValueError, match="vectors have 2 dimensions, the query has 3"):
-        inner_products(np.ones(3, np.float32), np.ones((4, 2), np.float32))
 
 
 def best_of(scores, count):
