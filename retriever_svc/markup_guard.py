@@ -17,8 +17,8 @@ Some viewers accept blanks in a destination, and browsers delete tabs and line e
 So the blank comes where a URL with it is invalid (WHATWG URL Standard), and `@` gets one as well.
 
 An address that ends where a known host goes on cannot be told from it in time and stays, without
-anything behind it. Between backticks only images get a blank, because viewers disagree on where
-code ends; HTML and addresses there are left as they are.
+anything behind it. All this holds between backticks too, because viewers disagree on where code
+begins and ends; HTML tags alone are left as they are there.
 """
 
 import re
@@ -69,13 +69,10 @@ class MarkupGuard:
 
     def breaks(self, char: str, *, in_code: bool) -> bool:
         """Returns whether a blank has to come before `char`, the next of the text."""
-        found = self._is_image(char)
-        if not in_code:
-            reference = self._references.breaks(char)
-            address = self._addresses.breaks(char)
-            found = found or self._is_tag(char) or reference or address
+        reference, address = self._references.breaks(char), self._addresses.breaks(char)
+        markup = self._is_image(char) or (not in_code and self._is_tag(char))
         self._last = char
-        return found
+        return markup or reference or address
 
     def _is_image(self, char: str) -> bool:
         return self._last == "!" and char == "["
