@@ -124,7 +124,10 @@ def test_it_finds_what_hnswlib_finds(dimension, ef):
         assert np.allclose(scores, 1 - distances[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("dimension", [64, 96, 384, 512, 1024])
+@pytest.mark.parametrize(
+    "dimension",
+    [64, 96, 384, *(pytest.param(each, marks=pytest.mark.slow) for each in (512, 1024))],
+)
 @pytest.mark.parametrize("kind", ["random", "clustered", "alike"])
 def test_codes_find_as_many_of_the_nearest_as_hnswlib_does(kind, dimension):
     """Also where ef is no larger than what is wanted, and where a few large numbers are the same
