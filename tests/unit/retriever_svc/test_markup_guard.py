@@ -120,7 +120,7 @@ def test_what_is_not_plainly_a_known_host_gets_a_blank(said: str, expected: str)
         "[1]: https://known.example/a\n[2]: https://other.example 'Title'",
         "https://known.example/a[1]",
         "https://www.named.example/a or www.named.example, www.named.example/b",
-        "[a](page.html) [b](#part) [c](/root/a@b) [d](../up) [e]() [f](packages/@x/y)",
+        "[a](page.html) [b](#part) [c](/base/a@b) [d](../up) [e]() [f](packages/@x/y)",
         "Note: this. [note]: See below. As [1] says:\n\nNote: 1/2 and/or a:b; $1/\\sqrt{2}$ \\\\ x",
         "Fish &amp; chips &mdash; 5 &lt; 6&nbsp;&times;&copy; AT&T; R&D, a@b.example",
         "C:\\path, 10:30, key:value, wwww.x, awww.x, www",
