@@ -98,7 +98,7 @@ SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_CO
   {{by_index}}
 FROM {DOCUMENTS_OF_CHUNKS} ORDER BY rank
 """
-_BY_INDEX = "(SELECT max(by_index) FROM found)"
+_LEAVES_BY_INDEX = "(SELECT max(by_index) FROM found)"
 # The leaf before, the leaf itself or the one after, whichever of them was found and scores most.
 _LIFTED = """
 score + %(bonus)s::real * greatest(score,
@@ -213,7 +213,7 @@ class _Grouping(NamedTuple):
         statement = sql.SQL(_GROUPS).format(
             found=found,
             score=score,
-            by_index=sql.SQL(_BY_INDEX if has_nearest else "NULL"),
+            by_index=sql.SQL(_LEAVES_BY_INDEX if has_nearest else "NULL"),
             lifted=sql.SQL(_LIFTED if self.has_bonus else "score"),
             groups=sql.Literal(min(2 * self.texts + 2, _MOST_GROUPS)),
             texts=sql.Literal(self.texts),
