@@ -5,7 +5,7 @@ component maintains anyway; they are collected at each scrape only. Labels have 
 fixed set of values, such as methods, codes and stages. A tenant or a collection is never a
 label: there may be ten thousand of them. Names follow Prometheus' conventions (`_total` for
 counters, base units). All functions are thread-safe. This module does not serve metrics;
-`hrag.rpc.metrics_server` does.
+`hrag.rpc.serving.metrics_server` does.
 """
 
 import time

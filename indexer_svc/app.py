@@ -14,11 +14,11 @@ from hrag.embedding import Embedder
 from hrag.embedding.factory import open_embedder
 from hrag.engine import Maintenance, Writer, open_engine
 from hrag.reply_limit import ReplyLimit
-from hrag.rpc import server
-from hrag.rpc.metrics_access import open_metrics_access
-from hrag.rpc.metrics_server import serve_metrics
-from hrag.rpc.process import abandon, report_serving, serve_until_stopped
-from hrag.rpc.protection import open_protection
+from hrag.rpc.serving import server
+from hrag.rpc.serving.metrics_access import open_metrics_access
+from hrag.rpc.serving.metrics_server import serve_metrics
+from hrag.rpc.serving.process import abandon, report_serving, serve_until_stopped
+from hrag.rpc.serving.protection import open_protection
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
 from indexer_svc.parsers.pool import ParserPool

@@ -11,10 +11,10 @@ import grpc
 
 from hrag import metrics
 from hrag.errors import HragError
-from hrag.rpc import call_audit
-from hrag.rpc.call import to_hrag_error
-from hrag.rpc.call_deadline import deadline_of
-from hrag.rpc.guard import caller_is_admin
+from hrag.rpc.calls import call_audit
+from hrag.rpc.calls.call import to_hrag_error
+from hrag.rpc.calls.call_deadline import deadline_of
+from hrag.rpc.calls.guard import caller_is_admin
 from hrag.types import ByteRange, IngestOutcome, IngestResult
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hrag.errors import TooBusy
-from hrag.rpc.recent_tenants import RecentTenants
+from hrag.rpc.admission.recent_tenants import RecentTenants
 
 _SHARING_S = 60.0
 

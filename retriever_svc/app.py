@@ -17,12 +17,17 @@ from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.reply_limit import ReplyLimit
 from hrag.rerank.factory import open_reranker
-from hrag.rpc import server, workers
-from hrag.rpc.metrics_access import open_metrics_access
-from hrag.rpc.metrics_server import serve_metrics
-from hrag.rpc.process import report_serving, serve_until_stopped, stop_on_eof, wait_for_store
-from hrag.rpc.protection import open_protection
-from hrag.rpc.worker_metrics import WorkerMetrics
+from hrag.rpc.serving import server, workers
+from hrag.rpc.serving.metrics_access import open_metrics_access
+from hrag.rpc.serving.metrics_server import serve_metrics
+from hrag.rpc.serving.process import (
+    report_serving,
+    serve_until_stopped,
+    stop_on_eof,
+    wait_for_store,
+)
+from hrag.rpc.serving.protection import open_protection
+from hrag.rpc.serving.worker_metrics import WorkerMetrics
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,

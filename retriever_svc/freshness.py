@@ -3,7 +3,7 @@
 from hrag.deadline import Deadline
 from hrag.engine import Reader
 from hrag.errors import SequenceNotReached
-from hrag.rpc.suspension import Suspended, has_time_to_wait
+from hrag.rpc.admission.suspension import Suspended, has_time_to_wait
 
 
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:

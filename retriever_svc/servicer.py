@@ -11,8 +11,8 @@ import grpc
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.deadline import Deadline
 from hrag.reply_limit import CHUNK_ADVICE, HIERARCHY_ADVICE, SEARCH_ADVICE, UNLIMITED, ReplyLimit
-from hrag.rpc.call_deadline import deadline_of
-from hrag.rpc.guard import caller_is_admin
+from hrag.rpc.calls.call_deadline import deadline_of
+from hrag.rpc.calls.guard import caller_is_admin
 from hrag.types import ServerInfo
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc

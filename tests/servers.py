@@ -7,9 +7,9 @@ from functools import partial
 import grpc
 
 from hrag.config import CommonSettings
-from hrag.rpc import server
-from hrag.rpc.protection import open_protection
-from hrag.rpc.server import Server
+from hrag.rpc.serving import server
+from hrag.rpc.serving.protection import open_protection
+from hrag.rpc.serving.server import Server
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
 INDEXER = "hrag.v1.IndexerService"

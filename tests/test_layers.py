@@ -98,8 +98,8 @@ FORBIDDEN = {
     "prometheus_client": (
         "hrag.metrics",
         "hrag.histogram",
-        "hrag.rpc.metrics_server",
-        "hrag.rpc.worker_metrics",
+        "hrag.rpc.serving.metrics_server",
+        "hrag.rpc.serving.worker_metrics",
     ),
 }
 PARSER_LIBRARIES = {"mammoth", "pypdfium2", "python_calamine", "selectolax"}
@@ -110,6 +110,7 @@ ENGINES = (EMBEDDED, POSTGRES)
 DOOR = "hrag.engine.factory"
 COMMAND_LINE = "hrag.cli"
 GATEWAY = "hrag.gateway"
+RPC = "hrag.rpc"
 # The rooms of a package, lowest first; those in one line do not import each other.
 ROOMS = {
     ENGINE: (
@@ -150,6 +151,12 @@ ROOMS = {
         ("dify", "health", "reference"),
         ("app",),
         ("__main__",),
+    ),
+    RPC: (
+        ("status",),
+        ("admission",),
+        ("calls",),
+        ("serving",),
     ),
 }
 # Tests of each engine itself, and what they and others stand on.

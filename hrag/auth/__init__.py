@@ -2,7 +2,7 @@
 
 A credential is an API key or a token. Verifying it returns an Identity or raises
 Unauthenticated, always with the same message, so that an error reveals nothing about existing
-keys or tenants. `hrag.rpc.guard` decides which calls an identity may make.
+keys or tenants. `hrag.rpc.calls.guard` decides which calls an identity may make.
 """
 
 from collections.abc import Callable

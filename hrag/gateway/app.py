@@ -29,10 +29,10 @@ from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.channels import Services
 from hrag.gateway.services.methods import METHODS, Method
 from hrag.net.listener import listen
-from hrag.rpc.process import report_serving
-from hrag.rpc.protection import require_protection
-from hrag.rpc.request_id import REQUEST_ID
-from hrag.rpc.tls import server_context
+from hrag.rpc.calls.request_id import REQUEST_ID
+from hrag.rpc.serving.process import report_serving
+from hrag.rpc.serving.protection import require_protection
+from hrag.rpc.serving.tls import server_context
 
 _log = structlog.get_logger()
 

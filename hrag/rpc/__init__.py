@@ -1,1 +1,1 @@
-"""gRPC around the services: statuses, interceptor, server, process."""
+"""gRPC around the services: statuses, admission, calls, serving."""

@@ -16,7 +16,7 @@ from hrag.auth import keys
 from hrag.cli.services.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import DocumentNotFound
-from hrag.rpc.admission import MAX_ARRIVING, MAX_ARRIVING_INLINE
+from hrag.rpc.admission.executor import MAX_ARRIVING, MAX_ARRIVING_INLINE
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from tests.attacks.http2 import Connection, half_open

@@ -14,7 +14,12 @@ from urllib.error import HTTPError
 import pytest
 
 from hrag.cli.services.processes import INDEXER, free_addresses
-from hrag.rpc.metrics_server import CONNECTION_S, MAX_CONNECTIONS, MAX_REQUEST_BYTES, REQUEST_S
+from hrag.rpc.serving.metrics_server import (
+    CONNECTION_S,
+    MAX_CONNECTIONS,
+    MAX_REQUEST_BYTES,
+    REQUEST_S,
+)
 from hrag.types import Document
 from tests.metrics_page import Scrape
 from tests.pki import Authority

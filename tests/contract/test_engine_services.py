@@ -14,7 +14,7 @@ from hrag.embedding.hashing import HashEmbedder
 from hrag.engine.protocols import Reader
 from hrag.errors import CollectionNotFound, DocumentNotFound, SequenceNotReached
 from hrag.filters import Match
-from hrag.rpc.suspension import Suspended
+from hrag.rpc.admission.suspension import Suspended
 from hrag.types import (
     Document,
     IngestOutcome,

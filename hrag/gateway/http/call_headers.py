@@ -13,7 +13,7 @@ from starlette.requests import Request
 from hrag.errors import DeadlineExceeded, InvalidArgument
 from hrag.gateway.services.channels import Metadata
 from hrag.ids import quoted
-from hrag.rpc.request_id import REQUEST_ID
+from hrag.rpc.calls.request_id import REQUEST_ID
 
 _TIMEOUT = re.compile(r"[0-9]{1,10}")
 _VERSION = "1"

@@ -18,8 +18,8 @@ from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import error_reply
 from hrag.ids import quoted
-from hrag.rpc.call import to_hrag_error
-from hrag.rpc.request_id import REQUEST_ID, is_request_id, new_request_id
+from hrag.rpc.calls.call import to_hrag_error
+from hrag.rpc.calls.request_id import REQUEST_ID, is_request_id, new_request_id
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

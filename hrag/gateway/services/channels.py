@@ -11,7 +11,7 @@ from hrag.config import PLAINTEXT_WORDS, GatewaySettings, SettingsError
 from hrag.errors import InvalidArgument
 from hrag.gateway.services.methods import INDEXER, METHODS, RETRIEVER, SERVICE_NAMES, Method
 from hrag.net.addresses import dial_address, is_loopback
-from hrag.rpc.protection import require_acknowledgement
+from hrag.rpc.serving.protection import require_acknowledgement
 
 _HEALTH = "/grpc.health.v1.Health/Check"
 _HEALTH_S = 2.0

@@ -18,8 +18,8 @@ from hrag.embedding.instrumented import InstrumentedEmbedder
 from hrag.engine import DocumentSummaries, Summary
 from hrag.errors import ChatUnavailable, EmbedderRejected, ServiceUnavailable, StoreUnavailable
 from hrag.metrics import INSTRUMENTS, Reading, Readings
-from hrag.rpc.metrics_server import serve_metrics
-from hrag.rpc.worker_metrics import WorkerMetrics
+from hrag.rpc.serving.metrics_server import serve_metrics
+from hrag.rpc.serving.worker_metrics import WorkerMetrics
 from hrag.types import SummaryUnit
 from tests.fakes import collection_settings, prepared, sentences, unit_vectors
 from tests.metrics_page import Scrape

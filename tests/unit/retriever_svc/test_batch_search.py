@@ -8,7 +8,7 @@ import pytest
 
 from hrag import errors
 from hrag.deadline import NEVER
-from hrag.rpc.suspension import Suspended
+from hrag.rpc.admission.suspension import Suspended
 from tests.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 

@@ -14,7 +14,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import Exists, Match
-from hrag.rpc.suspension import Suspended
+from hrag.rpc.admission.suspension import Suspended
 from hrag.types import (
     Aggregation,
     Chunk,

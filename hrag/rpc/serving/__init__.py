@@ -1,0 +1,1 @@
+"""How does a service listen, how is it watched, and how does it stop?"""
