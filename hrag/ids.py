@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hrag.errors import InvalidArgument
 
 MAX_NAME_BYTES = 64
+NAME_RULE = f"1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
 MAX_DOCUMENT_ID_BYTES = 128
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -58,11 +59,7 @@ def check_collection_name(value: str, field: str = "collection") -> str:
 
 def _check_name(value: str, field: str) -> str:
     if not is_name(value):
-        raise InvalidArgument(
-            f"{field} is {quoted(value)}; it must be 1 to {MAX_NAME_BYTES} of "
-            "A-Z a-z 0-9 . _ - and begin with a letter or digit",
-            field=field,
-        )
+        raise InvalidArgument(f"{field} is {quoted(value)}; it must be {NAME_RULE}", field=field)
     return value
 
 

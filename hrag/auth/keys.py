@@ -27,6 +27,7 @@ from pydantic_core import ErrorDetails
 
 from hrag.auth import REFUSAL, Identity, Role, is_tenant_pattern
 from hrag.errors import Unauthenticated
+from hrag.ids import NAME_RULE
 from hrag.net.watched_file import WatchedFile
 
 _log = structlog.get_logger()
@@ -42,7 +43,7 @@ _NEVER = float("inf")
 
 def _tenant(value: str) -> str:
     if not is_tenant_pattern(value):
-        raise ValueError("must be the id of a tenant, or * for all")
+        raise ValueError(f"must be * for all tenants, or the id of one: {NAME_RULE}")
     return value
 
 
@@ -84,13 +85,19 @@ def read(path: Path) -> tuple[Key, ...]:
 
 
 def _invalid(error: ValidationError) -> ValueError:
-    """Names each invalid field, without its value."""
-    return ValueError("; ".join(map(_explain, error.errors(include_input=False))))
+    """Names each invalid field, without its value.
+
+    A list without a valid item is said to be too short, too; its items say what is wrong.
+    """
+    found = error.errors(include_input=False)
+    within = {each["loc"][:end] for each in found for end in range(len(each["loc"]))}
+    return ValueError("; ".join(_explain(each) for each in found if each["loc"] not in within))
 
 
 def _explain(error: ErrorDetails) -> str:
     field = ".".join(map(str, error["loc"]))
-    return f"{field}: {error['msg']}" if field else error["msg"]
+    problem = error["msg"].removeprefix("Value error, ")
+    return f"{field}: {problem}" if field else problem
 
 
 def create(

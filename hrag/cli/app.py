@@ -7,7 +7,8 @@ one of the codes of `exit_codes`.
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,31 +55,41 @@ class _ErrorReportingGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in args
-        return super().parse_args(ctx, args)
+        with _errors_reported(ctx):  # `--help` and `--version` write here.
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
-            return self._run(ctx)
-        except (Failure, HragError, _UsageError) as error:
-            if ctx.meta[_AS_JSON]:
-                show_json_error(_described(error))
-            elif isinstance(error, _UsageError):
-                raise
-            else:
-                show_error(str(error))
-            raise typer.Exit(_exit_code(error)) from None
-
-    def _run(self, ctx: Any) -> Any:
-        """Runs the command. Raises Failure if standard output cannot be written."""
-        try:
+        with _errors_reported(ctx):
             return super().invoke(ctx)
-        except BrokenPipeError:  # The reader wants no more, which is no error.
+
+
+@contextmanager
+def _errors_reported(ctx: Any) -> Iterator[None]:
+    try:
+        with _lost_output_fails(ctx):
+            yield
+    except (Failure, HragError, _UsageError) as error:
+        if ctx.meta[_AS_JSON]:
+            show_json_error(_described(error))
+        elif isinstance(error, _UsageError):
             raise
-        except OSError as error:
-            if not _output_is_lost():
-                raise
-            code = CANNOT_CHECK if ctx.invoked_subcommand == check.__name__ else ExitCode.FAILED
-            raise Failure(f"standard output: {error.strerror or error}", code) from None
+        else:
+            show_error(str(error))
+        raise typer.Exit(_exit_code(error)) from None
+
+
+@contextmanager
+def _lost_output_fails(ctx: Any) -> Iterator[None]:
+    """Raises Failure if standard output cannot be written."""
+    try:
+        yield
+    except BrokenPipeError:  # The reader wants no more, which is no error.
+        raise
+    except OSError as error:
+        if not _output_is_lost():
+            raise
+        code = CANNOT_CHECK if ctx.invoked_subcommand == check.__name__ else ExitCode.FAILED
+        raise Failure(f"standard output: {error.strerror or error}", code) from None
 
 
 def _output_is_lost() -> bool:

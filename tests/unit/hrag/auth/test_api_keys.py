@@ -161,7 +161,7 @@ def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
     ("tenants", "note", "message"),
     [
         ((), "", "tenants"),
-        (("",), "", "tenants.0: Value error, must be the id"),
+        (("",), "", "tenants.0: must be * for all tenants, or the id of one: 1 to 64"),
         (("a", "ä"), "", "tenants.1"),
         (("x" * 65,), "", "tenants.0"),
         (tuple(f"t{number}" for number in range(1001)), "", "at most 1000"),
@@ -172,6 +172,12 @@ def test_invalid_values_create_no_key(path, tenants, note, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         keys.create(path, tenants, Role.READ, note, None)
     assert not path.exists()
+
+
+def test_a_value_that_is_wrong_is_one_problem(path):
+    """The list is not said to be too short because its only tenant is not valid."""
+    with pytest.raises(ValueError, match=r"^tenants\.0: [^;]*$"):
+        keys.create(path, ("b b",), Role.READ, "", None)
 
 
 def _line(**changed: object) -> dict[str, object]:

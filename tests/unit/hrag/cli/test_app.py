@@ -146,7 +146,13 @@ def test_a_file_that_may_not_be_read_fails_alone(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(("ingest", __file__, "--dry-run"), 1), (("count", "--help"), 1), (("check",), 2)],
+    [
+        (("ingest", __file__, "--dry-run"), 1),
+        (("count", "--help"), 1),
+        (("--help",), 1),
+        (("--version",), 1),
+        (("check",), 2),
+    ],
 )
 def test_an_output_that_is_full_is_an_error_of_one_line(tmp_path, arguments, code):
     engine = open_engine(EngineSettings().model_copy(update={"data_dir": tmp_path}))
