@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
-from hrag.client.checks import checked_document, checked_query
+from hrag.client.checks import checked_document, checked_queries, checked_query
 from hrag.errors import DocumentChanged, HragError, InvalidArgument, ServiceUnavailable
 from hrag.filters import Filter
 from hrag.net.addresses import is_loopback
@@ -395,12 +395,13 @@ def search(query: SearchQuery) -> Call[SearchResult]:
 
 def batch_search(queries: Sequence[SearchQuery]) -> Call[list[SearchResult | HragError]]:
     """BatchSearch; reads one result or error for each query."""
-    request = retriever.batch_request(queries)
+    request = retriever.batch_request(checked_queries(queries))
     return Call("retriever", "BatchSearch", request, retriever.batch_from)
 
 
 def answer(query: AnswerQuery) -> Call[AnswerEvent]:
     """Answer; reads one response of its stream as one event."""
+    checked_query(query.search)
     return Call("retriever", "Answer", answers.answer_request(query), answers.answer_event_from)
 
 

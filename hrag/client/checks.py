@@ -30,10 +30,23 @@ def checked_document(document: Document) -> Document:
     return document
 
 
-def checked_query(query: SearchQuery) -> SearchQuery:
-    """Returns `query`; raises InvalidArgument if it is neither for a text nor for a vector."""
+def checked_query(query: SearchQuery, field: str = "query") -> SearchQuery:
+    """Returns `query`; raises InvalidArgument unless it is one for a text or for a vector."""
+    if not isinstance(query, SearchQuery):
+        raise InvalidArgument(
+            f"{field} is {quoted(str(query))}; it must be a SearchQuery of hrag.types", field=field
+        )
     if not isinstance(query.query, Iterable | None):
         raise InvalidArgument(
-            f"query is {quoted(str(query.query))}; it must be a text or a vector", field="query"
+            f"{field} is {quoted(str(query.query))}; it must be a text or a vector", field=field
         )
     return query
+
+
+def checked_queries(queries: Iterable[SearchQuery]) -> list[SearchQuery]:
+    """Returns `queries`; raises InvalidArgument, which says which of them is none."""
+    if not isinstance(queries, Iterable):
+        raise InvalidArgument(
+            f"queries is {quoted(str(queries))}; it must be a list of SearchQuery", field="queries"
+        )
+    return [checked_query(each, f"queries.{number}") for number, each in enumerate(queries)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.answers.values import AnswerEvent, FinishReason
+from hrag.answers.values import AnswerEvent, AnswerQuery, FinishReason
 from hrag.cli.services.processes import free_addresses
-from hrag.client import AsyncClient, Client
+from hrag.client import AsyncClient, Client, calls
 from hrag.client.calls import channel_options
 from hrag.client.checks import MAX_TIMEOUT_S
 from hrag.errors import HragError
@@ -297,6 +297,10 @@ def test_the_longest_deadline_is_one(run: Any) -> None:
     ("field", "call"),
     [
         ("query", lambda client: client.search("t", 5)),
+        ("queries", lambda client: client.batch_search(5)),
+        ("queries.0", lambda client: client.batch_search("text")),
+        ("queries.1", lambda client: client.batch_search([SearchQuery("t", "x"), None])),
+        ("queries.0", lambda client: client.batch_search([SearchQuery("t", 5)])),
         ("document", lambda client: client.ingest("t", "text")),
         ("remove_keys", lambda client: client.update_metadata("t", "d", remove_keys="ab")),
     ],
@@ -306,6 +310,12 @@ def test_an_argument_of_a_wrong_type_is_named(run: Any, field: str, call: Call) 
     with pytest.raises(errors.InvalidArgument, match=f"{field} is ") as caught:
         run(fake, call)
     assert (caught.value.field, fake.calls) == (field, {})
+
+
+def test_what_is_asked_of_a_model_is_a_search_too() -> None:
+    fake: Any = "what is it?"
+    with pytest.raises(errors.InvalidArgument, match="it must be a SearchQuery"):
+        calls.answer(AnswerQuery(fake))
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
