@@ -1,6 +1,8 @@
 """Strategies for the values of `hrag.types`, whatever a field of them may hold."""
 
+from dataclasses import replace
 from datetime import UTC
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -44,8 +46,17 @@ chunks = st.builds(
     page_starts=st.lists(st.builds(types.PageStart, U32, U32), max_size=3).map(tuple),
 )
 nodes = st.builds(types.ChunkNode, chunks, TEXT, st.lists(NAME, max_size=3).map(tuple))
-node_tuples = st.lists(nodes, max_size=2).map(tuple)
-hierarchies = st.builds(types.Hierarchy, nodes, node_tuples, node_tuples, node_tuples)
+
+
+def _hierarchies(of_document: dict[str, Any]) -> st.SearchStrategy[types.Hierarchy]:
+    own = nodes.map(lambda node: replace(node, chunk=replace(node.chunk, **of_document)))
+    relatives = st.lists(own, max_size=2).map(tuple)
+    return st.builds(types.Hierarchy, own, relatives, relatives, relatives)
+
+
+hierarchies = st.fixed_dictionaries({"title": TEXT, "source": TEXT, "metadata": METADATA}).flatmap(
+    _hierarchies
+)
 pages = st.builds(types.Page, TEXT, U32)
 documents = st.builds(
     types.Document,

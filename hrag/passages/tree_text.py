@@ -197,11 +197,10 @@ class TreeText:
         reply: ReplyLimit,
     ) -> None:
         """Raises ReplyTooLarge for nodes that take more than `reply` allows."""
-        shared = self.outline.encoded_bytes
-        size = shared + self._node_bytes(position, content=True)
+        size = self.outline.encoded_bytes + self._node_bytes(position, content=True)
         reply.check(size, CHUNK_ADVICE)
         for each in relatives:
-            size += shared + self._node_bytes(each, content)
+            size += self._node_bytes(each, content)
             reply.check(size, HIERARCHY_ADVICE)
 
     def _node_bytes(self, position: TreePosition, content: bool) -> int:

@@ -1,7 +1,8 @@
 """Messages of retriever.proto."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from hrag.errors import HragError, InvalidArgument, outcome_of
@@ -9,6 +10,7 @@ from hrag.reply_limit import text_bytes
 from hrag.types import (
     Aggregation,
     ChosenSection,
+    Chunk,
     ChunkNode,
     EmbeddedReaderStatus,
     FusionMethod,
@@ -306,18 +308,20 @@ def chunk_node_from(message: pb.GetChunkResponse) -> ChunkNode:
 def hierarchy_response(hierarchy: Hierarchy) -> pb.GetHierarchyResponse:
     return pb.GetHierarchyResponse(
         node=_node_message(hierarchy.node),
-        ancestors=map(_node_message, hierarchy.ancestors),
-        siblings=map(_node_message, hierarchy.siblings),
-        descendants=map(_node_message, hierarchy.descendants),
+        ancestors=map(_relative_message, hierarchy.ancestors),
+        siblings=map(_relative_message, hierarchy.siblings),
+        descendants=map(_relative_message, hierarchy.descendants),
     )
 
 
 def hierarchy_from(message: pb.GetHierarchyResponse) -> Hierarchy:
+    node = _node_from(message.node)
+    relative_from = partial(_relative_from, node.chunk)
     return Hierarchy(
-        _node_from(message.node),
-        tuple(map(_node_from, message.ancestors)),
-        tuple(map(_node_from, message.siblings)),
-        tuple(map(_node_from, message.descendants)),
+        node,
+        tuple(map(relative_from, message.ancestors)),
+        tuple(map(relative_from, message.siblings)),
+        tuple(map(relative_from, message.descendants)),
     )
 
 
@@ -329,6 +333,18 @@ def _node_message(node: ChunkNode) -> pb.ChunkNode:
 
 def _node_from(message: pb.ChunkNode) -> ChunkNode:
     return ChunkNode(chunk_from(message.chunk), message.parent_id, tuple(message.child_ids))
+
+
+def _relative_message(node: ChunkNode) -> pb.ChunkNode:
+    """A relative without what is the document's: thousands of copies would fill the reply."""
+    return _node_message(replace(node, chunk=replace(node.chunk, title="", source="", metadata={})))
+
+
+def _relative_from(chunk: Chunk, message: pb.ChunkNode) -> ChunkNode:
+    """A relative of `chunk`, with what it says of their document."""
+    node = _node_from(message)
+    own = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
+    return replace(node, chunk=own)
 
 
 def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:

@@ -103,12 +103,13 @@ def test_a_tree_is_counted_before_it_is_made(services: Running, depth: int) -> N
     assert services.client.get_chunk("t", "whole#0.0").chunk.content
 
 
-def test_metadata_in_each_relative_counts(services: Running) -> None:
+def test_metadata_is_sent_once_for_a_tree_and_counts_in_each_passage(services: Running) -> None:
     text = " ".join(f"word{number}." for number in range(20_000))
     services.client.create_collection("meta", "default", SettingsRequest(level_sizes=(32, 32768)))
     services.client.ingest("meta", Document(text, "d", metadata={"large": "x" * 60_000}))
-    with pytest.raises(ReplyTooLarge):
-        services.client.get_hierarchy("meta", "d#1.0", depth=8)
+    tree = services.client.get_hierarchy("meta", "d#1.0", depth=8)
+    assert len(tree.descendants) > 1000
+    assert tree.descendants[-1].chunk.metadata == tree.node.chunk.metadata
     with pytest.raises(ReplyTooLarge):
         services.client.search("meta", "word1 word7", limit=100, return_level=0)
 
