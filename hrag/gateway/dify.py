@@ -35,6 +35,7 @@ _BOUNDS = {">": "above", "<": "below", "≥": "atLeast", "≤": "atMost"}
 _TIMES = {"after": "above", "before": "below"}
 _EQUAL = ("is", "=", "in")
 _UNEQUAL = ("is not", "≠", "not in")
+_OF_SEVERAL = ("in", "not in")
 _ABSENT = ("empty", "null")
 _PRESENT = ("not empty", "not null")
 _OPERATORS = (*_EQUAL, *_UNEQUAL, *_ABSENT, *_PRESENT, *_BOUNDS, *_TIMES)
@@ -171,6 +172,8 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
             f"{path}.comparison_operator",
             f"is {quoted(str(operator))}; filters know {', '.join(_OPERATORS)}",
         )
+    if operator in _OF_SEVERAL and isinstance(value, str):
+        value = [each.strip() for each in value.split(",") if each.strip()]  # As Dify itself does.
     if operator in _EQUAL:
         return _match(field, value, where)
     if operator in _UNEQUAL:
@@ -181,7 +184,7 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
         return {"noneOf": {"filters": [{"exists": {"field": field}}]}}
     if operator in _BOUNDS:
         return {"range": {"field": field, _BOUNDS[operator]: {"number": value}}}
-    return {"range": {"field": field, _TIMES[operator]: {"timestamp": _time(value)}}}
+    return {"range": {"field": field, _TIMES[operator]: _time(value)}}
 
 
 def _match(field: str, value: Any, path: str) -> dict[str, Any]:
@@ -201,10 +204,12 @@ def _typed(value: Any, path: str) -> dict[str, Any]:
     raise _wrong(path, "must be a text, a number, true or false, or an array of these")
 
 
-def _time(value: Any) -> Any:
-    """A date is the begin of its day, in UTC."""
+def _time(value: Any) -> dict[str, Any]:
+    """A date is the begin of its day, in UTC; times may also be numbers, as in Dify's metadata."""
+    if isinstance(value, int | float):
+        return {"number": value}
     is_date = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
-    return f"{value}T00:00:00Z" if is_date else value
+    return {"timestamp": f"{value}T00:00:00Z" if is_date else value}
 
 
 def _object(value: Any, path: str, known: set[str]) -> dict[str, Any]:
