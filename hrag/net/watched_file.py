@@ -1,10 +1,10 @@
 """Values read from files, reloaded when the files change.
 
 The files are checked when the value is requested, at most once a second; there is no thread.
-A file has changed if its modification time, size or inode has, symbolic links followed: so
-it may be rewritten, replaced, or be a mounted secret that is swapped. If a changed file is
-unreadable or invalid, an error is logged and the last valid value stays: half an edit must
-not lock everybody out.
+A file has changed if its times, size or inode have, symbolic links followed: so it may be
+rewritten, replaced, or be a mounted secret that is swapped. If a changed file is unreadable or
+invalid, an error is logged and the last valid value stays: half an edit must not lock everybody
+out. It is read again at each check, since what was wrong may be no part of the file.
 """
 
 import time
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 _CHECK_INTERVAL_S = 1.0
 
 Value = TypeVar("Value")
-_Signature = tuple[tuple[int, int, int] | None, ...]
+_Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class WatchedFile(Generic[Value]):
@@ -45,6 +45,7 @@ class WatchedFile(Generic[Value]):
         self._checking = Lock()
         self._next_check = clock() + _CHECK_INTERVAL_S
         self._loaded = self._signature()  # Before reading: a change in between is noticed later.
+        self._failed: _Signature | None = None  # Of what could not be read, and has been logged.
         self._value = read()
 
     def __call__(self) -> Value:
@@ -61,27 +62,29 @@ class WatchedFile(Generic[Value]):
         found = self._signature()
         if found == self._loaded:
             return
-        self._loaded = found
         names = ", ".join(map(str, self._paths))
         try:
             self._value = self._read()
         except (OSError, ValueError) as error:
-            _log.error(
-                "reload_failed",
-                files=names,
-                problem=str(error),
-                effect="the last valid version stays in use",
-            )
+            if found != self._failed:
+                _log.error(
+                    "reload_failed",
+                    files=names,
+                    problem=str(error),
+                    effect="the last valid version stays in use",
+                )
+            self._failed = found
         else:
+            self._loaded, self._failed = found, None
             _log.info("reloaded", files=names)
 
     def _signature(self) -> _Signature:
         return tuple(map(_signature, self._paths))
 
 
-def _signature(path: Path) -> tuple[int, int, int] | None:
+def _signature(path: Path) -> tuple[int, ...] | None:
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -4,23 +4,32 @@ GCRA is a token bucket whose state is one number per tenant: the theoretical arr
 (TAT), at which the bucket is full again. A call advances the TAT by the interval of its
 rate; it is refused if the TAT would then lie further ahead than a full burst takes to
 refill. Times are whole nanoseconds, so no rounding accumulates. A TAT in the past equals no
-state at all, so memory holds only tenants that called recently. Each process counts by itself.
+state at all, so memory holds only tenants that called recently. Where a tenant's rate has
+changed, what is left until the TAT counts as many calls as before. Each process counts by itself.
 """
 
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import NamedTuple
 
 from hrag.errors import RateQuotaExceeded
 from hrag.ids import is_name
 from hrag.quota.quotas import Quota, QuotaOf
 
-# About 20 MB. More tenants at once means invented names, which is possible only without
+# About 30 MB. More tenants at once means invented names, which is possible only without
 # authentication or with a credential for all tenants. Then the least recently examined
 # tenants are forgotten and start with a full bucket.
 MAX_TENANTS = 100_000
 _EXAMINED_PER_INSERT = 2  # Above 1, so that expired entries go as fast as new ones come.
+
+
+class _Bucket(NamedTuple):
+    """When a tenant's bucket is full again, at the rate of one call each `interval_ns`."""
+
+    full_ns: int
+    interval_ns: int
 
 
 class RateLimiter:
@@ -36,12 +45,12 @@ class RateLimiter:
         self._quota_of = quota_of
         self._clock = clock
         self._max_tenants = max_tenants
-        self._arrival_ns: OrderedDict[str, int] = OrderedDict()  # The TAT of each tenant.
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()  # By tenant.
         self._lock = Lock()
 
     def __len__(self) -> int:
         """Number of tenants with state."""
-        return len(self._arrival_ns)
+        return len(self._buckets)
 
     def try_acquire(self, tenants: Sequence[str]) -> RateQuotaExceeded | None:
         """Counts one call for each element of `tenants`, or for none of them.
@@ -60,28 +69,38 @@ class RateLimiter:
             advanced = []
             for tenant_id, count, quota in limited:
                 interval, burst = quota.call_interval_ns, quota.burst_calls
-                arrival = max(self._arrival_ns.get(tenant_id, now), now)
-                wait = arrival + min(count, burst) * interval - now - burst * interval
+                full = self._full_ns(tenant_id, interval, now)
+                wait = full + min(count, burst) * interval - now - burst * interval
                 if wait > 0:
                     return _refusal(tenant_id, quota, wait / 1e9)
-                advanced.append((tenant_id, arrival + count * interval))
-            for tenant_id, arrival in advanced:
-                self._store(tenant_id, arrival, now)
+                advanced.append((tenant_id, _Bucket(full + count * interval, interval)))
+            for tenant_id, bucket in advanced:
+                self._store(tenant_id, bucket, now)
         return None
 
-    def _store(self, tenant_id: str, arrival: int, now: int) -> None:
-        if tenant_id in self._arrival_ns:
-            self._arrival_ns[tenant_id] = arrival
+    def _full_ns(self, tenant_id: str, interval_ns: int, now: int) -> int:
+        """When the tenant's bucket is full, or `now` if it is already."""
+        bucket = self._buckets.get(tenant_id)
+        if bucket is None or bucket.full_ns <= now:
+            return now
+        if bucket.interval_ns != interval_ns:
+            left = (bucket.full_ns - now) * interval_ns // bucket.interval_ns
+            bucket = self._buckets[tenant_id] = _Bucket(now + left, interval_ns)
+        return bucket.full_ns
+
+    def _store(self, tenant_id: str, bucket: _Bucket, now: int) -> None:
+        if tenant_id in self._buckets:
+            self._buckets[tenant_id] = bucket
         elif is_name(tenant_id):  # The handler refuses other names, which may be long.
             self._evict(now)
-            self._arrival_ns[tenant_id] = arrival
+            self._buckets[tenant_id] = bucket
 
     def _evict(self, now: int) -> None:
         """Examines the least recently examined tenants and drops those with a full bucket."""
-        for _ in range(min(_EXAMINED_PER_INSERT, len(self._arrival_ns))):
-            tenant_id, arrival = self._arrival_ns.popitem(last=False)
-            if arrival > now and len(self._arrival_ns) < self._max_tenants - 1:
-                self._arrival_ns[tenant_id] = arrival
+        for _ in range(min(_EXAMINED_PER_INSERT, len(self._buckets))):
+            tenant_id, bucket = self._buckets.popitem(last=False)
+            if bucket.full_ns > now and len(self._buckets) < self._max_tenants - 1:
+                self._buckets[tenant_id] = bucket
 
 
 def _refusal(tenant_id: str, quota: Quota, wait_s: float) -> RateQuotaExceeded:

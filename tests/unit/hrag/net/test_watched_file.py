@@ -100,6 +100,33 @@ def test_an_invalid_file_keeps_the_last_valid_value_and_is_logged_once(
     assert watched() == 4
 
 
+def test_a_file_that_could_not_be_read_for_a_moment_is_read_again(path, clock):
+    """No signature changes: the process had no free descriptor, or another file was missing."""
+    problems = iter([None, OSError("too many open files"), None])
+
+    def read() -> int:
+        problem = next(problems)
+        if problem:
+            raise problem
+        return _number(path)
+
+    watched = WatchedFile((path,), read, clock)
+    path.write_text("22", "ascii")
+    clock.now += 1
+    assert watched() == 1
+    clock.now += 1
+    assert watched() == 22
+
+
+def test_changed_permissions_are_a_change(path, clock):
+    reads = []
+    watched = WatchedFile((path,), lambda: reads.append(1), clock)
+    path.chmod(0o600)
+    clock.now += 1
+    watched()
+    assert len(reads) == 2
+
+
 def test_a_file_that_is_invalid_at_first_is_an_error(path, clock):
     path.write_text("no number", "ascii")
     with pytest.raises(ValueError, match="no number"):

@@ -75,6 +75,18 @@ def test_the_reported_wait_is_exact(clock):
     assert limiter.try_acquire(["a"]) is None
 
 
+@pytest.mark.parametrize(("before", "after"), [(0.01, 500), (500, 0.01), (3, 7)])
+def test_calls_owed_at_one_rate_are_as_many_at_another(clock, before, after):
+    """Else a tenant whose rate is raised would wait for as long as at the old one."""
+    rate = before
+    limiter = RateLimiter(lambda _tenant: Quota(calls_per_s=rate, burst=60), clock)
+    assert _admitted(limiter) == 60
+    rate = after
+    assert _admitted(limiter) == 0
+    clock.now += round(2 * SECOND / after)
+    assert _admitted(limiter) == 2
+
+
 def test_a_refusal_names_tenant_limit_settings_and_wait(clock):
     limiter = _limiter(clock, 0.5, 1)
     limiter.try_acquire(["acme"])
