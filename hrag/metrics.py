@@ -64,7 +64,14 @@ _call_seconds = BatchHistogram(
     INSTRUMENTS,
 )
 _calls_running = Gauge(
-    "hrag_calls_running", "Calls that are running, each in a thread.", registry=INSTRUMENTS
+    "hrag_calls_running",
+    "Calls that have begun, open streams and those that wait for a change included.",
+    registry=INSTRUMENTS,
+)
+threads_busy = Gauge(
+    "hrag_threads_busy",
+    "Threads for calls that run one; streams have others.",
+    registry=INSTRUMENTS,
 )
 _embedder_calls = _counter(
     "hrag_embedder_calls_total", "Requests to the embedder; cache hits make none.", "outcome"

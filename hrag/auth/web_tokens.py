@@ -24,14 +24,15 @@ from jwt import PyJWK, PyJWTError
 
 from hrag.auth import REFUSAL, Identity, Role, is_tenant_pattern
 from hrag.errors import Unauthenticated
-from hrag.ids import quoted
 from hrag.net.watched_file import WatchedFile
+from hrag.plain_text import printable
 from hrag.refusal_limiter import Refusal, RefusalLimiter
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
 MAX_CACHED_TOKENS = 10_000  # About 500 bytes each.
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
+_MAX_SUBJECT_CHARS = 255  # OpenID Connect Core 1.0 allows no longer ones.
 
 # Python raises the last two for absurd numbers and nesting.
 _VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
@@ -77,7 +78,10 @@ def read_jwks(path: Path) -> dict[str | None, PyJWK]:
 
     Raises OSError, or ValueError if the file is invalid or has no usable key.
     """
-    document = json.loads(path.read_bytes())
+    try:
+        document = json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise ValueError('it must be a JWKS: {"keys": [...]}')
@@ -93,9 +97,11 @@ def read_jwks(path: Path) -> dict[str | None, PyJWK]:
 def _signing_key(entry: Any) -> PyJWK | None:
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         return None
+    if not isinstance(entry.get("kid", ""), str):
+        return None
     try:
         key = PyJWK(entry)
-    except PyJWTError:
+    except (PyJWTError, TypeError):  # The latter for an algorithm or a type that is no text.
         return None
     return key if key.algorithm_name in ALGORITHMS else None
 
@@ -151,7 +157,7 @@ class _Verifier:
             options={"require": required, "enforce_minimum_key_length": True},
         )
         identity = Identity(
-            quoted(claims["sub"]),
+            _subject(claims["sub"]),
             _tenants(claims[policy.tenants_claim]),
             Role(claims[policy.role_claim]),
         )
@@ -163,6 +169,14 @@ class _Verifier:
         if key_id is None or key_id not in self._keys:
             raise ValueError("no key has the token's kid")
         return self._keys[key_id]
+
+
+def _subject(claim: str) -> str:
+    """The subject for logs; what is cut off a long one is told apart by its digest."""
+    if len(claim) > _MAX_SUBJECT_CHARS:
+        digest = sha256(claim.encode()).hexdigest()
+        claim = f"{claim[:_MAX_SUBJECT_CHARS]}… (sha256 {digest[:16]})"
+    return printable(claim)
 
 
 def _tenants(claim: Any) -> frozenset[str]:

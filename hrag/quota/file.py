@@ -39,7 +39,10 @@ _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_tenant)], _Table])
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
     """Returns the quotas by tenant; raises OSError, or ValueError that describes the defect."""
     with path.open("rb") as file:
-        found = tomllib.load(file)
+        try:
+            found = tomllib.load(file)
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
     try:
         tables = _FILE.validate_python(found, strict=True)
     except ValidationError as error:

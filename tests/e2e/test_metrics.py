@@ -103,13 +103,16 @@ def test_calls_are_counted_by_method_and_code(monitored: Monitored, tenant: str)
     assert found.value("hrag_calls_running") == 0
 
 
-def test_a_waiting_search_counts_as_running(monitored: Monitored, tenant: str) -> None:
+def test_a_waiting_search_counts_as_running_and_keeps_no_thread_busy(
+    monitored: Monitored, tenant: str
+) -> None:
     client = monitored.services.client
     client.ingest(tenant, Document("Cats sleep.", "a"))
     stub = monitored.services.raw_retriever
     request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x", min_sequence=1 << 40)
     waiting = stub.Search.future(request, timeout=10)
     until(lambda: monitored.retrieved.value("hrag_calls_running") == 1)
+    until(lambda: monitored.retrieved.value("hrag_threads_busy") == 0)
     waiting.cancel()
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from hrag import metrics
 from hrag.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -260,8 +261,9 @@ class AdmissionExecutor:
             _refuse(oldest, TooBusy(problem))
 
     def _work(self) -> None:
+        busy = metrics.threads_busy.track_inprogress()
         while (call := self._ready.get()) is not None:
-            with self._running.call(call.account):
+            with busy, self._running.call(call.account):
                 self._run(call)
             self._tenants.leave(call.account)
             del call  # Not kept while the thread is idle.

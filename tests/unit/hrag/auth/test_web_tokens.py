@@ -38,8 +38,16 @@ def _refused(tokens: WebTokens, token: str) -> bool:
 
 def test_a_token_proves_its_subject_tenants_and_role(path):
     token = ISSUED.token(tenants=["acme", "globex"], role="write")
-    expected = Identity("'somebody'", frozenset({"acme", "globex"}), Role.WRITE)
+    expected = Identity("somebody", frozenset({"acme", "globex"}), Role.WRITE)
     assert WebTokens(path, TERMS)(token) == expected
+
+
+def test_long_subjects_are_told_apart_and_none_writes_control_characters(path):
+    verify = WebTokens(path, TERMS)
+    long = [verify(ISSUED.token(sub=f"{'x' * 300}{end}")).credential for end in "ab"]
+    assert long[0] != long[1]
+    assert max(map(len, long)) < 300
+    assert "\x1b" not in verify(ISSUED.token(sub="a\x1b[31mb")).credential
 
 
 def test_claim_names_are_configurable(path):
@@ -214,6 +222,9 @@ def test_a_token_with_another_algorithm_than_its_key_is_refused(path):
         ('{"keys": [7, null, {}]}', "holds no public key"),
         ('{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}]}', "holds no public key"),
         (json.dumps({"keys": [ISSUED.jwk, ISSUED.jwk]}), "the same kid"),
+        (json.dumps({"keys": [{**ISSUED.jwk, "kid": ["one"]}]}), "holds no public key"),
+        (json.dumps({"keys": [{**ISSUED.jwk, "alg": ["EdDSA"]}]}), "holds no public key"),
+        ("[" * 100_000, "nested too deep"),
     ],
 )
 def test_an_invalid_jwks_file_is_refused(path, content, message):

@@ -84,6 +84,7 @@ def test_the_burst_defaults_to_the_calls_of_one_second(quota, at_once):
         ("[acme\n", "line 1"),
         ("[acme]\nburst = 1\n[acme]\nburst = 2", "acme"),
         (b"\xff", "utf-8"),
+        (f"a = {'[' * 100_000}", "nested too deep"),
     ],
 )
 def test_an_invalid_file_stops_the_service_with_the_reason(path, text, problem):

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from hrag import errors
+from hrag import errors, metrics
 from hrag.auth import keys
 from hrag.deadline import Deadline
 from hrag.rpc.admission.suspension import Suspended
@@ -213,6 +213,28 @@ def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path
         time.sleep(1.1)  # The file of keys is looked at once a second.
         may_go_on.set()
         assert calling.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_thread_is_busy_while_it_runs_a_call() -> None:
+    running, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(Retriever):
+        def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
+            running.set()
+            may_go_on.wait(20)
+            return rpb.SearchResponse()
+
+    def busy() -> float | None:
+        return metrics.INSTRUMENTS.get_sample_value("hrag_threads_busy")
+
+    with connected(Slow()) as channel:
+        search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
+        calling = search.future(rpb.SearchRequest(tenant_id=TENANT), timeout=20)
+        assert running.wait(5)
+        assert busy() == 1
+        may_go_on.set()
+        calling.result()
+        until(lambda: busy() == 0)
 
 
 def _deeply_nested() -> bytes:
