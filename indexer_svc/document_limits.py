@@ -1,13 +1,19 @@
-"""The limits of a document that can be checked without its body."""
+"""The limits of a document: those that can be checked without its body, and of its leaves."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from hrag import ids
+from hrag.config import MIB
+from hrag.engine.validation import check_leaf_count
 from hrag.errors import TooLarge
 from hrag.types import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES, Document
 
 MAX_SOURCE_BYTES = 2048
+# All vectors of a document are in memory at once. With the default levels and 3,072 dimensions,
+# 32 MiB of plain text, the default of HRAG_MAX_DOCUMENT_BYTES, have 1.9 GiB of them where
+# characters are rare and sentences short, the most that was measured; English prose 0.4 GiB.
+MAX_VECTOR_BYTES = 2048 * MIB
 
 
 def check_limits(document: Document, metadata_json: bytes) -> None:
@@ -26,6 +32,17 @@ def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: 
     _check_size("source", source.encode(), MAX_SOURCE_BYTES)
     _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
     _check_values(metadata)
+
+
+def check_leaves(count: int, vector_bytes: int) -> None:
+    """Raises TooLarge for more leaves than an engine stores, or for too many bytes of vectors."""
+    check_leaf_count(count)
+    if vector_bytes > MAX_VECTOR_BYTES:
+        raise TooLarge(
+            f"document has {count:,} leaves, whose vectors take {vector_bytes:,} bytes; at most "
+            f"{MAX_VECTOR_BYTES:,} are allowed, split it or use larger chunks",
+            field="document",
+        )
 
 
 def _check_size(field: str, value: bytes, limit: int) -> None:

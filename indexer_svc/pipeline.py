@@ -43,7 +43,7 @@ from hrag.types import (
     TreeSettings,
 )
 from indexer_svc.chunker import build_tree
-from indexer_svc.document_limits import check_limits
+from indexer_svc.document_limits import check_leaves, check_limits
 from indexer_svc.extract import TenantParse, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
 
@@ -130,8 +130,12 @@ class Draft:
         """Bytes of text, tree and vectors: the least that the stored document takes."""
         text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
         tree = sum(self.tree.counts) * CHUNK.itemsize
-        vectors = self.leaf_count * self._settings.dimension * _FLOAT32_BYTES
-        return text + tree + vectors
+        return text + tree + self.vector_bytes
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the vectors of all leaves."""
+        return self.leaf_count * self._settings.dimension * _FLOAT32_BYTES
 
     @property
     def has_vectors(self) -> bool:
@@ -338,7 +342,9 @@ class Pipeline:
             tree = build_tree(extracted.parsed, pending.collection.settings.tree)
         deadline.check("chunking")
         title = pending.document.title or extracted.title
-        return Draft(pending, title, extracted.parsed, tree)
+        draft = Draft(pending, title, extracted.parsed, tree)
+        check_leaves(draft.leaf_count, draft.vector_bytes)
+        return draft
 
     def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; raises if any of them fails.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from hrag.errors import InvalidArgument
 from hrag.ids import quoted
-from hrag.types import Document, SearchQuery
+from hrag.types import Document, Page, SearchQuery
 
 MAX_TIMEOUT_S = 1_000_000_000  # Thirty years. gRPC takes what overflows its clock for the past.
 
@@ -21,13 +21,24 @@ def checked_timeout(timeout_s: float) -> float:
 
 
 def checked_document(document: Document) -> Document:
-    """Returns `document`; raises InvalidArgument unless it is a Document."""
+    """Returns `document`; raises InvalidArgument unless it is a Document, of Pages if any."""
     if not isinstance(document, Document):
         raise InvalidArgument(
             f"document is {quoted(str(document))}; it must be a Document of hrag.types",
             field="document",
         )
+    if not isinstance(document.body, str | bytes):
+        for index, page in enumerate(document.body):
+            _check_page(page, f"pages[{index}]")
     return document
+
+
+def _check_page(page: Page, name: str) -> None:
+    if not isinstance(page, Page) or not isinstance(page.text, str):
+        raise InvalidArgument(
+            f"{name} is {quoted(str(page))}; it must be a Page of hrag.types with a text",
+            field="pages",
+        )
 
 
 def checked_query(query: SearchQuery, field: str = "query") -> SearchQuery:

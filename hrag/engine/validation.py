@@ -38,9 +38,14 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
             f"the tree and the collection need {shape}",
             field="vectors",
         )
-    if len(document.vectors) > MAX_LEAVES:
+    check_leaf_count(len(document.vectors))
+
+
+def check_leaf_count(count: int) -> None:
+    """Raises TooLarge for more leaves of one document than labels can count, MAX_LEAVES."""
+    if count > MAX_LEAVES:
         raise TooLarge(
-            f"document has {len(document.vectors)} leaves; at most {MAX_LEAVES} are allowed, "
+            f"document has {count} leaves; at most {MAX_LEAVES} are allowed, "
             "split it or use larger chunks",
             field="document",
         )

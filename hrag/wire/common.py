@@ -341,7 +341,8 @@ def document_message(document: Document) -> pb.Document:
     else:
         message.pages.SetInParent()
         for page in body:
-            message.pages.pages.add(text=checked_text(page.text, "pages"), number=page.number)
+            text = checked_text(page.text, "pages")
+            message.pages.pages.append(built(pb.Page, text=text, number=page.number))
     return message
 
 

@@ -15,7 +15,7 @@ from tests.cypher_script import executed
 from tests.processes import Running
 
 Run = Callable[..., Any]
-PAGES = (Page("第一页。" * 300, 5), Page("", 6), Page("Third page. " * 400, 9))
+PAGES = (Page("第一页。" * 300, 5), Page("", 6), Page("Third page. " * 400, 9), Page("", 10))
 
 
 @pytest.fixture
@@ -89,12 +89,13 @@ def test_bad_lines_are_named_and_the_others_stored(run, services, tenant, export
         '{"id": "no/id", "text": "x"}',
         '{"id": "surrogate", "text": "\\ud800"}',
         '{"id": "big", "text": "x", "metadata": {"n": 9007199254740993}}',
+        '{"id": "page", "pages": [{"number": 5000000000, "text": "x"}]}',
         '{"id": "last", "text": "last"}',
     ]
     done = run("import", "-", data="\n".join(lines).encode(), code=1)
     reasons = {line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("line")}
-    assert reasons == {"line 3", "line 5", "line 6", "line 7"}
-    assert "2 created, 0 updated, 0 unchanged, 4 failed" in done.stdout
+    assert reasons == {"line 3", "line 5", "line 6", "line 7", "line 8"}
+    assert "2 created, 0 updated, 0 unchanged, 5 failed" in done.stdout
     stored = services.client.list_documents(tenant).items
     assert [each.document_id for each in stored] == ["good", "last"]
     *_, summary = run(

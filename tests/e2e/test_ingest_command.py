@@ -129,9 +129,13 @@ def test_nothing_is_pruned_without_a_whole_view_of_the_folder(run, folder, tmp_p
     empty.mkdir()
     assert "no files to ingest" in run(empty, "--prune", "--root", "docs", code=1).stderr
     assert "goes with --prune" in run(folder, "--root", "docs", code=2).stderr
+    one = ("--glob", "a.md", "--id", "x", "--prune")
+    assert "not with --prune" in run(folder, *one, code=2).stderr
     moved = folder.rename(tmp_path / "moved")
     (moved / "a.md").unlink()
-    assert "deleted a.md" in run(moved, "--prune", "--root", "docs").stdout
+    done = run(moved, "--prune", "--root", "docs").stdout
+    assert "deleted a.md" in done
+    assert "1 unchanged" in done
     assert len(ids()) == 1
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hrag.client import Client
 
 _ATTEMPTS = 3
+_MAX_PAGE_NUMBER = 2**32 - 1  # The largest that a request can hold.
 _PAGE_BREAK = "\n\n"  # Between the texts of pages.
 
 
@@ -69,7 +70,7 @@ class DocumentReader:
 
     def _with_pages(self, info: DocumentInfo) -> StoredDocument:
         text = self._text(info)
-        return StoredDocument(info, text, pages_of(text, self._top_chunks(info)))
+        return StoredDocument(info, text, pages_of(text, self._top_chunks(info), info.page_count))
 
     def _with_tree(self, info: DocumentInfo) -> StoredDocument:
         found = hierarchies(self._client, self._tenant, self._collection, info)
@@ -88,8 +89,11 @@ class DocumentReader:
             yield node.chunk
 
 
-def pages_of(text: str, chunks: Iterator[Chunk]) -> tuple[Page, ...]:
-    """Returns the pages of `text`, of which `chunks` are the top level; none without chunks."""
+def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page, ...]:
+    """Returns the pages of `text`, of which `chunks` are the top level; none without chunks.
+
+    An empty last page is in no chunk: it has the number after that of the page before.
+    """
     numbers: dict[int, int] = {}
     last_page = end = 0
     for chunk in chunks:
@@ -98,8 +102,9 @@ def pages_of(text: str, chunks: Iterator[Chunk]) -> tuple[Page, ...]:
             numbers[chunk.span.char_start] = chunk.first_page
         numbers |= {start.char_start: start.number for start in chunk.page_starts}
         last_page, end = chunk.last_page, chunk.span.char_end
-    ends = [*sorted(numbers), len(text)]
-    return tuple(
-        Page(text[start:end].removesuffix(_PAGE_BREAK if end < len(text) else ""), numbers[start])
-        for start, end in pairwise(ends)
-    )
+    if len(numbers) < page_count and text.endswith(_PAGE_BREAK):
+        numbers[len(text)] = min(last_page + 1, _MAX_PAGE_NUMBER)
+    starts = sorted(numbers)
+    pieces = [text[start:end] for start, end in pairwise([*starts, len(text)])]
+    texts = [*(each.removesuffix(_PAGE_BREAK) for each in pieces[:-1]), *pieces[-1:]]
+    return tuple(Page(each, numbers[start]) for each, start in zip(texts, starts, strict=True))

@@ -1,8 +1,9 @@
 """The files that an ingest was given: finding, naming and reading them.
 
-A file is read when it is sent, so a folder may be larger than memory. An error in one file
-does not affect the others. Titles are left to the indexer, which reads them from the
-documents for every client alike.
+A file is read when it is sent, so a folder may be larger than memory; of JSON Lines, the places
+of all lines are listed first, about 0.5 KB a line. An error in one file does not affect the
+others. Titles are left to the indexer, which reads them from the documents for every client
+alike.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ from hrag.cli.ingest.folders import (
     SkippedFile,
     is_new,
     list_folder,
+    readable_path,
 )
 from hrag.cli.ingest.input_document import GivenFields, InputDocument, ReadDocument, Unreadable
 from hrag.ids import MAX_DOCUMENT_ID_BYTES
@@ -72,7 +74,8 @@ def find(
     belong to no root: their ids are their own.
     `globs` select files of folders; without any, those whose extension is known are taken. With
     a `root`, documents of folders carry it in their metadata; an empty one stands for the
-    folder's own path. A path that does not exist or cannot be listed, and a file whose document
+    folder's own path. Under any other, which may lie elsewhere at each run, sources are paths
+    inside the folder. A path that does not exist or cannot be listed, and a file whose document
     id belongs to an earlier file, is returned as well; reading it raises Unreadable.
     """
     found = FoundDocuments()
@@ -94,10 +97,11 @@ def find(
         else:
             files, fields = _named(path, seen), given
         for each in files:
+            source = readable_path(Path(each.relative) if root else each.path)
             if json_lines.is_json_lines(each.path):
-                found.documents += _lines(each, given, text_field)
+                found.documents += _lines(each, source, given, text_field)
             else:
-                found.documents.append(_input_document(each, fields, first_with_id))
+                found.documents.append(_input_document(each, source, fields, first_with_id))
     return found
 
 
@@ -113,9 +117,16 @@ def _why_skipped(globs: Sequence[str], relative: str) -> str:
 
 
 def _matches(relative: str, pattern: str) -> bool:
-    """Whether a pattern matches the path inside the folder or, without "/", the file's name."""
-    name = relative if "/" in pattern else relative.rpartition("/")[2]
-    return fnmatchcase(name, unicodedata.normalize("NFC", pattern))
+    """Whether a pattern matches the path inside the folder or, without "/", the file's name.
+
+    A part that is ** stands for any number of folders, for none too.
+    """
+    pattern = unicodedata.normalize("NFC", pattern)
+    if "/" not in pattern:
+        return fnmatchcase(relative.rpartition("/")[2], pattern)
+    # Each part has slashes of its own around it, so that none are left over where ** is none.
+    parts = ("*" if part == "**" else f"/{part}/" for part in pattern.split("/"))
+    return fnmatchcase("".join(f"/{part}/" for part in relative.split("/")), "".join(parts))
 
 
 def is_folder(path: Path) -> bool:
@@ -142,19 +153,21 @@ def _named(path: Path, seen: set[Identity]) -> list[FoundFile]:
 
 
 def _input_document(
-    file: FoundFile, given: GivenFields, first_with_id: dict[str, Path]
+    file: FoundFile, source: str, given: GivenFields, first_with_id: dict[str, Path]
 ) -> InputDocument:
     name = given.document_id or document_id(file.relative)
     first = first_with_id.setdefault(name, file.path)
     if first != file.path:
         reason = f"its document id {name} is that of {readable_path(first)}"
         return _unreadable(file.path, reason, file.size_bytes)
-    read = partial(read_document, file.path, replace(given, document_id=name))
+    read = partial(read_document, file.path, source, replace(given, document_id=name))
     return InputDocument(readable_path(file.path), read, file.size_bytes)
 
 
-def _lines(file: FoundFile, given: GivenFields, text_field: str) -> list[InputDocument]:
-    name, source = document_id(file.relative), readable_path(file.path)
+def _lines(
+    file: FoundFile, source: str, given: GivenFields, text_field: str
+) -> list[InputDocument]:
+    name = document_id(file.relative)
     try:
         return list(json_lines.documents_in(file.path, name, source, given, text_field))
     except OSError as error:
@@ -187,7 +200,7 @@ def document_id(relative: str) -> str:
     return name.replace("/", ":")
 
 
-def read_document(path: Path, given: GivenFields) -> ReadDocument:
+def read_document(path: Path, source: str, given: GivenFields) -> ReadDocument:
     """Returns the file as a document. Raises Unreadable."""
     try:
         _check_size(path.stat().st_size)
@@ -195,7 +208,7 @@ def read_document(path: Path, given: GivenFields) -> ReadDocument:
             body = _whole(file)
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
-    return _as_document(body, readable_path(path), mime_type_of(path.name), given)
+    return _as_document(body, source, mime_type_of(path.name), given)
 
 
 def standard_input(given: GivenFields) -> InputDocument:
@@ -235,9 +248,3 @@ def _as_document(body: bytes, source: str, mime_type: str, given: GivenFields) -
         metadata=given.metadata,
     )
     return ReadDocument(document, encoding)
-
-
-def readable_path(path: Path) -> str:
-    """Returns a path as valid UTF-8 in NFC: file names may hold any bytes, and both forms."""
-    text = os.fsencode(path).decode("utf-8", "replace")
-    return unicodedata.normalize("NFC", text)

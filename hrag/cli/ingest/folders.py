@@ -85,34 +85,42 @@ def relative_to(path: Path, folder: Path) -> str:
     return unicodedata.normalize("NFC", path.relative_to(folder).as_posix())
 
 
+def readable_path(path: Path) -> str:
+    """Returns a path as valid UTF-8 in NFC: file names may hold any bytes, and both forms."""
+    text = os.fsencode(path).decode("utf-8", "replace")
+    return unicodedata.normalize("NFC", text)
+
+
 def _entries(
     place: Path, later: list[Path], visited: set[Identity], found: FolderListing
 ) -> Iterator[Path]:
     """Yields the files at and below `place`; links inside are added to `later` instead."""
-    try:
-        if not place.is_dir():
-            yield place
-            return
-        if not is_new(place.stat(), visited):
-            return
-        found_here = [
-            (place / each.name, each.is_symlink(), each.is_dir(follow_symlinks=False))
-            for each in sorted(os.scandir(place), key=attrgetter("name"))
-            if not each.name.startswith(".")
-        ]
-    except OSError as error:
-        found.problems.append((place, error.strerror or str(error)))
-        return
-    folders = []
-    for path, is_link, is_folder in found_here:
-        if is_link:
-            later.append(path)
-        elif is_folder:
-            folders.append(path)
-        else:
-            yield path
-    for path in folders:
-        yield from _entries(path, later, visited, found)
+    places = [place]
+    while places:
+        place = places.pop()
+        try:
+            if not place.is_dir():
+                yield place
+                continue
+            if not is_new(place.stat(), visited):
+                continue
+            found_here = [
+                (place / each.name, each.is_symlink(), each.is_dir(follow_symlinks=False))
+                for each in sorted(os.scandir(place), key=attrgetter("name"))
+                if not each.name.startswith(".")
+            ]
+        except OSError as error:
+            found.problems.append((place, error.strerror or str(error)))
+            continue
+        folders = []
+        for path, is_link, is_folder in found_here:
+            if is_link:
+                later.append(path)
+            elif is_folder:
+                folders.append(path)
+            else:
+                yield path
+        places += reversed(folders)
 
 
 def _add(

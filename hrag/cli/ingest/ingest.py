@@ -107,7 +107,8 @@ def ingest(
         typer.Option(
             metavar="PATTERN",
             help="Take the files of folders that match, whatever their extension; repeat it for "
-            "several. A pattern with / is compared with the path inside the folder.",
+            "several. A pattern with / is compared with the path inside the folder; **/ in it "
+            "is any number of folders, or none.",
             show_default=False,
         ),
     ] = None,
@@ -124,7 +125,12 @@ def ingest(
         str, typer.Option(help="The title, of one document.", show_default=False)
     ] = "",
     document_id: Annotated[
-        str, typer.Option("--id", help="The document id, of one document.", show_default=False)
+        str,
+        typer.Option(
+            "--id",
+            help="The document id, of one document; not with --prune.",
+            show_default=False,
+        ),
     ] = "",
     encoding: Annotated[
         str,
@@ -151,8 +157,8 @@ def ingest(
         str,
         typer.Option(
             metavar="NAME",
-            help="With --prune: what the folders' documents are known by. Default: the folder's "
-            "absolute path.",
+            help="With --prune: what the folders' documents are known by, and the folder may lie "
+            "elsewhere at each run: sources are paths inside it. Default: its absolute path.",
             show_default=False,
         ),
     ] = "",
@@ -196,6 +202,10 @@ def ingest(
     _check_create(create, wanted)
     if root and not prune:
         raise typer.BadParameter("it goes with --prune", param_hint="--root")
+    if document_id and prune:  # The next run without it would delete the document.
+        raise typer.BadParameter(
+            "not with --prune, which knows documents by their files", param_hint="--id"
+        )
     given = GivenFields(parse_metadata(meta), title, document_id, encoding)
     found = _found(paths, glob or [], given, root if prune else None, text_field)
     with connect(credentials, indexer=indexer) as client:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hrag.cli.ingest.encodings import decoded
+from hrag.cli.ingest.folders import readable_path
 from hrag.cli.ingest.input_document import (
     GivenFields,
     InputDocument,
@@ -43,8 +44,8 @@ def documents_in(
 ) -> Iterator[InputDocument]:
     """The lines of a file that are not blank. Raises OSError, and Unreadable for UTF-16 and -32.
 
-    A line without an id of its own has `name` and its number, which counts from 1. What the
-    user gave replaces what the line says.
+    A line without an id of its own has `name` and its number, which counts from 1, and one
+    without a source has `source`. What the user gave replaces what the line says.
     """
     lines = _Lines(path, name, source, given, text_field)
     with path.open("rb") as file:
@@ -52,7 +53,7 @@ def documents_in(
         for number, start, size, content in lines_of(file, MAX_LINE_BYTES):
             if content.strip():
                 read = partial(lines.read, number, start, size)
-                yield InputDocument(f"{source}:{number}", read, size)
+                yield InputDocument(f"{readable_path(path)}:{number}", read, size)
 
 
 def _check_line_ends(file: BinaryIO, encoding: str) -> None:

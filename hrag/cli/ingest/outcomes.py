@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hrag.cli.ingest.files import readable_path
-from hrag.cli.ingest.folders import UNKNOWN_FORMAT, SkippedFile
+from hrag.cli.ingest.folders import UNKNOWN_FORMAT, SkippedFile, readable_path
 from hrag.cli.ingest.ingest_progress import DocumentOutcome, IngestProgress
 from hrag.cli.terminal.console import print_json_line, print_line
 from hrag.cli.terminal.render import counted

@@ -8,7 +8,7 @@ import pytest
 
 from hrag import errors
 from hrag.client import AsyncClient
-from hrag.types import Document
+from hrag.types import Document, Page
 from tests.fake_services import (
     Fake,
     addresses_of,
@@ -40,6 +40,21 @@ def test_each_document_of_a_stream_gets_its_result_or_its_own_error(run: Any) ->
     assert (first, third) == (stored("a"), stored("c"))
     assert isinstance(second, errors.BlankDocument)
     assert (second.message, second.field) == ("blank", "text")
+
+
+@MANY
+@pytest.mark.parametrize(
+    ("page", "field"),
+    [(("x", -1), "number"), (("x", 1.5), "number"), ((5,), "pages"), (None, "pages")],
+)
+def test_a_page_that_cannot_be_sent_is_its_documents_own_error(
+    run: Any, page: Any, field: str
+) -> None:
+    wrong = Document((Page("fine"), page and Page(*page)), "wrong")
+    first, second, third = run(Fake(), [*named_documents("a"), wrong, *named_documents("c")])
+    assert (first, third) == (stored("a"), stored("c"))
+    assert isinstance(second, errors.InvalidArgument)
+    assert second.field == field
 
 
 @MANY

@@ -361,6 +361,16 @@ def test_a_bodys_lone_surrogate_is_refused_before_it_is_sent(body: Any, field: s
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("number", [-1, 2**32, "1", 1.5])
+def test_a_page_number_that_does_not_fit_is_refused_before_it_is_sent(number: Any) -> None:
+    document = types.Document((types.Page("fine"), types.Page("x", number)))
+    with pytest.raises(InvalidArgument, match=f"number is '{number}': ") as caught:
+        common.document_message(document)
+    assert caught.value.field == "number"
+    message = common.document_message(types.Document((types.Page("x", 2**32 - 1),)))
+    assert message.pages.pages[0].number == 2**32 - 1
+
+
 @pytest.mark.parametrize(
     ("call", "field"),
     [

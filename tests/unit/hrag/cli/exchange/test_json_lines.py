@@ -141,8 +141,29 @@ def _chunk(start: int, end: int, first: int, last: int, *starts: tuple[int, int]
 )
 def test_pages_are_found_in_the_chunks(chunks):
     text = "one\n\n\n\nthree"
-    assert pages_of(text, iter(chunks)) == (Page("one", 3), Page("", 4), Page("three", 5))
-    assert "\n\n".join(page.text for page in pages_of(text, iter(chunks))) == text
+    pages = pages_of(text, iter(chunks), 3)
+    assert pages == (Page("one", 3), Page("", 4), Page("three", 5))
+    assert "\n\n".join(page.text for page in pages) == text
+
+
+@pytest.mark.parametrize(
+    ("pages", "chunk"),
+    [
+        (("one", "two", ""), _chunk(0, 10, 3, 4, (5, 4))),
+        (("one", "two", "", ""), _chunk(0, 12, 3, 5, (5, 4), (10, 5))),
+        (("one", "two\n\n"), _chunk(0, 10, 3, 4, (5, 4))),
+        (("one\n\n", ""), _chunk(0, 7, 3, 3)),
+        (("", "one", ""), _chunk(0, 7, 3, 4, (2, 4))),
+    ],
+)
+def test_an_empty_last_page_is_a_page(pages, chunk):
+    expected = tuple(Page(text, number) for number, text in enumerate(pages, start=3))
+    assert pages_of("\n\n".join(pages), iter([chunk]), len(pages)) == expected
+
+
+def test_the_number_of_an_empty_last_page_can_be_imported():
+    last = pages_of("one\n\n", iter([_chunk(0, 5, 2**32 - 1, 2**32 - 1)]), 2)[-1]
+    assert last == Page("", 2**32 - 1)
 
 
 def test_lines_are_ascii_safe_for_readers_by_lines():

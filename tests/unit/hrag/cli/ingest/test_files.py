@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -140,11 +141,32 @@ def _names(tmp_path: Path, *globs: str) -> list[str]:
         (["*.md", "a.*"], ["a.log", "sub/c.md", "sub/deep/d.md"]),
         (["说明*"], ["说明书.txt"]),
         (["*.pdf"], []),
+        (["**/*.log"], ["a.log", "sub/b.log"]),
+        (["sub/**/*.md"], ["sub/c.md", "sub/deep/d.md"]),
+        (["**/sub/**/d*"], ["sub/deep/d.md"]),
+        (["**/deep/*", "**"], ["a.log", "sub/b.log", "sub/c.md", "sub/deep/d.md", "说明书.txt"]),
+        (["su**/*.md", "**/eep/*", "ub/**"], ["sub/c.md", "sub/deep/d.md"]),
     ],
 )
 def test_globs_select_files_of_folders_whatever_their_extension(tmp_path, globs, expected):
     _write(tmp_path, "a.log", "sub/b.log", "sub/c.md", "sub/deep/d.md", "说明书.txt")
     assert _names(tmp_path, *globs) == expected
+
+
+def test_a_folder_may_be_deeper_than_the_stack(tmp_path):
+    folders = [tmp_path]
+    for _ in range(sys.getrecursionlimit()):
+        folders.append(folders[-1] / "d")
+        folders[-1].mkdir()
+    file = folders[-1] / "a.md"
+    file.write_text("deep")
+    try:
+        (found,) = find([tmp_path]).documents
+    finally:  # What removes the folder after the tests recurses.
+        file.unlink()
+        for folder in reversed(folders[1:]):
+            folder.rmdir()
+    assert found.label == str(file)
 
 
 def test_what_is_skipped_has_a_reason(tmp_path):
@@ -210,6 +232,20 @@ def test_a_root_is_part_of_the_metadata_and_knows_every_file(tmp_path):
     assert found.present == {str(tmp_path): {"a.md", "b.bin", "sub:c.md"}}
     assert find([tmp_path / "sub"], root="mine").present == {"mine": {"c.md"}}
     assert find([tmp_path]).present == {}
+
+
+def test_sources_are_paths_inside_the_folder_where_the_root_has_a_name(tmp_path):
+    """Otherwise the same file at another path would be another version of its document."""
+    documents = []
+    for checkout in (tmp_path / "one", tmp_path / "two"):
+        _write(checkout, "sub/Überblick.md")
+        (checkout / "sub" / "lines.jsonl").write_text('{"text": "x"}')
+        found = find([checkout], root="mine").documents
+        documents.append([each.read().document for each in found])
+        labels = ["sub/lines.jsonl:1", "sub/Überblick.md"]
+        assert [each.label for each in found] == [f"{checkout}/{each}" for each in labels]
+    assert documents[0] == documents[1]
+    assert [each.source for each in documents[0]] == ["sub/lines.jsonl", "sub/Überblick.md"]
 
 
 @pytest.mark.parametrize(
