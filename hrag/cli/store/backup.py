@@ -8,8 +8,7 @@ import typer
 from rich.filesize import decimal
 
 from hrag.cli.options.shared import DEFAULT_DATA_DIR, AsJson, DataDir
-from hrag.cli.terminal.console import output, print_json, print_line
-from hrag.plain_text import printable
+from hrag.cli.terminal.console import print_json, print_line
 
 if TYPE_CHECKING:
     from hrag.engine import BackupReport
@@ -27,8 +26,9 @@ def backup(
 
     The backup is the store as of one moment, with every document acknowledged before it
     began. It is checked as a whole before DIR appears; until then the work is in
-    DIR.partial, which is removed on failure. DIR may be on a network file system. While
-    documents are copied, the store's own file grows by what is written meanwhile.
+    DIR.partial, which is removed on failure; one that is not of an interrupted backup is
+    refused. DIR may be on a network file system. While documents are copied, the store's own
+    file grows by what is written meanwhile.
 
     \b
     Example:
@@ -80,10 +80,8 @@ def _show(done: str, report: "BackupReport", folder: Path, *, as_json: bool) -> 
     if as_json:
         print_json({"folder": str(folder), **asdict(report)})
         return
-    output().print(
+    print_line(
         f"{done} {report.documents:,} documents as of sequence {report.sequence:,} "
-        f"({report.created}), {decimal(report.size_bytes)}, in {printable(str(folder))}",
+        f"({report.created}), {decimal(report.size_bytes)}, in {folder}",
         style="green",
-        markup=False,
-        soft_wrap=True,
     )

@@ -73,6 +73,7 @@ def migrate(
       hrag migrate --from embedded --to postgres --verify-only
     """
     # Settings and storage are slow to import, and only some commands need them.
+    from hrag.cli.store.administration import interrupt_on_signals  # noqa: PLC0415
     from hrag.engine.transfer.report import TransferProgress  # noqa: PLC0415
 
     if source == target:
@@ -80,6 +81,7 @@ def migrate(
     if verify_only and replace:
         raise Failure("--verify-only writes nothing, so it takes no --replace", ExitCode.USAGE)
     stores = [_settings(each, data_dir, dsn_file) for each in (source, target)]
+    interrupt_on_signals()
     progress = TransferProgress()
     shown = nullcontext() if as_json else progress_lines(lambda: _described(progress))
     with shown:

@@ -8,34 +8,50 @@ the checksum of LMDB's file; those of the segments are in LMDB.
 
 A restore happens entirely or not at all: what makes a folder a store is `data.mdb`, and
 that comes last.
+
+An unfinished copy holds an empty file that says so, from its first moment to its last. Only a
+folder with that file is taken for what a killed process left, and removed.
 """
 
 import fcntl
 import hashlib
 import json
+import os
+import re
+import reprlib
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store import disk, location, locks, schema
-from hrag.engine.embedded.store.environment import Store, open_alone
+from hrag.engine.embedded.store.environment import RESTORE, Store, open_alone
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.protocols import Progress
 from hrag.engine.reports import BackupReport
 from hrag.errors import StoreUnavailable
-from hrag.private_files import make_folder, opener
+from hrag.private_files import FILE_MODE, make_folder, opener
 
 _LABEL = "backup.json"
-_RESTORING = "restore.tmp"
+_UNFINISHED = "unfinished.hrag"
 _ROUNDS = 5
 _BLOCK_BYTES = 1 << 20
 _SHOWN_PROBLEMS = 10
+# What a label's fields may be: the texts of this form, all others numbers.
+_TEXTS = {
+    "created": (
+        re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII),
+        "a time such as 2026-03-01T12:00:00+00:00",
+    ),
+    "data_sha256": (re.compile("[0-9a-f]{64}"), "64 hexadecimal digits"),
+}
+_MAX_NUMBER = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +74,8 @@ def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
     Raises StorageFull or StoreUnavailable, and then leaves nothing behind.
     """
     target = target.absolute()
-    _refuse_target(store.directory, target)
     partial = target.with_name(f"{target.name}.partial")
+    _refuse_target(store.directory, target, partial)
     with _only_backup_of(store), _unfinished(partial):
         make_folder(partial / location.SEGMENTS)
         _copy_store(store, partial, progress)
@@ -69,18 +85,26 @@ def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
         for folder in (partial / location.SEGMENTS, partial):
             disk.sync(folder)
         partial.rename(target)
+        (target / _UNFINISHED).unlink()
+        disk.sync(target)
     disk.sync(target.parent)
     return label.report()
 
 
-def _refuse_target(directory: Path, target: Path) -> None:
+def _refuse_target(directory: Path, target: Path, partial: Path) -> None:
     with location.explained_errors(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise StoreUnavailable(f"{target} exists already; a backup needs a new folder")
         if target.is_mount():
             raise StoreUnavailable(f"a disk is mounted at {target}; name a new folder below it")
-        if target.resolve().is_relative_to(directory.resolve()):
-            raise StoreUnavailable(f"{target} lies inside the store in {directory}")
+        if directory.resolve().is_relative_to(partial.resolve()):
+            raise StoreUnavailable(
+                f"{partial}, where the backup would be made, holds the store in {directory}; name "
+                "another folder"
+            )
+        for folder in (target, partial):
+            if folder.resolve().is_relative_to(directory.resolve()):
+                raise StoreUnavailable(f"{folder} lies inside the store in {directory}")
 
 
 @contextmanager
@@ -99,15 +123,40 @@ def _only_backup_of(store: Store) -> Iterator[None]:
 
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[None]:
-    """Creates an empty folder, and removes it on failure."""
+    """Creates a folder that is marked as unfinished, and removes it on failure.
+
+    Raises StoreUnavailable if there is one that no killed process left there.
+    """
     with location.explained_errors(folder):
-        segment_files.remove_path(folder)  # What a killed process left.
+        _refuse_foreign(folder)
+        _remove(folder)
         make_folder(folder)
         try:
+            (folder / _UNFINISHED).touch(FILE_MODE)
             yield
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             raise
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if not os.path.lexists(folder):
+        return
+    is_folder = folder.is_dir() and not folder.is_symlink()
+    if not is_folder or (any(folder.iterdir()) and not (folder / _UNFINISHED).exists()):
+        raise StoreUnavailable(
+            f"{folder} exists, and no interrupted backup or restore left it there; move it away, "
+            "or name another folder"
+        )
+
+
+def _remove(folder: Path) -> None:
+    """Removes an unfinished copy, what marks it last; nothing if there is none."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != _UNFINISHED:
+                segment_files.remove_path(path)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _copy_store(store: Store, folder: Path, progress: Progress) -> None:
@@ -238,9 +287,9 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
     with location.explained_errors(directory):
         make_folder(directory, exist_ok=True)
     with locks.exclusive(directory):
-        if (directory / location.DATA).exists():
+        if location.has_data(directory):
             raise StoreUnavailable(f"{directory} holds a store; name a folder that holds none")
-        partial = directory / _RESTORING
+        partial = directory / RESTORE
         with _unfinished(partial):
             _copy_backup(source, partial, label, progress)
             progress("checking the copy")
@@ -252,11 +301,28 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
 
 def _read_label(source: Path) -> _Label:
     try:
-        return _Label(**json.loads((source / _LABEL).read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        return _label_of(json.loads((source / _LABEL).read_text("utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreUnavailable(
             f"{source} is no backup of `hrag backup`: its {_LABEL} cannot be read ({error})"
         ) from error
+
+
+def _label_of(found: Any) -> _Label:
+    """Raises ValueError for what `hrag backup` does not write."""
+    names = [field.name for field in fields(_Label)]
+    if not isinstance(found, dict) or found.keys() != set(names):
+        raise ValueError(f"it must have the fields {', '.join(names)}, and no others")
+    for name, value in found.items():
+        if name in _TEXTS:
+            form, allowed = _TEXTS[name]
+            is_valid = isinstance(value, str) and form.fullmatch(value) is not None
+        else:
+            allowed = f"a whole number from 0 to {_MAX_NUMBER:,}"
+            is_valid = type(value) is int and 0 <= value <= _MAX_NUMBER
+        if not is_valid:
+            raise ValueError(f"{name} is {reprlib.repr(value)}; it must be {allowed}")
+    return _Label(**found)
 
 
 def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) -> None:

@@ -20,7 +20,7 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store import child_process, location
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading
 from hrag.engine.reports import CheckReport
-from hrag.errors import DataLoss, HragError, StoreUnavailable
+from hrag.errors import DataLoss, HragError, StorageFull, StoreUnavailable
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
 _ALONE = "--alone"
@@ -29,7 +29,7 @@ _SHOWN_CHARS = 2000  # Of what a child that failed wrote last.
 
 
 def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
-    """Returns the report on the store in `directory`. Raises StoreUnavailable.
+    """Returns the report on the store in `directory`. Raises StorageFull or StoreUnavailable.
 
     With `alone`, no other process may change the store, and no file is created there.
     """
@@ -42,6 +42,8 @@ def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
             return CheckReport(**written["report"], problems=tuple(problems))
         if "unavailable" in written:
             raise StoreUnavailable(written["unavailable"])
+        if "full" in written:
+            raise StorageFull(written["full"])
         if "problem" in written:
             problems.append(written["problem"])
     return CheckReport(0, 0, 0, 0, (*problems, _end_of(child)))
@@ -80,6 +82,9 @@ def main(directory: Path, *, alone: bool) -> None:
     except DataLoss as error:
         _write(problem=error.message)
         report = asdict(CheckReport(0, 0, 0, 0, ()))
+    except StorageFull as error:
+        _write(full=error.message)
+        return
     except HragError as error:
         _write(unavailable=error.message)
         return

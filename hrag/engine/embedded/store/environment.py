@@ -33,6 +33,8 @@ from hrag.private_files import FILE_MODE, make_folder, opener
 
 __all__ = ["Store", "Txn", "open_alone", "open_for_reading", "open_for_writing"]
 
+RESTORE = "restore.tmp"  # The unfinished copy of a restore, in the store's folder.
+
 _log = structlog.get_logger()
 
 _LOCK_BYTES = (MAX_READERS + 64) * 64  # Each reader has a line of 64 bytes in lock.mdb.
@@ -343,7 +345,14 @@ def _fill_lock_file(path: Path) -> None:
 
 def _refuse_lost_data(directory: Path) -> None:
     """Raises StoreUnavailable where a new store would hide the loss of an old one."""
-    if not location.has_data(directory) and any((directory / location.SEGMENTS).iterdir()):
+    if location.has_data(directory):
+        return
+    if (directory / RESTORE).exists():
+        raise StoreUnavailable(
+            f"a restore into {directory} was interrupted; run `hrag restore` again, or name an "
+            "empty folder"
+        )
+    if any((directory / location.SEGMENTS).iterdir()):
         raise StoreUnavailable(
             f"{directory} has segments but no {location.DATA}, which holds the documents: it was "
             "lost, or a restore was interrupted; run `hrag restore`, or name an empty folder"

@@ -2,16 +2,17 @@
 
 They are made again from the texts of the living documents, as a build makes them, and compared
 with the segment's own without its deleted rows. Postings have one form only, so those of equal
-rows are equal byte for byte. Memory and the temporary files hold the postings of some ten
-thousand leaves at a time; the files are not in the store, which may be read-only.
+rows are equal byte for byte. Memory and a temporary file hold the postings of some ten thousand
+leaves at a time; the file is not in the store, which may be read-only.
 """
 
 import hashlib
+import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +24,16 @@ from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.postings_part import DROPPED, PostingsPart
 from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment
+from hrag.engine.embedded.store.disk import FULL_DISK
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.stored.labels import Labels, ordinals_of
-from hrag.errors import InvalidArgument
+from hrag.errors import InvalidArgument, StorageFull, StoreUnavailable
 from hrag.types import CollectionSettings
 from hrag_fast import Postings, write_postings
 
-_PART_LEAVES = 1 << 16  # Fewer would read the segment's postings too often.
+# Of some 20,000 leaves; fewer would read the segment's postings too often. The file takes 4 bytes
+# an entry, 9 MB, and at most 28, where no term comes twice: 56 MiB, and a small /tmp has 64.
+_PART_ENTRIES = 1 << 21
 # What reading the leaves of a damaged document raises; `documents` says what is wrong with it.
 _DAMAGED = (*UNREADABLE, LookupError)
 
@@ -50,15 +54,30 @@ def postings_problems(
 ) -> Iterator[str]:
     """Yields a problem unless the segment's postings and lengths are those of the texts.
 
-    Documents that cannot be read are left out.
+    Documents that cannot be read are left out. Raises StorageFull or StoreUnavailable if the
+    folder for temporary files takes none.
     """
     if segment.postings is None:
         return
     try:
-        with TemporaryDirectory() as folder:
-            yield from _problems(walk, number, settings, segment, segment.postings, Path(folder))
-    except (InvalidArgument, OSError) as error:
+        with _temporary_folder() as folder:
+            yield from _problems(walk, number, settings, segment, segment.postings, folder)
+    except InvalidArgument as error:
         yield f"its postings cannot be compared with the texts: {error}"
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+    except OSError as error:
+        failure = StorageFull if error.errno in FULL_DISK else StoreUnavailable
+        raise failure(
+            f"temporary files cannot be written to {tempfile.tempdir or 'any folder'}: "
+            f"{error.strerror}; set TMPDIR to a folder with 64 MB free, for postings to compare "
+            "with the texts"
+        ) from error
 
 
 def _problems(
@@ -94,15 +113,15 @@ def _parts(
     """Yields the postings of the living documents that can be read, with their leaves' labels."""
     analyzer(record.analyzer)  # An unknown one is no damage to a document.
     of_words = replace(settings, analyzer=record.analyzer, dimension=0)
-    part, labels, leaf_count = PostingsPart(), list[Labels](), 0
+    part, labels, entries = PostingsPart(), list[Labels](), 0
     for block in _blocks(walk, number, of_words, record):
         part.add(block)
         labels.append(block.labels)
-        leaf_count += len(block.labels)
-        if leaf_count >= _PART_LEAVES:
+        entries += len(block.terms.entries)
+        if entries >= _PART_ENTRIES:
             yield part, np.concatenate(labels)
-            part, labels, leaf_count = PostingsPart(), [], 0
-    if leaf_count:
+            part, labels, entries = PostingsPart(), [], 0
+    if labels:
         yield part, np.concatenate(labels)
 
 
@@ -133,7 +152,7 @@ def _differ(one: _Compared, other: _Compared, count: int, folder: Path) -> bool:
     """Whether any of the first `count` rows have other terms or lengths."""
     if not np.array_equal(one.lengths[:count], other.lengths[:count]):
         return True
-    path = folder / "compared"
+    path = folder / POSTINGS  # In place of what was there: the folder never holds two files.
     return _digest(one, count, path) != _digest(other, count, path)
 
 

@@ -1,5 +1,6 @@
 """A backup is the store of one moment, whole; a restore makes it a store again."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +16,7 @@ from hrag.engine.embedded.store.environment import Store, open_alone, open_for_w
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreUnavailable
-from tests.crash.disks import MIB, Ballast, small_disk
+from tests.crash.disks import KIB, MIB, Ballast, small_disk
 from tests.fakes import collection_settings, prepared, seal, sentences
 
 Act = Callable[[], object]
@@ -250,11 +251,52 @@ def test_a_place_where_a_disk_is_mounted_is_refused(store, writer, tmp_path):
         backup(store, disk, quietly)
 
 
-def test_what_a_killed_backup_left_is_no_obstacle(store, writer, tmp_path):
-    (tmp_path / "b.partial" / "segments" / "000000000001").mkdir(parents=True)
-    (tmp_path / "b.partial" / "data.mdb").write_bytes(b"half")
-    assert backup(store, tmp_path / "b", quietly).documents == 3
-    assert not (tmp_path / "b.partial").exists()
+@pytest.mark.parametrize("moment", ["copying the documents", "checking"])
+def test_what_a_killed_backup_left_is_no_obstacle(store, writer, tmp_path, moment):
+    def keep() -> None:
+        shutil.copytree(tmp_path / "b.partial", tmp_path / "c.partial")
+
+    backup(store, tmp_path / "b", acting({moment: keep}))
+    assert backup(store, tmp_path / "c", quietly).documents == 3
+    assert not (tmp_path / "c.partial").exists()
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {
+        *("data.mdb", "segments", "backup.json")
+    }
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_alone(store, made, tmp_path):
+    """Also a finished backup that has the name which another is made under."""
+    made.rename(tmp_path / "b.partial")
+    (tmp_path / "c.partial").mkdir()
+    (tmp_path / "c.partial" / "thesis.txt").write_text("the only copy")
+    (tmp_path / "d.partial").write_text("a file")
+    (tmp_path / "e.partial").symlink_to(tmp_path / "c.partial")
+    before = sorted(tmp_path.rglob("*"))
+    for name in "bcde":
+        with pytest.raises(StoreUnavailable, match=rf"{name}\.partial exists, and no interrupted"):
+            backup(store, tmp_path / name, quietly)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_store_itself_is_never_taken_for_an_unfinished_backup(tmp_path):
+    for folder in (tmp_path / "store.partial", tmp_path / "store.partial" / "inside"):
+        with closing(open_for_writing(folder)) as store:
+            before = contents_of(store)
+            with pytest.raises(StoreUnavailable, match=r"store\.partial, .* holds the store in"):
+                backup(store, tmp_path / "store", quietly)
+            assert contents_of(store) == before
+
+
+def test_a_full_folder_for_temporary_files_is_no_problem_of_the_copy(store, writer, tmp_path):
+    for number in range(3, 30):
+        put(writer, number)
+    seal(store, 1)
+    with small_disk(tmp_path / "tmp", MIB) as temporary, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        Ballast(temporary).fill(8 * KIB)
+        with pytest.raises(StorageFull, match=f"to {temporary}: No space .*; set TMPDIR to"):
+            backup(store, tmp_path / "b", quietly)
+    assert_no_trace(tmp_path, "b")
 
 
 def test_a_store_has_one_backup_at_a_time(store, writer, tmp_path):
@@ -330,16 +372,6 @@ def test_nobody_opens_a_store_that_is_half_restored(made, tmp_path, monkeypatch)
     open_for_writing(tmp_path / "new").close()
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"documents": 3}'])
-def test_a_folder_that_is_no_backup_is_refused(tmp_path, content):
-    (tmp_path / "b").mkdir()
-    if content is not None:
-        (tmp_path / "b" / "backup.json").write_text(content)
-    with pytest.raises(StoreUnavailable, match=r"is no backup of `hrag backup`: its backup\.json"):
-        restore(tmp_path / "b", tmp_path / "new", quietly)
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.parametrize("name", ["data.mdb", "index.hnsw", "postings.bin", "rows.npz"])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
 def test_a_damaged_backup_is_refused_and_named(made, tmp_path, name, damage):
@@ -357,13 +389,35 @@ def test_a_damaged_backup_is_refused_and_named(made, tmp_path, name, damage):
 
 def test_a_restore_goes_on_where_a_killed_one_ended(made, tmp_path):
     new = tmp_path / "new"
-    (new / "restore.tmp").mkdir(parents=True)
-    (new / "restore.tmp" / "data.mdb").write_bytes(b"half")
+    keep_restored_half(made, tmp_path / "first", new)
     (new / "segments" / "000000000009").mkdir(parents=True)
     restore(made, new, quietly)
     assert contents(new) == contents(made)
     assert {path.name for path in segment_paths(new)} == {"000000000001"}
     assert not (new / "restore.tmp").exists()
+
+
+def test_no_indexer_starts_beside_a_restore_that_was_killed(made, tmp_path):
+    """An empty store would hide that nothing was restored, and keep the next restore out."""
+    new = tmp_path / "new"
+    keep_restored_half(made, tmp_path / "first", new)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="was interrupted; run `hrag restore` again"):
+            open_for_writing(new)
+    restore(made, new, quietly)
+    open_for_writing(new).close()
+
+
+def keep_restored_half(made: Path, first: Path, new: Path) -> None:
+    """Makes `new` what a restore into `first` would leave if it were killed while it checks."""
+    restore(made, first, acting({"checking": lambda: shutil.copytree(first, new)}))
+
+
+def test_an_empty_data_file_is_no_store_that_a_restore_would_replace(made, tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "data.mdb").touch()
+    restore(made, tmp_path / "new", quietly)
+    assert contents(tmp_path / "new") == contents(made)
 
 
 @pytest.mark.parametrize("room", [0.3, 0.95])

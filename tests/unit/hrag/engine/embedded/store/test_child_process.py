@@ -1,5 +1,9 @@
 """The engine's programs run in interpreters of their own; elsewhere, tests fork them."""
 
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,9 @@ from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.child_process import run_module
 from hrag.engine.embedded.store.environment import Store
+from tests.processes import children_of, is_alive
+
+_WAIT_S = 30.0
 
 
 def test_a_program_runs_in_an_interpreter_of_its_own(tmp_path: Path) -> None:
@@ -21,3 +28,29 @@ def test_a_store_is_checked_by_such_a_program(
 ) -> None:
     monkeypatch.setattr(child_process, "run_module", run_module)
     assert check_apart(store.directory).problems == ()
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_program_ends_with_its_parent_even_if_that_is_killed(
+    tmp_path: Path, is_running: bool
+) -> None:
+    """Whether its interpreter is still starting or the program runs."""
+    began = tmp_path / "began"
+    program = ["timeit", "-n1", "-r1", f"open({str(began)!r}, 'w'); import time; time.sleep(60)"]
+    start = f"from {run_module.__module__} import run_module; run_module(*{program})"
+    parent = subprocess.Popen([sys.executable, "-c", start])
+    try:
+        wait_until(lambda: bool(children_of(parent.pid)))
+        (child,) = children_of(parent.pid)
+        wait_until(lambda: began.exists() or not is_running)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until(lambda: not is_alive(child))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

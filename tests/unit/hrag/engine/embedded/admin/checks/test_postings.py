@@ -21,8 +21,10 @@ from hrag.engine.embedded.store.queries import listed_segments, set_analyzer
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.stored.labels import ordinals_of
+from hrag.errors import StorageFull, StoreUnavailable
 from hrag.types import CollectionSettings
 from hrag_fast import Postings, write_postings
+from tests.crash.disks import MIB, Ballast, small_disk
 from tests.damage import delete_content, put_part
 from tests.fakes import collection_settings, run_maintenance, seal
 from tests.vocabulary import wordy
@@ -36,7 +38,7 @@ HEADINGLESS = replace(SETTINGS, index_headings=False)
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Compared in several parts. Not checked at the end: it is damaged by then."""
-    monkeypatch.setattr(postings, "_PART_LEAVES", 20)
+    monkeypatch.setattr(postings, "_PART_ENTRIES", 200)
     store = open_for_writing(tmp_path / "store")
     yield store
     store.close()
@@ -250,8 +252,38 @@ def test_an_analyzer_of_another_version_is_said(store):
     )
 
 
-def test_a_comparison_that_finds_no_space_is_said(store, monkeypatch):
+def test_a_full_folder_for_temporary_files_is_no_problem_of_the_store(store, monkeypatch, tmp_path):
     sealed(store)
-    monkeypatch.setattr(tempfile, "tempdir", str(store.directory / "nonesuch"))
-    (problem,) = check(store).problems
-    assert problem.startswith(f"{SEGMENT}its postings cannot be compared with the texts: ")
+    with small_disk(tmp_path / "tmp", MIB) as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        Ballast(temporary).fill()
+        with pytest.raises(StorageFull, match=f"to {temporary}: No space .*; set TMPDIR to"):
+            check(store)
+
+
+def test_a_lack_of_a_folder_for_temporary_files_is_no_problem_of_the_store(store, monkeypatch):
+    sealed(store)
+    missing = store.directory / "nonesuch"
+    monkeypatch.setattr(tempfile, "tempdir", str(missing))
+    with pytest.raises(StoreUnavailable, match=f"to {missing}: No such file .*; set TMPDIR to"):
+        check(store)
+
+
+def test_temporary_files_are_bounded_however_many_terms_a_leaf_has(store, monkeypatch):
+    """One at a time, of as many entries as a part has and one document more."""
+    writer = sealed(store)
+    put(writer, SETTINGS, range(8, 24))
+    seal(store, 1)
+    run_maintenance(store, 1, FOREVER)
+    sizes = list[int]()
+    digest = postings._digest
+
+    def measured(compared: Any, count: int, path: Path) -> bytes:
+        found = digest(compared, count, path)
+        sizes.append(sum(each.stat().st_size for each in path.parent.iterdir()))
+        return found
+
+    monkeypatch.setattr(postings, "_digest", measured)
+    assert check(store).problems == ()
+    assert len(sizes) > 10  # Two of each part.
+    assert max(sizes) < file_of(store, POSTINGS).stat().st_size / 3
