@@ -24,6 +24,7 @@ from hrag.cli.ingest.input_document import InputDocument
 from hrag.cli.ingest.outcomes import show_outcomes
 from hrag.cli.terminal.console import Failure, output
 from hrag.cli.terminal.render import counted, duration
+from hrag.cli.terminal.signals import interrupt_on_signals
 from hrag.errors import HragError
 from hrag.plain_text import printable
 from hrag.types import DEFAULT_COLLECTION, Retrieval, SearchMode, SearchResult
@@ -94,7 +95,6 @@ def demo(
       hrag demo
       hrag demo docs/ --ask "how do I install it?" --ask "what does it cost?"
     """
-    from hrag.cli.services.processes import stop_on_signals  # noqa: PLC0415
 
     questions = [Question(text) for text in ask or []]
     if not paths:
@@ -102,7 +102,7 @@ def demo(
     documents = find(paths).documents if paths else topics()
     if not documents:
         raise Failure(f"no files to store in {', '.join(map(str, paths or []))}")
-    stop_on_signals()
+    interrupt_on_signals()
     console = output()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="hrag-demo-") as folder:

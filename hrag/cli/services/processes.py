@@ -204,12 +204,6 @@ class Services:
         return _Child(service, address, process, ours)
 
 
-def stop_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, like Ctrl-C."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-
-
 def free_addresses(count: int) -> list[str]:
     """Returns `count` different loopback addresses whose ports are free now."""
     with ExitStack() as closing:

@@ -7,6 +7,7 @@ import typer
 from hrag.cli.extras import module_of_extra
 from hrag.cli.options.shared import DEFAULT_DATA_DIR, DEFAULT_INDEXER, DEFAULT_RETRIEVER, DataDir
 from hrag.cli.terminal.console import output
+from hrag.cli.terminal.signals import interrupt_on_signals
 
 
 def serve(
@@ -50,7 +51,7 @@ def serve(
 
     if http:
         module_of_extra("hrag.gateway.app", "gateway", "hrag serve --http")
-    processes.stop_on_signals()
+    interrupt_on_signals()
     services = processes.Services(
         data_dir,
         processes.with_free_port(indexer_address),

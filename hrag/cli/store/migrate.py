@@ -12,6 +12,7 @@ from hrag.cli.terminal.console import Failure, print_json, print_line
 from hrag.cli.terminal.exit_codes import ExitCode
 from hrag.cli.terminal.progress_lines import progress_lines
 from hrag.cli.terminal.render import counted
+from hrag.cli.terminal.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
     from hrag.config import EngineSettings
@@ -73,7 +74,6 @@ def migrate(
       hrag migrate --from embedded --to postgres --verify-only
     """
     # Settings and storage are slow to import, and only some commands need them.
-    from hrag.cli.store.administration import interrupt_on_signals  # noqa: PLC0415
     from hrag.engine.transfer.report import TransferProgress  # noqa: PLC0415
 
     if source == target:
