@@ -32,14 +32,15 @@ _COMMENT = re.compile(r"(?:^|\s)#.*", re.DOTALL)
 _NOT_PLAIN = re.compile(r"[\[\]{},&*!|>%@`]|[-?:](?:\s|$)|(?:~|null|Null|NULL)$|$")
 
 # What programs write instead of a title: "Untitled 3", "Document1", "Microsoft Word - a.doc",
-# "PowerPoint Presentation", the file's name, punctuation.
+# "PowerPoint Presentation", the file's name, punctuation. Titles end in the names of files that
+# people write about ("A guide to robots.txt"), so such a name is one word or a path.
 _PLACEHOLDER = re.compile(
     r"untitled(?:[\s_-]*+(?:document|presentation|\d++))*"
     r"|(?:document|presentation|slide|book)[\s_-]?\d+"
     r"|powerpoint presentation"
     r"|microsoft (?:office )?(?:word|excel|powerpoint|publisher|visio)\b.*"
-    r"|.*\.(?:docx?|dotx?|odt|rtf|wpd|pages|pptx?|odp|key|xlsx?|ods|pdf|e?ps|dvi|tex|indd|qxd|fm"
-    r"|html?|txt|md)"
+    r"|.*\S\.(?:docx?|dotx?|odt|rtf|wpd|pptx?|odp|xlsx?|ods|pdf|e?ps|dvi|indd|qxd)"
+    r"|(?:\S*|[a-z]:\\.*)\.(?:html?|txt|md|tex|key|pages|fm)"
     r"|\W*",
     re.IGNORECASE,
 )

@@ -4,6 +4,7 @@ Each tells of bees in two sections, and has what its format can: a table, a list
 """
 
 import datetime
+import re
 from collections.abc import Mapping
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
@@ -14,6 +15,10 @@ import pptx
 from pptx.util import Inches
 
 TITLE = "The Bee Book"
+_TRANSITIONAL = re.compile(
+    rb"http://schemas\.openxmlformats\.org/"
+    rb"(wordprocessingml|presentationml|drawingml|officeDocument)/2006/"
+)
 ROWS = (("Flower", "Nectar"), ("Clover", "4 mg"), ("Linden", "7 mg"))
 DANCE = "Bees dance to tell where flowers are."
 HONEY = "Honey ripens in closed cells."
@@ -140,6 +145,16 @@ def with_part(content: bytes, name: str, part: bytes) -> bytes:
     with ZipFile(BytesIO(content)) as zipped:
         files = {each: zipped.read(each) for each in zipped.namelist()}
     return archive({**files, name: part})
+
+
+def strict(content: bytes) -> bytes:
+    """An Office document with the namespaces of Strict Open XML."""
+    with ZipFile(BytesIO(content)) as zipped:
+        files = {each: zipped.read(each) for each in zipped.namelist()}
+    for name, part in files.items():
+        if name.endswith((".xml", ".rels")):
+            files[name] = _TRANSITIONAL.sub(rb"http://purl.oclc.org/ooxml/\1/", part)
+    return archive(files)
 
 
 def html_page() -> bytes:

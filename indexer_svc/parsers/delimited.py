@@ -2,6 +2,9 @@
 
 The separator is the tab in a file of tab-separated values. In others it is whichever of comma,
 semicolon, tab and bar the first line has most often outside of quotation marks.
+
+Quotation marks hold a cell with separators or line ends together. Between tabs they need not: the
+format itself (IANA, text/tab-separated-values) knows no quoting, and `"` often is an inch.
 """
 
 import csv
@@ -13,7 +16,8 @@ from hrag.errors import UnreadableDocument
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.text_writer import TextWriter
 
-_SEPARATORS = ",;\t|"
+_TAB = "\t"
+_SEPARATORS = f",;{_TAB}|"
 _FIRST_LINE_BYTES = 1 << 16
 _QUOTED = re.compile('"[^"]*"?')
 _BYTE_ORDER_MARK = "\ufeff"
@@ -33,16 +37,31 @@ def parse_delimited(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 def parse_tabbed(content: bytes, max_text_bytes: int) -> ParsedFile:
     """As `parse_delimited`, of tab-separated values."""
-    return _parsed(content, "\t", max_text_bytes)
+    return _parsed(content, _TAB, max_text_bytes)
 
 
 def _parsed(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
     text = content.decode().removeprefix(_BYTE_ORDER_MARK)
     writer = TextWriter(max_text_bytes)
     try:
-        # Only line ends end a row; `splitlines` would end it at other characters too.
-        lines = StringIO(text, newline="")
-        writer.table(list(csv.reader(lines, delimiter=separator)))
+        if separator == _TAB:
+            rows = _tabbed_rows(text)
+        else:
+            rows = list(csv.reader(_lines(text), delimiter=separator))
+        writer.table(rows)
     except csv.Error as error:
         raise UnreadableDocument(f"content is no table: {error}", field="content") from None
     return writer.parsed()
+
+
+def _tabbed_rows(text: str) -> list[list[str]]:
+    """Marks quote nothing unless all of them balance: one alone would hold all further rows."""
+    try:
+        return list(csv.reader(_lines(text), delimiter=_TAB, strict=True))
+    except csv.Error:
+        return list(csv.reader(_lines(text), delimiter=_TAB, quoting=csv.QUOTE_NONE))
+
+
+def _lines(text: str) -> StringIO:
+    """Lines by line ends alone; `splitlines` would end a row at other characters too."""
+    return StringIO(text, newline="")

@@ -4,6 +4,8 @@ Headings become sections. A chapter without any has the title that the table of 
 """
 
 from collections.abc import Iterator, Mapping
+from xml.etree import ElementTree
+from xml.parsers import expat
 
 from selectolax.lexbor import LexborHTMLParser
 
@@ -20,6 +22,7 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
 _CONTENTS = "application/x-dtbncx+xml"
+_MALFORMED = (ElementTree.ParseError, expat.ExpatError)
 
 
 def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -84,7 +87,7 @@ def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[s
         if _is_contents(item):
             entries = _linked(decoded(package.read(part)))
         elif item.get("media-type") == _CONTENTS:
-            entries = _points(package.xml(part))
+            entries = _points(package, part)
         else:
             continue
         for target, label in entries:
@@ -93,11 +96,16 @@ def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[s
 
 
 def _linked(contents: str) -> Iterator[tuple[str, str]]:
-    for link in LexborHTMLParser(contents).css("nav a[href]"):
+    for link in LexborHTMLParser(as_html(contents)).css("nav a[href]"):
         yield link.attributes.get("href") or "", link.text()
 
 
-def _points(contents: Element) -> Iterator[tuple[str, str]]:
+def _points(package: Package, part: str) -> Iterator[tuple[str, str]]:
+    """The entries of contents in XML; none if it is malformed, as the book can do without."""
+    try:
+        contents = package.xml(part)
+    except _MALFORMED:
+        return
     for point in contents.iter():
         target, label = point.find("{*}content"), point.findtext("{*}navLabel/{*}text")
         if target is not None and label:

@@ -9,12 +9,12 @@ page refers to is loaded. No function here recurses, so nesting has no limit.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.tables import MAX_COLUMNS
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -40,13 +40,19 @@ _UNSEEN = re.compile(r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)
 _START = re.compile(r"-?[0-9]{1,9}")
 _SPAN = re.compile(r"[0-9]{1,4}")
 _WHITE_SPACE = re.compile(r"\s+")
-# Elements that XML writes as one tag, but for those that never have an end tag in HTML.
-_EMPTY_ELEMENT = re.compile(
-    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)"
-    r"([a-z][\w:.-]*+)([^<>]*?)/>",
-    re.IGNORECASE,
+# What XML writes in another way than HTML: sections of CDATA, and elements as one tag, but for
+# those that never have an end tag in HTML. Comments are passed over. One that is not closed ends
+# with the page, as a search for its end from each of its beginnings would take quadratic time.
+_OF_XML = re.compile(
+    r"<!--.*?(?:-->|\Z)"
+    r"|<!\[CDATA\[(?P<text>.*?)(?:\]\]>|\Z)"
+    r"|<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)"
+    r"(?P<tag>[a-z][\w:.-]*+)(?P<attributes>[^<>]*?)/>",
+    re.IGNORECASE | re.DOTALL,
 )
-_XML = "<?xml"
+_XHTML_SIGNS = ("<?xml", "//DTD XHTML", "http://www.w3.org/1999/xhtml")
+_SEARCHED_CHARS = 4096
+_MAX_SPANNED_COLUMNS = 1_000
 
 
 def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -56,7 +62,7 @@ def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
     UnreadableDocument for an unknown encoding, and TooLarge.
     """
     text = decoded(content)
-    page = LexborHTMLParser(as_html(text) if text.startswith(_XML) else text)
+    page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
     writer = TextWriter(max_text_bytes)
     write_html(page, writer)
     title = page.css_first("head > title")
@@ -65,11 +71,22 @@ def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def as_html(xhtml: str) -> str:
-    """Returns XHTML with the end tag of each empty element, which HTML does not see in `/>`.
+    """Returns XHTML with what HTML does not see in it: sections of CDATA, and the end in `/>`.
 
     After `<title/>` or `<script/>`, a parser of HTML would take the page's text for theirs.
     """
-    return _EMPTY_ELEMENT.sub(r"<\1\2></\1>", xhtml)
+    return _OF_XML.sub(_in_html, xhtml)
+
+
+def _is_xhtml(text: str) -> bool:
+    start = text[:_SEARCHED_CHARS]
+    return any(sign in start for sign in _XHTML_SIGNS)
+
+
+def _in_html(found: re.Match[str]) -> str:
+    if found["text"] is not None:
+        return escape(found["text"], quote=False)
+    return f"<{found['tag']}{found['attributes']}></{found['tag']}>" if found["tag"] else found[0]
 
 
 def first_heading(writer: TextWriter) -> str:
@@ -259,7 +276,10 @@ def _layout_tables(body: LexborNode) -> set[int]:
 
 
 def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
-    """The cells of each row. A cell of several rows comes in each, one of several columns once."""
+    """The cells of each row. A cell of several rows comes in each, one of several columns once.
+
+    No cell reaches beyond _MAX_SPANNED_COLUMNS; those that begin there are a column each.
+    """
     covering: dict[int, tuple[int, str]] = {}
     for line in lines:
         row: list[str] = []
@@ -267,11 +287,12 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
             _cover(row, covering)
             text = _visible_text(cell)
             rows_below = _span(cell, "rowspan") - 1
-            for column in range(len(row), min(len(row) + _span(cell, "colspan"), MAX_COLUMNS)):
-                if rows_below:
-                    covering[column] = rows_below, text
-                row.append(text)
-                text = ""
+            first = len(row)
+            row.append(text)
+            end = min(first + _span(cell, "colspan"), _MAX_SPANNED_COLUMNS)
+            row += [""] * (end - len(row))
+            if rows_below:
+                covering |= {column: (rows_below, row[column]) for column in range(first, end)}
         _cover(row, covering)
         yield row
 
@@ -297,4 +318,4 @@ def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
 
 def _span(cell: LexborNode, name: str) -> int:
     value = cell.attributes.get(name) or ""
-    return max(1, min(int(value), MAX_COLUMNS)) if _SPAN.fullmatch(value) else 1
+    return max(1, min(int(value), _MAX_SPANNED_COLUMNS)) if _SPAN.fullmatch(value) else 1

@@ -1,8 +1,9 @@
 """Archives of XML parts, as Office documents and EPUBs are, opened with limits.
 
 Nothing is unpacked before the archive's directory has been checked: number and unpacked size of
-its parts, encryption. `zipfile` reads no more of a part than the directory says. XML may not
-declare entities, which could stand for gigabytes or for files.
+its parts, encryption. `zipfile` reads no more of a part than the directory says. A part of another
+name than markup has counts as soon as it is read. XML may not declare entities, which could stand
+for gigabytes or for files.
 """
 
 import codecs
@@ -65,7 +66,8 @@ class Package:
             )
         self._zip = ZipFile(BytesIO(content))
         self._parts = {each.filename: each for each in self._zip.infolist()}
-        _check_directory(self._zip.infolist())
+        self._counted = {name for name in self._parts if _is_markup(name)}
+        self._unpacked_bytes = _check_directory(self._zip.infolist())
         if self._parts.keys().isdisjoint((main_part, *other_names)):
             raise UnreadableDocument(
                 f"content is not {kind}: it is an archive without {main_part}", field=_FIELD
@@ -74,31 +76,29 @@ class Package:
     def __contains__(self, name: str) -> bool:
         return name in self._parts
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
     def read(self, name: str) -> bytes:
-        """The bytes of a part. Raises UnreadableDocument if it is missing."""
-        if name not in self._parts:
-            raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)
-        return self._zip.read(self._parts[name])
+        """The bytes of a part. Raises UnreadableDocument if it is missing, or TooLarge."""
+        return self._zip.read(self._part(name))
 
     def xml(self, name: str) -> Element:
-        """The root of a part. Raises UnreadableDocument if it is missing or declares entities."""
+        """The root of a part.
+
+        Raises UnreadableDocument if it is missing or declares entities, or TooLarge.
+        """
         self._check_entities(name)
         return ElementTree.fromstring(self.read(name))
 
-    def check_xml(self) -> None:
-        """Raises UnreadableDocument if a part declares entities.
-
-        For libraries that parse the parts themselves. A part that is malformed is left to them.
-        """
-        for name in self._parts:
-            if name.lower().endswith((".xml", ".rels")):
-                try:
-                    self._check_entities(name)
-                except expat.ExpatError:
-                    continue
+    def _part(self, name: str) -> ZipInfo:
+        """A part that is about to be read."""
+        if name not in self._parts:
+            raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)
+        part = self._parts[name]
+        if name not in self._counted:
+            unpacked_bytes = self._unpacked_bytes + part.file_size
+            _check_unpacked(unpacked_bytes)
+            self._unpacked_bytes = unpacked_bytes
+            self._counted.add(name)
+        return part
 
     def _check_entities(self, name: str) -> None:
         def refuse(*_declaration: object) -> None:
@@ -109,30 +109,38 @@ class Package:
 
         parser = expat.ParserCreate()
         parser.EntityDeclHandler = refuse
-        if name not in self._parts:
-            return
-        with self._zip.open(self._parts[name]) as part:
+        with self._zip.open(self._part(name)) as part:
             while block := part.read(_READ_BYTES):
                 parser.Parse(block, False)
         parser.Parse(b"", True)
 
 
-def _check_directory(parts: list[ZipInfo]) -> None:
+def _is_markup(name: str) -> bool:
+    return name.lower().endswith(_MARKUP)
+
+
+def _check_directory(parts: list[ZipInfo]) -> int:
+    """Returns how many bytes the markup has when unpacked."""
     if len(parts) > MAX_PARTS:
         raise TooLarge(
             f"content is an archive of {len(parts)} parts; at most {MAX_PARTS} are allowed",
             field=_FIELD,
         )
-    unpacked = sum(each.file_size for each in parts if each.filename.lower().endswith(_MARKUP))
-    if unpacked > MAX_UNPACKED_BYTES:
-        raise TooLarge(
-            f"content is an archive of {unpacked} bytes of markup when unpacked; at most "
-            f"{MAX_UNPACKED_BYTES} are allowed",
-            field=_FIELD,
-        )
+    unpacked_bytes = sum(each.file_size for each in parts if _is_markup(each.filename))
+    _check_unpacked(unpacked_bytes)
     if any(each.flag_bits & _ENCRYPTED for each in parts):
         raise UnreadableDocument(
             "content is an encrypted archive; send it without a password", field=_FIELD
+        )
+    return unpacked_bytes
+
+
+def _check_unpacked(unpacked_bytes: int) -> None:
+    if unpacked_bytes > MAX_UNPACKED_BYTES:
+        raise TooLarge(
+            f"content is an archive of {unpacked_bytes} bytes of markup when unpacked; at most "
+            f"{MAX_UNPACKED_BYTES} are allowed",
+            field=_FIELD,
         )
 
 

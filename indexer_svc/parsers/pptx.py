@@ -1,14 +1,14 @@
 """The text of a presentation: each slide is a page, and a section with the slide's title.
 
 Read from the slides' XML: shapes in their order, tables, speaker notes. Hidden slides are pages
-without text, so that the others keep their numbers. Hidden shapes, charts, diagrams, pictures and
-comments are left out. python-pptx would read the same with 25 MB of libraries, most of them for
-pictures.
+without text, so that the others keep their numbers. Hidden shapes, charts, diagrams, equations,
+pictures and comments are left out. python-pptx would read the same with 25 MB of libraries, most
+of them for pictures.
 """
 
 from collections.abc import Iterator
 
-from indexer_svc.parsers.office import office_title, relations
+from indexer_svc.parsers.office import office_title, office_xml, relations
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.text_writer import TextWriter
@@ -53,14 +53,14 @@ def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
 def _slides(package: Package) -> Iterator[str]:
     """The parts of the slides, in the order in which they are shown."""
     targets = relations(package, _MAIN_PART)
-    for each in package.xml(_MAIN_PART).iter(f"{_SLIDES}sldId"):
+    for each in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
         _kind, part = targets.get(each.get(_RELATION_ID, ""), ("", ""))
         yield part
 
 
 def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -> str:
     """Writes a slide and returns its title, which may be empty."""
-    slide = _shown(package.xml(part))
+    slide = _shown(office_xml(package, part))
     writer.page()
     if slide.get("show") in _FALSE:
         return ""
@@ -140,6 +140,6 @@ def _line(paragraph: Element) -> str:
 
 def _notes(package: Package, part: str) -> list[str]:
     parts = [target for kind, target in relations(package, part).values() if kind == "notesSlide"]
-    shapes = (shape for each in parts for shape in _shapes(package.xml(each)))
+    shapes = (shape for each in parts for shape in _shapes(office_xml(package, each)))
     texts = (_text(shape).strip() for shape in shapes if _placeholder(shape) == "body")
     return list(filter(None, texts))

@@ -13,6 +13,7 @@ from unicodedata import combining, east_asian_width
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, document_title, section_title
 
+_BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 _LEAST_ADORNMENT = 4  # A shorter one must be as long as its title.
@@ -35,7 +36,7 @@ def parse_rst(content: bytes, _max_text_bytes: int) -> ParsedFile:
 
 def _headings(text: str) -> Iterator[Heading]:
     starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
-    lines = _LINE_END.split(text)
+    lines = _LINE_END.split(text.removeprefix(_BYTE_ORDER_MARK))
     depths: dict[tuple[str, bool], int] = {}
     for at, line, style in islice(_titles(lines), MAX_HEADINGS):
         depth = depths.setdefault(style, len(depths) + 1)

@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 MAX_TABLE_CHARS = 1_000  # About a leaf of 256 tokens.
-MAX_COLUMNS = 1_000
 
 _LEAST_CELL_CHARS = 3  # Of a cell in a table of Markdown.
 _NUMBER = re.compile(r"[-+]?[.,:/%\s]*\d[\d.,:/%\s]*")
@@ -26,14 +25,12 @@ Row = Sequence[str]
 def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> Iterator[str]:
     """Yields a table as blocks of text; none if it is empty.
 
-    Cells become one line each; empty rows and columns are left out, and so are columns beyond
-    MAX_COLUMNS. Rows above the header with a single cell are blocks of their own. `has_header`
-    says that the first row is the header; otherwise it counts as one if it looks like one:
-    its cells are filled and different, and none is a number unless the first cell is empty.
+    Cells become one line each; empty rows and columns are left out. Rows above the header with
+    a single cell are blocks of their own. `has_header` says that the first row is the header;
+    otherwise it counts as one if it looks like one: its cells are filled and different, and none
+    is a number unless the first cell is empty.
     """
-    cleaned = _without_empty(
-        [[" ".join(cell.split()) for cell in row[:MAX_COLUMNS]] for row in rows]
-    )
+    cleaned = _without_empty([[" ".join(cell.split()) for cell in row] for row in rows])
     width = max(map(len, cleaned), default=0)
     above = 0 if has_header else _rows_above(cleaned)
     if width == 1:

@@ -2,7 +2,8 @@
 
 Read by calamine: the values that were calculated last, not formulas, and no macros. Hidden
 sheets are left out, as are charts, pictures and comments. A cell is read as its value, not in
-the form in which it is shown: dates and times as in ISO 8601, a percentage as a fraction.
+the form in which it is shown: dates and times as in ISO 8601, durations as hours, minutes and
+seconds, a percentage as a fraction.
 """
 
 import datetime
@@ -18,6 +19,7 @@ from indexer_svc.parsers.text_writer import TextWriter
 
 _KIND = "a workbook (XLSX)"
 _MAIN_PART = "xl/workbook.xml"
+_NO_TIME, _HOUR = datetime.timedelta(), datetime.timedelta(hours=1)
 
 _Cell = (
     int
@@ -74,4 +76,8 @@ def _shown(cell: _Cell) -> str:
         return "TRUE" if cell else "FALSE"
     if isinstance(cell, float):
         return f"{cell:.15g}"  # As many digits as a workbook keeps.
+    if isinstance(cell, datetime.timedelta):
+        hours, rest = divmod(abs(cell), _HOUR)
+        sign = "-" if cell < _NO_TIME else ""
+        return f"{sign}{hours}{str(rest).removeprefix('0')}"
     return str(cell)

@@ -91,6 +91,9 @@ def test_front_matter_without_a_title(lines):
         "Untitled " + "1" * 900 + " x",  # Splitting the digits in every way would never end.
         "Node.js",
         "C++",
+        "Everything about robots.txt",
+        "How to write a README.md",
+        "Why nobody opens .docx",
     ],
 )
 def test_title_of_a_pdf_is_kept(title):
@@ -104,6 +107,7 @@ def test_title_of_a_pdf_is_kept(title):
         *("Untitled presentation_2-3", "Untitled" + "1" * 900),
         *("PowerPoint Presentation", "Microsoft Word - report", "Microsoft Word - a report.docx"),
         *("report_final.DOC", "C:\\docs\\report.indd", "paper.dvi", "my talk.pptx"),
+        *("README.md", "robots.txt", "C:\\My documents\\notes.txt", "file:///home/a/index.html"),
     ],
 )
 def test_what_programs_write_is_not_a_title(title):

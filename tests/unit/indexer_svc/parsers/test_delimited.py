@@ -41,6 +41,24 @@ def test_tab_separated_values_are_separated_by_tabs():
     assert parsed.text == "| Last, first | Age |\n| --- | --- |\n| Glas, Ada | 3 |"
 
 
+@pytest.mark.parametrize("parse", [parse_tabbed, parse_delimited])
+@pytest.mark.parametrize(
+    ("sizes", "cells"),
+    [
+        (('"5 inch', "3 mm"), ('"5 inch', "3 mm")),
+        (('"5" pipe', '3"'), ('"5" pipe', '3"')),
+        (('5"', '"3" of 5"'), ('5"', '"3" of 5"')),
+        (('"5\t""6""\n7"', "3"), ('5 "6" 7', "3")),
+    ],
+    ids=["never closed", "closed within a cell", "at both ends", "balanced"],
+)
+def test_marks_that_do_not_balance_quote_nothing_in_tab_separated_values(parse, sizes, cells):
+    text = f"Name\tSize\nPipe\t{sizes[0]}\nBolt\t{sizes[1]}\n"
+    header = "| Name | Size |\n| --- | --- |"
+    table = f"{header}\n| Pipe | {cells[0]} |\n| Bolt | {cells[1]} |"
+    assert parse(text.encode(), PLENTY).text == table
+
+
 def test_many_rows_are_records_of_which_each_names_its_columns():
     content = b"Name,Price\n" + b"Pump,1.5\n" * 200
     blocks = parse_delimited(content, PLENTY).text.split("\n\n")

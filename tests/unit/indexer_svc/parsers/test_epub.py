@@ -12,6 +12,10 @@ NCX = (
     '<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap><navPoint><navLabel><text>Sweet'
     '</text></navLabel><content src="text/two.xhtml"/></navPoint></navMap></ncx>'
 )
+DOCTYPE = (
+    '<!DOCTYPE ncx PUBLIC "-//NISO//DTD ncx 2005-1//EN" '
+    '"http://www.daisy.org/z3986/2005/ncx-2005-1.dtd">'
+)
 OLD_BOOK = """<package xmlns="http://www.idpf.org/2007/opf" version="2.0"><metadata/><manifest>
 <item id="ncx" href="toc.ncx" media-type="application/x-dtbncx+xml"/>
 <item id="two" href="text/two.xhtml" media-type="application/xhtml+xml"/>
@@ -42,6 +46,42 @@ def test_an_old_book_has_its_contents_in_a_file_of_their_own():
 def test_an_empty_element_does_not_hide_a_chapter(empty):
     chapter = f"<html><head>{empty}</head><body><p>{DANCE}</p></body></html>"
     assert DANCE in parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, PLENTY).text
+
+
+def test_a_cdata_section_is_text():
+    chapter = "<html><body><pre><![CDATA[if (a < b) run();]]></pre></body></html>"
+    text = parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, PLENTY).text
+    assert "if (a < b) run();" in text
+
+
+@pytest.mark.parametrize(
+    ("contents", "text"),
+    [
+        (NCX.replace("Sweet", "Sweet & sour"), HONEY),
+        (DOCTYPE + NCX.replace("Sweet", "Sweet&nbsp;one"), HONEY),
+        ("", HONEY),
+    ],
+    ids=["bare sign", "undeclared entity", "empty"],
+)
+def test_a_book_is_read_without_contents_that_are_damaged(contents, text):
+    content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": contents})
+    assert parse(content, EPUB, PLENTY).text == text
+
+
+def test_contents_that_declare_entities_are_refused():
+    contents = '<!DOCTYPE ncx [<!ENTITY a "b">]>' + NCX.replace("Sweet", "&a; & more")
+    content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": contents})
+    with pytest.raises(UnreadableDocument, match=r"declares XML entities in its part OEBPS/toc"):
+        parse(content, EPUB, PLENTY)
+
+
+def test_an_empty_element_does_not_hide_the_contents():
+    contents = (
+        "<html><head><title/></head><body><nav><ol>"
+        '<li><a href="text/two.xhtml">Sweet</a></li></ol></nav></body></html>'
+    )
+    parsed = parse(epub_file(**{"OEBPS/nav.xhtml": contents}), EPUB, PLENTY)
+    assert [each.title for each in parsed.headings] == ["Dance", "Sweet"]
 
 
 def test_an_encrypted_chapter_is_refused_and_an_encrypted_font_is_none():

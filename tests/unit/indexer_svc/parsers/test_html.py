@@ -1,9 +1,11 @@
 """A page reads as a browser shows it."""
 
+import time
+
 import pytest
 
 from hrag.errors import TooLarge, UnreadableDocument
-from indexer_svc.parsers.html import parse_html
+from indexer_svc.parsers.html import as_html, parse_html
 from indexer_svc.parsers.parsed_file import Heading
 from tests.format_files import TITLE, html_page
 
@@ -93,6 +95,12 @@ def test_cells_of_several_rows_and_columns():
     assert text_of(body) == "| a | b |  |\n| --- | --- | --- |\n| a | c | d |\n| e | f | g |"
 
 
+def test_no_cell_is_lost_however_many_columns_others_span():
+    row = "<td colspan=600>x" * 3 + "<td rowspan=2>y" * 5
+    text = text_of(f"<table><tr>{row}<tr><td>z</table>")
+    assert [text.count(each) for each in "xyz"] == [3, 5, 1]
+
+
 def test_a_table_that_arranges_a_page_is_read_as_the_page():
     body = "<table><tr><td><h1>One</h1><p>a</p><td><table><tr><th>x<th>y<tr><td>1<td>2</table>"
     assert text_of(body) == "# One\n\na\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
@@ -102,6 +110,49 @@ def test_an_empty_element_of_xhtml_ends_where_it_begins():
     body = '<h1 id="a"/><p>a<br/>b<a id="c"/></p><script src="x.js"/><nav/><p>c</p>'
     page = f'<?xml version="1.0"?><html><head><title/></head><body>{body}</body></html>'
     assert parse_html(page.encode(), PLENTY).text == "a\nb\n\nc"
+
+
+XHTML = "http://www.w3.org/1999/xhtml"
+DTD = '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "xhtml1-strict.dtd">'
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        '<?xml version="1.0"?><html>',
+        '\n<?xml version="1.0"?><html>',
+        f'<!DOCTYPE html><html xmlns="{XHTML}">',
+        f"{DTD}<html>",
+    ],
+    ids=["declaration", "declaration on the second line", "namespace", "document type"],
+)
+def test_a_page_is_xhtml_by_what_it_begins_with(start):
+    page = f'{start}<head><title>T</title><script src="a.js"/></head><body><p>a</p></body></html>'
+    parsed = parse_html(page.encode(), PLENTY)
+    assert (parsed.text, parsed.title) == ("a", "T")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<p><![CDATA[a < b & <i/> c]]></p><p>d</p>", "a < b & <i/> c\n\nd"),
+        ("<pre><![CDATA[a\n  b]]></pre>", "```\na\n  b\n```"),
+        ("<p>a<!-- <![CDATA[ --><a/>b<!-- ]]> --></p>", "ab"),
+        ("<script>//<![CDATA[\nx('</p>')\n//]]></script><p>a</p>", "a"),
+        ("<p>a</p><![CDATA[b", "a\n\nb</body></html>"),
+    ],
+    ids=["text", "code", "in a comment", "script", "not closed"],
+)
+def test_a_cdata_section_of_xhtml_is_text(body, text):
+    page = f'<?xml version="1.0"?><html><head/><body>{body}</body></html>'
+    assert parse_html(page.encode(), PLENTY).text == text
+
+
+@pytest.mark.parametrize("mark", ["<!--", "<![CDATA[", "<a ", "<a/"])
+def test_hostile_xhtml_takes_linear_time(mark):
+    started = time.perf_counter()
+    as_html(mark * 300_000)
+    assert time.perf_counter() - started < 3
 
 
 def test_code_with_fences_has_a_longer_fence():

@@ -1,6 +1,8 @@
 """Word documents, presentations and workbooks, as their own libraries write them."""
 
+import datetime
 from io import BytesIO
+from random import Random
 from zipfile import ZipFile
 
 import docx
@@ -22,6 +24,7 @@ from tests.format_files import (
     docx_file,
     pptx_file,
     saved,
+    strict,
     with_part,
     xlsx_file,
 )
@@ -61,6 +64,72 @@ def test_a_word_document_may_have_numbered_parts():
     assert resolve_mime_type(Document(content)) == DOCX
 
 
+def with_main_part(content: bytes, part: bytes) -> bytes:
+    """A Word document whose relations name another main part than the usual one."""
+    with ZipFile(BytesIO(content)) as zipped:
+        relations = zipped.read("_rels/.rels").replace(b"word/document.xml", b"word/main.dat")
+        own = zipped.read("word/_rels/document.xml.rels")
+    content = with_part(content, "_rels/.rels", relations)
+    return with_part(with_part(content, "word/main.dat", part), "word/_rels/main.dat.rels", own)
+
+
+def test_the_main_part_of_a_word_document_is_the_one_that_its_relations_name():
+    with ZipFile(BytesIO(docx_file())) as zipped:
+        part = zipped.read(MAIN_PARTS[DOCX])
+    decoy = docx.Document()
+    decoy.add_paragraph("decoy")
+    parsed = parse(with_main_part(saved(decoy), part), DOCX, PLENTY)
+    assert "decoy" not in parsed.text
+    assert "secret" not in parsed.text
+    assert DANCE in parsed.text
+
+
+def test_the_main_part_may_declare_no_entities_whatever_its_name():
+    entities = b'<!DOCTYPE a [<!ENTITY b "boom">]><a>&b;</a>'
+    with pytest.raises(UnreadableDocument, match=r"declares XML entities in its part word/main"):
+        parse(with_main_part(docx_file(), entities), DOCX, PLENTY)
+
+
+def test_parts_without_text_are_not_unpacked():
+    picture = Random(0).randbytes(999)
+    content = with_part(docx_file(), "word/media/image1.png", picture)
+    assert picture in content
+    damaged = content.replace(picture, bytes(999))
+    assert parse(damaged, DOCX, PLENTY) == parse(docx_file(), DOCX, PLENTY)
+
+
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+NAMES = f'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:r="{OFFICE}"'
+LINK = '<w:p><w:hyperlink r:id="rId1"><w:r><w:t>{}</w:t></w:r></w:hyperlink></w:p>'
+NOTE = '<w:p><w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
+
+
+def relations_to(**targets: str) -> str:
+    """The relations `rId1`, `rId2` and so on, by the last word of their types."""
+    each = "".join(
+        f'<Relationship Id="rId{number}" Type="{OFFICE}/{kind}" Target="{target}"/>'
+        for number, (kind, target) in enumerate(targets.items(), start=1)
+    )
+    namespace = "http://schemas.openxmlformats.org/package/2006/relationships"
+    return f'<Relationships xmlns="{namespace}">{each}</Relationships>'
+
+
+def test_notes_are_read_under_any_name_and_links_in_them_too():
+    body = f"<w:body>{LINK.format('shown')}{NOTE}</w:body>"
+    note = f'<w:footnote w:id="2">{LINK.format("below")}</w:footnote>'
+    content = archive(
+        {
+            "word/document.xml": f"<w:document {NAMES}>{body}</w:document>",
+            "word/_rels/document.xml.rels": relations_to(hyperlink="a:b", footnotes="notes.dat"),
+            "word/notes.dat": f"<w:footnotes {NAMES}>{note}</w:footnotes>",
+            "word/_rels/notes.dat.rels": relations_to(hyperlink="a:b"),
+        }
+    )
+    text = parse(content, DOCX, PLENTY).text
+    assert text.startswith("shown")
+    assert "1. below" in text
+
+
 @pytest.mark.parametrize(
     ("own", "paragraphs", "title"),
     [
@@ -87,6 +156,10 @@ def test_a_presentation_has_its_slides_as_pages_and_sections():
     assert titles(parsed) == [(1, "Dance"), (1, "Slide 3")]
     assert parsed.headings[1].char_start == parsed.pages[2].char_start
     assert parsed.title == TITLE
+
+
+def test_a_presentation_may_be_strict():
+    assert parse(strict(pptx_file()), PPTX, PLENTY) == parse(pptx_file(), PPTX, PLENTY)
 
 
 def test_a_presentation_without_a_title_of_its_own_has_that_of_its_first_slide():
@@ -135,6 +208,16 @@ def test_a_workbook_has_its_sheets_as_sections():
     )
     assert titles(parsed) == [(1, "Dance"), (1, "Honey")]
     assert parsed.title == TITLE
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [(30.5, "30:30:00"), (6, "6:00:00"), (-1.25, "-1:15:00"), (48.0001, "48:00:00.360000")],
+)
+def test_a_duration_is_in_hours(hours, text):
+    book = openpyxl.Workbook()
+    book.active["A1"] = datetime.timedelta(hours=hours)
+    assert parse(saved(book), XLSX, PLENTY).text == f"# Sheet\n\n{text}"
 
 
 def test_a_long_sheet_becomes_records():

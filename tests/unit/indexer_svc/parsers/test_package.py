@@ -51,6 +51,22 @@ def test_a_large_archive_is_refused_by_its_directory(monkeypatch):
         Package(archive({"a.xml": "x" * 5000, "b.rels": "x"}), "a test", "a.xml")
 
 
+def test_a_part_that_is_read_counts_whatever_its_name_ends_in(monkeypatch):
+    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
+    package = Package(archive({"a.xml": "x" * 3000, "b.dat": "x" * 2001}), "a test", "a.xml")
+    with pytest.raises(TooLarge, match="5001 bytes of markup when unpacked; at most 5000"):
+        package.read("b.dat")
+    with pytest.raises(TooLarge, match="5001 bytes"):
+        package.xml("b.dat")
+
+
+def test_a_part_that_is_read_twice_counts_once(monkeypatch):
+    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
+    package = Package(archive({"a.xml": "x" * 3000, "b.dat": "x" * 2000}), "a test", "a.xml")
+    for name in ("a.xml", "b.dat", "a.xml", "b.dat"):
+        package.read(name)
+
+
 def test_many_parts_are_refused(monkeypatch):
     monkeypatch.setattr(module, "MAX_PARTS", 2)
     with pytest.raises(TooLarge, match="3 parts; at most 2"):

@@ -64,6 +64,12 @@ def test_styles_nest_in_the_order_of_their_first_use(line_end):
     ]
 
 
+@pytest.mark.parametrize("text", ["\ufeffTitle\n=====\n", "\ufeff=====\nTitle\n=====\n"])
+def test_a_byte_order_mark_is_no_part_of_a_title(text):
+    parsed = parse_rst(text.encode(), 0)
+    assert (parsed.text, parsed.title, parsed.headings[0].char_start) == (text, "Title", 0)
+
+
 @pytest.mark.parametrize(
     "text",
     [
