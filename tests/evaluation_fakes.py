@@ -1,13 +1,23 @@
-"""Passages and results, short to write; a client and a chat model that do as they are told."""
+"""Passages and results, short to write; a client and a chat model that do as they are told; a
+disk that is nearly full.
+"""
 
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
 from threading import Lock
 from typing import Any
+
+import pytest
 
 from hrag.answers.values import FinishReason
 from hrag.chat import ChatEnd, Completion, Pieces
 from hrag.deadline import Deadline
 from hrag.errors import DocumentNotFound
+from hrag.evaluation import json_lines
 from hrag.types import (
     Chunk,
     Passage,
@@ -89,3 +99,25 @@ class ToldChat:
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
         raise NotImplementedError
+
+
+@contextmanager
+def nearly_full_disk(room_bytes: int) -> Iterator[None]:
+    """Lets files that are continued row by row take so many bytes in all, and no more."""
+    left = room_bytes
+
+    class File(FileIO):
+        def write(self, data: Any) -> int:
+            nonlocal left
+            if not left:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = super().write(data[:left])
+            left -= written
+            return written
+
+    def opened(path: Path, mode: str, **_: Any) -> File:
+        return File(path, mode)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_lines, "open", opened, raising=False)
+        yield

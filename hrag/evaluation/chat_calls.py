@@ -1,7 +1,7 @@
 """Calls of a chat model that are counted, kept and never hidden.
 
 A finished call is kept in the journal under a hash of model and prompt, so that an equal prompt
-is not paid for twice. A failed one is a value.
+is not paid for twice, nor counted. A failed one is a value.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,10 @@ class ChatText:
 
 @dataclass(frozen=True, slots=True)
 class ChatUsage:
-    """What the calls cost: those that succeeded, in this run or an earlier one, and failed."""
+    """What the calls cost: those that succeeded, in this run or an earlier one, and failed.
+
+    Equal prompts are one call.
+    """
 
     model: str
     calls: int = 0
@@ -52,7 +55,9 @@ class ChatCalls:
         self._model = model
         self._journal = journal
         self._lock = Lock()
-        self._calls = self._failed = 0
+        self._turns: dict[str, Lock] = {}
+        self._counted: set[str] = set()
+        self._failed = 0
         self._prompt_tokens = self._completion_tokens = 0
 
     @property
@@ -61,24 +66,37 @@ class ChatCalls:
         with self._lock:
             return ChatUsage(
                 self._model.name,
-                self._calls,
+                len(self._counted),
                 self._failed,
                 self._prompt_tokens,
                 self._completion_tokens,
             )
 
     def ask(self, prompt: str, max_tokens: int) -> str:
-        """Returns the reply. Raises HragError if the model fails."""
+        """Returns the reply. Raises HragError if the model fails, OSError if the journal does.
+
+        An equal prompt waits for the call that is under way, and takes its reply if it succeeds.
+        """
         key = key_of("chat", model=self._model.name, prompt=prompt, max_tokens=max_tokens)
-        reply = self._journal.get(key, ChatText)
-        if reply is None:
-            reply = self._completed(prompt, max_tokens)
-            self._journal.put(key, reply)
-        with self._lock:
-            self._calls += 1
-            self._prompt_tokens += reply.prompt_tokens
-            self._completion_tokens += reply.completion_tokens
+        with self._turn(key):
+            reply = self._journal.get(key, ChatText)
+            if reply is None:
+                reply = self._completed(prompt, max_tokens)
+                self._journal.put(key, reply)
+        self._count(key, reply)
         return reply.text
+
+    def _turn(self, key: str) -> Lock:
+        """The lock of all calls with this key."""
+        with self._lock:
+            return self._turns.setdefault(key, Lock())
+
+    def _count(self, key: str, reply: ChatText) -> None:
+        with self._lock:
+            if key not in self._counted:
+                self._counted.add(key)
+                self._prompt_tokens += reply.prompt_tokens
+                self._completion_tokens += reply.completion_tokens
 
     def _completed(self, prompt: str, max_tokens: int) -> ChatText:
         try:

@@ -2,7 +2,7 @@
 
 `_id` (or `doc_id`), `title` and `text`, as BEIR has them; also `lang` and `mime_type`. A text
 without a type whose first line is a Markdown heading is read as Markdown, so that its sections
-count.
+count. A title stands for a text that is blank; some documents of BEIR have neither.
 """
 
 import hashlib
@@ -59,7 +59,8 @@ def document_id_of(name: str) -> str:
 
 def _document(row: Row) -> Document:
     title = row.text("title", default="")
-    text = row.text("text", default="") or title
+    text = row.text("text", default="")
+    text = text if text.strip() else title
     mime_type = MARKDOWN if _HEADING.match(text) else PLAIN_TEXT
     language = row.text("lang", default="")
     return Document(

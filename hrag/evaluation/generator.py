@@ -23,10 +23,9 @@ import numpy as np
 from hrag.client import Client
 from hrag.errors import HragError, InvalidArgument
 from hrag.evaluation.chat_calls import ChatCalls, ChatUsage, in_threads, prompt_template
-from hrag.evaluation.json_lines import json_rows
+from hrag.evaluation.json_lines import RowWriter, has_lone_surrogate, json_rows
 from hrag.evaluation.retrieved import quote_pattern
 from hrag.evaluation.searches import Searched, Show
-from hrag.private_files import opener
 from hrag.types import MAX_PAGE_SIZE, Chunk
 
 _MAX_REPLY_TOKENS = 1024
@@ -91,7 +90,8 @@ class QuestionGenerator:
     def generate(self, path: Path, count: int, seed: int, show: Show) -> Generated:
         """Adds questions to the file until it has `count`, or chunks or attempts run out.
 
-        Raises what the client raises, and the chat model's error if the first calls all fail.
+        Raises what the client raises, the chat model's error if the first calls all fail, and
+        OSError, which names the file, if it cannot be written.
         """
         existing = list(json_rows(path)) if path.exists() else []
         asked = {row.text("query").casefold() for row in existing}
@@ -101,7 +101,7 @@ class QuestionGenerator:
         attempts = _ATTEMPTS_PER_QUESTION * max(0, count - len(existing))
         rejected: Counter[str] = Counter()
         added = 0
-        with open(path, "a", encoding="utf-8", opener=opener) as file:
+        with RowWriter(path) as file:
             while (missing := count - len(existing) - added) > 0 and attempts > 0:
                 drawn = list(islice(left, min(missing, attempts, 4 * self._concurrency)))
                 if not drawn:
@@ -114,8 +114,7 @@ class QuestionGenerator:
                         rejected["the same question again"] += 1
                     else:
                         asked.add(written.query.casefold())
-                        file.write(json.dumps(asdict(written), ensure_ascii=False) + "\n")
-                        file.flush()
+                        file.write(asdict(written))
                         added += 1
                     show(len(existing) + added, count, rejected.total())
         return Generated(len(existing) + added, added, rejected, self._calls.usage)
@@ -199,4 +198,7 @@ def _fields(reply: str) -> dict[str, str]:
         values = None
     if not isinstance(values, dict):
         raise _Rejected("no JSON in the reply")
-    return {name: str(values.get(name) or "").strip() for name in ("question", "quote", "answer")}
+    texts = {name: str(values.get(name) or "").strip() for name in ("question", "quote", "answer")}
+    if any(map(has_lone_surrogate, texts.values())):
+        raise _Rejected("a lone surrogate in the reply")
+    return texts

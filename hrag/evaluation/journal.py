@@ -11,12 +11,12 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from hrag import canonical_json
-from hrag.evaluation.json_lines import Row, json_rows, unreadable
+from hrag.evaluation.json_lines import Row, RowWriter, json_rows, unreadable
 from hrag.private_files import opener
 
 VERSION = 1
@@ -34,7 +34,7 @@ def key_of(kind: str, **parts: Any) -> str:
 class Journal:
     """The finished calls of one run or more. Thread-safe. A context manager.
 
-    Without a path nothing is kept.
+    Without a path they are kept for this run alone.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -44,14 +44,15 @@ class Journal:
         file is no journal or cannot be written.
         """
         self._rows: dict[str, Row] = {}
+        self._results: dict[str, object] = {}  # Of this run.
         self._lock = Lock()
-        self._file: IO[bytes] | None = None
+        self._file: RowWriter | None = None
         if path is None:
             return
         try:
             _prepare(path)
             self._rows = {row.text("key"): row for row in islice(json_rows(path), 1, None)}
-            self._file = open(path, "ab", opener=opener)  # noqa: SIM115 - until `close`
+            self._file = RowWriter(path)
         except OSError as error:
             raise unreadable(path, error.strerror or str(error)) from None
 
@@ -73,6 +74,9 @@ class Journal:
 
     def get(self, key: str, kind: type[Value]) -> Value | None:
         """Returns the finished result, a dataclass of this kind; None if there is none."""
+        result = self._results.get(key)
+        if isinstance(result, kind):
+            return result
         row = self._rows.get(key)
         if row is None:
             return None
@@ -82,14 +86,14 @@ class Journal:
             row.refuse("value", row.fields.get("value"), f"a {kind.__name__} of this version")
 
     def put(self, key: str, value: Any) -> None:
-        """Keeps a result, a dataclass. It is in the file when this returns."""
-        if self._file is None:
-            return
-        entry = {"key": key, "value": asdict(value)}
-        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        """Keeps a result, a dataclass. It is in the file when this returns.
+
+        Raises OSError, which names the file, if it cannot be written.
+        """
         with self._lock:
-            self._file.write(line + b"\n")
-            self._file.flush()
+            if self._file is not None:
+                self._file.write({"key": key, "value": asdict(value)})
+            self._results[key] = value
 
 
 def _prepare(path: Path) -> None:

@@ -8,7 +8,8 @@ The forms, by what the path is:
   and if you like `answer`. Each entry of `gold` has `doc_id` with `start` and `end`, or `quote`
   with or without `doc_id`, or `doc_id` alone. A `corpus.jsonl` beside it is used to check spans.
 * A `.csv` or `.tsv` file with the columns `question` and `document_id`, `quote` or both, and if
-  you like `qid` and `answer`. Rows with the same question count as one.
+  you like `qid` and `answer`. Rows with the same question count as one; all of them have a
+  quote, or none has.
 
 A file with a mistake is refused with its line, the field, its value and what is allowed.
 """
@@ -17,6 +18,7 @@ import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from hrag.errors import InvalidArgument
 from hrag.evaluation.corpus import CORPUS, ID_FIELDS, document_id_of, document_lengths
 from hrag.evaluation.json_lines import Row, json_rows, unreadable
 from hrag.evaluation.questions import (
@@ -69,12 +71,23 @@ def _json_lines(path: Path) -> Iterator[Question]:
     corpus = path.with_name(CORPUS)
     lengths = document_lengths(corpus) if corpus.is_file() else {}
     for row in json_rows(path):
-        yield Question(
-            question_id=row.text("qid", "_id", default=f"line-{row.line}"),
-            text=row.text("query", "question", "text"),
-            gold=tuple(_gold(each, lengths) for each in row.rows("gold")),
-            answer=row.text("answer", default=""),
+        yield _question(
+            row,
+            row.text("qid", "_id", default=f"line-{row.line}"),
+            row.text("query", "question", "text"),
+            tuple(_gold(each, lengths) for each in row.rows("gold")),
+            row.text("answer", default=""),
         )
+
+
+def _question(
+    row: Row, question_id: str, text: str, gold: tuple[Gold, ...], answer: str
+) -> Question:
+    """A question with the gold up to this row, which is named if that is mixed."""
+    try:
+        return Question(question_id, text, gold, answer)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{row.place}: {error.message}", field=error.field) from None
 
 
 def _gold(row: Row, lengths: Mapping[str, int]) -> Gold:
@@ -102,11 +115,11 @@ def _table(path: Path) -> Iterator[Question]:
         earlier = by_text.get(text)
         if earlier is None:
             question_id = row.text("qid", default=f"line-{row.line}")
-            by_text[text] = Question(question_id, text, _expected(row), answer)
+            by_text[text] = _question(row, question_id, text, _expected(row), answer)
         else:
-            gold = dict.fromkeys((*earlier.gold, *_expected(row)))
-            by_text[text] = Question(
-                earlier.question_id, text, tuple(gold), earlier.answer or answer
+            gold = tuple(dict.fromkeys((*earlier.gold, *_expected(row))))
+            by_text[text] = _question(
+                row, earlier.question_id, text, gold, earlier.answer or answer
             )
     yield from by_text.values()
 

@@ -198,6 +198,12 @@ def _patient(call: Callable[[], Reply]) -> Reply:
     return call()
 
 
+def searched_collections(systems: Sequence[System], where: Searched) -> tuple[str, ...]:
+    """Returns the collections that the systems search, each once."""
+    names = (each.options.get("collection", where.collection) for each in systems)
+    return tuple(dict.fromkeys(names))
+
+
 def missing_documents(
     client: Client, questions: Sequence[Question], where: Searched
 ) -> tuple[str, ...]:

@@ -5,7 +5,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -220,11 +220,13 @@ def _fallbacks(outcomes: Iterable[Outcome]) -> Counter[str]:
 
 def as_json(value: Any) -> dict[str, Any]:
     """Returns a dataclass of results as JSON values, numbers with six digits."""
-    rounded: dict[str, Any] = _rounded(asdict(value))
+    rounded: dict[str, Any] = _rounded(value)
     return rounded
 
 
 def _rounded(value: Any) -> Any:
+    if is_dataclass(value):  # `asdict` would count the pairs of a Counter.
+        return {each.name: _rounded(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, Mapping):

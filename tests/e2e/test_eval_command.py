@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,19 @@ def test_modes_are_compared_on_a_corpus_and_a_run_goes_on(shell: Shell, tmp_path
     assert again["retrieval"] == found["retrieval"]
 
 
+def test_blank_documents_of_a_corpus_are_skipped_and_counted(shell: Shell, tmp_path: Path) -> None:
+    """BEIR's corpora have some, which no search could find."""
+    corpus = tmp_path / "corpus.jsonl"
+    blank = "".join(
+        json.dumps({"_id": str(n), "title": "", "text": n * " "}) + "\n" for n in (0, 1)
+    )
+    corpus.write_text((MINIATURE / "corpus.jsonl").read_text("utf-8") + blank, "utf-8")
+    done = shell(MINIATURE, "--ingest", corpus, "--compare", "standard", "--sample", "1")
+    assert done.exit_code == 0, done.output
+    assert f"warning: 2 documents of {corpus} skipped: no title and no text" in done.stderr
+    assert "12 of 12 documents: 12 created" in done.stdout
+
+
 def test_tables_of_documents_and_quotes_are_enough(stored: Shell, tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
     path.write_text(
@@ -95,8 +109,8 @@ def test_tables_of_documents_and_quotes_are_enough(stored: Shell, tmp_path: Path
     )
     done = stored(path, *COMPARE, "--budgets", "8000", "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.output
-    assert (
-        "1 documents that should answer are not in the collection, such as nowhere" in done.stdout
+    assert "1 documents that should answer are not in the collection mini, such as nowhere" in (
+        done.stdout
     )
     assert "1 expected quotes are in no passage" in done.stdout
     found = read(tmp_path / "r.json")
@@ -156,7 +170,11 @@ def test_a_failed_call_is_shown_and_the_exit_code_says_so(
 def test_questions_are_written_from_the_collection_and_then_asked(
     stored: Shell, chat_endpoint: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    replies = count()
+
     def question(prompt: str) -> str:
+        if next(replies) < 2:
+            return "I have no question."
         text = prompt.partition("<<<\n")[2].partition("\n>>>")[0]
         quote = " ".join(text.split()[3:8])
         return json.dumps({"question": f"What about {quote}?", "quote": quote, "answer": quote})
@@ -166,9 +184,10 @@ def test_questions_are_written_from_the_collection_and_then_asked(
     done = stored(path, "--generate", "3", *COMPARE, "--budgets", "8000", "--json", report)
     assert done.exit_code == 0, done.output
     assert f"3 questions written to {path}, which has 3" in done.stdout
-    assert "openai/test-model: 3 calls, 0 failed, 36 + 9 tokens" in done.stdout
+    assert "openai/test-model: 5 calls, 0 failed, 60 + 15 tokens" in done.stdout
     found = read(report)
     assert found["generated"]["added"] == 3
+    assert found["generated"]["rejected"] == {"no JSON in the reply": 2}
     assert len(path.read_text().splitlines()) == 3
     # Spans that are wrong by one character could not all be found.
     assert found["retrieval"]["systems"][1]["estimates"]["recall@8000"]["mean"] == 1

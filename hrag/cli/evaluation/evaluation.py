@@ -1,9 +1,11 @@
 """`hrag eval`: how good is the search, measured on one's own questions."""
 
+import errno
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +29,8 @@ from hrag.cli.options.shared import (
     Retriever,
     Tenant,
 )
-from hrag.cli.terminal.console import Failure, output
+from hrag.cli.terminal.console import Failure, output, show_note
+from hrag.cli.terminal.render import counted
 from hrag.errors import CollectionExists
 from hrag.private_files import opener
 from hrag.types import DEFAULT_COLLECTION, Document
@@ -84,9 +87,12 @@ def evaluate(
     from hrag.evaluation.journal import Journal  # noqa: PLC0415
     from hrag.evaluation.searches import Searched  # noqa: PLC0415
 
+    for target in filter(None, (options.json, options.html)):
+        _check_target(target)
     console = output()
     where = Searched(tenant, collection, options.budgets)
     with (
+        _file_errors(),
         connect(credentials, indexer, retriever) as client,
         Journal(options.resume) as journal,
     ):
@@ -110,14 +116,22 @@ class _Run:
     console: Console
 
     def ingest(self, corpus: Path) -> None:
-        """Stores a corpus in the collection. Raises Failure if a document cannot be stored."""
+        """Stores a corpus in the collection, but for blank documents, which are counted.
+
+        Raises Failure if a document cannot be stored.
+        """
         from hrag.evaluation.corpus import read_corpus  # noqa: PLC0415
 
         tenant, collection = self.where.tenant_id, self.where.collection
-        documents = [_input(each) for each in read_corpus(corpus)]
+        documents = [*read_corpus(corpus)]
+        inputs = [_input(each) for each in documents if str(each.body).strip()]
+        if blank := len(documents) - len(inputs):
+            show_note(
+                f"warning: {counted(blank, 'document')} of {corpus} skipped: no title and no text"
+            )
         with suppress(CollectionExists):
             self.client.create_collection(tenant, collection)
-        progress = ingest_with_progress(self.client, tenant, collection, documents, self.console)
+        progress = ingest_with_progress(self.client, tenant, collection, inputs, self.console)
         show_outcomes(progress)
         if progress.error is not None:
             raise progress.error
@@ -183,16 +197,21 @@ class _Run:
         return [questions[each] for each in sample(len(questions), most, self.options.seed)]
 
     def _warnings(self, questions: Sequence["Question"]) -> Iterator[str]:
-        from hrag.evaluation.searches import missing_documents  # noqa: PLC0415
+        from hrag.evaluation.searches import (  # noqa: PLC0415
+            missing_documents,
+            searched_collections,
+        )
 
         without = sum(not each.gold for each in questions)
         if without:
             yield f"{without:,} questions do not say where their answer is; they are only judged"
-        if missing := missing_documents(self.client, questions, self.where):
-            yield (
-                f"{len(missing):,} documents that should answer are not in the collection, such "
-                f"as {missing[0]}; their questions count as missed"
-            )
+        for collection in searched_collections(self.options.systems, self.where):
+            where = replace(self.where, collection=collection)
+            if missing := missing_documents(self.client, questions, where):
+                yield (
+                    f"{len(missing):,} documents that should answer are not in the collection "
+                    f"{collection}, such as {missing[0]}; their questions count as missed"
+                )
 
     def _retrieval(self, questions: Sequence["Question"]) -> "RetrievalFigures":
         from hrag.evaluation.searches import search_all  # noqa: PLC0415
@@ -256,6 +275,27 @@ def _publish(report: "Report", options: EvaluationOptions, console: Console) -> 
         _write(options.json, text + "\n", console)
     if options.html is not None:
         _write(options.html, html_report(report), console)
+
+
+def _check_target(path: Path) -> None:
+    """Raises Failure, before the work, if no file can be written there."""
+    if not path.parent.is_dir():
+        raise Failure(f"{path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise Failure(f"{path}: it is a folder; it must be a file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise Failure(f"{path}: {os.strerror(errno.EACCES)}")
+
+
+@contextmanager
+def _file_errors() -> Iterator[None]:
+    """Raises Failure for an error that names its file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise Failure(f"{error.filename}: {error.strerror or error}") from None
 
 
 def _write(path: Path, text: str, console: Console) -> None:

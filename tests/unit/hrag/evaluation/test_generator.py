@@ -15,9 +15,10 @@ from hrag.evaluation.generator import Generated, QuestionGenerator
 from hrag.evaluation.journal import Journal
 from hrag.evaluation.question_files import read_questions
 from hrag.evaluation.questions import GoldSpan
+from hrag.evaluation.report import Report, report_json
 from hrag.evaluation.searches import Searched
 from hrag.types import TreeSettings
-from tests.evaluation_fakes import ToldChat, passage
+from tests.evaluation_fakes import ToldChat, nearly_full_disk, passage
 
 CHUNKS = {"a": 4, "b": 3}
 WORDS = "The valve  opens\nat 3 bar. " * 3
@@ -102,6 +103,29 @@ def test_a_file_is_continued_with_other_chunks(tmp_path: Path) -> None:
     assert generate(path, 9, numbered).added == 0
 
 
+def test_a_file_that_was_corrected_by_hand_is_continued_on_a_line_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """Some editors write no line end behind the last line."""
+    path = tmp_path / "q.jsonl"
+    generate(path, 2, numbered)
+    path.write_text(path.read_text().rstrip("\n"))
+    assert generate(path, 4, numbered).questions == 4
+    assert len(read_questions(path)) == 4
+
+
+def test_a_full_disk_ends_the_run_and_the_file_can_be_continued(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    generate(path, 2, numbered)
+    before = path.read_bytes()
+    with nearly_full_disk(10), pytest.raises(OSError, match="No space left") as caught:
+        generate(path, 4, numbered)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == before
+    assert generate(path, 4, numbered).questions == 4
+    assert len(read_questions(path)) == 4
+
+
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -111,6 +135,8 @@ def test_a_file_is_continued_with_other_chunks(tmp_path: Path) -> None:
         (question(question="Why?"), "the question is too short"),
         (question(quote=""), "no quote in the reply"),
         (question(quote="opens at 4 bar"), "the quote is not in the chunk"),
+        (question(question="When \ud83d does it open?"), "a lone surrogate in the reply"),
+        (question(answer="\udc00"), "a lone surrogate in the reply"),
     ],
 )
 def test_replies_that_make_no_question_are_counted_by_reason(
@@ -118,6 +144,7 @@ def test_replies_that_make_no_question_are_counted_by_reason(
 ) -> None:
     made = generate(tmp_path / "q.jsonl", 3, lambda _: reply)
     assert (made.questions, made.rejected) == (0, {reason: 7})
+    assert report_json(Report({}, generated=made))["generated"]["rejected"] == {reason: 7}
 
 
 def test_the_same_question_is_taken_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -121,7 +122,19 @@ def test_equal_answers_are_ties_without_a_call() -> None:
     pair = only(judged(chat, same))
     assert (counts(pair), pair.identical) == ((0, 8, 0), 8)
     assert pair.consistent is None
-    assert len(chat.prompts) == 16
+    assert len(chat.prompts) == 8
+
+
+def test_equal_passages_are_answered_once() -> None:
+    """A model that answers a prompt anew each time would be judged against itself."""
+
+    def same(query: str, **_: Any) -> SearchResult:
+        return result(passage("a", 0, query))
+
+    answers = map(str, count())
+    figures = judged(ToldChat(lambda _: next(answers)), same)
+    assert (only(figures).identical, only(figures).failures) == (8, ())
+    assert (figures.usage.calls, figures.usage.prompt_tokens) == (8, 800)
 
 
 def test_equal_answers_say_nothing_of_how_consistent_the_judge_is() -> None:

@@ -102,7 +102,22 @@ def test_rows_of_a_table_with_one_question_are_joined(tmp_path: Path) -> None:
         (
             "q.jsonl",
             [{"query": "?", "gold": [{"doc_id": "d"}, {"quote": "x"}]}],
-            "has whole documents beside texts",
+            "q.jsonl, line 1: gold of question 'line-1' has whole documents beside texts",
+        ),
+        (
+            "q.csv",
+            ["question,document_id,quote", "?,fox,", "!,fox,", "?,,x"],
+            "q.csv, line 4: gold of question 'line-2' has whole documents beside texts",
+        ),
+        (
+            "q.jsonl",
+            ['{"query": "?\\ud83d"}'],
+            "line 1: query is '?\\ud83d'; it must be valid Unicode",
+        ),
+        (
+            "q.jsonl",
+            ['{"query": "?"}', '{"query": "!", "gold": [{"quote": "\\udc00"}]}'],
+            "line 2: quote is '\\udc00'; it must be valid Unicode, without lone surrogates",
         ),
         ("q.jsonl", [{"qid": "a", "query": "?"}] * 2, "has the question id 'a' twice"),
         ("q.jsonl", [""], "has no questions"),
@@ -157,6 +172,10 @@ def test_a_corpus_keeps_texts_and_makes_valid_ids(tmp_path: Path) -> None:
     assert (markdown.mime_type, markdown.metadata) == (MARKDOWN, {"lang": "de"})
     assert markdown.document_id == document_id_of("a/b") != document_id_of("a_b")
     assert empty.body == "Three"
+    blank = written(
+        tmp_path / "blank.jsonl", {"_id": "a", "title": "Title", "text": " \n"}, {"_id": 1}
+    )
+    assert [each.body for each in read_corpus(blank)] == ["Title", ""]
     assert list(read_corpus(path)) == [plain, markdown, empty]
     with pytest.raises(InvalidArgument, match="no such file; a corpus is"):
         list(read_corpus(tmp_path / "none"))

@@ -18,11 +18,17 @@ from hrag.evaluation import searches
 from hrag.evaluation.journal import Journal, key_of
 from hrag.evaluation.questions import GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import Retrieved
-from hrag.evaluation.searches import Searched, missing_documents, search_all, search_one
+from hrag.evaluation.searches import (
+    Searched,
+    missing_documents,
+    search_all,
+    search_one,
+    searched_collections,
+)
 from hrag.evaluation.summary import as_json, summarise
 from hrag.evaluation.systems import parse_systems
 from hrag.types import MAX_LIMIT, SearchMode, SearchResult, Timings
-from tests.evaluation_fakes import ToldClient, passage, result
+from tests.evaluation_fakes import ToldClient, nearly_full_disk, passage, result
 
 WORDS = "one two three four five six seven eight nine ten "  # Eleven tokens.
 QUESTIONS = (
@@ -172,6 +178,38 @@ def test_finished_searches_are_not_made_again(tmp_path: Path) -> None:
         assert len(calls) == 2
 
 
+def test_equal_searches_of_one_run_are_made_once() -> None:
+    client, calls = finding(found)
+    with Journal() as journal:
+        first = run(client, journal)
+        calls.clear()
+        assert run(client, journal) == first
+        assert (calls, journal.finished) == ([], 0)
+
+
+@pytest.mark.parametrize("room_bytes", [0, 30])
+def test_a_full_disk_ends_the_run_which_goes_on_when_there_is_room(
+    tmp_path: Path, room_bytes: int
+) -> None:
+    path = tmp_path / "run.jsonl"
+    Journal(path).close()
+    header = path.read_bytes()
+    with (
+        nearly_full_disk(room_bytes),
+        Journal(path) as journal,
+        pytest.raises(OSError, match="No space left") as caught,
+    ):
+        run(finding(found)[0], journal)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == header
+    with Journal(path) as journal:
+        first = run(finding(found)[0], journal)
+    client, calls = finding(found)
+    with Journal(path) as journal:
+        assert run(client, journal) == first
+        assert calls == []
+
+
 def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
     other = tmp_path / "questions.jsonl"
     other.write_text('{"query": "?"}')
@@ -187,10 +225,20 @@ def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
         file.write(f'{{"key": "{key}", "value": {{"ranking": 3}}}}\n')
     with Journal(path) as journal, pytest.raises(InvalidArgument, match="line 2: value is"):
         journal.get(key, Retrieved)
+    with path.open("a") as file:
+        file.write('{"key": "\\ud83d", "value": {}}\n')
+    with pytest.raises(InvalidArgument, match=r"line 3: key is .*; it must be valid Unicode"):
+        Journal(path)
 
 
 def test_documents_that_are_expected_but_missing_are_named() -> None:
     assert missing_documents(finding(found)[0], QUESTIONS, WHERE) == ("b",)
+
+
+def test_the_collections_are_those_that_a_system_searches() -> None:
+    named = parse_systems("standard:collection=tree,context:collection=flat")
+    assert searched_collections(named, WHERE) == ("tree", "flat")
+    assert searched_collections((*BOTH, *named), WHERE) == ("docs", "tree", "flat")
 
 
 def test_changes_between_searches_and_unlocated_quotes_are_warned_of() -> None:
@@ -219,7 +267,9 @@ def test_searches_that_did_less_than_asked_are_told_and_made_again(tmp_path: Pat
             outcomes = search_all(client, QUESTIONS, systems, WHERE, journal, lambda *_: None)
         assert len(calls) == 2
     figures = summarise(QUESTIONS, systems, outcomes, WHERE, baseline="standard", seed=1)
-    assert figures.systems[0].fallbacks == {"the embedder is down": 1, "the reranker is slow": 1}
+    counts = {"the embedder is down": 1, "the reranker is slow": 1}
+    assert figures.systems[0].fallbacks == counts
+    assert as_json(figures)["systems"][0]["fallbacks"] == counts
     assert (
         "1 searches of standard did less than was asked: the embedder is down" in figures.warnings
     )
