@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from tests.browser.site import GUIDE, TENANT
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Locator, Page, Request
+    from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Route
 
 TIMEOUT_MS = 15_000
 # What Chromium itself writes when a call ends with an error that the page then shows.
 _FAILED_CALL = "Failed to load resource"
+_BREAK_OFF = """([method, status]) => {
+  const { fetch } = window;
+  window.fetch = async (address, options) => {
+    if (!address.endsWith(method)) return fetch(address, options);
+    window.fetch = fetch;
+    const cut = (stream) => stream.error(new TypeError("network error"));
+    return new Response(new ReadableStream({ start: cut }), { status });
+  };
+}"""
 
 
 def expect(shown: Locator) -> Any:
@@ -21,6 +32,10 @@ def expect(shown: Locator) -> Any:
 
     playwright_expect.set_options(TIMEOUT_MS)
     return playwright_expect(shown)
+
+
+def _link(view: str, collection: str, fields: dict[str, str]) -> str:
+    return urlencode({"view": view, "tenant": TENANT, "collection": collection, **fields})
 
 
 class Explorer:
@@ -54,9 +69,31 @@ class Explorer:
 
     def show(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
         """Loads the page with an address."""
-        named = {"view": view, "tenant": TENANT, "collection": collection, **fields}
         self.page.goto("about:blank")
-        self.page.goto(f"{self.url}/#{urlencode(named)}")
+        self.page.goto(f"{self.url}/#{_link(view, collection, fields)}")
+
+    def break_off(self, method: str, status: int = 200) -> None:
+        """Whenever the page is loaded, the first reply of `method` breaks off in its body."""
+        self.page.add_init_script(f"({_BREAK_OFF})({json.dumps([method, status])})")
+
+    def hold(self, method: str) -> Callable[[], None]:
+        """Holds the next call of `method` back; returns what lets it go on and awaits its reply."""
+        held: list[Route] = []
+
+        def hold_back(call: Route) -> None:
+            held.append(call)
+
+        def let_go() -> None:
+            with self.page.expect_event("requestfinished"):
+                held[0].continue_()
+            self.page.evaluate("() => new Promise(requestAnimationFrame)")  # The page has taken it.
+
+        self.page.route(f"**/{method}", hold_back, times=1)
+        return let_go
+
+    def follow(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
+        """Opens a link in the page that is loaded."""
+        self.page.evaluate("(link) => { location.hash = link; }", _link(view, collection, fields))
 
     def search(self, text: str) -> Locator:
         """Searches with the settings that are shown; returns the passages of setting A."""

@@ -138,4 +138,35 @@ def test_a_gateway_that_is_gone(opened: Open) -> None:
     explorer.page.keyboard.press("Enter")
     error = explorer.page.get_by_role("alert")
     expect(error).to_contain_text("unreachable")
-    expect(error).to_contain_text("The gateway did not answer.")
+    expect(error).to_contain_text("The gateway did not answer")
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_a_reply_that_breaks_off_is_an_error(explorer: Explorer, status: int) -> None:
+    explorer.break_off("RetrieverService/Search", status)
+    explorer.show(q="gasket")
+    results = explorer.region("Results of setting A")
+    expect(results.get_by_role("alert")).to_contain_text("unreachable")
+    expect(results.get_by_role("alert")).to_contain_text("its reply broke off")
+    results.get_by_role("button", name="Try again").click()
+    expect(explorer.passages().first).to_contain_text("gasket")
+
+
+def test_a_list_of_collections_that_breaks_off_leaves_a_page(explorer: Explorer) -> None:
+    explorer.break_off("IndexerService/ListCollections")
+    explorer.show()
+    error = explorer.page.get_by_role("banner").get_by_role("alert")
+    expect(error).to_contain_text("unreachable")
+    expect(explorer.panel("Search")).to_be_visible()
+    error.get_by_role("button", name="Try again").click()
+    expect(error).to_be_hidden()
+    expect(explorer.search("gasket").first).to_contain_text("gasket")
+
+
+def test_a_reply_that_the_page_does_not_understand(explorer: Explorer) -> None:
+    explorer.page.route("**/Search", lambda call: call.fulfill(json={"passages": 7}))
+    explorer.show(q="gasket")
+    error = explorer.region("Results of setting A").get_by_role("alert")
+    expect(error).to_contain_text("unexpected")
+    expect(error).to_contain_text("TypeError")
+    expect(error).to_contain_text("Reload the page")

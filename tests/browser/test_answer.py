@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser.conftest import Served
 from tests.browser.explorer import Explorer, expect
-from tests.browser.site import ATTACK
+from tests.browser.site import ATTACK, MANY
 from tests.openai_server import before_event, events, piece, refuse, says
 
 pytestmark = pytest.mark.browser
@@ -57,6 +57,31 @@ def test_the_text_appears_while_it_is_written(explorer: Explorer, served: Served
     explorer.page.get_by_role("button", name="Stop").click()
     expect(answer.get_by_text("Stopped.")).to_be_visible()
     expect(explorer.page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+def test_an_answer_without_its_end_is_an_error(explorer: Explorer) -> None:
+    stream = 'event: passages\ndata: {}\n\nevent: text\ndata: "The valve must be"\n\n'
+    explorer.page.route(
+        "**/Answer", lambda call: call.fulfill(content_type="text/event-stream", body=stream)
+    )
+    ask(explorer)
+    answer = explorer.region("Answer")
+    expect(answer.get_by_role("alert")).to_contain_text("the answer broke off")
+    expect(answer.locator(".answer-text")).to_have_text("The valve must be")
+
+
+def test_another_collection_ends_the_answer(explorer: Explorer, served: Served) -> None:
+    """Without a trace of it."""
+    served.chat.inject(events(piece("First words "), 30.0, piece("never")))
+    ask(explorer)
+    answer = explorer.region("Answer")
+    expect(answer.locator(".is-writing")).to_have_text("First words ")
+    with explorer.page.expect_event("requestfailed"):
+        explorer.page.get_by_label("Collection").select_option(MANY)
+    expect(explorer.page.get_by_role("button", name="Stop")).to_be_hidden()
+    expect(answer).to_have_attribute("aria-busy", "false")
+    expect(answer.get_by_text("No answer yet")).to_be_visible()
+    expect(answer).not_to_contain_text("Stopped.")
 
 
 def test_a_model_that_fails_leaves_the_passages(explorer: Explorer, served: Served) -> None:

@@ -87,6 +87,13 @@ def test_the_theme_is_switched(opened: Open, served: Served) -> None:
     assert explorer.page.evaluate(colour) == dark
 
 
+@pytest.mark.parametrize("lang", ["fr", "constructor"])
+def test_an_unknown_language_counts_as_english(explorer: Explorer, lang: str) -> None:
+    explorer.show(lang=lang)
+    expect(explorer.page.get_by_role("tab", name="Search")).to_be_visible()
+    expect(explorer.page.locator("html")).to_have_attribute("lang", "en")
+
+
 def test_chinese(opened: Open, served: Served) -> None:
     """By the browser's language; switching changes everything in place and loses nothing."""
     explorer = opened(served.gateway, locale="zh-CN")

@@ -32,6 +32,36 @@ def test_status_of_collection_and_documents(explorer: Explorer) -> None:
     expect(panel.get_by_role("row", name="paged").locator(".cell-pages")).to_have_text("2")
 
 
+def refuse_status(explorer: Explorer) -> None:
+    """Chooses MANY, whose status cannot be read."""
+    explorer.expects_failed_calls = True
+    explorer.page.route("**/GetIndexStatus", lambda call: call.fulfill(status=503, body="{}"))
+    explorer.page.get_by_label("Collection").select_option(MANY)
+    expect(explorer.panel("Documents").get_by_role("alert")).to_be_visible()
+
+
+def test_a_failed_status_leaves_no_documents_of_another_collection(explorer: Explorer) -> None:
+    """And trying again reads everything."""
+    explorer.show("documents")
+    panel = explorer.panel("Documents")
+    expect(panel.get_by_role("rowheader")).to_have_count(5)
+    refuse_status(explorer)
+    expect(panel.get_by_role("rowheader")).to_have_count(0)
+    explorer.page.unroute("**/GetIndexStatus")
+    panel.get_by_role("button", name="Try again").click()
+    expect(panel.get_by_text(f"1–25 of {MANY_DOCUMENTS}")).to_be_visible()
+    expect(panel.get_by_role("button", name="note-00")).to_be_visible()
+
+
+def test_documents_of_a_collection_that_was_left_are_dropped(explorer: Explorer) -> None:
+    let_go = explorer.hold("ListDocuments")
+    with explorer.page.expect_request("**/ListDocuments"):
+        explorer.show("documents")
+    refuse_status(explorer)
+    let_go()
+    expect(explorer.panel("Documents").get_by_role("rowheader")).to_have_count(0)
+
+
 def test_a_document_shows_its_tree_and_spans(explorer: Explorer) -> None:
     explorer.show("documents")
     explorer.panel("Documents").get_by_role("button", name="Pump manual").click()
@@ -98,6 +128,13 @@ def test_a_document_is_closed_and_opened_by_its_address(explorer: Explorer) -> N
     explorer.page.get_by_role("button", name="All documents").click()
     expect(explorer.page.get_by_role("table")).to_be_visible()
     assert "doc=" not in explorer.page.url
+
+
+def test_a_chunk_of_another_document_is_ignored(explorer: Explorer) -> None:
+    explorer.show("documents", doc="pets", chunk="law#0.0")
+    expect(explorer.page.get_by_role("heading", name="Pets 😀")).to_be_visible()
+    expect(explorer.region("Text")).to_contain_text("Dogs bark.")
+    explorer.page.wait_for_url("**&chunk=pets%23*")
 
 
 def test_a_collection_goes_by_its_alias(explorer: Explorer) -> None:

@@ -121,6 +121,24 @@ def test_filters(explorer: Explorer) -> None:
         assert set(passages.get_by_role("heading").all_text_contents()) == documents
 
 
+def test_a_malformed_value_is_refused(explorer: Explorer) -> None:
+    explorer.show()
+    setting = explorer.setting("A")
+    setting.get_by_text("Filter", exact=True).click()
+    setting.get_by_role("button", name="Add condition").click()
+    setting.get_by_label("Key").fill("team")
+    for operator, value, allowed in (
+        ("is", '["platform"', "it must be a number, true, false, a text, or a list"),
+        ("above", "soon", "it must be a number or a date such as 2026-11-21"),
+    ):
+        setting.get_by_label("Operator").select_option(operator)
+        setting.get_by_label("Value").fill(value)
+        expect(setting.get_by_text("malformed", exact=True)).to_be_visible()
+        explorer.search("pump")
+        error = explorer.region("Results of setting A").get_by_role("alert")
+        expect(error).to_contain_text(f"team is “{value}”; {allowed}")
+
+
 def test_conditions_are_joined_negated_and_removed(explorer: Explorer) -> None:
     explorer.show()
     setting = explorer.setting("A")
@@ -194,8 +212,41 @@ def test_a_search_lives_in_the_address(explorer: Explorer) -> None:
     expect(explorer.setting("A").get_by_label("Token budget")).to_have_value("77")
 
 
+def test_a_link_in_the_same_tab_opens_its_search(explorer: Explorer) -> None:
+    explorer.show(q="gasket", a='{"mode": "STANDARD", "retrieval": "LEXICAL", "limit": "1"}')
+    expect(explorer.passages()).to_have_count(1)
+    explorer.follow(q="sleep", b='{"mode": "STANDARD"}')
+    expect(explorer.passages("A").first).to_contain_text("Cats sleep.")
+    expect(explorer.passages("B").first).to_contain_text("Cats sleep.")
+    setting = explorer.setting("A")
+    for option, value in (("Mode", "SMALL_TO_BIG"), ("Retrieval", ""), ("Limit", "")):
+        expect(setting.get_by_label(option, exact=True)).to_have_value(value)
+    explorer.follow(q="sleep", a='{"mode": "STANDARD"}')
+    expect(explorer.passages().first).to_contain_text("level 0")
+    expect(explorer.setting("B")).to_be_hidden()
+    explorer.follow()
+    expect(explorer.region("Results of setting A")).to_contain_text("Nothing searched yet")
+    expect(explorer.page.get_by_role("searchbox", name="Query")).to_have_value("")
+
+
+def test_a_step_that_keeps_the_search_does_not_repeat_it(explorer: Explorer) -> None:
+    explorer.show()
+    passage = explorer.search("gasket").first
+    searches: list[str] = []
+    explorer.page.on(
+        "request", lambda sent: searches.append(sent.url) if "Search" in sent.url else None
+    )
+    passage.get_by_role("button", name="Open in document").click()
+    expect(explorer.region("Text")).to_be_visible()
+    explorer.page.go_back()
+    expect(passage).to_contain_text("gasket")
+    assert searches == []
+
+
 def test_a_wrong_setting_in_the_address_is_ignored(explorer: Explorer) -> None:
-    for saved in ("{", "7", "null", json.dumps({"mode": "X", "filters": 3})):
+    odd = {"toString": 1}
+    wrong = ({"mode": "X", "filters": 3}, {"mode": odd}, {"filters": {"rows": [["k", "is", odd]]}})
+    for saved in ("{", "7", "null", *map(json.dumps, wrong)):
         explorer.show(q="gasket", a=saved)
         expect(explorer.passages().first).to_be_visible()
         expect(explorer.setting("A").get_by_label("Mode")).to_have_value("SMALL_TO_BIG")

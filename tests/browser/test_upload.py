@@ -5,7 +5,7 @@ import pytest
 from hrag.cli.ingest.files import document_id
 from hrag.types.formats import EXTENSIONS, mime_type_of
 from tests.browser.explorer import Explorer, expect
-from tests.browser.site import ATTACK
+from tests.browser.site import ATTACK, GUIDE, MANY
 from tests.pdfs import pdf_of
 
 pytestmark = pytest.mark.browser
@@ -75,6 +75,38 @@ def test_a_refused_file_is_sent_again(explorer: Explorer) -> None:
         error.get_by_role("button", name="Try again").click()
     expect(error).to_contain_text("invalid_argument")
     assert explorer.page.evaluate("window.attacked") is None
+
+
+def test_a_reply_of_a_proxy_does_not_stop_the_others(explorer: Explorer) -> None:
+    """A sign-in page, for example, in place of the gateway's JSON."""
+    page = "<html>Sign in</html>"
+    explorer.page.route(
+        "**/IngestDocument", lambda call: call.fulfill(content_type="text/html", body=page), times=1
+    )
+    explorer.show("upload", collection="", tenant="visitor")
+    files(explorer, ("first.txt", b"Bees hum."), ("second.txt", b"Ants march."))
+    upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
+    expect(upload.filter(has_text="second.txt")).to_contain_text("created")
+    refused = upload.filter(has_text="first.txt")
+    expect(refused).to_contain_text("unreachable")
+    refused.get_by_role("button", name="Try again").click()
+    expect(refused).to_contain_text("created")
+
+
+def test_collections_of_a_tenant_that_was_left_are_dropped(explorer: Explorer) -> None:
+    """They are read again after an upload, whether it was refused or not."""
+    explorer.expects_failed_calls = True
+    explorer.show("upload")
+    collection = explorer.page.get_by_label("Collection")
+    expect(collection.get_by_role("option")).to_have_text([GUIDE, MANY])
+    let_go = explorer.hold("ListCollections")
+    with explorer.page.expect_request("**/ListCollections"):
+        files(explorer, ("empty.txt", b"  "))
+    explorer.page.get_by_label("Tenant").fill("nobody")
+    explorer.page.keyboard.press("Enter")
+    expect(collection.get_by_role("option")).to_have_text(["default"])
+    let_go()
+    expect(collection.get_by_role("option")).to_have_text(["default"])
 
 
 def test_progress_is_shown(explorer: Explorer) -> None:

@@ -60,6 +60,8 @@ export class AnswerView {
 
   #clear() {
     this.#running.abort();
+    this.#running = new AbortController(); // So that the call that was stopped shows nothing more.
+    this.#finish();
     this.#output.replaceChildren(emptyState("answer.empty_title", "answer.empty_text"));
     this.#passages.replaceChildren();
   }

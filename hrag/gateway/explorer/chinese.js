@@ -46,7 +46,8 @@ export default {
   "advice.deadline_exceeded": "服务器用时过长。请重试，或减少请求内容。",
   "advice.data_loss": "存储的数据与校验和不符。请重新写入该文档。",
   "advice.internal": "服务器故障。其日志中有提示信息所含的编号。",
-  "advice.unreachable": "网关没有应答。请检查它是否在运行、地址是否正确。",
+  "advice.unreachable": "网关没有应答，或应答中断。请检查它是否在运行、地址是否正确。",
+  "advice.unexpected": "本页面出错，或收到了它不理解的应答。请重新加载页面后再试。",
   "advice.unreadable": "浏览器无法读取此文件。若是文件夹，请打开后选择其中的文件。",
 
   "search.text": "查询",
@@ -125,7 +126,11 @@ export default {
   "filter.kind_number": "数字",
   "filter.kind_flag": "真/假",
   "filter.kind_list": "列表",
-  "filter.kind_date": "日期",
+  "filter.kind_timestamp": "日期",
+  "filter.kind_malformed": "格式错误",
+  "filter.malformed_value":
+    '{key} 的值为“{value}”；它必须是数字、true、false、文本，或列表，如 ["a", "b"]。空文本，或以引号、括号开头的文本，须加"双引号"。',
+  "filter.malformed_bound": "{key} 的值为“{value}”；它必须是数字，或日期，如 2026-11-21。",
 
   "timing.total": "服务内 {total}，含往返 {trip}",
   "timing.embed": "嵌入",

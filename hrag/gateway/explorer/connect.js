@@ -13,7 +13,7 @@ export function hasKey() {
   return key !== "";
 }
 
-/** Why a call failed: a Connect code, or `unreachable` where there was no reply of the gateway. */
+/** Why a call failed: a Connect code, or `unreachable` without a whole reply of the gateway. */
 export class CallError extends Error {
   constructor({ code = "unknown", message = "", details = [] }) {
     super(message);
@@ -36,53 +36,58 @@ export class CallError extends Error {
 
 /** Calls a unary method such as `RetrieverService/Search`; returns the response. */
 export async function call(method, request, signal) {
-  const response = await send(method, request, "application/json", signal);
-  return body(await response.text());
-}
-
-/** Calls `Answer`; yields `{ name, value }` for each event. */
-export async function* answerEvents(request, signal) {
-  const response = await send("RetrieverService/Answer", request, "text/event-stream", signal);
   try {
-    for await (const { name, data } of serverSentEvents(response.body)) {
-      if (name === "error") throw new CallError(body(data));
-      yield { name, value: body(data) };
-    }
+    const response = await send(method, request, "application/json", signal);
+    return body(await response.text());
   } catch (error) {
-    throw error instanceof TypeError ? unreachable(error) : error;
+    throw callError(error);
   }
 }
 
+/** Calls `Answer`; yields `{ name, value }` for each event, of which the last is `end`. */
+export async function* answerEvents(request, signal) {
+  let hasEnded = false;
+  try {
+    const response = await send("RetrieverService/Answer", request, "text/event-stream", signal);
+    for await (const { name, data } of serverSentEvents(response.body)) {
+      if (name === "error") throw new CallError(body(data));
+      hasEnded = name === "end";
+      yield { name, value: body(data) };
+    }
+  } catch (error) {
+    throw callError(error);
+  }
+  if (!hasEnded) throw unreachable("the answer broke off");
+}
+
 /** Calls `IngestDocument`; tells `progress` which share of the request has been sent. */
-export function ingest(request, progress) {
+export async function ingest(request, progress) {
+  const { status, responseText } = await upload(request, progress);
+  if (status !== 200) throw failure(responseText, status);
+  return body(responseText);
+}
+
+function upload(request, progress) {
   return new Promise((resolve, reject) => {
     const sending = new XMLHttpRequest();
     sending.open("POST", address("IndexerService/IngestDocument"));
     for (const [name, value] of Object.entries(headers("application/json")))
       sending.setRequestHeader(name, value);
     sending.upload.onprogress = ({ loaded, total }) => progress(loaded / total);
-    sending.onerror = () => reject(unreachable(new Error("")));
-    sending.onload = () => {
-      if (sending.status === 200) resolve(body(sending.responseText));
-      else reject(failure(sending.responseText, sending.status));
-    };
+    sending.onerror = () => reject(unreachable(""));
+    sending.onload = () => resolve(sending);
     sending.send(JSON.stringify(request));
   });
 }
 
 async function send(method, request, accept, signal) {
-  let response;
-  try {
-    response = await fetch(address(method), {
-      method: "POST",
-      headers: headers(accept),
-      body: JSON.stringify(request),
-      credentials: "omit",
-      signal,
-    });
-  } catch (error) {
-    throw error instanceof TypeError ? unreachable(error) : error;
-  }
+  const response = await fetch(address(method), {
+    method: "POST",
+    headers: headers(accept),
+    body: JSON.stringify(request),
+    credentials: "omit",
+    signal,
+  });
   if (!response.ok) throw failure(await response.text(), response.status);
   return response;
 }
@@ -104,7 +109,7 @@ function body(text) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new CallError({ code: "unreachable", message: text.slice(0, 200) });
+    throw unreachable(text.slice(0, 200));
   }
 }
 
@@ -112,10 +117,15 @@ function failure(text, status) {
   try {
     return new CallError(JSON.parse(text));
   } catch {
-    return new CallError({ code: "unreachable", message: `HTTP ${status}` });
+    return unreachable(`HTTP ${status}`);
   }
 }
 
-function unreachable(error) {
-  return new CallError({ code: "unreachable", message: error.message });
+/** Browsers raise TypeError where a connection fails, also in the middle of a reply. */
+function callError(error) {
+  return error instanceof TypeError ? unreachable(error.message) : error;
+}
+
+function unreachable(message) {
+  return new CallError({ code: "unreachable", message });
 }

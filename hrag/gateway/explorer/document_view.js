@@ -48,8 +48,13 @@ export class DocumentView {
     );
   }
 
-  /** Opens a document at `chunkId`, or else where its first mark is, or at its start. */
-  async open(target) {
+  /**
+   * Opens a document at `chunkId`, or else where its first mark is, or at its start. A chunk of
+   * another document, which an address may name, is ignored.
+   */
+  async open({ documentId, chunkId, marks = [] }) {
+    const isOwn = chunkId?.startsWith(`${documentId}#`);
+    const target = { documentId, chunkId: isOwn ? chunkId : "", marks };
     this.#running.abort();
     this.#running = new AbortController();
     const work = () => this.#load(target);
@@ -59,7 +64,7 @@ export class DocumentView {
     this.#body.querySelector("h2").focus();
   }
 
-  async #load({ documentId, chunkId, marks = [] }) {
+  async #load({ documentId, chunkId, marks }) {
     const request = { ...this.#session.scope, documentId };
     const { signal } = this.#running;
     this.#info = (await call("IndexerService/GetDocument", request, signal)).document;

@@ -5,7 +5,7 @@ import { call } from "./connect.js";
 import { button, data, facts, h, tr } from "./dom.js";
 import { DocumentView } from "./document_view.js";
 import { count, countOrDash, size, whole } from "./format.js";
-import { emptyState, fill } from "./notices.js";
+import { emptyState, fill, show } from "./notices.js";
 
 const PAGE_SIZE = 25;
 
@@ -58,24 +58,22 @@ export class DocumentsView {
 
   async #load() {
     this.#isStale = false;
+    show(this.#status);
     if (!this.#session.tenant) {
-      this.#status.replaceChildren();
-      this.#table.replaceChildren(
-        emptyState("documents.no_tenant_title", "documents.no_tenant_text"),
-      );
+      show(this.#table, emptyState("documents.no_tenant_title", "documents.no_tenant_text"));
       return;
     }
     if (this.#session.isNew) {
-      this.#status.replaceChildren();
-      this.#table.replaceChildren(emptyState("documents.none_title", "documents.none_text"));
+      show(this.#table, emptyState("documents.none_title", "documents.none_text"));
       return;
     }
+    show(this.#table);
     let status = {};
-    const isRead = await fill(this.#status, async () => {
+    const readStatus = async () => {
       status = await call("IndexerService/GetIndexStatus", this.#session.scope);
       return statusPanel(status);
-    });
-    if (isRead) await this.#showPage(status);
+    };
+    if (await fill(this.#status, readStatus, () => this.#load())) await this.#showPage(status);
   }
 
   #showPage(status) {

@@ -52,7 +52,9 @@ export default {
   "advice.data_loss": "Stored data does not match its checksum. Ingest the document again.",
   "advice.internal": "A fault of the server. Its log repeats the id in the message.",
   "advice.unreachable":
-    "The gateway did not answer. Check that it runs and that this address is right.",
+    "The gateway did not answer, or its reply broke off. Check that it runs and that this address is right.",
+  "advice.unexpected":
+    "A fault of this page, or a reply that it does not understand. Reload the page and try again.",
   "advice.unreadable":
     "The browser cannot read this file. A folder must be opened and its files chosen.",
 
@@ -134,7 +136,12 @@ export default {
   "filter.kind_number": "number",
   "filter.kind_flag": "true/false",
   "filter.kind_list": "list",
-  "filter.kind_date": "date",
+  "filter.kind_timestamp": "date",
+  "filter.kind_malformed": "malformed",
+  "filter.malformed_value":
+    '{key} is “{value}”; it must be a number, true, false, a text, or a list such as ["a", "b"]. A text that is empty, or begins with a quote or a bracket, must be in "double quotes".',
+  "filter.malformed_bound":
+    "{key} is “{value}”; it must be a number or a date such as 2026-11-21.",
 
   "timing.total": "{total} in the service, {trip} with the way there and back",
   "timing.embed": "embed",

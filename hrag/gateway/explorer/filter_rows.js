@@ -39,7 +39,7 @@ export class FilterRows {
     this.#join.value = join === "any" ? "any" : "all";
     this.#rows.replaceChildren();
     for (const row of Array.isArray(rows) ? rows : [])
-      if (Array.isArray(row)) this.#add(...row.map(String));
+      if (isRow(row)) this.#add(...row.map(String));
     this.#count();
   }
 
@@ -109,6 +109,11 @@ export class FilterRows {
   #count() {
     this.#join.hidden = this.#rows.children.length < 2;
   }
+}
+
+/** Whether a row of an address holds texts, or values that are written as texts. */
+function isRow(row) {
+  return Array.isArray(row) && row.every((each) => typeof each !== "object");
 }
 
 function showKind(key, operator, value, kind) {

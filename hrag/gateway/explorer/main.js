@@ -72,12 +72,12 @@ function setTheme(theme) {
 
 /** Shows what the address names, after a step back or a change by hand. */
 async function follow() {
-  const address = readAddress();
-  const { tenant = "", collection } = address;
-  if (tenant !== session.tenant || (collection && collection !== session.collection)) {
-    await scope.open(tenant, collection);
-    search.load(address);
-  }
+  const { tenant = "", collection } = readAddress();
+  const isElsewhere =
+    tenant !== session.tenant || (collection && collection !== session.collection);
+  if (isElsewhere) await scope.open(tenant, collection);
+  const address = readAddress(); // It may have changed meanwhile.
+  if (isElsewhere || !search.isAt(address)) search.load(address);
   followView();
 }
 

@@ -17,8 +17,11 @@ export function announce(key, values) {
 }
 
 /** Returns an error with its code, what is wrong, and what to do; `retry` adds a button. */
-export function errorBox(error, retry = null) {
-  if (!(error instanceof CallError)) throw error;
+export function errorBox(raised, retry = null) {
+  const error =
+    raised instanceof CallError
+      ? raised
+      : new CallError({ code: "unexpected", message: String(raised) });
   const advice = adviceKey(error);
   return h(
     "div",
@@ -65,6 +68,12 @@ export function loading() {
 }
 
 const latest = new WeakMap(); // By place: the work that may fill it.
+
+/** Shows `content` in `place`; what other work finds for the place is dropped. */
+export function show(place, ...content) {
+  latest.delete(place);
+  place.replaceChildren(...content);
+}
 
 /**
  * Shows in `place` what `work` returns, with a loading state before and an error in its place.

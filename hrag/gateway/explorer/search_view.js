@@ -11,6 +11,7 @@ export class SearchView {
   #session;
   #onOpen;
   #running = new AbortController();
+  #latest = ""; // The search that was loaded or run last, as `searchOf` returns it.
   #text = h("input", {
     type: "search",
     required: true,
@@ -70,13 +71,21 @@ export class SearchView {
   }
 
   /** Takes the search of an address over; runs it if it has a text. */
-  load({ q = "", a, b }) {
+  load(address) {
+    const { q = "", a = "", b = "" } = address;
+    this.#latest = searchOf(address);
     this.#text.value = q;
     this.#isTwo.checked = Boolean(b);
-    if (a) this.#columns[0].form.load(a);
+    this.#columns[0].form.load(a);
     if (b) this.#columns[1].form.load(b);
     this.#showColumns();
     if (q && this.#session.collections.length) this.#search();
+    else this.#clear();
+  }
+
+  /** Whether the search of an address is the one that was loaded or run last. */
+  isAt(address) {
+    return searchOf(address) === this.#latest;
   }
 
   #shown() {
@@ -108,7 +117,9 @@ export class SearchView {
     this.#running = new AbortController();
     const { signal } = this.#running;
     const shown = this.#shown();
-    changeAddress({ q: this.#text.value, a: shown[0].form.saved, b: shown[1]?.form.saved });
+    const saved = { q: this.#text.value, a: shown[0].form.saved, b: shown[1]?.form.saved };
+    this.#latest = searchOf(saved);
+    changeAddress(saved);
     const lists = await Promise.all(shown.map((column) => this.#fillColumn(column, signal)));
     if (signal.aborted) return;
     const found = lists.filter(Boolean);
@@ -138,6 +149,11 @@ export class SearchView {
     list?.settle();
     return list;
   }
+}
+
+/** Returns the query and the settings of an address as one text. */
+function searchOf({ q = "", a = "", b = "" }) {
+  return JSON.stringify([q, a, b]);
 }
 
 function legend() {

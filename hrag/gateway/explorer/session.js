@@ -48,7 +48,10 @@ export class Session extends EventTarget {
 
   /** Reads the list again, after an upload. */
   async refresh() {
-    this.collections = await listCollections(this.tenant);
+    const { tenant } = this;
+    const found = await listCollections(tenant);
+    if (this.tenant !== tenant) return; // Another was opened meanwhile.
+    this.collections = found;
     this.#tell("refresh");
   }
 

@@ -9,6 +9,7 @@ export class SettingForm {
   #controls = new Map();
   #filters = new FilterRows();
   #modeHint = h("p", { class: "hint" });
+  #defaults;
 
   /** `title` is a key of the dictionary; `defaultMode` is chosen first. */
   constructor(title, defaultMode = "SMALL_TO_BIG") {
@@ -39,6 +40,7 @@ export class SettingForm {
     );
     this.element.addEventListener("invalid", unfold, { capture: true });
     this.#controls.get("mode").value = defaultMode;
+    this.#defaults = this.#options;
     this.#update();
   }
 
@@ -55,14 +57,12 @@ export class SettingForm {
     return JSON.stringify({ ...Object.fromEntries(set), filters: this.#filters.value });
   }
 
-  /** Sets what a text that `saved` returned says; ignores what it does not know. */
+  /** Sets what a text that `saved` returned says, and all else to its default. */
   load(text) {
-    const saved = parsed(text);
+    const saved = { ...this.#defaults, ...parsed(text) };
     for (const [name, control] of this.#controls) {
       if (control.type === "checkbox") control.checked = saved[name] === true;
-      else if (name in saved && isAllowed(control, String(saved[name])))
-        control.value = String(saved[name]);
-      else if (control.tagName === "INPUT") control.value = "";
+      else control.value = isAllowed(control, saved[name]) ? saved[name] : this.#defaults[name];
     }
     this.#filters.value = saved.filters ?? { join: "all", rows: [] };
     this.#update();
@@ -117,8 +117,10 @@ function newChoice(value) {
 }
 
 function isAllowed(control, value) {
+  if (typeof value === "object") return false;
   return (
-    control.tagName === "INPUT" || [...control.options].some((option) => option.value === value)
+    control.tagName === "INPUT" ||
+    [...control.options].some((option) => option.value === String(value))
   );
 }
 

@@ -24,7 +24,7 @@ export function preferredLanguage(wanted) {
 
 /** Shows everything in `chosen`; an unknown language counts as English. */
 export function setLanguage(chosen) {
-  language = chosen in DICTIONARIES ? chosen : "en";
+  language = Object.hasOwn(DICTIONARIES, chosen) ? chosen : "en";
   document.documentElement.lang = language;
   document.title = translate("nav.title");
   for (const node of document.querySelectorAll("[data-t]")) {
