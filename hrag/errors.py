@@ -101,7 +101,21 @@ class EmbedderUnavailable(HragError):
 
 
 class EmbedderRejected(HragError):
-    """The embedding endpoint refuses, or its reply is invalid. Not retryable."""
+    """The embedding endpoint refuses, or its reply is invalid. Not retryable.
+
+    `every_text` is true if it would refuse any other text too, for its key for example.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str = "",
+        retry_s: float | None = None,
+        every_text: bool = False,
+    ) -> None:
+        super().__init__(message, field=field, retry_s=retry_s)
+        self.every_text = every_text
 
 
 class ChatNotConfigured(HragError):

@@ -18,7 +18,7 @@ _REPLACED = dict.fromkeys(_REMOVED, _REPLACEMENT) | {ord("\r"): " "}
 _QUOTED = "> "
 _OPENERS, _CLOSERS = "[\N{LEFT BLACK LENTICULAR BRACKET}", "]\N{RIGHT BLACK LENTICULAR BRACKET}"
 _NUMBERS = re.compile(
-    rf"[{re.escape(_OPENERS)}]([0-9 ,，、;\-\N{{EN DASH}}]*[0-9][0-9 ,，、;\-\N{{EN DASH}}]*)"
+    rf"[{re.escape(_OPENERS)}]([0-9\s,，、;\-\N{{EN DASH}}]*[0-9][0-9\s,，、;\-\N{{EN DASH}}]*)"
     rf"[{re.escape(_CLOSERS)}]"
 )
 _DEFUSED = "\N{FULLWIDTH LEFT SQUARE BRACKET}\\1\N{FULLWIDTH RIGHT SQUARE BRACKET}"

@@ -63,6 +63,14 @@ def refuse(
     return lambda reply: replace(reply, status=status, body=body, headers=headers)
 
 
+def page(status: int, charset: str) -> Fault:
+    """Answers an HTML page of that charset, as a proxy does."""
+    headers = {"Content-Type": f"text/html; charset={charset}"}
+    return lambda reply: replace(
+        reply, status=status, body=b"<html>\xff\xff", headers=headers, events=None
+    )
+
+
 def slow(delay_s: float) -> Fault:
     """Answers correctly, but late."""
     return lambda reply: replace(reply, delay_s=delay_s)
@@ -292,7 +300,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header("X-Slow", "yes")
                 self.flush_headers()
                 self._pause(HEADER_PAUSE_S)
-            self.send_header("Content-Type", "text/event-stream")
+            self._send_headers({"Content-Type": "text/event-stream"} | reply.headers)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             for each in events:
@@ -327,14 +335,16 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.owner.content(reply)
         try:
             self.send_response(reply.status)
-            for name, value in reply.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", "application/json")
+            self._send_headers({"Content-Type": "application/json"} | reply.headers)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
         except ConnectionError:
             self.close_connection = True  # The client did not wait for a slow reply.
+
+    def _send_headers(self, headers: dict[str, str]) -> None:
+        for name, value in headers.items():
+            self.send_header(name, value)
 
     def log_message(self, *args: object) -> None:
         """Logs nothing: tests read `requests` instead."""

@@ -6,7 +6,6 @@ after a timeout. Everything in a reply is validated before use.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -19,13 +18,14 @@ from hrag.answers.values import FinishReason
 from hrag.chat import ChatEnd, Completion, Pieces
 from hrag.deadline import Deadline
 from hrag.endpoint.access import Access
-from hrag.endpoint.openai import Endpoint, ErrorMapping, RetryPolicy
-from hrag.errors import ChatRejected, ChatUnavailable
+from hrag.endpoint.openai import Endpoint, ErrorMapping, RetryPolicy, read_until
+from hrag.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 
 MAX_RETRIES = 2
 MAX_TOKEN_CHARS = 32  # Few tokens are longer, so only a model that ignores its limit exceeds it.
 MAX_LINE_BYTES = 1 << 20  # Of a reply, where a line holds one piece.
 MAX_REPLY_S = 600.0  # A caller without a deadline must not hold its thread for ever.
+MAX_END_S = 2.0  # For the token counts of a text that is complete; some endpoints do not close.
 
 _MAX_RETRY_DELAY_S = 10.0  # For a longer `Retry-After`, the caller should know at once.
 _FINISH = {
@@ -37,6 +37,7 @@ _DATA = b"data:"
 _DONE = b"[DONE]"
 _ERRORS = ErrorMapping(
     ChatUnavailable,
+    ChatRejected,
     ChatRejected,
     {
         400: "check the limits of HRAG_CHAT_MODEL on the lengths of prompt and answer",
@@ -101,29 +102,28 @@ class OpenAIChat:
         deadline.check("requesting from the chat model")
         reply = _Reply(self._endpoint, max_tokens * MAX_TOKEN_CHARS)
         try:
-            with self._response(prompt, max_tokens, deadline) as response:
-                for data in self._data(response, deadline):
-                    if data == _DONE:
-                        break
-                    if piece := reply.piece(data):
-                        yield piece
-                    if reply.is_full:
-                        break
-        except ChatUnavailable:
-            deadline.check("waiting for the chat model")  # Its error takes precedence.
+            request = partial(self._request, prompt, max_tokens)
+            with self._endpoint.stream(request, deadline) as response:
+                yield from self._pieces(response, reply, deadline)
+        except (ChatUnavailable, DeadlineExceeded):
             if not reply.is_finished:
+                deadline.check("waiting for the chat model")  # Its error takes precedence.
                 raise
         yield reply.end()
 
-    @contextmanager
-    def _response(self, prompt: str, max_tokens: int, deadline: Deadline) -> Iterator[Response]:
-        """Yields a reply that has started; closes it in any case."""
-        response = self._endpoint.send(partial(self._request, prompt, max_tokens), deadline)
-        try:
-            with self._endpoint.translated_errors():
-                yield response
-        finally:
-            response.close()
+    def _pieces(self, response: Response, reply: "_Reply", deadline: Deadline) -> Iterator[str]:
+        """Yields the text; once it is complete, reads on for at most MAX_END_S."""
+        is_ending = False
+        for data in self._data(response, deadline):
+            if data == _DONE:
+                return
+            if piece := reply.piece(data):
+                yield piece
+            if reply.is_full:
+                return
+            if reply.is_finished and not is_ending:
+                is_ending = True
+                read_until(response, deadline.within(MAX_END_S))
 
     def _request(self, prompt: str, max_tokens: int, timeout: Timeout) -> Response:
         # Raw, because the SDK's parser has no limits and checks no types.

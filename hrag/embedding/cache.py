@@ -110,14 +110,14 @@ class CachedQueries:
     ) -> Sequence[Vectors | HragError]:
         """Returns a vector or an error for each text, in order.
 
-        If the embedder rejects the batch, each text is embedded alone, so that one rejected
-        text does not fail the others.
+        If the embedder rejects the batch, and not every text, each is embedded alone, so that
+        one rejected text does not fail the others.
         """
         try:
             return self.embed_queries(tenant_id, texts, deadline)
         except EmbedderRejected as error:
-            if len(texts) == 1:
-                return [error]
+            if error.every_text or len(texts) == 1:
+                return [error] * len(texts)
             return [outcome_of(self.embed_query, tenant_id, text, deadline) for text in texts]
         except HragError as error:
             return [error] * len(texts)  # A failure that does not depend on the texts.

@@ -85,8 +85,8 @@ class CoalescingEmbedder:
             self._start(batch)
         try:
             vectors = deadline.result_of(batch.outcome, "embedding")
-        except EmbedderRejected:
-            if len(set(batch.texts)) == 1:
+        except EmbedderRejected as error:
+            if error.every_text or len(set(batch.texts)) == 1:
                 raise
             return self._embedder.embed(texts, deadline)
         return vectors[row : row + 1].copy()

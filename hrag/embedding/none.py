@@ -21,5 +21,6 @@ class NoEmbedder:
         deadline.check("embedding")
         raise EmbedderRejected(
             f"this service has no embedder (HRAG_EMBEDDER=none), so {len(texts)} texts cannot "
-            "be embedded; search by words, in LEXICAL"
+            "be embedded; search by words, in LEXICAL",
+            every_text=True,
         )

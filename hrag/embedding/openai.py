@@ -36,6 +36,7 @@ _PROBE = "dimension"
 _ERRORS = ErrorMapping(
     EmbedderUnavailable,
     EmbedderRejected,
+    partial(EmbedderRejected, every_text=True),
     {
         400: "check HRAG_OPENAI_DIMENSIONS and the model's limit on the length of texts",
         401: "check OPENAI_API_KEY",
@@ -62,8 +63,8 @@ class OpenAIEmbedder:
     ) -> None:
         """Sends no request yet.
 
-        `dimensions` is passed to the model if given. `timeout_s` bounds each wait of one
-        attempt; a request has at most `1 + max_retries` attempts.
+        `dimensions` is passed to the model if given. `timeout_s` bounds one attempt with its
+        whole reply; a request has at most `1 + max_retries` attempts.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -135,14 +136,14 @@ class OpenAIEmbedder:
         return self._endpoint.send(partial(self._request, texts), deadline)
 
     def _request(self, texts: list[str], timeout: Timeout) -> bytes:
-        # Raw, because the SDK's parser does not validate the reply.
-        reply = self._endpoint.client.embeddings.with_raw_response.create(
+        # Raw, because the SDK's parser neither bounds nor validates the reply.
+        with self._endpoint.client.embeddings.with_streaming_response.create(
             input=texts,
             model=self._model,
             dimensions=self._dimensions or omit,
             timeout=timeout,
-        )
-        return reply.content
+        ) as reply:
+            return self._endpoint.read(reply.http_response)
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -2,12 +2,14 @@
 
 Requests are retried here instead of in the SDK, which knows no deadlines: on 408, 409, 429,
 5xx and lost connections, with exponential backoff or after `Retry-After`, while the caller
-still waits. A request ends at the caller's deadline, also if the reply arrives byte by byte.
+still waits. An attempt ends at its timeout and at the caller's deadline, also if the reply
+arrives byte by byte. No reply is read past its limit in bytes.
 
 Error messages never repeat the key, the request, or the endpoint's own message, which may
 quote either.
 """
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,14 +31,20 @@ from openai import (
 
 from hrag.deadline import NEVER, Deadline
 from hrag.endpoint.access import Access
-from hrag.errors import HragError
+from hrag.errors import DeadlineExceeded, HragError
+
+# 512 embeddings of 4,096 dimensions with 32 bytes a number: in JSON, one has 26 at most.
+MAX_REPLY_BYTES = 64 << 20
+MAX_ERROR_BYTES = 64 << 10  # Of a refusal, where only OpenAI's error code is used.
 
 _MIN_TIMEOUT_S = 0.001  # With zero, what has arrived already could not be read.
 _CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts quickly, however slow its replies are.
 _DELAYS_S = (0.5, 1.0, 2.0, 4.0)
 _JITTER = 0.25  # Prolongs a delay by up to this part, so that failed requests spread out.
 _POLL_S = 0.1  # How often a delay checks whether its caller has left.
+_FAILURES = (APIConnectionError, APIStatusError, httpx2.RequestError)
 _RETRYABLE = frozenset({408, 409, 429})
+_OF_REQUEST = frozenset({400, 413, 422})  # What one request holds may be the cause.
 _KNOWN_CODES = frozenset(
     {
         "context_length_exceeded",
@@ -68,6 +76,7 @@ class ErrorMapping:
 
     unavailable: type[HragError]  # Retryable.
     rejected: type[HragError]  # Not retryable.
+    refused: Callable[[str], HragError]  # Not retryable, whatever a request holds.
     hints: Mapping[int, str]
 
 
@@ -75,17 +84,16 @@ class _BoundedRead:
     """Reads from a connection until the deadline of the attempt that uses it.
 
     The HTTP client's timeout bounds each read alone: a reply that arrives byte by byte would
-    never time out.
+    never time out. `deadline` is that of a stream, which is read after its attempt.
     """
 
     def __init__(self, read: Callable[[int, float], bytes], stage: str) -> None:
         self._read = read
         self._stage = stage
-        self._last = NEVER  # A stream is read after its attempt; a connection has one at a time.
+        self.deadline = NEVER
 
     def __call__(self, max_bytes: int, timeout: float) -> bytes:
-        deadline = _OF_ATTEMPT.get(self._last)
-        self._last = Deadline(deadline.at_s)  # The caller would stay in memory with the connection.
+        deadline = _OF_ATTEMPT.get(self.deadline)
         deadline.check(self._stage)
         return self._read(max_bytes, max(_MIN_TIMEOUT_S, min(timeout, deadline.remaining_s)))
 
@@ -103,14 +111,17 @@ class Endpoint:
     ) -> None:
         """Sends no request yet.
 
-        `kind` is its purpose, for messages. `timeout_s` bounds each wait of one attempt.
+        `kind` is its purpose, for messages. `timeout_s` bounds one attempt: with its whole reply,
+        or, of a stream, until it begins and then each wait.
         """
         self.name = f"the {kind} endpoint {_host(access.base_url)}"
         self.client = OpenAI(
             api_key=access.api_key,
             base_url=access.base_url,
             max_retries=0,
-            http_client=DefaultHttpxClient(event_hooks={"request": [self._trace]}),
+            http_client=DefaultHttpxClient(
+                event_hooks={"request": [self._trace], "response": [_check_status]}
+            ),
         )
         self._errors = errors
         self._retries = retries
@@ -120,8 +131,8 @@ class Endpoint:
     def send(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
         """Returns the result of `request`, which gets the timeout of each attempt.
 
-        Raises `unavailable` or `rejected` of the error mapping after the last attempt, and
-        DeadlineExceeded or Cancelled.
+        Raises an error of the error mapping after the last attempt, and DeadlineExceeded or
+        Cancelled.
         """
         try:
             with self.translated_errors(1 + len(self._delays_s)):
@@ -130,11 +141,34 @@ class Endpoint:
             deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
             raise
 
+    @contextmanager
+    def stream(
+        self, request: Callable[[Timeout], httpx2.Response], deadline: Deadline
+    ) -> Iterator[httpx2.Response]:
+        """Yields the reply of `request` once it has started; closes it in any case.
+
+        Raises what `send` raises, also while the reply is read.
+        """
+        response = self.send(request, deadline)
+        try:
+            read_until(response, deadline)
+            with self.translated_errors():
+                yield response
+        finally:
+            response.close()
+
+    def read(self, response: httpx2.Response) -> bytes:
+        """Returns the whole content of a reply; raises `unavailable` past MAX_REPLY_BYTES."""
+        content = _content(response, MAX_REPLY_BYTES)
+        if len(content) > MAX_REPLY_BYTES:
+            self.raise_unavailable(f"returned over {MAX_REPLY_BYTES} bytes, the limit of a reply")
+        return content
+
     def _retry(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
         for delay_s in self._delays_s:
             try:
                 return self._attempt(request, deadline)
-            except (APIConnectionError, APIStatusError) as error:
+            except _FAILURES as error:
                 wait_s = self._retry_delay_s(error, delay_s)
                 if wait_s is None or wait_s >= deadline.remaining_s:
                     raise
@@ -143,10 +177,14 @@ class Endpoint:
 
     def _attempt(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
         deadline.check(f"sending a request to {self.name}")
-        seconds = max(_MIN_TIMEOUT_S, min(self._timeout_s, deadline.remaining_s))
-        token = _OF_ATTEMPT.set(deadline)
+        limit = deadline.within(self._timeout_s)
+        seconds = max(_MIN_TIMEOUT_S, limit.remaining_s)
+        token = _OF_ATTEMPT.set(limit)
         try:
             return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
+        except DeadlineExceeded:
+            deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
+            raise httpx2.ReadTimeout("the attempt timed out") from None
         finally:
             _OF_ATTEMPT.reset(token)
 
@@ -159,14 +197,12 @@ class Endpoint:
             connection = info["return_value"]
             connection.read = _BoundedRead(connection.read, f"waiting for {self.name}")
 
-    def _retry_delay_s(
-        self, error: APIConnectionError | APIStatusError, delay_s: float
-    ) -> float | None:
+    def _retry_delay_s(self, error: Exception, delay_s: float) -> float | None:
         """Returns the delay before the next attempt; None if the error is not retryable."""
         delay_s *= random.uniform(1, 1 + _JITTER)
-        if isinstance(error, APITimeoutError):
+        if isinstance(error, APITimeoutError | httpx2.TimeoutException):
             return delay_s if self._retries.after_timeout else None
-        if isinstance(error, APIConnectionError):
+        if not isinstance(error, APIStatusError):
             return delay_s
         if not is_retryable(error.status_code):
             return None
@@ -184,7 +220,7 @@ class Endpoint:
 
     @contextmanager
     def translated_errors(self, attempts: int = 1) -> Iterator[None]:
-        """Translates exceptions of the SDK and its HTTP client to `unavailable` or `rejected`.
+        """Translates exceptions of the SDK and its HTTP client to those of the error mapping.
 
         `attempts` is the maximum number of attempts, for the message.
         """
@@ -207,7 +243,8 @@ class Endpoint:
             self.raise_unavailable(f"answered {status}{known}{gave_up}")
         hints = self._errors.hints
         hint = f": {hints[status]}" if status in hints else ""
-        self.raise_rejected(f"answered {status}{known}{hint}")
+        kind = self._errors.rejected if status in _OF_REQUEST else self._errors.refused
+        raise kind(f"{self.name} answered {status}{known}{hint}") from None
 
     def raise_unavailable(self, problem: str) -> NoReturn:
         """Raises the retryable error."""
@@ -218,9 +255,50 @@ class Endpoint:
         raise self._errors.rejected(f"{self.name} {problem}") from None
 
 
+def read_until(response: httpx2.Response, deadline: Deadline) -> None:
+    """Ends all further reads of a reply, which is streamed, with DeadlineExceeded at `deadline`."""
+    # Without the caller, who would stay in memory with the connection.
+    response.extensions["network_stream"].read.deadline = Deadline(deadline.at_s)
+
+
 def is_retryable(status: int) -> bool:
     """True if a request with this HTTP status may succeed later."""
     return status in _RETRYABLE or status >= 500
+
+
+def _check_status(response: httpx2.Response) -> None:
+    """Raises the error of a refusal, so that neither SDK nor HTTP client reads its content.
+
+    They would read all of it, and the SDK would decode it by the codec that its header names,
+    such as `charset=hex`, which may raise anything.
+    """
+    if response.has_redirect_location:
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        response.stream.close()
+        response.stream = httpx2.ByteStream(b"")
+    elif not response.is_success:
+        raise APIStatusError("", response=response, body={"code": _error_code(response)})
+
+
+def _error_code(response: httpx2.Response) -> str | None:
+    """Returns OpenAI's error code in the content of a refusal; None if there is none."""
+    try:
+        content = json.loads(_content(response, MAX_ERROR_BYTES))
+    except (ValueError, RecursionError):
+        return None
+    error = content.get("error", content) if isinstance(content, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, str) else None
+
+
+def _content(response: httpx2.Response, max_bytes: int) -> bytes:
+    """Returns the content of a reply; if that is longer, more than `max_bytes` of it."""
+    content = bytearray()
+    for received in response.iter_bytes():
+        content += received
+        if len(content) > max_bytes:
+            break
+    return bytes(content)
 
 
 def _host(base_url: str) -> str:

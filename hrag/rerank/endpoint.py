@@ -17,12 +17,11 @@ from hrag.endpoint.openai import Endpoint, ErrorMapping, RetryPolicy
 from hrag.errors import DeadlineExceeded, RerankerRejected, RerankerUnavailable
 from hrag.rerank.forms import Request, RerankForm
 
-MAX_REPLY_BYTES = 16 << 20  # Some endpoints return the texts too.
-
 _RETRIES = RetryPolicy(count=1, max_delay_s=1.0, after_timeout=False)
 _LENGTHS = "check HRAG_RERANK_FORM, HRAG_RERANK_MODEL, and HRAG_RERANK_TEXT_TOKENS for its limit"
 _ERRORS = ErrorMapping(
     RerankerUnavailable,
+    RerankerRejected,
     RerankerRejected,
     {
         400: _LENGTHS,
@@ -49,28 +48,17 @@ class EndpointReranker:
 
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         """See `hrag.rerank.Reranker`."""
-        request = self._form.request(self._model, query, texts)
+        request = partial(self._send, self._form.request(self._model, query, texts))
         try:
-            content = self._reply(request, deadline.within(self._timeout_s))
+            content = self._endpoint.send(request, deadline.within(self._timeout_s))
         except DeadlineExceeded:
             deadline.check("reranking")  # The caller's own deadline takes precedence.
             self._endpoint.raise_unavailable(f"did not answer within {self._timeout_s:g} s")
         return self._form.scores(content, len(texts), self._endpoint.name)
 
-    def _reply(self, request: Request, deadline: Deadline) -> bytes:
-        reply = self._endpoint.send(partial(self._send, request), deadline)
-        content = bytearray()
-        with closing(reply.response), self._endpoint.translated_errors():
-            for received in reply.response.iter_bytes():
-                deadline.check("reading the scores of the reranker")
-                content += received
-                if len(content) > MAX_REPLY_BYTES:
-                    self._endpoint.raise_rejected(f"returned over {MAX_REPLY_BYTES} bytes")
-        return bytes(content)
-
-    def _send(self, request: Request, timeout: Timeout) -> Stream[object]:
+    def _send(self, request: Request, timeout: Timeout) -> bytes:
         # A stream only to read the bytes as they come; the SDK knows no such method.
-        return self._endpoint.client.post(
+        reply = self._endpoint.client.post(
             "/rerank",
             cast_to=object,
             body=request,
@@ -78,3 +66,5 @@ class EndpointReranker:
             stream=True,
             stream_cls=Stream[object],
         )
+        with closing(reply.response):
+            return self._endpoint.read(reply.response)

@@ -11,7 +11,7 @@ from hrag.rpc.status import error_from
 from hrag.types import Document, SearchMode, SearchResult
 from hrag.v1 import retriever_pb2
 from tests.metrics_page import Scrape
-from tests.openai_server import Fault, body, hang_up, indexes, refuse, short, slow
+from tests.openai_server import Fault, body, hang_up, indexes, page, refuse, short, slow
 from tests.processes import FAST, Running, running
 from tests.rerank_server import RerankServer, last_score
 
@@ -87,6 +87,7 @@ def test_fewer_passages_come_in_the_same_order(reranked: Running) -> None:
     ("fault", "words"),
     [
         (refuse(503, retry_after="0.001"), "answered 503; gave up after at most 2 attempts"),
+        (page(502, "undefined"), "answered 502; gave up after at most 2 attempts"),
         (refuse(401), "answered 401: check HRAG_RERANK_API_KEY"),
         (hang_up, "cannot be reached"),
         (slow(30), "did not answer within 0.5 s"),
@@ -95,7 +96,7 @@ def test_fewer_passages_come_in_the_same_order(reranked: Running) -> None:
         (last_score(float("nan")), "no finite number"),
         (body(b"nonsense"), "not JSON"),
     ],
-    ids=["down", "refused", "lost", "slow", "short", "duplicate", "nan", "nonsense"],
+    ids=["down", "page", "refused", "lost", "slow", "short", "duplicate", "nan", "nonsense"],
 )
 def test_a_failing_reranker_costs_the_order_and_nothing_else(
     reranked: Running, endpoint: RerankServer, fault: Fault, words: str

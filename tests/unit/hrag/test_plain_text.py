@@ -32,6 +32,7 @@ def test_every_line_is_quoted(text: str) -> None:
     [
         ("see [3] and [1, 2-4]", "see ［3］ and ［1, 2-4］"),
         ("【7】", "［7］"),
+        ("[\t3\N{NO-BREAK SPACE}]", "［\t3\N{NO-BREAK SPACE}］"),
         ("[note] a[i] []", "[note] a[i] []"),
         ("[[3]]", "[［3］]"),
     ],

@@ -132,6 +132,24 @@ def test_variants_of_the_protocol_are_understood(
     assert (found.text, found.end.finish_reason) == ("ab", FinishReason.STOP)
 
 
+@pytest.mark.parametrize("end_s", [0.2, 60.0])
+@pytest.mark.parametrize("then", [b"", b": still here\n\n", piece("")], ids=ascii)
+def test_a_complete_text_waits_for_its_end_only_briefly(
+    then: bytes,
+    end_s: float,
+    server: OpenAIServer,
+    model: OpenAIChat,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not beyond the caller's deadline, which it does not fail for."""
+    monkeypatch.setattr(chat, "MAX_END_S", end_s)
+    server.inject(events(piece("ab", "stop"), *[then, 0.05] * 400 if then else [30.0]))
+    began = time.monotonic()
+    found = completed(model, deadline=SOON(0.6))
+    assert (found.text, found.end.finish_reason) == ("ab", FinishReason.STOP)
+    assert time.monotonic() - began < min(end_s, 0.6) + 0.3
+
+
 def test_closing_the_stream_disconnects_from_the_endpoint(
     server: OpenAIServer, model: OpenAIChat
 ) -> None:

@@ -168,6 +168,19 @@ def test_a_tenant_evicts_no_more_than_its_own_share(embedder: CountingEmbedder) 
     assert cached._count == 10
 
 
+def test_a_tenant_without_entries_is_not_kept(embedder: CountingEmbedder) -> None:
+    """It would take memory, and from the share of the others."""
+    cached = CachedQueries(embedder, 2)
+    for number in range(100):
+        cached.embed_query(f"tenant {number}", "q")
+    assert len(cached._of_tenant) == 2
+
+
+def test_a_vector_does_not_keep_its_batch_in_memory(embedder: CountingEmbedder) -> None:
+    vectors = CachedQueries(embedder, 10).embed_queries(T, ["a", "b"])
+    assert [vector.base for vector in vectors] == [None, None]
+
+
 @given(entries=st.integers(1, 12), inserting=st.lists(st.sampled_from("abcdef"), max_size=60))
 def test_who_holds_most_loses_first(entries: int, inserting: list[str]) -> None:
     """Unless the inserting tenant has more than its share: then it loses an entry itself."""

@@ -237,6 +237,15 @@ def test_a_text_that_was_rejected_alone_is_not_sent_again(callers: Callers) -> N
     assert callers.model.requests[2:] == [["bad", "bad"]]
 
 
+def test_texts_are_not_sent_again_if_every_text_would_be_rejected(callers: Callers) -> None:
+    callers.occupy()
+    error = callers.model.breaks = EmbedderRejected("no", every_text=True)
+    pending = callers.share_batch("a", "b")
+    callers.sleep.ends.set()
+    assert [raised(each) for each in pending] == [error] * 2
+    assert callers.model.requests[1:] == [["a", "b"]]
+
+
 @pytest.mark.parametrize("error", [EmbedderUnavailable("down"), RuntimeError("an internal error")])
 def test_other_errors_are_raised_to_all_callers(callers: Callers, error: Exception) -> None:
     (occupying,) = callers.occupy()

@@ -1,5 +1,7 @@
 """The OpenAI embedder with a server that misbehaves in every known way."""
 
+import json
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from hrag.deadline import Deadline
 from hrag.embedding import Vectors
+from hrag.embedding.cache import CachedQueries
 from hrag.embedding.openai import (
     MAX_REQUEST_BYTES,
     MAX_REQUEST_TEXTS,
@@ -20,6 +23,7 @@ from hrag.embedding.openai import (
     batches,
 )
 from hrag.endpoint.access import Access
+from hrag.endpoint.openai import MAX_REPLY_BYTES
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
 from tests import openai_server
 from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base64, vectors_of
@@ -27,6 +31,7 @@ from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base6
 KEY = "sk-test-4711"
 TEXTS = ["first secret", "second secret", "third secret"]
 AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+TRICKLING = openai_server.events(*[b" ", 0.05] * 400)
 
 
 Open = Callable[..., OpenAIEmbedder]
@@ -160,6 +165,15 @@ def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
     assert server.calls == 2
 
 
+def test_a_probe_whose_reply_trickles_is_repeated(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    embedder = embedder_with(dimensions=None, timeout_s=0.3)
+    server.inject(TRICKLING)
+    assert_same(embedder.embed(TEXTS, Deadline.after(5)), vectors_of(TEXTS))
+    assert server.calls == 3
+
+
 def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with: Open) -> None:
     server.inject(openai_server.last_vector([]))
     with pytest.raises(EmbedderRejected):
@@ -178,13 +192,17 @@ def test_transient_errors_are_retried(
     assert server.calls == 5
 
 
-def test_a_lost_connection_is_retried(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
-    server.inject(openai_server.hang_up)
+@pytest.mark.parametrize("fault", [openai_server.hang_up, openai_server.events(b'{"data', None)])
+def test_a_lost_connection_is_retried(
+    fault: Fault, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(fault)
     assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
 
 
-def test_a_slow_reply_is_retried(server: OpenAIServer, embedder_with: Open) -> None:
-    server.inject(openai_server.slow(30))
+@pytest.mark.parametrize("fault", [openai_server.slow(30), TRICKLING])
+def test_a_slow_reply_is_retried(fault: Fault, server: OpenAIServer, embedder_with: Open) -> None:
+    server.inject(fault)
     vectors = embedder_with(timeout_s=0.3).embed(TEXTS)
     assert_same(vectors, vectors_of(TEXTS))
 
@@ -268,8 +286,11 @@ def test_persistent_errors_are_unavailable(
     assert server.calls == 5
 
 
-def test_a_missing_reply_is_unavailable(server: OpenAIServer, embedder_with: Open) -> None:
-    server.inject(openai_server.slow(30), times=2)
+@pytest.mark.parametrize("fault", [openai_server.slow(30), TRICKLING])
+def test_a_missing_reply_is_unavailable(
+    fault: Fault, server: OpenAIServer, embedder_with: Open
+) -> None:
+    server.inject(fault, times=2)
     with pytest.raises(EmbedderUnavailable, match=r"did not answer within 0\.2 s"):
         embedder_with(timeout_s=0.2, max_retries=1).embed(TEXTS)
     assert server.calls == 2
@@ -312,6 +333,20 @@ def test_a_rejection_is_not_retried(
     assert server.calls == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "requests"),
+    [(400, 4), (413, 4), (422, 4), (401, 1), (402, 1), (403, 1), (404, 1)],
+)
+def test_a_rejected_batch_is_repeated_text_by_text_where_one_may_be_the_cause(
+    status: int, requests: int, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(status), times=4)
+    found = CachedQueries(embedder, 10).embed_each("tenant", TEXTS)
+    assert [type(each) for each in found] == [EmbedderRejected] * 3
+    assert all(f"answered {status}" in str(each) for each in found)
+    assert server.calls == requests
+
+
 def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> None:
     with pytest.raises(EmbedderRejected, match="404: check OPENAI_BASE_URL"):
         embedder_with(access=Access(f"http://{server.address}/v2", KEY)).embed(TEXTS)
@@ -334,6 +369,11 @@ def test_errors_repeat_neither_key_nor_texts(
 
 
 # Invalid replies
+
+
+def test_the_largest_batch_fits_into_a_reply() -> None:
+    vector = [-sys.float_info.max] * 4096
+    assert (len(json.dumps(vector)) + 100) * MAX_REQUEST_TEXTS < MAX_REPLY_BYTES
 
 
 def test_a_shuffled_reply_is_sorted(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
