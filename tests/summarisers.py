@@ -17,6 +17,7 @@ from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.stored.records import Summarised
 from hrag.engine.stored.summary_documents import summary_handle
+from hrag.errors import EmbedderRejected
 from hrag.tree import ParsedText
 from hrag.types import ChosenSection, SearchMode, SummaryUnit, TreeSettings
 from indexer_svc.summariser import Summariser, SummaryLimits
@@ -31,7 +32,10 @@ SHORT = sentences(5)  # One.
 
 
 class FakeEmbedder:
-    """The embedder `fake` of `collection_settings`; remembers texts, may be told to fail."""
+    """The embedder `fake` of `collection_settings`; remembers texts, may be told to fail.
+
+    It rejects texts that hold `refused`, unless that is empty.
+    """
 
     name = "fake"
     dimension = DIMENSION
@@ -39,11 +43,14 @@ class FakeEmbedder:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.refused = ""
         self.errors: list[Exception] = []
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         if self.errors:
             raise self.errors.pop(0)
+        if self.refused and any(self.refused in text for text in texts):
+            raise EmbedderRejected("no")
         self.asked += texts
         return HashEmbedder(DIMENSION).embed(texts)
 

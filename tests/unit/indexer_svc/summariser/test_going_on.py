@@ -13,7 +13,6 @@ from hrag.errors import (
     ChatUnavailable,
     DataLoss,
     DeadlineExceeded,
-    EmbedderRejected,
     EmbedderUnavailable,
     HragError,
     StorageFull,
@@ -171,12 +170,11 @@ def test_a_document_at_which_the_model_always_fails_lets_others_go_first(writer,
     assert waiting(writer) == 1
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a fault"), EmbedderRejected("no")])
-def test_a_document_that_fails_for_a_reason_of_its_own_rests(writer, embedder, monkeypatch, error):
+def test_a_document_that_fails_for_a_reason_of_its_own_rests(writer, embedder, monkeypatch):
     monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
     put(writer, document("bad", f"Poison. {SHORT}"))
     put(writer, document("good", LONG))
-    chat = FakeChat(FailingAt("Poison", *[error] * 100))
+    chat = FakeChat(FailingAt("Poison", *[RuntimeError("a fault")] * 100))
     with capture_logs() as logs, running(writer, embedder, chat):
         wait_until(lambda: waiting(writer) == 1)
         time.sleep(0.05)
@@ -184,6 +182,17 @@ def test_a_document_that_fails_for_a_reason_of_its_own_rests(writer, embedder, m
     assert (log["document"], log["log_level"]) == ("bad", "error")
     assert sum("Poison" in prompt for prompt in chat.prompts) == 1
     assert texts_of(writer, "good")
+
+
+def test_a_document_whose_summaries_the_embedder_refuses_lets_others_go_first(writer, embedder):
+    put(writer, document("bad", f"Poison. {SHORT}"))
+    put(writer, document("good", LONG))
+    embedder.refused = "Title of bad"
+    chat = FakeChat()
+    with running(writer, embedder, chat):
+        wait_until(lambda: waiting(writer) == 1)
+    assert texts_of(writer, "good")
+    assert sum("Poison" in prompt for prompt in chat.prompts) == 1
 
 
 def test_a_document_that_has_rested_is_tried_again(writer, embedder):
@@ -302,18 +311,6 @@ def test_summaries_of_what_is_there_no_more_are_not_stored(store, writer, embedd
         assert writer.status(writer.open("t", "c")).summary_count == 0
 
 
-def test_collections_take_turns(writer, embedder):
-    writer.create_collection("t", "c2", SETTINGS)
-    for number in range(3):
-        for name in ("c", "c2"):
-            put(writer, document(f"d{number}", f"In {name}: {SHORT}"), name)
-    chat = FakeChat()
-    with running(writer, embedder, chat):
-        wait_until(lambda: not waiting(writer) and not waiting(writer, "c2"))
-    names = [body.split(":")[0] for body in bodies(chat.prompts)]
-    assert names in (["In c", "In c2"] * 3, ["In c2", "In c"] * 3)
-
-
 def test_a_collection_of_another_embedder_is_left_alone(writer, embedder):
     other = FakeEmbedder()
     other.name = "another"
@@ -396,7 +393,7 @@ def test_a_call_that_hangs_is_told_of_whatever_became_of_the_others(
     """Else the process would wait for it, when all else of it has ended."""
     monkeypatch.setattr(summariser_module, "_CALLS", 2)
     put(writer, document("d", LONG))
-    failed = threading.Event()
+    failed, has_failed = threading.Event(), threading.Event()
     lock, answer = threading.Lock(), hanging.complete
 
     def fail_first(*arguments: object) -> object:
@@ -405,16 +402,15 @@ def test_a_call_that_hangs_is_told_of_whatever_became_of_the_others(
             failed.set()
         if first:
             assert hanging.begun.acquire(timeout=WAIT_S)
+            has_failed.set()
             raise ChatUnavailable("down")
         return answer(*arguments)
 
     monkeypatch.setattr(hanging, "complete", fail_first)
-    monkeypatch.setattr(summariser_module, "_FIRST_RETRY_S", WAIT_S)
-    with capture_logs() as logs:
-        summariser = Summariser(writer, embedder, hanging, LIMITS)
-        summariser.start()
-        wait_until(lambda: bool(logs))
-        assert not summariser.close()
+    summariser = Summariser(writer, embedder, hanging, LIMITS)
+    summariser.start()
+    assert has_failed.wait(WAIT_S)
+    assert not summariser.close()
 
 
 def test_it_closes_at_once_while_it_waits(writer, embedder, monkeypatch):
