@@ -33,9 +33,11 @@ from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
 from retriever_svc.markup_guard import hosts_in
 from retriever_svc.pipeline import Search
-from retriever_svc.prompt import Prompt
+from retriever_svc.prompt import Prompt, fitting_prompt
 
 _log = structlog.get_logger()
+
+_EMBEDDING_S = 5.0  # Of an answer's minutes, for a query or citations whose embedder hangs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,10 @@ class Answer:
         question = _question(query)
         max_tokens = self._max_tokens(query)
         with self._slots.slot(query.search.tenant_id):
-            result = self._search(self._bounded(query.search), deadline)
+            search = self._bounded(query.search)
+            result = self._search(search, deadline, embedding_s=_EMBEDDING_S)
+            # The client numbers what it gets, so nothing that the prompt has no space for.
+            result = replace(result, passages=fitting_prompt(result.passages, search.token_budget))
             yield result
             if result.passages:
                 asked = _Asked(query.search.tenant_id, question, max_tokens, result.passages)
@@ -148,7 +153,9 @@ class Answer:
             first_text_us = first_text_us or self._us_since(began)
             yield rest
         found = cited(reading.text, reading.markers)
-        embed = partial(self._sentences.embed_each, asked.tenant_id, deadline=deadline)
+        # The rest of the time is for the end, which must arrive if no citation can be compared.
+        share = deadline.within(min(_EMBEDDING_S, deadline.remaining_s / 2))
+        embed = partial(self._sentences.embed_each, asked.tenant_id, deadline=share)
         supported = fitting(citations(reading.text, found, passages, embed), self._reply)
         yield self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
 

@@ -5,6 +5,7 @@ The engine does the search itself, from the filter to the passages, see
 `sentence_window`.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,14 +135,18 @@ class Search:
         self._rerank = RerankStage(reranking, clock)
         self._reply = reply
 
-    def __call__(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
+    def __call__(
+        self, query: SearchQuery, deadline: Deadline, embedding_s: float = math.inf
+    ) -> SearchResult:
         """Returns the passages that answer a query best, best first.
+
+        A query that can go on by words alone waits at most `embedding_s` for its vector.
 
         Raises InvalidArgument, CollectionNotFound, EmbedderMismatch, SequenceNotReached,
         NoSummaries, NoVectors, NoLexicalIndex, RerankerNotConfigured, DeadlineExceeded,
         ReplyTooLarge, and as the embedder does.
         """
-        result, passages = self._one(query, deadline, _VALUES)
+        result, passages = self._one(query, deadline, _VALUES, embedding_s)
         return replace(result, passages=passages)
 
     def encoded(self, query: SearchQuery, deadline: Deadline) -> EncodedResult:
@@ -190,11 +195,15 @@ class Search:
         return too_large or result
 
     def _one(
-        self, query: SearchQuery, deadline: Deadline, form: _Form[P]
+        self,
+        query: SearchQuery,
+        deadline: Deadline,
+        form: _Form[P],
+        embedding_s: float = math.inf,
     ) -> tuple[SearchResult, tuple[P, ...]]:
         began = self._clock()
         prepared = self._prepare(query, deadline)
-        embedded = self._embedding.one(prepared, deadline)
+        embedded = self._embedding.one(prepared, deadline, embedding_s)
         call = _Call(deadline, self._reply, EmbeddingWork())
         return self._run(embedded, call, ("embed", began, self._clock()), form)
 

@@ -5,6 +5,7 @@ embedded, and by what the collection of the snapshot has. HYBRID falls back to o
 the other cannot be used, and says why.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -111,13 +112,17 @@ class QueryEmbedding:
         self._queries = queries
         self._allows_fallback = allows_fallback
 
-    def one(self, prepared: PreparedQuery, deadline: Deadline) -> EmbeddedQuery:
+    def one(
+        self, prepared: PreparedQuery, deadline: Deadline, embedding_s: float = math.inf
+    ) -> EmbeddedQuery:
         """Returns the query with its vector.
+
+        `embedding_s` bounds the time of an embedding that it can do without.
 
         Raises InvalidArgument for a vector without direction, else as the embedder does.
         """
         if prepared.embeds:
-            (outcome,) = self.all([prepared], deadline)
+            (outcome,) = self.all([prepared], deadline, embedding_s)
         else:
             outcome = self._embedded(prepared, None, deadline)
         if isinstance(outcome, HragError):
@@ -125,7 +130,10 @@ class QueryEmbedding:
         return outcome
 
     def all(
-        self, outcomes: Sequence[PreparedQuery | HragError], deadline: Deadline
+        self,
+        outcomes: Sequence[PreparedQuery | HragError],
+        deadline: Deadline,
+        embedding_s: float = math.inf,
     ) -> list[EmbeddedQuery | HragError]:
         """Returns each query with its vector or its error; a tenant's are embedded together."""
         embeds = [each for each in outcomes if isinstance(each, PreparedQuery) and each.embeds]
@@ -133,7 +141,8 @@ class QueryEmbedding:
         for each in embeds:
             texts_of.setdefault(each.query.tenant_id, {})[each.text] = None
         shares = all(map(self._may_fall_back, embeds))
-        until = deadline.within(_SHARE_OF_TIME * deadline.remaining_s) if shares else deadline
+        seconds = min(embedding_s, _SHARE_OF_TIME * deadline.remaining_s) if shares else math.inf
+        until = deadline.within(seconds)
         vector_of = {
             (tenant_id, text): vector
             for tenant_id, texts in texts_of.items()

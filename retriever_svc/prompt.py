@@ -3,6 +3,7 @@
 `answer_prompt.txt` is the built-in one; HRAG_ANSWER_PROMPT_FILE names another. No passage can
 pose as another one: its heading is one line, each line of its text is quoted, and what looks
 like a passage's number has other brackets. Text that looks like a placeholder is not replaced.
+Headings and quotes take at most _OVERHEAD of the passages' token budget.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
+from hrag import tokens
 from hrag.answers import citations
 from hrag.config import SettingsError
 from hrag.plain_text import quoted_lines, without_markers
@@ -19,6 +21,8 @@ MAX_TEMPLATE_BYTES = 64 * 1024  # Far more than instructions take.
 
 _VARIABLE = "HRAG_ANSWER_PROMPT_FILE"
 _PLACEHOLDERS = {"question", "passages"}
+_MAX_HEADING_CHARS = 256  # Enough to cite by; titles and section paths may have thousands.
+_OVERHEAD = 0.25  # Twice what prose needs, so that it loses nothing.
 
 
 class Prompt:
@@ -42,9 +46,24 @@ class Prompt:
 def _numbered(number: int, passage: Passage) -> str:
     """`[1] title - section, page 3`, and the content below, each line behind `> `."""
     chunk = passage.chunk
-    heading = ", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk))))
-    content = quoted_lines(without_markers(chunk.content.strip()))
+    heading = citations.heading(chunk)[:_MAX_HEADING_CHARS]
+    heading = ", ".join(filter(None, (heading, citations.pages(chunk))))
+    # What is plain by then: a hidden character would keep a number from being seen as one.
+    content = without_markers(quoted_lines(chunk.content.strip()))
     return f"[{number}] {without_markers(heading)}\n{content}"
+
+
+def fitting_prompt(passages: Sequence[Passage], token_budget: int) -> tuple[Passage, ...]:
+    """Returns the first passages that fit into a prompt with their headings and quotes.
+
+    `passages` fit the budget without these. The first one is always returned.
+    """
+    left = round(token_budget * (1 + _OVERHEAD))
+    for number, passage in enumerate(passages, 1):
+        left -= len(tokens.encode(_numbered(number, passage)))
+        if left < 0:
+            return tuple(passages[: max(number - 1, 1)])
+    return tuple(passages)
 
 
 def load_prompt(path: Path | None) -> Prompt:

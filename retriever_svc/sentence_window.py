@@ -101,7 +101,8 @@ class SentenceWindowSearch:
     ) -> Iterator[tuple[int, float]]:
         """Yields the best sentence of each context and its score; `found` windows are chosen.
 
-        Of a leaf without a word that is the first, with the leaf's score.
+        Of a leaf without a word that is the first, with the leaf's score. Raises the embedder's
+        error if it refuses all sentences.
         """
         numbers = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
@@ -110,6 +111,8 @@ class SentenceWindowSearch:
         ]
         work.add_sentences(texts, found)
         embedded = self._sentences.embed_each(tenant_id, list(chain(*texts)), deadline)
+        if not found:  # Else the embedder has taken some sentences of this search.
+            _require_any(embedded)
         vectors = iter(embedded)
         for context, candidates in zip(contexts, numbers, strict=True):
             if not candidates:
@@ -147,9 +150,16 @@ def _required(vector: Vector | None) -> Vector:
     return vector
 
 
+def _require_any(embedded: Sequence[Vector | HragError]) -> None:
+    """Raises the embedder's error if it refuses each of some sentences."""
+    refusals = [each for each in embedded if isinstance(each, EmbedderRejected)]
+    if refusals and len(refusals) == len(embedded):
+        raise refusals[0]
+
+
 def _score(sentence: Vector | HragError, vector: Vector) -> float:
     """The cosine; the lowest one for a sentence that the embedder refuses."""
-    if isinstance(sentence, EmbedderRejected):
+    if isinstance(sentence, EmbedderRejected) and not sentence.every_text:
         return -1.0
     if isinstance(sentence, HragError):
         raise sentence

@@ -48,10 +48,14 @@ def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
     best = passage.matched_children[0].span if passage.matched_children else chunk.span
     wanted = max(best.char_start - chunk.span.char_start, 0)
     number = next(number for number, (_, end) in enumerate(sentences) if end > wanted)
-    kept = fitting(sizes, number, token_budget)
-    if kept is None:
-        return None
-    return _passage_part(passage, sentences[kept[0]][0], sentences[kept[-1]][1])
+    left = token_budget
+    while kept := fitting(sizes, number, left):
+        part = _passage_part(passage, sentences[kept[0]][0], sentences[kept[-1]][1])
+        if part.chunk.token_count <= token_budget:
+            return part
+        # Joined, sentences may have a token more than one by one.
+        left = sum(sizes[kept.start : kept.stop]) - 1
+    return None
 
 
 def without_repeats(passages: Iterable[Passage]) -> list[Passage]:

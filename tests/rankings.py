@@ -13,6 +13,7 @@ from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import FindRequest, Found, PassageFields
 from hrag.passages.sentence_context import SentenceContext
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import CollectionSettings, SearchMode, SearchQuery, TreeSettings
 from retriever_svc.pipeline import Search
 from retriever_svc.rerank_stage import RerankSetup
@@ -84,8 +85,13 @@ class FakeReader:
     def __init__(self, snapshot: PlainSnapshot, sequences: Iterator[int] | None = None) -> None:
         self._snapshot = snapshot
         self._sequences = sequences or count(SEQUENCE)
-        self.snapshots = 0
+        self.opened: list[tuple[str, str]] = []  # Tenant and collection of each snapshot.
         self.tenants: list[str] = []
+
+    @property
+    def snapshots(self) -> int:
+        """How many have been opened."""
+        return len(self.opened)
 
     @contextmanager
     def snapshot(
@@ -96,7 +102,7 @@ class FakeReader:
         summaries: bool = False,
         deadline: Deadline = NEVER,
     ) -> Iterator[PlainSnapshot]:
-        self.snapshots += 1
+        self.opened.append((tenant_id, collection))
         self._snapshot.is_open = True
         try:
             yield self._snapshot
@@ -141,8 +147,11 @@ def search_of(
     embedder: Any = None,
     reader: Any = None,
     reranking: RerankSetup | None = None,
+    reply: ReplyLimit = UNLIMITED,
 ) -> Search:
     embedder = embedder or Embedder(snapshot)
     reader = reader or FakeReader(snapshot)
     queries, sentences = CachedQueries(embedder, 10), CachedQueries(embedder, 10)
-    return Search(reader, embedder, queries, sentences, return_level, reranking=reranking)
+    return Search(
+        reader, embedder, queries, sentences, return_level, reranking=reranking, reply=reply
+    )

@@ -25,6 +25,7 @@ from tests.openai_server import (
     OpenAIServer,
     before_event,
     events,
+    page,
     piece,
     refuse,
     says,
@@ -241,6 +242,7 @@ async def test_the_asyncio_client_gives_the_same(
         pytest.param(
             refuse(503, retry_after=AT_ONCE), errors.ChatUnavailable, "answered 503", "", id="503"
         ),
+        pytest.param(page(502, "undefined"), errors.ChatUnavailable, "answered 502", "", id="page"),
         pytest.param(refuse(401), errors.ChatRejected, "check HRAG_CHAT_API_KEY", "", id="key"),
         pytest.param(refuse(404), errors.ChatRejected, "check HRAG_CHAT_MODEL", "", id="model"),
         pytest.param(slow(30), errors.ChatUnavailable, r"within 0\.5 s", "", id="slow"),

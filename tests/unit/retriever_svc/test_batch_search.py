@@ -4,12 +4,17 @@ import math
 from dataclasses import replace
 from itertools import repeat
 
+import numpy as np
 import pytest
 
 from hrag import errors
 from hrag.deadline import NEVER
+from hrag.embedding.hashing import HashEmbedder
+from hrag.reply_limit import ReplyLimit
 from hrag.rpc.admission.suspension import Suspended
-from tests.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
+from hrag.types import Retrieval
+from retriever_svc.pipeline import _ERROR_BYTES
+from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 
 def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
@@ -27,6 +32,32 @@ def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
     assert embedder.batches == [["what do cats do?", "another"]]
     alone = [search_of(FakeSnapshot(["a", "b"]))(query, NEVER) for query in asked]
     assert [each.result.exhausted for each in found] == [each.exhausted for each in alone]
+
+
+def test_tenants_of_one_batch_have_vectors_caches_and_collections_of_their_own() -> None:
+    snapshot = FakeSnapshot(["a"])
+    embedder, reader = Embedder(snapshot), FakeReader(snapshot)
+    search = search_of(snapshot, embedder=embedder, reader=reader)
+    asked = [
+        replace(QUERY, retrieval=Retrieval.DENSE),
+        replace(QUERY, retrieval=Retrieval.DENSE, tenant_id="u", query="another"),
+        replace(QUERY, retrieval=Retrieval.DENSE, tenant_id="u"),
+    ]
+    found = search.batch(asked, NEVER)
+    assert [each.passages for each in found] == [(b"a",)] * 3
+    vectors = [request.vector for request in snapshot.requests]
+    assert np.array_equal(vectors, HashEmbedder(DIMENSION).embed([each.text for each in asked]))
+    assert embedder.batches == [[QUERY.query], ["another", QUERY.query]]
+    assert reader.opened[-3:] == [(each.tenant_id, each.collection) for each in asked]
+
+
+def test_the_searches_of_a_batch_share_one_reply_with_space_for_their_errors() -> None:
+    snapshot = FakeSnapshot(["x" * 1000])
+    size_bytes = search_of(snapshot).encoded(QUERY, NEVER).size_bytes
+    reply = ReplyLimit(3 * _ERROR_BYTES + 2 * size_bytes)
+    found = search_of(snapshot, reply=reply).batch([QUERY] * 3, NEVER)
+    too_large = [isinstance(each, errors.ReplyTooLarge) for each in found]
+    assert too_large == [False, False, True]
 
 
 def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:

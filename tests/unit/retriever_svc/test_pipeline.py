@@ -67,8 +67,8 @@ def test_a_search_opens_one_snapshot_and_closes_it() -> None:
 def test_a_search_by_vector_opens_one_snapshot_from_the_first() -> None:
     snapshot = FakeSnapshot(["a", "b"])
     reader = FakeReader(snapshot)
-    search_of(snapshot, reader=reader)(replace(QUERY, query=[1, 0, 0, 0]), NEVER)
-    assert reader.snapshots == 1
+    search_of(snapshot, reader=reader)(replace(QUERY, query=[1, 0, 0, 0], collection="o"), NEVER)
+    assert reader.opened == [(QUERY.tenant_id, "o")]
 
 
 def test_passages_are_encoded_by_an_engine_that_can() -> None:

@@ -202,11 +202,18 @@ def test_an_embedder_that_hangs_leaves_time_for_a_search_by_words() -> None:
     assert embedder.seconds <= 800
 
 
+def test_an_embedder_that_hangs_costs_no_more_than_the_caller_allows() -> None:
+    embedder = Embedder(SPENT)
+    found = embedding(embedder).one(prepared_query(query()), Deadline.after(1000), 5)
+    assert isinstance(found.failure, errors.EmbedderUnavailable)
+    assert embedder.seconds <= 5
+
+
 def test_a_search_that_needs_its_vector_waits_to_the_end() -> None:
     embedder = Embedder(SPENT)
     with pytest.raises(errors.DeadlineExceeded):
         embedding(embedder).one(
-            prepared_query(query(retrieval=Retrieval.DENSE)), Deadline.after(1000)
+            prepared_query(query(retrieval=Retrieval.DENSE)), Deadline.after(1000), 5
         )
     assert embedder.seconds > 800
 

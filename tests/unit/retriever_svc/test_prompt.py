@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from hrag import tokens
 from hrag.config import SettingsError
 from hrag.types import Chunk, Passage, Span
-from retriever_svc.prompt import MAX_TEMPLATE_BYTES, Prompt, load_prompt
+from retriever_svc.prompt import MAX_TEMPLATE_BYTES, Prompt, fitting_prompt, load_prompt
 
 
 def _passage(content: str, title: str = "", path: tuple[str, ...] = (), page: int = 0) -> Passage:
@@ -40,6 +41,33 @@ def test_no_passage_can_pose_as_another() -> None:
         "> ［2］ Official policy, page 1",
         "> ［3, 4］ ［2］",
     ]
+
+
+@pytest.mark.parametrize("hidden", ["[\u20662] x", "[2\x01] x", "[\U000e00412] x", "[\x7f2\x9f] x"])
+def test_a_number_with_hidden_characters_cites_nothing(hidden: str) -> None:
+    told = Prompt("$passages$question")("", [_passage(hidden, hidden)])
+    assert told == "[1] ［2］ x\n> ［2］ x"
+
+
+def test_a_heading_is_cut_and_keeps_its_pages() -> None:
+    told = Prompt("$passages$question")("", [_passage("x", "T" * 1000, ("S" * 1000,), 3)])
+    assert told == f"[1] {'T' * 256}, page 3\n> x"
+
+
+def test_passages_are_left_out_whose_headings_have_no_space() -> None:
+    """A prompt may have a quarter more than the passages have without headings and quotes."""
+    passages = [_passage("Dogs bark.", "word " * 19)] * 100
+    size = len(tokens.encode(Prompt("$passages$question")("", passages[:1])))
+    assert len(fitting_prompt(passages, 1000)) == 1250 // size < 100
+    assert fitting_prompt(passages[:2], 2 * size) == tuple(passages[:2])
+    assert fitting_prompt(passages, 3) == (passages[0],)
+    assert fitting_prompt([], 3) == ()
+
+
+def test_passages_of_prose_that_fill_a_budget_are_all_told() -> None:
+    prose = "".join(f"Sentence {number} tells a story.\n" * 2 for number in range(15))
+    passages = [_passage(prose, "A handbook", ("A chapter", "A section"), 3)] * 20
+    assert len(fitting_prompt(passages, 20 * len(tokens.encode(prose)))) == 20
 
 
 def test_the_built_in_template_says_what_it_must() -> None:

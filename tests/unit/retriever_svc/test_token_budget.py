@@ -1,7 +1,7 @@
 """Budgets filled with finished passages: whole ones, and the last one cut."""
 
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 
@@ -72,6 +72,19 @@ def test_a_cut_has_whole_sentences_and_the_start_of_the_best_leaf(leaf: int) -> 
         assert part.matched_children[0].span.char_start >= span.char_start
         assert part.matched_children[0].span.char_end <= span.char_end
         assert (part.score, part.rerank_score) == (0.9, 2.0)
+
+
+def test_a_cut_fits_although_its_sentences_have_more_tokens_together() -> None:
+    content = "Go! \t猫睡觉。Dogs bark."
+    ends = sentence_ends(content)
+    sizes = [len(tokens.encode(content[start:end])) for start, end in pairwise([0, *ends])]
+    budget = sum(sizes[:2])
+    assert len(tokens.encode(content[: ends[1]])) == budget + 1
+    passage = _passage()
+    chunk = replace(passage.chunk, content=content, token_count=budget + 9)
+    part = cut_passage(replace(passage, chunk=chunk), budget)
+    assert part is not None
+    assert part.chunk.content == content[: ends[0]]
 
 
 def test_pages_and_matched_leaves_are_cut_with_the_text() -> None:

@@ -1,0 +1,116 @@
+"""The time and the space of an answer: what a hanging embedder and long headings cost."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hrag import tokens
+from hrag.answers.values import AnswerEnd, AnswerQuery, FinishReason
+from hrag.chat import ChatEnd, Pieces
+from hrag.deadline import NEVER, Deadline
+from hrag.embedding import Vectors
+from hrag.embedding.cache import CachedQueries
+from hrag.embedding.hashing import HashEmbedder
+from hrag.errors import DeadlineExceeded
+from hrag.types import (
+    Chunk,
+    Passage,
+    Retrieval,
+    SearchMode,
+    SearchQuery,
+    SearchResult,
+    Span,
+    Timings,
+)
+from retriever_svc.answer import Answer, AnswerSetup
+from retriever_svc.prompt import Prompt
+
+PASSAGE_TOKENS = 400
+
+
+class Chat:
+    """Cites the first passage and the fortieth; remembers the prompt."""
+
+    name = "fake"
+    prompt = ""
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        self.prompt = prompt
+        yield "Dogs bark [1][40]."
+        yield ChatEnd(FinishReason.STOP, 12, 3)
+
+    def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Any:
+        raise AssertionError("answers are streamed")
+
+
+class HangingEmbedder(HashEmbedder):
+    """Remembers how many seconds it had, and uses all of them if these are few."""
+
+    seconds = 0.0
+
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        self.seconds = deadline.remaining_s
+        if self.seconds < 1:
+            time.sleep(max(self.seconds, 0))
+        raise DeadlineExceeded("the deadline passed while embedding")
+
+
+def _passage(title: str = "") -> Passage:
+    span = Span(0, 10, 0, 10)
+    chunk = Chunk("d#2.0", "d", 2, 0, "Dogs bark.", 3, span, (), 0, 0, title, "", {})
+    return Passage(chunk, 0.5, ())
+
+
+class Found:
+    """Finds the passages; remembers how long it might wait for the vector of its query."""
+
+    def __init__(self, *passages: Passage) -> None:
+        self.embedding_s = 0.0
+        self._result = SearchResult(
+            passages, SearchMode.CONTEXT, 0, 0, 1, True, 7, Timings(0, 0, 0, 0, 0), None, 1
+        )
+
+    def __call__(self, query: SearchQuery, deadline: Deadline, embedding_s: float) -> SearchResult:
+        self.embedding_s = embedding_s
+        return replace(self._result, retrieval=Retrieval.HYBRID)
+
+
+def _answer(search: Any, embedder: HashEmbedder, chat: Chat) -> Answer:
+    setup = AnswerSetup(
+        chat,
+        Prompt("$passages\n--\n$question"),
+        max_concurrent=1,
+        max_tokens=100,
+        passage_tokens=PASSAGE_TOKENS,
+    )
+    return Answer(search, CachedQueries(embedder, 10), setup)
+
+
+QUERY = AnswerQuery(SearchQuery("t", "what do dogs do?"))
+
+
+def test_an_embedder_that_hangs_costs_the_scores_of_citations_alone() -> None:
+    deadline = Deadline.after(0.4)
+    *_, end = _answer(Found(_passage()), HangingEmbedder(4), Chat())(QUERY, deadline)
+    assert deadline.remaining_s > 0
+    assert isinstance(end, AnswerEnd)
+    assert (end.finish_reason, end.prompt_tokens) == (FinishReason.STOP, 12)
+    assert [(each.marker, each.score) for each in end.citations] == [(1, None)]
+
+
+def test_an_embedder_that_hangs_takes_seconds_of_an_answers_minutes() -> None:
+    search, embedder = Found(_passage()), HangingEmbedder(4)
+    list(_answer(search, embedder, Chat())(QUERY, Deadline.after(120)))
+    assert search.embedding_s == 5
+    assert 1 < embedder.seconds <= 5
+
+
+def test_the_client_gets_the_passages_that_the_prompt_has_space_for() -> None:
+    chat, search = Chat(), Found(*[_passage("word " * 40)] * 40)
+    found, text, _ = _answer(search, HashEmbedder(4), chat)(QUERY, NEVER)
+    assert isinstance(found, SearchResult)
+    told = chat.prompt.partition("\n--\n")[0]
+    assert told.count("> Dogs bark.") == len(found.passages)
+    assert PASSAGE_TOKENS / 2 < len(tokens.encode(told)) <= 1.25 * PASSAGE_TOKENS
+    assert text == "Dogs bark [1]."
