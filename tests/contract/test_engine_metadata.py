@@ -79,6 +79,19 @@ def test_the_change_is_seen_everywhere(filled):
             assert find(snapshot, query_vector(0), 100, filter=gone).passages == ()
 
 
+def test_a_change_is_seen_after_changes_of_other_documents(filled):
+    """What a reader keeps of a document stays current through these, and no longer."""
+    with filled.snapshot() as snapshot:
+        old = described(snapshot)
+    for other in ("e", "f"):
+        filled.writer.put(filled.collection, prepared(other, "Another story."))
+        with filled.snapshot() as snapshot:
+            assert described(snapshot) == old
+    change(filled)
+    with filled.snapshot() as snapshot:
+        assert described(snapshot) == (canonical_json.encode(NEW), SOURCE)
+
+
 def test_a_snapshot_keeps_what_it_began_with(filled):
     with filled.snapshot() as earlier:
         old = described(earlier)

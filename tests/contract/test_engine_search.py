@@ -255,6 +255,18 @@ def test_tenants_with_the_same_names_and_texts_see_only_their_own(filled):
     assert recall(found, filled.model, query, EVERYTHING) == 1.0
 
 
+def test_a_chunk_of_the_same_id_is_each_tenants_own(catalog):
+    """Also the second time, from look-ups that a reader keeps until the next commit."""
+    for tenant_id in ("t", "t2"):
+        catalog.writer.create_collection(tenant_id, "c", catalog.model.settings)
+        document = prepared("d", f"The secret of {tenant_id}.")
+        catalog.writer.put(catalog.writer.open(tenant_id, "c"), document)
+    for tenant_id in ("t", "t2") * 2:
+        with catalog.snapshot(tenant_id) as snapshot:
+            chunk = snapshot.chunk(ChunkId("d", 0, 0)).chunk
+        assert chunk.content == f"The secret of {tenant_id}."
+
+
 def test_filters_choose_documents(filled):
     """`tests/property/test_filters.py` draws many; here are those that every engine must know."""
     filled.writer.put(filled.collection, extra := prepared("x", sentences(9), metadata={"n": 3.5}))

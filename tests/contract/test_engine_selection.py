@@ -154,6 +154,19 @@ def test_a_document_that_is_written_meanwhile_stays(catalog):
     assert sorted(listed(catalog, None, 100)) == ["d149", "d150"]
 
 
+def test_a_document_whose_metadata_is_changed_meanwhile_stays(catalog):
+    catalog.create()
+    for number in range(150):
+        catalog.writer.put(catalog.collection, numbered(number, count=1))
+    given = Exists("metadata.number")
+    steps = catalog.writer.delete_matching(catalog.collection, given)
+    done = next(steps).documents
+    sequence = catalog.writer.document(catalog.collection, "d149").sequence
+    catalog.writer.put_metadata(catalog.collection, "d149", sequence, {"kept": True}, "")
+    assert done + sum(step.documents for step in steps) == 149
+    assert catalog.writer.document(catalog.collection, "d149").metadata == {"kept": True}
+
+
 @pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (GONE, Cancelled)])
 def test_a_caller_who_has_left_deletes_nothing(ten, deadline, error):
     with pytest.raises(error):

@@ -92,6 +92,8 @@ def test_no_two_filters_that_look_alike_share_a_digest():
     filters += [Match("metadata.a", ("ab", "")), Match("metadata.a", ("a", "b"))]
     filters += [AllOf((each,)) for each in filters] + [AnyOf((each,)) for each in filters]
     filters += [AllOf((filters[0], AllOf((filters[1],)))), AllOf((AllOf(tuple(filters[:2])),))]
+    a, b, c = filters[:3]
+    filters += [AnyOf((a, AllOf((b,)), c)), AnyOf((a, AllOf((b, c))))]
     assert len({filter_digest(each) for each in filters}) == len(filters)
 
 

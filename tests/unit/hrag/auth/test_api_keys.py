@@ -6,6 +6,7 @@ import hmac
 import json
 import os
 import re
+import stat
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,20 @@ def test_the_file_holds_hashes_only_and_has_mode_0600(path):
     assert sha256(secret.encode()).hexdigest() in path.read_text("utf-8")
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_change_is_on_the_disk_before_it_is_confirmed(path, monkeypatch):
+    """First the new file, before it has its name, then the folder with the name."""
+    synced, fsync = [], os.fsync
+
+    def record(handle: int) -> None:
+        fsync(handle)
+        status = os.fstat(handle)
+        synced.append((stat.S_ISDIR(status.st_mode), status.st_size > 0, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    new_key(path)
+    assert synced == [(False, True, False), (True, True, True)]
 
 
 def test_replacing_the_file_keeps_its_mode(path):

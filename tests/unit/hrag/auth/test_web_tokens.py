@@ -11,6 +11,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
+from jwt.warnings import InsecureKeyLengthWarning
 from structlog.testing import capture_logs
 
 from hrag.auth import Identity, Role
@@ -203,6 +204,15 @@ def test_rsa_and_ed25519_keys_are_accepted(path):
     path.write_text(json.dumps({"keys": [{**jwk, "use": "enc"}]}), "utf-8")
     with pytest.raises(ValueError, match="no public key for RS256, ES256, EdDSA"):
         WebTokens(path, TERMS)
+
+
+def test_a_short_rsa_key_verifies_nothing(path):
+    private = rsa.generate_private_key(65537, 1024)
+    jwk = {**RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "k"}
+    path.write_text(json.dumps({"keys": [jwk]}), "utf-8")
+    with pytest.warns(InsecureKeyLengthWarning):
+        token = _other(private, "RS256")
+    assert _refused(WebTokens(path, TERMS), token)
 
 
 def test_a_token_with_another_algorithm_than_its_key_is_refused(path):

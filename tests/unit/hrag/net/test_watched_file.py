@@ -50,6 +50,18 @@ def test_a_change_is_noticed_after_a_second_and_not_before(watched, path, clock)
     assert watched() == 333
 
 
+def test_a_change_during_the_first_read_is_noticed(path, clock):
+    def read() -> int:
+        value = _number(path)
+        path.write_text("22", "ascii")
+        return value
+
+    watched = WatchedFile((path,), read, clock)
+    assert watched() == 1
+    clock.now += 1
+    assert watched() == 22
+
+
 def test_an_unchanged_file_is_not_reloaded(path, clock):
     reads = []
     watched = WatchedFile((path,), lambda: reads.append(1), clock)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag import errors, tokens
-from hrag.deadline import NEVER
+from hrag.deadline import NEVER, Deadline
+from hrag.embedding import Vectors
 from hrag.engine import FindRequest
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import Sentence, SentenceContext
@@ -380,7 +381,13 @@ def test_a_sentence_that_the_embedder_refuses_is_not_the_best():
 
 
 @pytest.mark.parametrize(
-    "error", [errors.EmbedderUnavailable, errors.DeadlineExceeded, errors.Cancelled]
+    "error",
+    [
+        errors.EmbedderUnavailable,
+        errors.EmbedderRejected,
+        errors.DeadlineExceeded,
+        errors.Cancelled,
+    ],
 )
 def test_what_keeps_all_sentences_from_being_embedded_is_said(error):
     def of(snapshot: FakeSnapshot) -> Embedder:
@@ -392,9 +399,41 @@ def test_what_keeps_all_sentences_from_being_embedded_is_said(error):
         _ask(["a"], of, query=np.ones(DIMENSION, np.float32))
 
 
+class FailingLater(Embedder):
+    """Rejects everything but the first batch."""
+
+    every_text = False
+
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        if self.batches:
+            self.failure = errors.EmbedderRejected("no", every_text=self.every_text)
+        return super().embed(texts, deadline)
+
+
+class RevokedLater(FailingLater):
+    """Its key is revoked after the first batch."""
+
+    every_text = True
+
+
+def test_later_sentences_may_all_be_refused_but_not_for_a_key():
+    vector = np.ones(DIMENSION, np.float32)
+    asked = {"query": vector, "limit": 2, "window_sentences": 4}
+    ranking = ["a", "a'", "b''"]  # The first two are joined, so a third is embedded later.
+    first, last = _ask(ranking, FailingLater, **asked).passages
+    assert first.score > last.score == -1
+    with pytest.raises(errors.EmbedderRejected):
+        _ask(ranking, RevokedLater, **asked)
+
+
 def test_an_empty_collection_has_no_window():
     result = _ask([])
     assert (result.passages, result.exhausted) == ((), True)
+
+
+def test_windows_that_score_too_low_are_left_out_and_not_said_to_be_all():
+    result = _ask(["a", "b"], limit=9, min_score=2.0)
+    assert (result.passages, result.exhausted) == ((), False)
 
 
 @pytest.mark.parametrize("mode", [mode for mode in SearchMode if mode != "sentence_window"])

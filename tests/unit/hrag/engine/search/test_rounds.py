@@ -18,9 +18,9 @@ from hrag.engine.embedded.search.view import Tail, View
 from hrag.engine.find import FindRequest, Found
 from hrag.engine.search.ancestor_groups import AncestorGroups
 from hrag.engine.search.fetch import Fetch
-from hrag.engine.search.rounds import Selection
+from hrag.engine.search.rounds import Round, Selection
 from hrag.engine.stored.labels import labels_of, split_label
-from hrag.types import Aggregation, CollectionSettings, SearchMode, TreeSettings
+from hrag.types import Aggregation, CollectionSettings, Retrieval, SearchMode, TreeSettings
 
 SETTINGS = CollectionSettings(TreeSettings((32, 64), 0.0), "fake", 1)
 REQUEST = FindRequest(np.ones(1, np.float32), SearchMode.SMALL_TO_BIG, 1, limit=5, candidates=50)
@@ -185,6 +185,24 @@ def test_more_may_reach_a_sum_than_was_looked_at():
     ranking, asked = [f"p{leaf}" for leaf in range(1000)], {"min_score": 1 - 1.5 / 10_000}
     assert not ask(ranking, **asked, aggregation=Aggregation.SUM).exhausted
     assert ask(ranking[:9], **asked, aggregation=Aggregation.SUM).exhausted
+
+
+@pytest.mark.parametrize(
+    ("asked", "exhausted"),
+    [
+        ({}, True),
+        ({"aggregation": Aggregation.MEAN}, True),
+        ({"aggregation": Aggregation.SUM}, False),
+        ({"aggregation": Aggregation.COUNT}, False),
+        ({"retrieval": Retrieval.HYBRID}, False),
+        ({"neighbour_bonus": 0.5}, False),
+    ],
+)
+def test_a_score_ends_a_search_only_if_no_deeper_leaf_could_raise_one(asked, exhausted):
+    request = replace(REQUEST, min_score=0.5, **{"retrieval": Retrieval.DENSE} | asked)
+    cut = Round(request, groups=5, reaching=4, complete=False)
+    assert cut.is_exhausted(Selection(is_full=False, took_all=True)) == exhausted
+    assert not cut.is_exhausted(Selection(is_full=True, took_all=False))
 
 
 def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing():

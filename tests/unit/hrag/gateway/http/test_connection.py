@@ -32,6 +32,7 @@ class _Places:
         self._stack = stack
         self._accepts = accepts
         self.may_end = asyncio.Event()
+        self.is_cancelled = asyncio.Event()
         self._listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         settings = gateway_settings("localhost:1", "localhost:1", HRAG_MAX_CONNECTIONS=2)
@@ -50,7 +51,7 @@ class _Places:
                 await self.may_end.wait()
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
-            pass  # The client has gone, or another one has its place.
+            self.is_cancelled.set()  # The client has gone, or another one has its place.
         finally:
             connection.end()
 
@@ -99,6 +100,15 @@ def test_strangers_that_do_not_read_give_way(requests: Sequence[str], accepts: b
             for _ in range(2):
                 await places.ask(requests)
             assert await places.is_served(await places.ask(["/little"])) != accepts
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_ends_its_request() -> None:
+    async def run() -> None:
+        async with _places(accepts=True) as places:
+            (await places.ask(["/parts"])).close()
+            await asyncio.wait_for(places.is_cancelled.wait(), 5)
 
     asyncio.run(run())
 

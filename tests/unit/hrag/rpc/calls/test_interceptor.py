@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag import errors, metrics
-from hrag.auth import keys
+from hrag.auth import Role, keys
 from hrag.deadline import Deadline
 from hrag.rpc.admission.suspension import Suspended
 from hrag.rpc.status import error_from
@@ -190,6 +190,27 @@ def test_an_answer_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             list(events)
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         assert servicer.closed.wait(5)
+
+
+def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    key = new_key(path, role=Role.WRITE)
+    has_ended = threading.Event()
+
+    def nothing() -> Iterator[ipb.IngestDocumentsRequest]:
+        has_ended.wait(20)
+        yield from ()
+
+    with connected(Indexer(), INDEXER, HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
+        responses = indexer_pb2_grpc.IndexerServiceStub(channel).IngestDocuments(
+            nothing(), timeout=10, metadata=(("authorization", f"Bearer {key}"),)
+        )
+        responses.initial_metadata()  # Comes when the call is authorized.
+        keys.revoke(path, id_of(key))
+        with pytest.raises(grpc.RpcError) as caught:
+            list(responses)
+        has_ended.set()
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from structlog.testing import capture_logs
 
+from hrag.deadline import Deadline
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
@@ -15,7 +17,7 @@ from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import change_log
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound
-from hrag.types import Retrieval, SearchQuery
+from hrag.types import Retrieval, SearchQuery, SummaryUnit
 from retriever_svc.prepared_query import EmbeddedQuery, prepared_query
 from tests.conftest import Engine
 from tests.fakes import (
@@ -146,6 +148,15 @@ def test_a_reader_that_fell_behind_the_log_loads_anew(engine, model):
     del model.documents["d5"]
     assert_right(engine, model)
     assert len(view_of(engine.reader, engine.open().collection_id).segments) == 1
+
+
+def test_a_view_that_is_behind_by_any_number_of_changes_misses_none(engine, model):
+    engine.writer = EmbeddedWriter(engine.store, max_log_entries=4)
+    for behind in range(1, 8):
+        loaded = LoadedCollection(engine.store, engine.open().collection_id)
+        put(engine, model, *(f"of-{behind}-{number}" for number in range(behind)))
+        with engine.store.read() as txn:
+            assert len(loaded.view_at(txn).ordinals()) == len(model.documents)
 
 
 def test_the_background_follows_without_any_search(engine, model):
@@ -321,6 +332,17 @@ def test_a_collection_over_the_budget_is_still_searched(engine):
     assert (status.embedded.collections_loaded, status.embedded.budget_bytes) == (1, 1)
     assert status.embedded.loaded_bytes > 1
     reader.close()
+
+
+def test_a_collection_and_its_summaries_may_take_more_than_the_budget(engine):
+    settings = collection_settings(summaries=SummaryUnit.CHUNK)
+    engine.writer.create_collection("t", "c", settings)
+    engine.writer.put(engine.open(), prepared("d", sentences(9), settings))
+    with closing(EmbeddedReader(engine.store, budget_bytes=1)) as reader:
+        deadline = Deadline.after(WAIT_S)
+        with reader.snapshot("t", "c", summaries=True, deadline=deadline) as snapshot:
+            assert search_leaves(snapshot, query_vector(0), 10)
+        assert reader.status().embedded.collections_loaded == 2
 
 
 def test_what_grows_past_the_budget_drives_others_out(engine, limited):
