@@ -114,10 +114,18 @@ def situation_of(error: HragError) -> Situation:
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
 
 
+def message_of(error: HragError) -> str:
+    """Returns the error's message, cut to 1,000 bytes, without lone surrogates (UTF-8 has none)."""
+    raw = error.message.encode("utf-8", "replace")
+    if len(raw) <= _MAX_MESSAGE_BYTES:
+        return raw.decode()
+    return raw[: _MAX_MESSAGE_BYTES - len(_ELLIPSIS.encode())].decode("utf-8", "ignore") + _ELLIPSIS
+
+
 def to_status(error: HragError) -> grpc.Status:
     """Returns the status, with details, that ends the call. Its message is cut to 1,000 bytes."""
     situation = situation_of(error)
-    message = _bounded(error.message)
+    message = message_of(error)
     details: list[Message] = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
     if isinstance(error, QuotaExceeded):
         details.append(_quota_failure(error, message))
@@ -192,14 +200,6 @@ def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
     if cls is not None:
         return cls(message, field=field)
     return _without_details(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
-
-
-def _bounded(message: str) -> str:
-    """Returns `message` cut to its limit, with lone surrogates replaced (UTF-8 has none)."""
-    raw = message.encode("utf-8", "replace")
-    if len(raw) <= _MAX_MESSAGE_BYTES:
-        return raw.decode()
-    return raw[: _MAX_MESSAGE_BYTES - len(_ELLIPSIS.encode())].decode("utf-8", "ignore") + _ELLIPSIS
 
 
 def _packed(message: Message) -> any_pb2.Any:

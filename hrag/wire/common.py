@@ -439,7 +439,7 @@ def error_message(error: HragError) -> pb.CallError:
     situation = status.situation_of(error)
     return pb.CallError(
         code=situation.code.value[0],
-        message=error.message,
+        message=status.message_of(error),
         reason=situation.reason,
         field=error.field,
     )

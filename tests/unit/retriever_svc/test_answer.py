@@ -2,8 +2,11 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from hrag import tokens
 from hrag.answers.values import AnswerEnd, AnswerQuery, FinishReason
@@ -12,7 +15,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.errors import DeadlineExceeded
+from hrag.errors import DeadlineExceeded, TooBusy
 from hrag.types import (
     Chunk,
     Passage,
@@ -76,11 +79,11 @@ class Found:
         return replace(self._result, retrieval=Retrieval.HYBRID)
 
 
-def _answer(search: Any, embedder: HashEmbedder, chat: Chat) -> Answer:
+def _answer(search: Any, embedder: HashEmbedder, chat: Chat, max_concurrent: int = 1) -> Answer:
     setup = AnswerSetup(
         chat,
         Prompt("$passages\n--\n$question"),
-        max_concurrent=1,
+        max_concurrent=max_concurrent,
         max_tokens=100,
         passage_tokens=PASSAGE_TOKENS,
     )
@@ -114,3 +117,12 @@ def test_the_client_gets_the_passages_that_the_prompt_has_space_for() -> None:
     assert told.count("> Dogs bark.") == len(found.passages)
     assert PASSAGE_TOKENS / 2 < len(tokens.encode(told)) <= 1.25 * PASSAGE_TOKENS
     assert text == "Dogs bark [1]."
+
+
+def test_a_tenant_has_half_of_the_slots_once_another_has_asked() -> None:
+    answer = _answer(Found(), HashEmbedder(4), Chat(), max_concurrent=2)
+    list(answer(AnswerQuery(SearchQuery("u", "what do cats do?")), NEVER))
+    with closing(answer(QUERY, NEVER)) as under_way:
+        next(under_way)
+        with pytest.raises(TooBusy, match="tenant 't'"):
+            next(answer(QUERY, NEVER))

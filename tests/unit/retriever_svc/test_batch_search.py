@@ -13,6 +13,8 @@ from hrag.embedding.hashing import HashEmbedder
 from hrag.reply_limit import ReplyLimit
 from hrag.rpc.admission.suspension import Suspended
 from hrag.types import Retrieval
+from hrag.v1 import retriever_pb2 as pb
+from hrag.wire.retriever import batch_from, encoded_batch
 from retriever_svc.pipeline import _ERROR_BYTES
 from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
@@ -58,6 +60,16 @@ def test_the_searches_of_a_batch_share_one_reply_with_space_for_their_errors() -
     found = search_of(snapshot, reply=reply).batch([QUERY] * 3, NEVER)
     too_large = [isinstance(each, errors.ReplyTooLarge) for each in found]
     assert too_large == [False, False, True]
+
+
+@pytest.mark.parametrize("message", ["é" * 5000, "a lone surrogate \ud800" * 100])
+def test_any_error_fits_the_space_that_a_batch_keeps_for_it(message: str) -> None:
+    error = errors.EmbedderUnavailable(message, field="merge_adjacent")
+    encoded = encoded_batch([error])
+    assert len(encoded) <= _ERROR_BYTES
+    (outcome,) = batch_from(pb.BatchSearchResponse.FromString(encoded))
+    assert isinstance(outcome, errors.EmbedderUnavailable)
+    assert outcome.message[:10] == message[:10]
 
 
 def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
