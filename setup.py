@@ -70,6 +70,7 @@ NAMES = (
     "_posting_lists",
     "_postings_writer",
     "_protojson",
+    "_rows",
     "_sentence_encoder",
     "_sentences",
     "_unigram",

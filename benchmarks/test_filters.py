@@ -5,6 +5,7 @@ one segment, vectors of 384 dimensions. Each document has a unique random number
 and that number's percentile, tenth and half, which 1, 10 and 50 % of the documents share.
 """
 
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +15,8 @@ from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from benchmarks.sealed_store import sealed_store
 from hrag.deadline import NEVER
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.filters import Match, NoneOf, Range
 
 LEAVES = 100_000
@@ -66,6 +69,11 @@ FILTERS = {
         always(NoneOf((Match("metadata.percentile", (7,)),))),
     ),
 }
+# By a reader that keeps nothing, so the value's documents are read for each filter.
+UNKEPT = {
+    "unkept_10": ("10 % by one value, never read before", by_one_value("tenth")),
+    "unkept_50": ("50 % by one value, never read before", by_one_value("half")),
+}
 TARGETS = {"value_1": 2, "range_1_cached": 2, "one_value_10": 3, "one_value_50": 3}
 
 
@@ -77,18 +85,22 @@ def store():
 
 def test_filtered_search(store, report):
     folder, queries = store
-    with corpus.reading(folder) as reader:
-        search = corpus.search_over(reader, DIMENSION)
+    with corpus.reading(folder) as reader, closing(EmbeddedReader(reader._store)) as other:
+        other._caches = replace(other._caches, selections=SelectionCache(max_bytes=0))
 
-        def run(filter_of, number):
+        def run(search, filter_of, number):
             query = corpus.dense_query(queries[number])
             return search(replace(query, filter=filter_of(number)), NEVER)
 
-        searches = [partial(run, filter_of) for _, filter_of in FILTERS.values()]
+        searches = [
+            partial(run, corpus.search_over(each, DIMENSION), filter_of)
+            for each, filters in ((reader, FILTERS), (other, UNKEPT))
+            for _, filter_of in filters.values()
+        ]
         took = interleaved_ms(searches, WARM_UP, QUERIES)
         plans = [each(0).plan for each in searches]
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
-    for place, (key, (name, _)) in enumerate(FILTERS.items()):
+    for place, (key, (name, _)) in enumerate((FILTERS | UNKEPT).items()):
         what = f"search, {LEAVES:,} x {DIMENSION}, {name}"
         report.percentiles(f"filters.{key}", took[:, place], f"{what} ({plans[place]})")
         compared = (

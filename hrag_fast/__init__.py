@@ -4,6 +4,7 @@
   a `GraphSearch` goes on where it stopped. `inner_products` scans vectors that no index holds.
 * `Postings` finds leaves by BM25 in an inverted index; `postings_of` and `write_postings` make
   one. `forward_matches` and `bm25` score leaves that are in none.
+* `rows_of_documents` finds the leaves of the documents that a filter selects.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `JsonSchema` writes encoded messages as JSON.
@@ -48,6 +49,7 @@ try:
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
+    from hrag_fast._rows import rows_of_documents
     from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
     from hrag_fast._sentences import sentence_ends
     from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
@@ -98,6 +100,7 @@ __all__ = [
     "matched_sentence",
     "merged_spans",
     "postings_of",
+    "rows_of_documents",
     "sentence_ends",
     "supported_paths",
     "term_id",

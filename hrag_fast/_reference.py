@@ -47,6 +47,15 @@ CJK_RANGES = (
 )
 
 
+def rows_of_documents(
+    labels: NDArray[np.uint64], ordinals: NDArray[np.uint64]
+) -> NDArray[np.uint32]:
+    """Twin of `hrag_fast.rows_of_documents`; see `_rows.pyi`."""
+    chosen = set(ordinals.tolist())
+    rows = [row for row, label in enumerate(labels.tolist()) if label >> 20 in chosen]
+    return np.array(rows, np.uint32)
+
+
 def climb(
     rows: NDArray[np.uint32],
     scores: NDArray[np.float32],

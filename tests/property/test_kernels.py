@@ -78,6 +78,27 @@ def test_climb_returns_each_live_candidate_once_below_its_ancestor(arguments):
         assert {int(labels[c]) >> 20 << 20 | int(ancestors[c]) for c in children} == {key}
 
 
+@st.composite
+def selections(draw):
+    """Labels of documents in any order, and documents near to them or anywhere."""
+    size = draw(st.sampled_from([8, 64, 1 << 44]))
+    documents = st.integers(0, size - 1)
+    leaves = st.tuples(documents, st.integers(0, (1 << 20) - 1))
+    labels = [document << 20 | leaf for document, leaf in draw(st.lists(leaves, max_size=20))]
+    chosen = draw(st.sets(documents | st.sampled_from([each >> 20 for each in labels] or [0])))
+    return np.array(labels, np.uint64), np.array(sorted(chosen), np.uint64)
+
+
+@given(selections())
+def test_rows_of_documents_equal_their_twin(arguments):
+    found, expected = (
+        hrag_fast.rows_of_documents(*arguments),
+        _reference.rows_of_documents(*arguments),
+    )
+    assert found.dtype == expected.dtype == np.uint32
+    assert found.tolist() == expected.tolist()
+
+
 PIECES = st.sampled_from(
     [
         "One word", "end.", "Really?!", "3.14", "e.g.", "中文", "完。", "好！」", "「是…」", "かな",

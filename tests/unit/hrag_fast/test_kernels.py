@@ -191,6 +191,42 @@ def test_the_kernel_refuses_a_wrong_dtype_or_layout():
         hrag_fast.climb(None, np.zeros(2, dtype=np.float32), *rest)
 
 
+def test_rows_of_documents_are_those_of_their_leaves(kernels):
+    labels = np.array([label(*each) for each in ((5, 0), (7, 0), (7, 1), (2**43, 0), (6, 9))], "u8")
+    for chosen, rows in (
+        ([], []),
+        ([7], [1, 2]),
+        ([1, 6, 8], [4]),
+        ([5, 6, 7], [0, 1, 2, 4]),
+        ([5, 2**43], [0, 3]),
+        ([0, 2**44 - 1], []),
+    ):
+        found = kernels.rows_of_documents(labels, np.array(chosen, "u8"))
+        assert (found.dtype, found.tolist()) == (np.uint32, rows)
+    assert not len(kernels.rows_of_documents(labels[:0], np.array([5], "u8")))
+
+
+def test_documents_that_do_not_ascend_give_rows_that_exist():
+    labels = np.array([label(each, 0) for each in range(10)], "u8")
+    for chosen in ([9, 3], [3, 9, 5], [2, 2**60, 7], [2**64 - 1, 0]):
+        found = hrag_fast.rows_of_documents(labels, np.array(chosen, "u8"))
+        assert set(found.tolist()) <= set(range(10))
+
+
+def test_labels_and_documents_of_another_type_are_refused():
+    labels = np.zeros(3, np.uint64)
+    for wrong, error in (
+        (labels.astype(np.int64), ValueError),
+        (labels[::2], ValueError),
+        (labels.reshape(3, 1), ValueError),
+        (None, TypeError),
+    ):
+        with pytest.raises(error):
+            hrag_fast.rows_of_documents(wrong, labels)
+        with pytest.raises(error):
+            hrag_fast.rows_of_documents(labels, wrong)
+
+
 def test_threads_get_their_own_answers():
     """2,000 candidates: past what is done under the GIL."""
     index = Index(*((row // 5, row % 5, 0) for row in range(2000)))

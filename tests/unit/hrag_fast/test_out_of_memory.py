@@ -25,6 +25,12 @@ query = ids, np.array([0.5, 0.5], np.float32), 0.3, 0.01, np.ones(ROWS, np.uint3
 rows = np.arange(ROWS, dtype=np.uint32)
 path = pathlib.Path(sys.argv[1])
 """
+LABELS = """
+from hrag_fast import rows_of_documents
+
+labels = np.arange(4_000_000, dtype=np.uint64) << np.uint64(20)
+ordinals = np.array([0, 15_000_000], np.uint64)
+"""
 MODEL = """
 from hrag.embedding.builtin_weights import load
 
@@ -97,6 +103,8 @@ CALLS = {
     "rows_with_all": (POSTINGS, "postings.rows_with_all(ids)"),
     "forward_matches": (POSTINGS, "forward_matches(starts, entries, 0, ROWS, ids)"),
     "postings_of": (POSTINGS, "postings_of(starts, entries, ROWS)"),
+    "rows_of_documents": (LABELS, "rows_of_documents(labels, ordinals)"),
+    "documents far apart": (LABELS, "rows_of_documents(labels[:1_000_000], ordinals)"),
     "tokens": (MODEL, "tokenizer.encode([text])"),
     "vectors": (MODEL, "encoder.encode(ids, starts)"),
 }

@@ -19,7 +19,7 @@ from hrag.engine.documents import Exported
 from hrag.engine.embedded.search import export
 from hrag.engine.embedded.search.documents import CitationCache
 from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, LoadedCollection
-from hrag.engine.embedded.search.selected_rows import SelectedRowsCache
+from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
@@ -48,7 +48,7 @@ class EmbeddedReader:
     def __init__(self, store: Store, budget_bytes: int = UNLIMITED) -> None:
         self._store = store
         self._budget_bytes = budget_bytes
-        self._caches = SnapshotCaches(CitationCache(), SelectedRowsCache())
+        self._caches = SnapshotCaches(CitationCache(), SelectionCache())
         self._loaded: dict[int, LoadedCollection] = {}
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]

@@ -18,7 +18,7 @@ from hrag.engine.embedded.search.documents import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import with_required
-from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluate
+from hrag.engine.embedded.search.selected_rows import SelectionCache, evaluate
 from hrag.engine.embedded.search.summary_router import (
     SummaryRouter,
     rows_in,
@@ -53,7 +53,7 @@ class SnapshotCaches:
     """What all snapshots of a reader share; safe to use from several threads."""
 
     citations: CitationCache
-    selections: SelectedRowsCache
+    selections: SelectionCache
 
 
 class EmbeddedSnapshot(SearchableSnapshot):
@@ -154,10 +154,10 @@ class EmbeddedSnapshot(SearchableSnapshot):
 
     def _filtered(self, given: Filter) -> RowNumbers:
         def select() -> RowNumbers:
-            rows = evaluate(self._store, self._txn, self._view, given, self._deadline)
-            return rows.astype(np.uint32)
+            return evaluate(self._store, self._txn, self._view, given, selections, self._deadline)
 
-        return self._caches.selections.get(self._view, filter_digest(given), select)
+        selections = self._caches.selections
+        return selections.get(self._view, ("rows", filter_digest(given)), select)
 
     def _routed(
         self, request: FindRequest, stages: list[Stage]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hrag.deadline import Deadline
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
-from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluate
+from hrag.engine.embedded.search.selected_rows import SelectionCache, evaluate
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
@@ -37,7 +37,7 @@ class SummaryRouter:
         store: Store,
         txn: Txn,
         summaries: View,
-        selections: SelectedRowsCache,
+        selections: SelectionCache,
         deadline: Deadline,
     ) -> None:
         self._store = store
@@ -76,15 +76,18 @@ class SummaryRouter:
         """All summaries of sections, or all of whole documents, that pass the filter."""
 
         def select() -> RowNumbers:
+            rows: NDArray[np.integer[Any]]
             if given is None:
                 rows = np.flatnonzero(self._view.alive[: self._view.count])
             else:
-                rows = evaluate(self._store, self._txn, self._view, given, self._deadline)
+                rows = evaluate(
+                    self._store, self._txn, self._view, given, self._selections, self._deadline
+                )
             return self._of_kind(rows, sections=sections)
 
         digest = b"" if given is None else filter_digest(given)
         return self._selections.get(
-            self._view, (b"sections " if sections else b"documents ") + digest, select
+            self._view, ("sections" if sections else "documents", digest), select
         )
 
     def _of_kind(self, rows: NDArray[np.integer[Any]], *, sections: bool) -> RowNumbers:
@@ -112,4 +115,4 @@ def rows_in(view: View, routed: Sequence[RoutedSection]) -> RowNumbers:
     """Returns the rows of the sections' leaves, ascending; no two sections share a leaf."""
     bounds = sorted((label(each.ordinal, each.leaves.start), len(each.leaves)) for each in routed)
     starts, counts = np.array(bounds, np.uint64).reshape(-1, 2).T
-    return view.rows_between(starts, starts + counts).astype(np.uint32)
+    return view.rows_between(starts, starts + counts)

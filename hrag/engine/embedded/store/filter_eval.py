@@ -6,8 +6,8 @@ conditions select, not with the collection, unless a filter has NoneOf condition
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from typing import NoReturn
+from functools import partial, reduce
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from hrag.engine.stored.filter_terms import all_terms, term, terms_between
 from hrag.errors import DataLoss
 from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import MAX_DOCUMENT_ID_BYTES
+
+Keep: TypeAlias = Callable[[bytes, Callable[[], Ordinals]], Ordinals]
+"""Returns the documents that have a term: those it kept, or what the function reads."""
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY = np.dtype(">u8")
@@ -43,8 +46,10 @@ class FilterEvaluation:
         collection: int,
         all_documents: Callable[[], Ordinals],
         deadline: Deadline,
+        keep: Keep = lambda _, read: read(),
     ) -> None:
         self._deadline = deadline
+        self._keep = keep
         self._store = store
         self._txn = txn
         self._collection = collection
@@ -129,16 +134,18 @@ class FilterEvaluation:
 
     def _having(self, terms: Iterable[bytes]) -> Ordinals:
         """The documents that have one of the terms."""
-        found = []
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
-            for each in sorted(terms):
-                entries = cursor.getmulti(
-                    [each], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
-                )
-                packed = np.dtype([("term", f"V{len(each)}"), ("entry", _ENTRY)])
-                alone = np.frombuffer(entries, packed)["entry"].astype(np.uint64)
-                found.append(self._checked(alone, np.uint64(term_seed(each))))
+            found = [self._keep(each, partial(self._read, cursor, each)) for each in sorted(terms)]
         return union(found)
+
+    def _read(self, cursor: Any, of_term: bytes) -> Ordinals:
+        """The documents that have a term."""
+        entries = cursor.getmulti(
+            [of_term], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
+        )
+        packed = np.dtype([("term", f"V{len(of_term)}"), ("entry", _ENTRY)])
+        found = np.frombuffer(entries, packed)["entry"].astype(np.uint64)
+        return self._checked(found, np.uint64(term_seed(of_term)))
 
     def _checked(
         self, entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hrag import errors
 from hrag.deadline import NEVER, Deadline
 from hrag.engine.embedded.search.documents import CitationCache
-from hrag.engine.embedded.search.selected_rows import SelectedRowsCache
+from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import Tail, View
 from hrag.engine.find import FindRequest, Found
@@ -25,7 +25,7 @@ from hrag.types import Aggregation, CollectionSettings, Retrieval, SearchMode, T
 SETTINGS = CollectionSettings(TreeSettings((32, 64), 0.0), "fake", 1)
 REQUEST = FindRequest(np.ones(1, np.float32), SearchMode.SMALL_TO_BIG, 1, limit=5, candidates=50)
 NOTHING: Any = None
-CACHES = SnapshotCaches(CitationCache(), SelectedRowsCache())
+CACHES = SnapshotCaches(CitationCache(), SelectionCache())
 
 
 def view_of(ancestors: Sequence[str]) -> View:

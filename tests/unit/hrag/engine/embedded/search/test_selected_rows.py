@@ -1,0 +1,83 @@
+"""What filters selected is kept while its view is in use, whole filters and common terms."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hrag.engine.embedded.search import selected_rows
+from hrag.engine.embedded.search.selected_rows import SelectionCache
+from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.filters import AllOf, Match
+from tests.fakes import collection_settings, find, prepared, query_vector, sentences
+
+
+class View:
+    """Stands in for a view, of which the cache knows the collection alone."""
+
+    collection = 1
+
+
+class Numbers:
+    """Selects so many numbers, and counts how often."""
+
+    def __init__(self, count: int) -> None:
+        self.calls = 0
+        self._count = count
+
+    def __call__(self) -> Any:
+        self.calls += 1
+        return np.arange(self._count, dtype=np.uint64)
+
+
+KEY = ("term", b"lang")
+
+
+def test_a_selection_is_kept_for_its_view_and_its_key() -> None:
+    cache, view, select = SelectionCache(), View(), Numbers(10)
+    for _ in range(3):
+        assert cache.get(view, KEY, select).tolist() == list(range(10))
+    assert select.calls == 1
+    cache.get(view, ("rows", KEY[1]), select)
+    cache.get(view, ("term", b"other"), select)
+    assert select.calls == 3
+    cache.get(View(), KEY, select)
+    assert select.calls == 4
+
+
+@pytest.mark.parametrize(("count", "calls"), [(9, 2), (10, 1), (1000, 1), (1001, 2)])
+def test_what_is_small_or_larger_than_the_cache_is_not_kept(count: int, calls: int) -> None:
+    cache, view, select = SelectionCache(8 * 1000 + len(KEY[1])), View(), Numbers(count)
+    for _ in range(2):
+        assert len(cache.get(view, KEY, select, min_bytes=80)) == count
+    assert select.calls == calls
+
+
+def test_documents_of_a_common_term_are_read_once_for_all_filters(engine, monkeypatch):
+    monkeypatch.setattr(selected_rows, "_TERM_BYTES", 8 * 5)
+    engine.writer.create_collection("t", "c", collection_settings())
+    for number in range(6):
+        put(engine, number, {"lang": "en", "number": number})
+    assert found(engine, 1, 2) == {"d1", "d2"}
+    reads = []
+    read = FilterEvaluation._read
+    monkeypatch.setattr(FilterEvaluation, "_read", lambda *each: reads.append(each) or read(*each))
+    assert found(engine, 3) == {"d3"}
+    assert len(reads) == 1  # The number's: few documents have it.
+    engine.writer.delete(engine.open(), "d2")
+    put(engine, 4, {"lang": "de", "number": 4})
+    put(engine, 7, {"lang": "en", "number": 4})
+    assert found(engine, 2, 4) == {"d7"}
+
+
+def put(engine, number, metadata):
+    document = prepared(f"d{number}", sentences(3, number), metadata=metadata)
+    engine.writer.put(engine.open(), document)
+
+
+def found(engine, *numbers):
+    """The documents in English that have one of the numbers."""
+    given = AllOf((Match("metadata.lang", ("en",)), Match("metadata.number", numbers)))
+    with engine.reader.snapshot("t", "c") as snapshot:
+        result = find(snapshot, query_vector(1), 100, filter=given)
+    return {passage.chunk.document_id for passage in result.passages}
