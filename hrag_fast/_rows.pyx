@@ -18,6 +18,9 @@ from libc.string cimport memcpy
 cdef enum:
     LEAF_INDEX_BITS = 20
     BYTES_A_ROW = 16  # Of a bitmap, at most; where documents are sparser, rows bisect.
+    # A thread that releases the GIL may wait for another's whole switch interval to get it back.
+    # Up to this many rows looking them up takes about 10 us: keeping it delays nobody.
+    GIL_KEPT_UP_TO = 16_000
 
 
 def rows_of_documents(
@@ -37,11 +40,11 @@ def rows_of_documents(
     try:
         if rows == NULL or (bitmap == NULL and not sparse):
             raise MemoryError
-        with nogil:
-            if sparse:
-                found = bisect(&labels[0], count, &ordinals[0], chosen, rows)
-            else:
-                found = look_up(&labels[0], count, &ordinals[0], chosen, bitmap, span, rows)
+        if count <= GIL_KEPT_UP_TO and not sparse:
+            found = find(labels, ordinals, bitmap, span, rows)
+        else:
+            with nogil:
+                found = find(labels, ordinals, bitmap, span, rows)
         array = np.empty(found, np.uint32)
         if found:
             out = array
@@ -50,6 +53,20 @@ def rows_of_documents(
     finally:
         free(rows)
         free(bitmap)
+
+
+cdef size_t find(
+    const uint64_t[::1] labels,
+    const uint64_t[::1] ordinals,
+    uint8_t* bitmap,
+    uint64_t span,
+    uint32_t* rows,
+) noexcept nogil:
+    """Writes the rows and returns their number; by bisection without a bitmap."""
+    cdef size_t count = labels.shape[0], chosen = ordinals.shape[0]
+    if bitmap == NULL:
+        return bisect(&labels[0], count, &ordinals[0], chosen, rows)
+    return look_up(&labels[0], count, &ordinals[0], chosen, bitmap, span, rows)
 
 
 cdef size_t look_up(

@@ -6,6 +6,8 @@ proportion to the rows it looks at, and if few rows are eligible it must look at
 find some. The tail is always scanned.
 """
 
+import math
+
 import numpy as np
 
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
@@ -16,10 +18,10 @@ from hrag.engine.search.candidates import Candidates, RowNumbers, Scores, best_o
 from hrag.engine.search.rounds import FACTOR
 from hrag_fast import inner_products
 
-# What graph search costs for each row that it is to find, in rows scanned. Graph searches with a
-# filter often have to go deeper; with all rounds, both took as long where the rule gives 36 to 42
-# (50 and 200 rows wanted of 100,000 x 384).
-_SEARCH_COST = 38
+# What graph search costs for each row that it is to find, in rows scanned: both took as long where
+# the rule gives 30 and 36 (50 and 200 rows wanted of 100,000 x 384).
+_SEARCH_COST = 33
+_SPARE_DEVIATIONS = 3
 
 
 class VectorQuery:
@@ -83,7 +85,7 @@ def _nearest(
     segments would take the places of nearer ones of this segment.
     """
     share = eligible.share_of(base, end)
-    wanted = -(-count * (end - base) // max(share, 1))
+    wanted = _in_first_round(count, share, end - base)
     while not eligible.exact and wanted * _SEARCH_COST < share:
         found = query.search(segment).nearest(wanted)
         if found is None:
@@ -96,6 +98,15 @@ def _nearest(
     rows = eligible.between(base, end)
     best, scores = segment.best(query.vector, rows - np.uint32(base), count)
     return Candidates(best + np.uint32(base), scores, exact=True, complete=len(best) == len(rows))
+
+
+def _in_first_round(count: int, share: int, rows: int) -> int:
+    """How many rows to look for, of which `count` are to be eligible, as `share` of all `rows` are.
+
+    More than on average by some standard deviations, or every other search would find too few.
+    """
+    spare = _SPARE_DEVIATIONS * math.sqrt(count * (1 - share / rows))
+    return math.ceil((count + spare) * rows / max(share, 1))
 
 
 def _eligible_of(

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.sources import vector
 from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View, load_view
-from hrag.engine.embedded.segments.segment_files import load
+from hrag.engine.embedded.segments.segment_files import SegmentSearch, load
 from hrag.engine.find import FindRequest
 from hrag.engine.search.candidates import Candidates
 from hrag.types import SearchMode
@@ -61,7 +62,7 @@ def test_graph_search_and_scan_find_the_same(view, share):
 
 
 def test_few_of_many_are_found_by_the_graph(view):
-    assert not nearest(0, EligibleRows(view), 2).exact
+    assert not nearest(0, EligibleRows(view), 1).exact
     assert nearest(0, EligibleRows(view), view.living // 20 + 1).exact
 
 
@@ -75,9 +76,25 @@ def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view
             engine.store, txn, SETTINGS, opened, {**segments, small.record.segment_id: small}
         )
     query = VectorQuery(query_vector(0))
-    found = VectorSource().candidates(query, EligibleRows(both), 2)
+    found = VectorSource().candidates(query, EligibleRows(both), 1)
     assert list(query._searches) == list(segments)
-    assert set(found.rows) == set(nearest(0, EligibleRows(both, living(both)), 2).rows)
+    assert found.rows[np.argmax(found.scores)] in nearest(0, EligibleRows(both, exact=True), 1).rows
+
+
+def test_where_half_is_eligible_few_searches_look_deeper(view, monkeypatch):
+    """The average number of rows for five eligible ones would be too few for every other one."""
+    monkeypatch.setattr(vector, "_SEARCH_COST", 0)
+    asked: list[int] = []
+    search = SegmentSearch.nearest
+    monkeypatch.setattr(
+        SegmentSearch, "nearest", lambda self, count: asked.append(count) or search(self, count)
+    )
+    for seed in range(40):
+        chosen = np.random.default_rng(seed).permutation(living(view))[: view.living // 2]
+        found = nearest(seed, EligibleRows(view, np.sort(chosen)), 5)
+        assert np.isin(found.rows, chosen).all()
+        assert len(found) >= 5
+    assert 40 <= len(asked) <= 44
 
 
 def test_few_eligible_rows_are_scanned(view):
