@@ -32,19 +32,19 @@ def rows_of_documents(
         raise ValueError(f"labels has {count} entries; at most {0xFFFF_FFFF} are allowed")
     if not count or not chosen:
         return np.empty(0, np.uint32)
-    cdef uint64_t span = ordinals[chosen - 1] - ordinals[0] + 1
-    cdef bint sparse = span > BYTES_A_ROW * <uint64_t>count
+    cdef uint64_t last = ordinals[chosen - 1] - ordinals[0]  # Huge if they do not ascend.
+    cdef bint sparse = last >= BYTES_A_ROW * <uint64_t>count
     cdef uint32_t* rows = <uint32_t*>malloc(count * sizeof(uint32_t))
-    cdef uint8_t* bitmap = NULL if sparse else <uint8_t*>calloc(span + 1, 1)
+    cdef uint8_t* bitmap = NULL if sparse else <uint8_t*>calloc(last + 2, 1)
     cdef uint32_t[::1] out
     try:
         if rows == NULL or (bitmap == NULL and not sparse):
             raise MemoryError
         if count <= GIL_KEPT_UP_TO and not sparse:
-            found = find(labels, ordinals, bitmap, span, rows)
+            found = find(labels, ordinals, bitmap, last, rows)
         else:
             with nogil:
-                found = find(labels, ordinals, bitmap, span, rows)
+                found = find(labels, ordinals, bitmap, last, rows)
         array = np.empty(found, np.uint32)
         if found:
             out = array
@@ -59,14 +59,14 @@ cdef size_t find(
     const uint64_t[::1] labels,
     const uint64_t[::1] ordinals,
     uint8_t* bitmap,
-    uint64_t span,
+    uint64_t last,
     uint32_t* rows,
 ) noexcept nogil:
     """Writes the rows and returns their number; by bisection without a bitmap."""
     cdef size_t count = labels.shape[0], chosen = ordinals.shape[0]
     if bitmap == NULL:
         return bisect(&labels[0], count, &ordinals[0], chosen, rows)
-    return look_up(&labels[0], count, &ordinals[0], chosen, bitmap, span, rows)
+    return look_up(&labels[0], count, &ordinals[0], chosen, bitmap, last, rows)
 
 
 cdef size_t look_up(
@@ -75,19 +75,19 @@ cdef size_t look_up(
     const uint64_t* ordinals,
     size_t chosen,
     uint8_t* bitmap,
-    uint64_t span,
+    uint64_t last,
     uint32_t* rows,
 ) noexcept nogil:
-    """`bitmap` has `span` bytes, one for each ordinal from the first on, and one that stays 0."""
+    """`bitmap` has `last + 1` bytes, one an ordinal from the first on, and one that stays 0."""
     cdef uint64_t low = ordinals[0], place
     cdef size_t i, found = 0
     for i in range(chosen):
         place = ordinals[i] - low
-        bitmap[place if place < span else span - 1] = 1
+        bitmap[min(place, last)] = 1
     for i in range(count):
         place = (labels[i] >> LEAF_INDEX_BITS) - low  # Below `low`, wrapped around.
         rows[found] = <uint32_t>i
-        found += bitmap[place if place < span else span]
+        found += bitmap[place if place <= last else last + 1]
     return found
 
 

@@ -208,7 +208,7 @@ def test_rows_of_documents_are_those_of_their_leaves(kernels):
 
 def test_documents_that_do_not_ascend_give_rows_that_exist():
     labels = np.array([label(each, 0) for each in range(10)], "u8")
-    for chosen in ([9, 3], [3, 9, 5], [2, 2**60, 7], [2**64 - 1, 0]):
+    for chosen in ([9, 3], [4, 3], [3, 9, 5], [2, 2**60, 7], [2**64 - 1, 0], [0, 2**64 - 1]):
         found = hrag_fast.rows_of_documents(labels, np.array(chosen, "u8"))
         assert set(found.tolist()) <= set(range(10))
 
