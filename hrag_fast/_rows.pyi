@@ -1,8 +1,8 @@
 """Types and documentation of the compiled `rows_of_documents`.
 
 Array arguments are one-dimensional and C-contiguous and may be read-only; a wrong dtype or shape
-is a ValueError, None or no array a TypeError. The GIL is kept for up to 16,000 labels (about 10 us)
-and released for more.
+is a ValueError, None or no array a TypeError. The GIL is kept where time is linear in up to 16,000
+labels (about 10 us), and released otherwise.
 """
 
 import numpy as np

@@ -40,11 +40,14 @@ def rows_of_documents(
     try:
         if rows == NULL or (bitmap == NULL and not sparse):
             raise MemoryError
-        if count <= GIL_KEPT_UP_TO and not sparse:
-            found = find(labels, ordinals, bitmap, last, rows)
+        if sparse:
+            with nogil:
+                found = bisect(labels, ordinals, rows)
+        elif count <= GIL_KEPT_UP_TO:
+            found = look_up(labels, ordinals, bitmap, last, rows)
         else:
             with nogil:
-                found = find(labels, ordinals, bitmap, last, rows)
+                found = look_up(labels, ordinals, bitmap, last, rows)
         array = np.empty(found, np.uint32)
         if found:
             out = array
@@ -55,25 +58,9 @@ def rows_of_documents(
         free(bitmap)
 
 
-cdef size_t find(
+cdef size_t look_up(
     const uint64_t[::1] labels,
     const uint64_t[::1] ordinals,
-    uint8_t* bitmap,
-    uint64_t last,
-    uint32_t* rows,
-) noexcept nogil:
-    """Writes the rows and returns their number; by bisection without a bitmap."""
-    cdef size_t count = labels.shape[0], chosen = ordinals.shape[0]
-    if bitmap == NULL:
-        return bisect(&labels[0], count, &ordinals[0], chosen, rows)
-    return look_up(&labels[0], count, &ordinals[0], chosen, bitmap, last, rows)
-
-
-cdef size_t look_up(
-    const uint64_t* labels,
-    size_t count,
-    const uint64_t* ordinals,
-    size_t chosen,
     uint8_t* bitmap,
     uint64_t last,
     uint32_t* rows,
@@ -81,10 +68,10 @@ cdef size_t look_up(
     """`bitmap` has `last + 1` bytes, one an ordinal from the first on, and one that stays 0."""
     cdef uint64_t low = ordinals[0], place
     cdef size_t i, found = 0
-    for i in range(chosen):
+    for i in range(<size_t>ordinals.shape[0]):
         place = ordinals[i] - low
         bitmap[min(place, last)] = 1
-    for i in range(count):
+    for i in range(<size_t>labels.shape[0]):
         place = (labels[i] >> LEAF_INDEX_BITS) - low  # Below `low`, wrapped around.
         rows[found] = <uint32_t>i
         found += bitmap[place if place <= last else last + 1]
@@ -92,15 +79,12 @@ cdef size_t look_up(
 
 
 cdef size_t bisect(
-    const uint64_t* labels,
-    size_t count,
-    const uint64_t* ordinals,
-    size_t chosen,
-    uint32_t* rows,
+    const uint64_t[::1] labels, const uint64_t[::1] ordinals, uint32_t* rows
 ) noexcept nogil:
+    cdef size_t chosen = ordinals.shape[0]
     cdef size_t i, low, high, middle, found = 0
     cdef uint64_t wanted
-    for i in range(count):
+    for i in range(<size_t>labels.shape[0]):
         wanted = labels[i] >> LEAF_INDEX_BITS
         low, high = 0, chosen
         while low < high:

@@ -153,10 +153,10 @@ class EmbeddedSnapshot(SearchableSnapshot):
         return EligibleRows(self._view, rows), ()
 
     def _filtered(self, given: Filter) -> RowNumbers:
-        def select() -> RowNumbers:
-            return evaluate(self._store, self._txn, self._view, given, selections, self._deadline)
-
         selections = self._caches.selections
+        select = partial(
+            evaluate, self._store, self._txn, self._view, given, selections, self._deadline
+        )
         return selections.get(self._view, ("rows", filter_digest(given)), select)
 
     def _routed(

@@ -7,10 +7,8 @@ of the search itself; the rows of the sections they stand for become its eligibl
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
@@ -76,9 +74,8 @@ class SummaryRouter:
         """All summaries of sections, or all of whole documents, that pass the filter."""
 
         def select() -> RowNumbers:
-            rows: NDArray[np.integer[Any]]
             if given is None:
-                rows = np.flatnonzero(self._view.alive[: self._view.count])
+                rows = EligibleRows(self._view).between(0, self._view.count)
             else:
                 rows = evaluate(
                     self._store, self._txn, self._view, given, self._selections, self._deadline
@@ -90,9 +87,9 @@ class SummaryRouter:
             self._view, ("sections" if sections else "documents", digest), select
         )
 
-    def _of_kind(self, rows: NDArray[np.integer[Any]], *, sections: bool) -> RowNumbers:
+    def _of_kind(self, rows: RowNumbers, *, sections: bool) -> RowNumbers:
         is_section = leaves_of(self._view.labels[rows]) != 0
-        chosen: RowNumbers = rows[is_section == sections].astype(np.uint32)
+        chosen: RowNumbers = rows[is_section == sections]
         return chosen
 
     def _routed(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
