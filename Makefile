@@ -11,7 +11,7 @@ TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup wheel constraints images sbom demo sync-client test test-slow test-attacks test-postgres test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
+.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -102,6 +102,12 @@ sync-client: setup
 # and stop. Benchmarks, which xdist would disable with a warning, are not here.
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark
+
+# The same on each further Python of this machine, see .ci/pythons.
+test-pythons:
+	for python in $$(.ci/pythons $(PYTHON)); do \
+		$(MAKE) test PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; \
+	done
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow
@@ -219,4 +225,4 @@ $(PEERS)/.installed: benchmarks/peers/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-models .venv-clients $(PEERS) $(FRAMEWORKS) $(TOOLS) benchmarks/peers/results benchmarks/results/latest docs/examples/node/node_modules build dist *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-python3.* .venv-models .venv-clients $(PEERS) $(FRAMEWORKS) $(TOOLS) benchmarks/peers/results benchmarks/results/latest docs/examples/node/node_modules build dist *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

@@ -22,12 +22,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks import zipf
-from hrag.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.config import DEFAULT_RETURN_LEVEL, EngineSettings
-from hrag.deadline import NEVER
-from hrag.embedding import Vectors
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import (
     CollectionHandle,
     DocumentSummaries,
@@ -43,7 +38,10 @@ from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments import segment_files, vector_part
 from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.store.queries import find_collection, listed_segments
-from hrag.tree import ParsedText, Tree
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.types import (
     NO_EMBEDDER,
     CollectionSettings,
@@ -54,9 +52,11 @@ from hrag.types import (
     SummaryUnit,
     TreeSettings,
 )
+from hrag.values.deadline import NEVER
+from hrag.values.tree import ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import sections
-from retriever_svc.pipeline import Search
+from retriever_svc.search_pipeline import Search
 
 TENANT = "bench"
 COLLECTION = "leaves"

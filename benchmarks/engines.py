@@ -18,12 +18,12 @@ from threadpoolctl import threadpool_limits
 from benchmarks import corpus
 from benchmarks.report import seconds
 from hrag.config import EngineSettings
-from hrag.deadline import NEVER
 from hrag.engine import CollectionHandle, Engine, PreparedDocument, Reader, Writer
 from hrag.engine.postgres.indexes.homes import home_sizes, move_collection
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.opened_collection import open_by_number
+from hrag.values.deadline import NEVER
 from tests.postgres_server import PostgresServer
 
 # What docs/operations/postgres.md tells every operator, for a machine of 4 GB.

@@ -38,11 +38,11 @@ from benchmarks.machine import machine
 from benchmarks.report import Samples, seconds
 from hrag.cli.services.processes import RETRIEVER
 from hrag.client.calls import channel_options
-from hrag.embedding import Vectors
 from hrag.engine import CollectionHandle, PreparedDocument, Writer
 from hrag.engine.embedded.maintenance import build_plan, merge_policy, segment_build
 from hrag.engine.embedded.store import environment
 from hrag.errors import CollectionNotFound
+from hrag.models.embedding import Vectors
 from hrag.types import SearchMode
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import corpus
-from hrag.embedding import Vectors
+from hrag.models.embedding import Vectors
 
 
 @contextmanager

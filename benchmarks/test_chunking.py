@@ -10,9 +10,9 @@ import pytest
 import hrag_fast
 from benchmarks.corpus import chinese_text, english_text
 from benchmarks.report import interleaved, measured, ratio, seconds
-from hrag import tokens
-from hrag.tree import ParsedText
+from hrag.text import tokens
 from hrag.types import TreeSettings
+from hrag.values.tree import ParsedText
 from hrag_fast import _reference
 from indexer_svc.chunker import build_tree
 

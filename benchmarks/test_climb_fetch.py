@@ -22,8 +22,8 @@ from benchmarks.report import interleaved, measured
 from benchmarks.sealed_store import sealed_store
 from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
-from hrag.deadline import NEVER
 from hrag.types import DEFAULT_LIMIT, SearchMode
+from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 100

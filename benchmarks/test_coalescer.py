@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from benchmarks.report import Report, Samples, interleaved, interleaved_ms, measured, ratio, seconds
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Embedder, Vectors
-from hrag.embedding.coalescer import MAX_DELAY_S, CoalescingEmbedder
-from hrag.embedding.openai import OpenAIEmbedder
-from hrag.endpoint.access import Access
+from hrag.models.embedding import Embedder, Vectors
+from hrag.models.embedding.coalescer import MAX_DELAY_S, CoalescingEmbedder
+from hrag.models.embedding.openai_embedder import OpenAIEmbedder
+from hrag.models.endpoint.endpoint_access import Access
+from hrag.values.deadline import NEVER, Deadline
 
 DIMENSION = 384
 REQUEST_MS = 20

@@ -14,10 +14,10 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from benchmarks.sealed_store import sealed_store
-from hrag.deadline import NEVER
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.filters import Match, NoneOf, Range
+from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 DIMENSION = 384

@@ -25,12 +25,12 @@ from benchmarks import corpus
 from benchmarks.report import Report, Samples, measured, ratio, seconds
 from hrag.cli.services.processes import RETRIEVER
 from hrag.client.calls import channel_options
-from hrag.deadline import NEVER
-from hrag.embedding import Vectors
+from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_LIMIT, SearchMode, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
+from hrag.values.deadline import NEVER
 from hrag.wire.retriever import search_request
-from retriever_svc.pipeline import Search as Pipeline
+from retriever_svc.search_pipeline import Search as Pipeline
 from tests.endurance.processes import MB, memory_of
 from tests.processes import Process, started
 

@@ -26,14 +26,14 @@ from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio, seconds
 from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
-from hrag.deadline import NEVER
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.segments import vector_part
 from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.tree import ParsedText
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, IngestResult, TreeSettings
+from hrag.values.deadline import NEVER
+from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
 
 LEAVES = 8192  # HRAG_SEGMENT_MIN_LEAVES' default.

@@ -18,11 +18,11 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import Report, interleaved, interleaved_ms, ratio, seconds
-from hrag.analysis import analyzer
 from hrag.cli.services.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.lexical import LexicalSource, lexical_query
+from hrag.engine.embedded.search.sources.lexical_source import LexicalSource, lexical_query
+from hrag.text.analysis import analyzer
 from hrag.types import DEFAULT_CANDIDATES, DEFAULT_LIMIT, Retrieval, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request

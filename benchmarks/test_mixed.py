@@ -30,9 +30,9 @@ from benchmarks import corpus
 from benchmarks.report import Report, Samples, interleaved, measured, ratio
 from hrag.client import Client
 from hrag.client.calls import channel_options
-from hrag.embedding.hashing import HashEmbedder
-from hrag.tree import ParsedText
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, SearchMode, TreeSettings
+from hrag.values.tree import ParsedText
 from hrag.wire.retriever import search_request
 from indexer_svc.chunker import build_tree
 from tests.endurance.processes import wait_until_idle

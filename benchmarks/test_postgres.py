@@ -35,12 +35,12 @@ from benchmarks.engines import (
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
 from hrag.cli.services.processes import RETRIEVER
 from hrag.client.calls import channel_options
-from hrag.deadline import NEVER
-from hrag.embedding import Vectors
 from hrag.engine import PreparedDocument
 from hrag.filters import Range
+from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_LIMIT, Retrieval, SearchMode, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
+from hrag.values.deadline import NEVER
 from hrag.wire.retriever import search_request
 from tests import postgres_server
 from tests.processes import fresh, started

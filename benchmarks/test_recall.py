@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, measured
-from hrag.deadline import NEVER
 from hrag.types import DEFAULT_CANDIDATES
+from hrag.values.deadline import NEVER
 
 LEAVES = 50_000
 LEAVES_EACH = 100

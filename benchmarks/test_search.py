@@ -14,10 +14,10 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from benchmarks.sealed_store import sealed_store
-from hrag.deadline import NEVER
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
+from hrag.engine.embedded.search.sources.vector_source import VectorQuery, VectorSource
 from hrag.types import SearchMode
+from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 100

@@ -19,7 +19,7 @@ from benchmarks import corpus
 from benchmarks.report import interleaved, measured
 from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
-from hrag.embedding.builtin import BuiltinEmbedder
+from hrag.models.embedding.builtin import BuiltinEmbedder
 from hrag.types import Retrieval, SearchMode
 
 LEAVES = 50_000

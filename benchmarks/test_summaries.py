@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
-from hrag.deadline import NEVER
 from hrag.types import SearchMode, SummaryScope, SummaryUnit
+from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 80

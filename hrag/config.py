@@ -20,13 +20,14 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hrag.analysis import DEFAULT_LANGUAGE, LANGUAGES
-from hrag.cores import usable_cores
-from hrag.errors import InvalidArgument
-from hrag.net.addresses import MAX_PORT
-from hrag.net.dsn import check_dsn
-from hrag.quota.quotas import Quota
-from hrag.types import MAX_CHUNK_TOKENS, MAX_LIMIT, MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
+from hrag.host.addresses import MAX_PORT
+from hrag.host.cores import usable_cores
+from hrag.host.dsn import check_dsn
+from hrag.text.analysis import DEFAULT_LANGUAGE, LANGUAGES
+from hrag.values.collections import SummaryUnit, TreeSettings
+from hrag.values.errors import InvalidArgument
+from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LIMIT, MIN_CHUNK_TOKENS
+from hrag.values.quotas import Quota
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -139,7 +140,7 @@ class EngineSettings(BaseSettings):
 
 
 class AuditSettings(BaseSettings):
-    """Where and how a process logs what it did, for `hrag.log` and `hrag.audit`."""
+    """Where and how a process logs what it did, for `hrag.observe.log` and `hrag.observe.audit`."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
 

@@ -26,7 +26,7 @@ def matched_sentence(
     white space around it.
 
     * `text`: the document's whole text, UTF-8.
-    * `leaf`: the fields of hrag.tree.CHUNK; its section is an index, or NONE.
+    * `leaf`: the fields of hrag.values.tree.CHUNK; its section is an index, or NONE.
     * `section_starts`: uint32, the code point at which each section begins, ascending.
     * `heading_end`: called with a part of the text, an offset in it and the section that begins
       there, returns the offset behind the section's heading; the same one if it has none. Of the

@@ -84,12 +84,12 @@ class PassageEncoder:
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
-        * `tree`: the document's tree, as hrag.tree packs it.
+        * `tree`: the document's tree, as hrag.values.tree packs it.
         * `text`: the document's whole text, UTF-8.
         * `level`, `index`: which chunk.
         * `group`: index of its group.
-        * `record`: the fields of hrag.tree.CHUNK to use instead of the chunk's own, for a span
-          that is cut or widened.
+        * `record`: the fields of hrag.values.tree.CHUNK to use instead of the chunk's own, for a
+          span that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
         * `max_bytes`: the largest passage; without it there is no limit.
         * `check`: called with the offsets in bytes of all that is read of the text, before it

@@ -88,7 +88,7 @@ cdef enum:
     SENTENCE_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES  # Without the section path.
 
 
-cdef packed struct Record:  # hrag.tree.CHUNK.
+cdef packed struct Record:  # hrag.values.tree.CHUNK.
     uint32_t byte_start
     uint32_t byte_end
     uint32_t char_start
@@ -427,7 +427,7 @@ cdef struct Level:  # The chunks of one level of a tree, in place.
 
 
 cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
-    """Finds a level in a tree as hrag.tree packs it: number of levels, chunks per level, chunks.
+    """Finds a level in a tree as hrag.values.tree packs it: number of levels, chunks per level, chunks.
 
     Raises ValueError unless the tree has exactly the length that its counts give.
     """
@@ -630,7 +630,7 @@ cdef inline void put_page(Writer* writer, uint32_t number, uint32_t char_start) 
 cdef inline void put_id(
     Writer* writer, int field, bytes document_id, uint32_t level, uint32_t index
 ) noexcept:
-    """Writes a chunk id, `<document_id>#<level>.<index>` as in hrag.ids."""
+    """Writes a chunk id, `<document_id>#<level>.<index>` as in hrag.values.ids."""
     cdef const uint8_t* field_end = writer.at
     put_decimal(writer, index)
     put_bytes(writer, b".", 1)

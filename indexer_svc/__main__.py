@@ -1,7 +1,7 @@
 """Runs the indexer: `python -m indexer_svc`, settings from the environment."""
 
 from hrag.config import IndexerSettings
-from hrag.rpc.serving.process import run
+from hrag.server.serving.service_process import run
 from indexer_svc.app import serve
 
 if __name__ == "__main__":

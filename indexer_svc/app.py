@@ -7,24 +7,24 @@ from functools import partial
 
 import structlog
 
-from hrag import metrics
-from hrag.chat.factory import open_chat
 from hrag.config import IndexerSettings
-from hrag.embedding import Embedder
-from hrag.embedding.factory import open_embedder
 from hrag.engine import Maintenance, Writer, open_engine
-from hrag.reply_limit import ReplyLimit
-from hrag.rpc.serving import server
-from hrag.rpc.serving.metrics_access import open_metrics_access
-from hrag.rpc.serving.metrics_server import serve_metrics
-from hrag.rpc.serving.process import abandon, report_serving, serve_until_stopped
-from hrag.rpc.serving.protection import open_protection
+from hrag.models.chat.chat_factory import open_chat
+from hrag.models.embedding import Embedder
+from hrag.models.embedding.embedder_factory import open_embedder
+from hrag.observe import metrics
+from hrag.server.serving import grpc_server
+from hrag.server.serving.metrics_access import open_metrics_access
+from hrag.server.serving.metrics_server import serve_metrics
+from hrag.server.serving.protection import open_protection
+from hrag.server.serving.service_process import abandon, report_serving, serve_until_stopped
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
-from indexer_svc.catalog import Catalog
-from indexer_svc.parsers.pool import ParserPool
-from indexer_svc.pipeline import Defaults, Pipeline
-from indexer_svc.readings import readings
+from hrag.values.reply_limit import ReplyLimit
+from indexer_svc.ingest_pipeline import Defaults, Pipeline
+from indexer_svc.parsers.parser_pool import ParserPool
+from indexer_svc.scraped_metrics import readings
 from indexer_svc.servicer import IndexerServicer
+from indexer_svc.stored_catalog import Catalog
 from indexer_svc.summariser import Summariser, SummaryLimits
 
 _log = structlog.get_logger()
@@ -58,7 +58,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         )
         closing.callback(parsers.close)
         servicer = _servicer(settings, writer, embedder, parsers, stopping)
-        listening = server.build(
+        listening = grpc_server.build(
             settings,
             protection,
             settings.address,

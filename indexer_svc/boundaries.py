@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hrag_fast
-from hrag.tree import ParsedText
+from hrag.values.tree import ParsedText
 
 CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1
 

@@ -21,9 +21,10 @@ from itertools import takewhile
 from typing import Generic, TypeVar
 
 from hrag.config import MIB
-from hrag.deadline import Deadline
 from hrag.engine import CollectionHandle
-from hrag.errors import (
+from hrag.values.deadline import Deadline
+from hrag.values.documents import Document, IngestResult
+from hrag.values.errors import (
     Cancelled,
     DeadlineExceeded,
     EmbedderUnavailable,
@@ -32,8 +33,7 @@ from hrag.errors import (
     StorageFull,
     StoreUnavailable,
 )
-from hrag.types import Document, IngestResult
-from indexer_svc.pipeline import Draft, Key, Pipeline, Ready
+from indexer_svc.ingest_pipeline import Draft, Key, Pipeline, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 
 # A group shares one sync to disk. With 64 documents the sync takes little time compared with

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hrag_fast
-from hrag import tokens
-from hrag.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
-from hrag.types import TreeSettings
+from hrag.text import tokens
+from hrag.values.collections import TreeSettings
+from hrag.values.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 
 # A cut may be earlier than its target by 1/_SNAP of the chunk size. A quarter of 256 tokens is

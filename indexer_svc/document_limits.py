@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hrag import ids
 from hrag.config import MIB
-from hrag.engine.validation import check_leaf_count
-from hrag.errors import TooLarge
-from hrag.types import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES, Document
+from hrag.engine.common.validation import check_leaf_count
+from hrag.values import ids
+from hrag.values.documents import Document
+from hrag.values.errors import TooLarge
+from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES
 
 MAX_SOURCE_BYTES = 2048
 # All vectors of a document are in memory at once. With the default levels and 3,072 dimensions,

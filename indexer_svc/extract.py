@@ -12,13 +12,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hrag.deadline import Deadline
-from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import MAX_PAGES, Document, Page
-from hrag.types.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.deadline import Deadline
+from hrag.values.documents import Document, Page
+from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
+from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.limits import MAX_PAGES
+from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
-from indexer_svc.parsers import formats
+from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
 # A run is one piece for the tokenizer, in whose length it is superlinear; in white space of about
@@ -107,7 +108,7 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
         return Extracted(ParsedText(text, (), pages))
     content = text.encode()
     if len(content) <= _MAX_READ_HERE_BYTES:
-        parse = formats.parse
+        parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)
     return Extracted(ParsedText(read.text, _sections(read), pages), read.title)

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from hrag.embedding import Embedder, Vectors
-from hrag.errors import EmbedderRejected
-from hrag.sentences import sentence_ends
+from hrag.models.embedding import Embedder, Vectors
+from hrag.text.sentences import sentence_ends
+from hrag.values.errors import EmbedderRejected
 
 _MAX_CHARS = 500  # About 100 tokens: a few statements, whose embedding is still precise.
 _MAX_SENTENCES = 100  # Sentences to compare, evenly spread. More take time and change little.

@@ -4,13 +4,13 @@ The writer stores the new metadata only if the document is still the version tha
 change is made of what is stored, whoever else writes, and holds no lock meanwhile.
 """
 
-from hrag import canonical_json
-from hrag.deadline import Deadline
 from hrag.engine import CollectionHandle, Writer
-from hrag.engine.validation import document_changed
-from hrag.errors import DocumentChanged, InvalidArgument
-from hrag.ids import quoted
-from hrag.types import IngestOutcome, MetadataChange, MetadataUpdate
+from hrag.engine.common.validation import document_changed
+from hrag.values import canonical_json
+from hrag.values.deadline import Deadline
+from hrag.values.documents import IngestOutcome, MetadataChange, MetadataUpdate
+from hrag.values.errors import DocumentChanged, InvalidArgument
+from hrag.values.ids import quoted
 from indexer_svc.document_limits import check_changeable
 
 

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 
-from hrag.errors import InvalidArgument
-from hrag.ids import quoted
-from hrag.types import Document, Page
-from hrag.types.formats import (
+from hrag.values.documents import Document, Page
+from hrag.values.errors import InvalidArgument
+from hrag.values.formats import (
     DOCX,
     EPUB,
     FORMATS,
@@ -22,6 +21,7 @@ from hrag.types.formats import (
     Format,
     format_of,
 )
+from hrag.values.ids import quoted
 
 Body = str | bytes | tuple[Page, ...]
 
@@ -52,7 +52,7 @@ def field_of(body: Body) -> str:
 
 
 def resolve_mime_type(document: Document) -> str:
-    """Returns the MIME type a document is read as: one of `hrag.types.formats`.
+    """Returns the MIME type a document is read as: one of `hrag.values.formats`.
 
     A document without a type is what its first bytes say beyond doubt (PDF, HTML, EPUB, an
     Office document), and `text/plain` otherwise. Raises InvalidArgument for a type that is

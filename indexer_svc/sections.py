@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.tree import ParsedText, Section, Tree, path_below
-from hrag.types import SummaryUnit
+from hrag.values.collections import SummaryUnit
+from hrag.values.tree import ParsedText, Section, Tree, path_below
 
 
 def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> list[range]:

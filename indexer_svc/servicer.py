@@ -9,21 +9,21 @@ from functools import partial
 
 import grpc
 
-from hrag import metrics
-from hrag.errors import HragError
-from hrag.rpc.calls import call_audit
-from hrag.rpc.calls.call import to_hrag_error
-from hrag.rpc.calls.call_deadline import deadline_of
-from hrag.rpc.calls.guard import caller_is_admin
-from hrag.types import ByteRange, IngestOutcome, IngestResult
+from hrag.observe import metrics
+from hrag.server.calls import call_audit
+from hrag.server.calls.call import to_hrag_error
+from hrag.server.calls.call_deadline import deadline_of
+from hrag.server.calls.guard import caller_is_admin
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
+from hrag.values.documents import ByteRange, IngestOutcome, IngestResult
+from hrag.values.errors import HragError
 from hrag.wire import common, indexer
 from hrag.wire.common import collection_or_default
 from hrag.wire.filters import optional_filter_from
 from indexer_svc.bulk import Answer, BulkLoad, IngestRequest
-from indexer_svc.catalog import Catalog
-from indexer_svc.pipeline import Pipeline
+from indexer_svc.ingest_pipeline import Pipeline
+from indexer_svc.stored_catalog import Catalog
 
 
 class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):

@@ -21,14 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 import structlog
 
-from hrag import metrics, tokens
-from hrag.chat import ChatModel, Completion
-from hrag.deadline import Deadline
-from hrag.embedding import Embedder
-from hrag.embedding.checks import check_embedder
 from hrag.engine import CollectionHandle, DocumentSummaries, Summary, Unsummarised, Writer
-from hrag.engine.documents import NO_VERSION, UnreadableVersion
-from hrag.errors import (
+from hrag.engine.engine_documents import NO_VERSION, UnreadableVersion
+from hrag.models.chat import ChatModel, Completion
+from hrag.models.embedding import Embedder
+from hrag.models.embedding.vector_checks import check_embedder
+from hrag.observe import metrics
+from hrag.text import tokens
+from hrag.text.plain_text import one_line, quoted_lines
+from hrag.values.deadline import Deadline
+from hrag.values.errors import (
     ChatRejected,
     ChatUnavailable,
     DeadlineExceeded,
@@ -39,8 +41,7 @@ from hrag.errors import (
     StorageFull,
     StoreUnavailable,
 )
-from hrag.plain_text import one_line, quoted_lines
-from hrag.tree import ParsedText, Tree, section_parents
+from hrag.values.tree import ParsedText, Tree, section_parents
 from indexer_svc.extractive import extract
 from indexer_svc.sections import heading, sections
 

@@ -7,7 +7,7 @@ where a client sends one; a section's in characters (MAX_SECTION_TITLE_CHARS). P
 import json
 import re
 
-from hrag.types import MAX_TITLE_BYTES
+from hrag.values.limits import MAX_TITLE_BYTES
 
 MAX_SECTION_TITLE_CHARS = 200
 

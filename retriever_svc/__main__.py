@@ -9,8 +9,8 @@ import sys
 from functools import partial
 
 from hrag.config import RetrieverSettings
-from hrag.rpc.serving.process import run
-from hrag.rpc.serving.workers import worker_address
+from hrag.server.serving.service_process import run
+from hrag.server.serving.workers import worker_address
 from retriever_svc.app import serve, serve_as_worker
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from typing import NoReturn
 
 import structlog
 
-from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
-from hrag.chat import ChatEnd, ChatModel
-from hrag.deadline import Deadline
-from hrag.embedding.cache import CachedQueries
-from hrag.errors import (
+from hrag.models.chat import ChatEnd, ChatModel
+from hrag.models.embedding.cache import CachedQueries
+from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.values.deadline import Deadline
+from hrag.values.errors import (
     Cancelled,
     ChatNotConfigured,
     DeadlineExceeded,
@@ -25,15 +25,16 @@ from hrag.errors import (
     InvalidArgument,
     TooLarge,
 )
-from hrag.reply_limit import UNLIMITED, ReplyLimit
-from hrag.types import MAX_QUERY_BYTES, Passage, SearchMode, SearchQuery
+from hrag.values.limits import MAX_QUERY_BYTES
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
+from hrag.values.search import Passage, SearchMode, SearchQuery
 from retriever_svc.answer_slots import AnswerSlots
 from retriever_svc.attribution import citations, fitting
-from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
 from retriever_svc.markup_guard import hosts_in
-from retriever_svc.pipeline import Search
 from retriever_svc.prompt import Prompt, fitting_prompt
+from retriever_svc.query_checks import check_query
+from retriever_svc.search_pipeline import Search
 
 _log = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hrag.errors import TooBusy
-from hrag.rpc.admission.recent_tenants import RecentTenants
+from hrag.server.admission.recent_tenants import RecentTenants
+from hrag.values.errors import TooBusy
 
 _SHARING_S = 60.0
 

@@ -8,27 +8,27 @@ from importlib.metadata import version
 
 import structlog
 
-from hrag import metrics
-from hrag.chat.factory import open_chat
 from hrag.config import RetrieverSettings
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.factory import open_query_embedders
 from hrag.engine import Reader, open_engine
-from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
-from hrag.reply_limit import ReplyLimit
-from hrag.rerank.factory import open_reranker
-from hrag.rpc.serving import server, workers
-from hrag.rpc.serving.metrics_access import open_metrics_access
-from hrag.rpc.serving.metrics_server import serve_metrics
-from hrag.rpc.serving.process import (
+from hrag.models.chat.chat_factory import open_chat
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.embedder_factory import open_query_embedders
+from hrag.models.rerank.reranker_factory import open_reranker
+from hrag.observe import metrics
+from hrag.server.serving import grpc_server, workers
+from hrag.server.serving.metrics_access import open_metrics_access
+from hrag.server.serving.metrics_server import serve_metrics
+from hrag.server.serving.protection import open_protection
+from hrag.server.serving.service_process import (
     report_serving,
     serve_until_stopped,
     stop_on_eof,
     wait_for_store,
 )
-from hrag.rpc.serving.protection import open_protection
-from hrag.rpc.serving.worker_metrics import WorkerMetrics
-from hrag.types import (
+from hrag.server.serving.worker_metrics import WorkerMetrics
+from hrag.v1 import retriever_pb2, retriever_pb2_grpc
+from hrag.values.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
+from hrag.values.limits import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
     MAX_BATCH_SEARCHES,
@@ -38,16 +38,15 @@ from hrag.types import (
     MAX_LIMIT,
     MAX_METADATA_BYTES,
     MAX_QUERY_BYTES,
-    Limits,
-    ServerInfo,
 )
-from hrag.v1 import retriever_pb2, retriever_pb2_grpc
+from hrag.values.reply_limit import ReplyLimit
+from hrag.values.status import Limits, ServerInfo
 from retriever_svc.answer import Answer, AnswerSetup, unconfigured
 from retriever_svc.browse import Browse
-from retriever_svc.pipeline import Search
 from retriever_svc.prompt import load_prompt
-from retriever_svc.readings import readings
 from retriever_svc.rerank_stage import RerankSetup
+from retriever_svc.scraped_metrics import readings
+from retriever_svc.search_pipeline import Search
 from retriever_svc.servicer import RetrieverServicer
 
 _log = structlog.get_logger()
@@ -139,7 +138,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             partial(_server_info, settings, embedder.name, answering, reader),
             reply,
         )
-        listening = server.build(
+        listening = grpc_server.build(
             settings,
             protection,
             settings.address,

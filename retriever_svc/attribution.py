@@ -10,18 +10,15 @@ from itertools import accumulate
 
 import numpy as np
 
-from hrag.answers.citations import pages_of
-from hrag.answers.values import Citation
 from hrag.engine import Vector
-from hrag.errors import HragError
-from hrag.reply_limit import ReplyLimit, text_bytes
-from hrag.sentences import has_word, sentence_ends
-from hrag.types import (
-    MAX_EMBEDDED_BYTES,
-    Chunk,
-    Passage,
-    Span,
-)
+from hrag.text.citations import pages_of
+from hrag.text.sentences import has_word, sentence_ends
+from hrag.values.answers import Citation
+from hrag.values.chunks import Chunk, Span
+from hrag.values.errors import HragError
+from hrag.values.limits import MAX_EMBEDDED_BYTES
+from hrag.values.reply_limit import ReplyLimit, text_bytes
+from hrag.values.search import Passage
 from retriever_svc.markers import Cited
 from retriever_svc.work_limit import TEXT_BYTES
 

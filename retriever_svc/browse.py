@@ -1,11 +1,12 @@
 """Reads stored trees: one chunk, or a chunk with its relatives."""
 
-from hrag import ids
-from hrag.deadline import OF_CALL
 from hrag.engine import Reader
-from hrag.errors import InvalidArgument
-from hrag.reply_limit import UNLIMITED, ReplyLimit
-from hrag.types import MAX_LEVELS, ChunkNode, Hierarchy
+from hrag.values import ids
+from hrag.values.chunks import ChunkNode, Hierarchy
+from hrag.values.deadline import OF_CALL
+from hrag.values.errors import InvalidArgument
+from hrag.values.limits import MAX_LEVELS
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 
 
 class Browse:

@@ -1,9 +1,9 @@
 """Read your own writes: a search may wait for a change of its tenant."""
 
-from hrag.deadline import Deadline
 from hrag.engine import Reader
-from hrag.errors import SequenceNotReached
-from hrag.rpc.admission.suspension import Suspended, has_time_to_wait
+from hrag.server.admission.suspension import Suspended, has_time_to_wait
+from hrag.values.deadline import Deadline
+from hrag.values.errors import SequenceNotReached
 
 
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:

@@ -10,10 +10,10 @@ from threading import Lock
 
 from cachetools import LRUCache
 
-from hrag.deadline import OF_CALL
-from hrag.embedding.checks import check_embedder
 from hrag.engine import Reader
-from hrag.types import NO_EMBEDDER
+from hrag.models.embedding.vector_checks import check_embedder
+from hrag.values.collections import NO_EMBEDDER
+from hrag.values.deadline import OF_CALL
 
 _MAX_COLLECTIONS = 10_000  # Some 2 MB.
 

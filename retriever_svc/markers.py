@@ -18,8 +18,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hrag.plain_text import plain
-from hrag.sentences import has_word, sentence_ends
+from hrag.text.plain_text import plain
+from hrag.text.sentences import has_word, sentence_ends
 from retriever_svc.markup_guard import MarkupGuard
 
 MAX_MARKER_CHARS = 64  # Longer brackets are not markers: nobody cites so much at once.

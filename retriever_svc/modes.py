@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hrag.engine import FindRequest, Fusion
-from hrag.reply_limit import ReplyLimit
-from hrag.types import (
+from hrag.values.collections import CollectionSettings
+from hrag.values.limits import (
     DEFAULT_CONTEXT_TOKENS,
     DEFAULT_LEXICAL_WEIGHT,
     DEFAULT_LIMIT,
@@ -13,16 +13,18 @@ from hrag.types import (
     DEFAULT_NEIGHBOUR_BONUS,
     DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
+)
+from hrag.values.reply_limit import ReplyLimit
+from hrag.values.search import (
     Aggregation,
-    CollectionSettings,
     FusionMethod,
     Retrieval,
     SearchMode,
     SearchQuery,
     SummaryScope,
 )
-from retriever_svc.checks import OF_LEAVES
 from retriever_svc.prepared_query import EmbeddedQuery
+from retriever_svc.query_checks import OF_LEAVES
 
 T = TypeVar("T")
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hrag.analysis import query_syntax
-from hrag.deadline import Deadline
-from hrag.embedding.cache import CachedQueries
 from hrag.engine import Vector
-from hrag.errors import (
+from hrag.models.embedding.cache import CachedQueries
+from hrag.text.analysis import query_syntax
+from hrag.values.collections import CollectionSettings
+from hrag.values.deadline import Deadline
+from hrag.values.errors import (
     DeadlineExceeded,
     EmbedderRejected,
     EmbedderUnavailable,
@@ -24,8 +25,8 @@ from hrag.errors import (
     NoVectors,
     outcome_of,
 )
-from hrag.types import CollectionSettings, Retrieval, SearchMode, SearchQuery
-from retriever_svc.checks import unit
+from hrag.values.search import Retrieval, SearchMode, SearchQuery
+from retriever_svc.query_checks import unit
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
 _SHARE_OF_TIME = 0.8  # Of what the call has left; the rest is for the search by words.

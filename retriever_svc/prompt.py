@@ -11,11 +11,10 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from hrag import tokens
-from hrag.answers import citations
 from hrag.config import SettingsError
-from hrag.plain_text import quoted_lines, without_markers
-from hrag.types import Passage
+from hrag.text import citations, tokens
+from hrag.text.plain_text import quoted_lines, without_markers
+from hrag.values.search import Passage
 
 MAX_TEMPLATE_BYTES = 64 * 1024  # Far more than instructions take.
 

@@ -12,20 +12,21 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from hrag.answers.citations import sections
 from hrag.config import DEFAULT_RERANK_TEXT_TOKENS, DEFAULT_RERANK_TOP
-from hrag.deadline import Deadline
-from hrag.errors import (
+from hrag.models.rerank import Reranker
+from hrag.passages.excerpt import excerpt
+from hrag.text.citations import sections
+from hrag.text.plain_text import one_line
+from hrag.values.deadline import Deadline
+from hrag.values.errors import (
     DeadlineExceeded,
     InvalidArgument,
     RerankerNotConfigured,
     RerankerRejected,
     RerankerUnavailable,
 )
-from hrag.passages.excerpt import excerpt
-from hrag.plain_text import one_line
-from hrag.rerank import Reranker
-from hrag.types import DEFAULT_LIMIT, Passage, SearchMode, SearchQuery
+from hrag.values.limits import DEFAULT_LIMIT
+from hrag.values.search import Passage, SearchMode, SearchQuery
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
 from retriever_svc.token_budget import within_limits, without_repeats

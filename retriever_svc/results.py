@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hrag.engine import Found
-from hrag.tracing import Stage
-from hrag.types import Retrieval, SearchPlan, SearchQuery, SearchResult, Timings
+from hrag.observe.tracing import Stage
+from hrag.values.search import Retrieval, SearchPlan, SearchQuery, SearchResult, Timings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,17 @@ from itertools import chain
 
 import numpy as np
 
-from hrag.deadline import Deadline
-from hrag.embedding.cache import CachedQueries
 from hrag.engine import FindRequest, Snapshot, Vector
-from hrag.engine.search.rounds import FACTOR
-from hrag.errors import EmbedderRejected, HragError, NoVectors
+from hrag.engine.common.rounds import FACTOR
+from hrag.models.embedding.cache import CachedQueries
+from hrag.observe.tracing import Stage
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import SentenceContext
 from hrag.passages.sentence_windows import ChosenWindows
-from hrag.tracing import Stage
-from hrag.types import DEFAULT_LIMIT, Passage
+from hrag.values.deadline import Deadline
+from hrag.values.errors import EmbedderRejected, HragError, NoVectors
+from hrag.values.limits import DEFAULT_LIMIT
+from hrag.values.search import Passage
 from retriever_svc.modes import contexts_request, window_sentences
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome

@@ -8,18 +8,24 @@ from dataclasses import replace
 
 import grpc
 
-from hrag.answers.values import AnswerEvent, AnswerQuery
-from hrag.deadline import Deadline
-from hrag.reply_limit import CHUNK_ADVICE, HIERARCHY_ADVICE, SEARCH_ADVICE, UNLIMITED, ReplyLimit
-from hrag.rpc.calls.call_deadline import deadline_of
-from hrag.rpc.calls.guard import caller_is_admin
-from hrag.types import ServerInfo
+from hrag.server.calls.call_deadline import deadline_of
+from hrag.server.calls.guard import caller_is_admin
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
+from hrag.values.answers import AnswerEvent, AnswerQuery
+from hrag.values.deadline import Deadline
+from hrag.values.reply_limit import (
+    CHUNK_ADVICE,
+    HIERARCHY_ADVICE,
+    SEARCH_ADVICE,
+    UNLIMITED,
+    ReplyLimit,
+)
+from hrag.values.status import ServerInfo
 from hrag.wire import answers, retriever
 from hrag.wire.common import collection_or_default
 from retriever_svc.browse import Browse
-from retriever_svc.pipeline import Search
+from retriever_svc.search_pipeline import Search
 
 
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):

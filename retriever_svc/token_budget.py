@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from hrag import tokens
-from hrag.answers.citations import pages_of
-from hrag.sentences import fitting, sentence_ends
-from hrag.types import Chunk, MatchedChild, Passage, Span
+from hrag.text import tokens
+from hrag.text.citations import pages_of
+from hrag.text.sentences import fitting, sentence_ends
+from hrag.values.chunks import Chunk, Span
+from hrag.values.search import MatchedChild, Passage
 
 
 def within_limits(

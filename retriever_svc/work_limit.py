@@ -7,8 +7,8 @@ are cached, so that the same call is always answered in the same way.
 
 from collections.abc import Iterable
 
-from hrag.errors import TooLarge
-from hrag.types import MAX_EMBEDDED_BYTES
+from hrag.values.errors import TooLarge
+from hrag.values.limits import MAX_EMBEDDED_BYTES
 
 TEXT_BYTES = 64  # Added to each text's length.
 

@@ -20,16 +20,16 @@ from hrag.engine.embedded.engine import EmbeddedEngine
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.environment import Store, open_for_writing
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import read_collection
-from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
+from hrag.values.quotas import QuotaOf, unlimited
 from tests.fakes import run_maintenance, seal
 from tests.forked import ran
 
 if TYPE_CHECKING:
-    from hrag.embedding.builtin import BuiltinEmbedder
+    from hrag.models.embedding.builtin import BuiltinEmbedder
     from tests.postgres_server import PostgresServer
 
 # A busy machine is no failure, and the default run has five minutes.
@@ -89,7 +89,7 @@ def no_collector() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def builtin() -> "BuiltinEmbedder":
     """The embedder that knows what words mean; to load it takes a second."""
-    from hrag.embedding.builtin import BuiltinEmbedder
+    from hrag.models.embedding.builtin import BuiltinEmbedder
 
     return BuiltinEmbedder()
 

@@ -13,7 +13,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from jwt.algorithms import ECAlgorithm
 
-from hrag.auth import Role, keys
+from hrag.server.auth import Role, keys
 
 TENANT = "acme"
 OTHER = "globex"

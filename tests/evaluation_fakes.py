@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from hrag.answers.values import FinishReason
-from hrag.chat import ChatEnd, Completion, Pieces
-from hrag.deadline import Deadline
 from hrag.errors import DocumentNotFound
 from hrag.evaluation import json_lines
+from hrag.models.chat import ChatEnd, Completion, Pieces
 from hrag.types import (
     Chunk,
     Passage,
@@ -27,6 +25,8 @@ from hrag.types import (
     Span,
     Timings,
 )
+from hrag.values.answers import FinishReason
+from hrag.values.deadline import Deadline
 
 
 def passage(document_id: str, start: int, content: str) -> Passage:

@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.analysis import DEFAULT_LANGUAGE, analyzer_name
-from hrag.embedding import Vectors
 from hrag.engine import PreparedDocument, Vector
+from hrag.engine.common.labels import MAX_ORDINAL
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.find import FindRequest, Found
 from hrag.engine.protocols import EncodingSnapshot, Snapshot
-from hrag.engine.stored.labels import MAX_ORDINAL
 from hrag.filters import Filter
-from hrag.ids import parse_chunk_id
-from hrag.tree import ParsedText
+from hrag.models.embedding import Vectors
+from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.types import (
     DEFAULT_CONTEXT_TOKENS,
     NO_EMBEDDER,
@@ -36,6 +34,8 @@ from hrag.types import (
     TreeSettings,
 )
 from hrag.v1 import retriever_pb2
+from hrag.values.ids import parse_chunk_id
+from hrag.values.tree import ParsedText
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from indexer_svc.chunker import build_tree
 from tests.filter_model import passes

@@ -23,9 +23,9 @@ _PRELOADED = [
     "retriever_svc.app",
     "hrag.cli.app",
     "hrag.engine.embedded.engine",
-    "hrag.embedding.builtin",
-    "hrag.embedding.openai",
-    "hrag.chat.openai",
+    "hrag.models.embedding.builtin",
+    "hrag.models.embedding.openai_embedder",
+    "hrag.models.chat.openai_chat",
 ]
 
 _context = multiprocessing.get_context("forkserver")

@@ -20,13 +20,9 @@ from typing import Any
 import numpy as np
 
 from hrag import errors, types
-from hrag.analysis import MAX_FREQUENCY, analyzer, term_weights
-from hrag.analysis.query_syntax import RequiredParts
-from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
-from hrag.engine.documents import StoredDocument, Unsummarised, fitting, info_bytes, read_part
-from hrag.engine.search.rounds import FACTOR, Round, Selection, select
-from hrag.engine.validation import (
+from hrag.engine.common.rounds import FACTOR, Round, Selection, select
+from hrag.engine.common.validation import (
     check_alias_count,
     check_no_aliases,
     check_quota,
@@ -36,15 +32,25 @@ from hrag.engine.validation import (
     name_taken,
     no_alias,
 )
+from hrag.engine.engine_documents import (
+    StoredDocument,
+    Unsummarised,
+    fitting,
+    info_bytes,
+    read_part,
+)
 from hrag.passages import outline, sentence_context
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.indexed_text import MAX_HEADING_CHARS, IndexedLeaf, indexed_leaves
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
-from hrag.quota.quotas import TenantUsage, unlimited
-from hrag.reply_limit import UNLIMITED, field_bytes
+from hrag.text.analysis import MAX_FREQUENCY, analyzer, term_weights
+from hrag.text.analysis.query_syntax import RequiredParts
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.quotas import TenantUsage, unlimited
+from hrag.values.reply_limit import UNLIMITED, field_bytes
 from tests.fakes import aggregated
 from tests.filter_model import passes
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models.embedding.hashing import HashEmbedder
 
 DEFAULT_DIMENSION = 32
 _EMBEDDINGS = "/v1/embeddings"

@@ -1,4 +1,7 @@
-"""Certificate authorities and certificates for tests."""
+"""Certificate authorities and certificates for tests.
+
+They are as RFC 5280 demands: Python 3.13 and later verify certificates strictly.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -90,7 +93,28 @@ def _certificate(
         .not_valid_after(now + _DAY)
         .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
         .add_extension(_LOOPBACK, critical=False)
+        .add_extension(_key_usage(is_authority), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signed_by.public_key()),
+            critical=False,
+        )
         .sign(signed_by, hashes.SHA256())
+    )
+
+
+def _key_usage(is_authority: bool) -> x509.KeyUsage:
+    """Returns what the key may sign: certificates for an authority, handshakes for a service."""
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.documents import PreparedDocument
+from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.find import Found
 from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.indexes.homes import drop_unused

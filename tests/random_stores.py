@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hrag.engine.documents import DocumentSummaries, PreparedDocument, StoredDocument, Summary
+from hrag.engine.engine_documents import (
+    DocumentSummaries,
+    PreparedDocument,
+    StoredDocument,
+    Summary,
+)
 from hrag.engine.protocols import Reader, Writer
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import CollectionSettings, SummaryUnit, TreeSettings
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.fakes import collection_settings, prepared, unit_vectors
 
 SETTINGS = {

@@ -7,16 +7,16 @@ from itertools import count
 from typing import Any
 
 from hrag import errors
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import FindRequest, Found, PassageFields
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.passages.sentence_context import SentenceContext
-from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import CollectionSettings, SearchMode, SearchQuery, TreeSettings
-from retriever_svc.pipeline import Search
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from retriever_svc.rerank_stage import RerankSetup
+from retriever_svc.search_pipeline import Search
 
 DIMENSION = 4
 TREE = TreeSettings((32, 64, 128, 256), 0.0)

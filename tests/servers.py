@@ -7,9 +7,9 @@ from functools import partial
 import grpc
 
 from hrag.config import CommonSettings
-from hrag.rpc.serving import server
-from hrag.rpc.serving.protection import open_protection
-from hrag.rpc.serving.server import Server
+from hrag.server.serving import grpc_server
+from hrag.server.serving.grpc_server import Server
+from hrag.server.serving.protection import open_protection
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
 INDEXER = "hrag.v1.IndexerService"
@@ -31,7 +31,7 @@ def built(
     """Returns a server that is bound but not started."""
     register = partial(_REGISTER[service], servicer)
     own = settings(**variables)
-    return server.build(own, open_protection(own, address), address, service, register)
+    return grpc_server.build(own, open_protection(own, address), address, service, register)
 
 
 @contextmanager

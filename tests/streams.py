@@ -6,15 +6,15 @@ from contextlib import contextmanager, suppress
 from itertools import chain, count, islice
 from typing import Any
 
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import CollectionHandle, PreparedDocument
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DocumentNotFound, HragError
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, IngestOutcome, IngestResult, TreeSettings
+from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.bulk import BulkLoad, IngestRequest
-from indexer_svc.pipeline import Defaults, Pipeline
+from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from tests.conftest import Engine
 from tests.until import until
 

@@ -6,20 +6,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from hrag.answers.values import FinishReason
-from hrag.chat import ChatEnd, ChatModel, Completion, Pieces
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import CollectionHandle, PreparedDocument, Writer
+from hrag.engine.common.records import Summarised
+from hrag.engine.common.summary_documents import summary_handle
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.engine.stored.records import Summarised
-from hrag.engine.stored.summary_documents import summary_handle
 from hrag.errors import EmbedderRejected
-from hrag.tree import ParsedText
+from hrag.models.chat import ChatEnd, ChatModel, Completion, Pieces
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import ChosenSection, SearchMode, SummaryUnit, TreeSettings
+from hrag.values.answers import FinishReason
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.tree import ParsedText
 from indexer_svc.summariser import Summariser, SummaryLimits
 from tests.fakes import DIMENSION, collection_settings, find, prepared, sentences
 

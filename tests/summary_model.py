@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hrag.client import Client
-from hrag.embedding import Vectors
-from hrag.engine.documents import DocumentSummaries, Summary
+from hrag.engine.engine_documents import DocumentSummaries, Summary
 from hrag.engine.find import Vector
 from hrag.engine.protocols import Writer
 from hrag.filters import Filter
+from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_COLLECTION, ChosenSection, IndexStatus, SummaryScope
 from tests.fakes import Leaf, ModelCollection, unit_vectors
 

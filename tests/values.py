@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hrag import types
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
-from hrag.quota.quotas import Quota, TenantUsage
+from hrag.values.quotas import Quota, TenantUsage
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from hrag.engine import PreparedDocument
-from hrag.tree import ParsedText, Section
 from hrag.types import CollectionSettings
+from hrag.values.tree import ParsedText, Section
 from tests.fakes import collection_settings, prepared
 
 _COMMON = """

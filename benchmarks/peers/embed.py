@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.peers.vectors import DIMENSION, Vectors, key_of
-from hrag.embedding.builtin import BuiltinEmbedder
+from hrag.models.embedding.builtin import BuiltinEmbedder
 
 _BATCH = 512
 

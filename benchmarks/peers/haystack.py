@@ -18,7 +18,7 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from benchmarks.peers.peer import LEAF_TOKENS, Found, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import Vectors
-from hrag import tokens
+from hrag.text import tokens
 
 _LEAVES_PER_BLOCK = (4, 2, 1)
 

@@ -17,14 +17,14 @@ from benchmarks.peers.memory import descendants
 from benchmarks.peers.peer import Found, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
-from hrag import embedding
 from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models import embedding
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
+from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.bulk import BulkLoad, IngestRequest
-from indexer_svc.pipeline import Defaults, Pipeline
+from indexer_svc.ingest_pipeline import Defaults, Pipeline
 
 _MAX_DOCUMENT_BYTES = 1 << 28  # More than any document has.
 _SERVING_S = 60.0

@@ -29,7 +29,7 @@ from benchmarks.peers.peer import (
 )
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
-from hrag.tokens import encoding
+from hrag.text.tokens import encoding
 
 ID = "document_id"
 _SIZES = [PARENT_TOKENS, MIDDLE_TOKENS, LEAF_TOKENS]

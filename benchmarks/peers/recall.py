@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.peer import Found
 from benchmarks.peers.spans import Span, find_span
-from hrag import tokens
+from hrag.text import tokens
 
 Spans = Mapping[str, Sequence[Span]]
 """Spans by document id."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.peers.peer import Text
-from hrag.tree import ParsedText, Tree
 from hrag.types import TreeSettings
+from hrag.values.tree import ParsedText, Tree
 from indexer_svc.chunker import build_tree
 
 TREE = TreeSettings()  # Leaves of 256 tokens; 512, 1,024 and 2,048 above them.

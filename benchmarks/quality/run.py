@@ -9,7 +9,7 @@ from benchmarks.quality.targets import TARGETS
 from hrag.client import Client
 from hrag.errors import CollectionExists, HragError
 from hrag.evaluation.journal import Journal
-from hrag.evaluation.metrics import MRR, NDCG, RECALL, at_budget
+from hrag.evaluation.retrieval_metrics import MRR, NDCG, RECALL, at_budget
 from hrag.evaluation.searches import DEFAULT_BUDGETS, Searched, search_all
 from hrag.evaluation.summary import RetrievalFigures, SystemFigures, summarise
 from hrag.evaluation.systems import System, parse_systems

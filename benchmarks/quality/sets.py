@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hrag.evaluation.corpus import CORPUS, read_corpus
 from hrag.evaluation.json_lines import json_rows
+from hrag.evaluation.question_corpus import CORPUS, read_corpus
 from hrag.evaluation.question_files import read_questions
 from hrag.evaluation.questions import Question
 from hrag.types import Document

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.figures import Figure, Results
 from benchmarks.table import head, row
-from hrag.evaluation.metrics import MRR, NDCG, RECALL
+from hrag.evaluation.retrieval_metrics import MRR, NDCG, RECALL
 from hrag.evaluation.searches import DEFAULT_BUDGETS
 
 _BUDGETS = " / ".join(f"{each:,}" for each in DEFAULT_BUDGETS)

@@ -9,12 +9,13 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any
 
-from hrag import errors
+from hrag import errors, filters, types
 
 _FOLDER = "reference/python"
 _NAMES = "|".join(name for name, each in vars(errors).items() if isclass(each))
 # What is no text comes first: whole elements that stay as they are, and tags.
 _ERRORS = re.compile(rf"<(a|code|pre|h[1-6])\b.*?</\1>|<[^>]*>|\b(?P<error>{_NAMES})\b", re.DOTALL)
+_INTERNAL_FILTERS = ("check_filter", "filter_digest", "in_utc", "timestamp_of")
 _VALUES = ("search", "documents", "collections", "chunks", "status")
 
 
@@ -25,15 +26,19 @@ def pages() -> dict[str, str]:
         _shown("hrag.client.Client", inherited_members=True, show_bases=False),
         _shown("hrag.client.AsyncClient", members=[], show_bases=False),
     ]
+    limits = _shown("hrag.values.limits", ("check_batch",), show_if_no_docstring=True)
     found = {
         "client": ("Clients", clients),
-        "types": ("Values", list(_values())),
+        "types": ("Values", [*_values(_VALUES), limits]),
         "filters": (
             "Filters",
-            [_shown("hrag.filters", ("check_filter", "filter_digest", "in_utc", "timestamp_of"))],
+            [_shown("hrag.filters", members=_public(filters.__all__, _INTERNAL_FILTERS))],
         ),
-        "errors": ("Errors", [_shown("hrag.errors", ("outcome_of",))]),
-        "answers": ("Answers", [_shown("hrag.answers.values")]),
+        "errors": (
+            "Errors",
+            [_shown("hrag.errors", members=_public(errors.__all__, ("outcome_of",)))],
+        ),
+        "answers": ("Answers", list(_values(("answers",)))),
         "context": ("Prompts", [_shown("hrag.client.context")]),
         "tools": ("Tools for agents", [_shown("hrag.client.tools")]),
     }
@@ -50,6 +55,11 @@ def with_error_links(place: str, html: str) -> str:
     return _ERRORS.sub(_error_link, html) if Path(place).parent.as_posix() == _FOLDER else html
 
 
+def _public(names: Sequence[str], internal: Sequence[str]) -> list[str]:
+    """Returns the names of a module that its readers use, in the module's order."""
+    return [name for name in names if name not in internal]
+
+
 def _error_link(found: re.Match[str]) -> str:
     name = found["error"]
     return f'<a href="errors.html#hrag.errors.{name}">{name}</a>' if name else found[0]
@@ -61,17 +71,19 @@ def _shown(path: str, hidden: Sequence[str] = (), **options: Any) -> str:
     return f"::: {path}\n    options: {json.dumps(given)}"
 
 
-def _values() -> Iterator[str]:
-    """The classes of `hrag.types`; the members of enums have no docstrings and are shown too."""
+def _values(modules: Sequence[str]) -> Iterator[str]:
+    """Yields the classes of some modules of values, with the members of enums.
+
+    These have no docstrings and are shown too.
+    """
     yield "All of these are imported from `hrag.types`."
-    for module in (f"hrag.types.{name}" for name in _VALUES):
+    for module in (f"hrag.values.{name}" for name in modules):
         yield _shown(module, members=[])
-        for name, each in vars(import_module(module)).items():
-            if isclass(each) and each.__module__ == module:
+        for name, value in vars(import_module(module)).items():
+            if isclass(value) and value.__module__ == module:
                 yield _shown(
-                    f"{module}.{name}",
+                    f"hrag.types.{name}" if name in types.__all__ else f"{module}.{name}",
                     heading_level=3,
                     show_root_full_path=False,
-                    show_if_no_docstring=issubclass(each, Enum),
+                    show_if_no_docstring=issubclass(value, Enum),
                 )
-    yield _shown("hrag.types.limits", ("check_batch",), show_if_no_docstring=True)

@@ -31,7 +31,7 @@ SHOWN_BY = {
     "hrag/client/tools.py": "reference/python/tools.md",
     "hrag/errors.py": "reference/python/errors.md",
     "hrag/filters.py": "reference/python/filters.md",
-    "hrag/types/search.py": "reference/python/types.md",
+    "hrag/types.py": "reference/python/types.md",
 }
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")

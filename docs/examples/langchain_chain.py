@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnablePassthrough
 
 from hrag.client import Client
 from hrag.integrations.langchain import HragRetriever
-from hrag.plain_text import quoted_lines
+from hrag.text.plain_text import quoted_lines
 
 PROMPT = ChatPromptTemplate.from_template(
     "Answer from these passages alone, and cite their headings.\n\n{passages}\n\n{question}"

@@ -12,8 +12,8 @@ from contextlib import suppress
 def main() -> None:
     """Runs the command given in the process's arguments, then exits."""
     # Importing this package must load nothing of ours.
-    from hrag import private_files  # noqa: PLC0415
     from hrag.cli.app import app  # noqa: PLC0415
+    from hrag.host import private_files  # noqa: PLC0415
 
     private_files.set_umask()
     _escape_what_cannot_be_encoded()

@@ -43,7 +43,7 @@ from hrag.cli.store.reindex import reindex
 from hrag.cli.store.vacuum import vacuum
 from hrag.cli.terminal.console import Failure, show_error, show_json_error
 from hrag.cli.terminal.exit_codes import ExitCode, exit_code_of
-from hrag.errors import HragError
+from hrag.values.errors import HragError
 
 _AS_JSON = "hrag.as_json"
 # The class of all errors in how a command is called. Typer's own click has no public name.

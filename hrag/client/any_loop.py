@@ -13,7 +13,7 @@ import grpc
 
 from hrag.client import calls
 from hrag.client.sync import Client
-from hrag.types import SearchQuery, SearchResult
+from hrag.values.search import SearchQuery, SearchResult
 
 
 async def search(client: Client, query: SearchQuery) -> SearchResult:

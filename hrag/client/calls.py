@@ -18,34 +18,27 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import grpc
 import grpc.aio
 
-from hrag.answers.values import AnswerEvent, AnswerQuery
-from hrag.client.checks import checked_document, checked_queries, checked_query
-from hrag.errors import DocumentChanged, HragError, InvalidArgument, ServiceUnavailable
-from hrag.filters import Filter
-from hrag.net.addresses import is_loopback
-from hrag.rpc.status import error_from
-from hrag.types import (
-    Alias,
-    AliasChange,
-    ChunkNode,
-    Collection,
+from hrag.client.argument_checks import checked_document, checked_queries, checked_query
+from hrag.host.addresses import is_loopback
+from hrag.v1 import indexer_pb2, retriever_pb2
+from hrag.values.answers import AnswerEvent, AnswerQuery
+from hrag.values.chunks import ChunkNode, Hierarchy
+from hrag.values.collections import Alias, AliasChange, Collection, Listing, SettingsRequest
+from hrag.values.documents import (
     Document,
     DocumentCount,
     DocumentDeletion,
     DocumentInfo,
-    Hierarchy,
-    IndexStatus,
     IngestResult,
-    Listing,
     MetadataChange,
     MetadataUpdate,
-    SearchQuery,
-    SearchResult,
-    ServerInfo,
-    SettingsRequest,
 )
-from hrag.v1 import indexer_pb2, retriever_pb2
+from hrag.values.errors import DocumentChanged, HragError, InvalidArgument, ServiceUnavailable
+from hrag.values.filters import Filter
+from hrag.values.search import SearchQuery, SearchResult
+from hrag.values.status import IndexStatus, ServerInfo
 from hrag.wire import answers, common, filters, indexer, retriever
+from hrag.wire.status_codes import error_from
 
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"

@@ -5,9 +5,10 @@ prompt = context(result.passages) + "\n\n" + question
 
 from collections.abc import Callable, Iterable
 
-from hrag.answers import citations
-from hrag.plain_text import quoted_lines
-from hrag.types import Chunk, Passage
+from hrag.text import citations
+from hrag.text.plain_text import quoted_lines
+from hrag.values.chunks import Chunk
+from hrag.values.search import Passage
 
 _PARENTHESES = str.maketrans("[]", "()")
 

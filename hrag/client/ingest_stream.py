@@ -21,8 +21,8 @@ from collections.abc import (
 from typing import Any, TypeAlias
 
 from hrag.client.calls import is_cancelled, translated_errors
-from hrag.errors import HragError
-from hrag.types import Document, IngestResult
+from hrag.values.documents import Document, IngestResult
+from hrag.values.errors import HragError
 from hrag.wire import indexer
 
 Documents: TypeAlias = Iterable[Document]

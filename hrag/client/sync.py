@@ -4,29 +4,27 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, Self
 
-from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.client import calls
-from hrag.client.access import Access, File
-from hrag.client.checks import checked_timeout
+from hrag.client.argument_checks import checked_timeout
+from hrag.client.credentials import Access, File
 from hrag.client.ingest_stream import Documents, Outcome, outcomes
 from hrag.client.sync_catalog import Catalog
-from hrag.errors import HragError
-from hrag.filters import Filter
-from hrag.types import (
-    DEFAULT_CANDIDATES,
-    DEFAULT_COLLECTION,
+from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
+from hrag.values.answers import AnswerEvent, AnswerQuery
+from hrag.values.chunks import ChunkNode, Hierarchy
+from hrag.values.errors import HragError
+from hrag.values.filters import Filter
+from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
+from hrag.values.search import (
     Aggregation,
-    ChunkNode,
     FusionMethod,
-    Hierarchy,
     Retrieval,
     SearchMode,
     SearchQuery,
     SearchResult,
-    ServerInfo,
     SummaryScope,
 )
-from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
+from hrag.values.status import ServerInfo
 
 
 class Client(Catalog):

@@ -5,27 +5,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hrag.client import calls
-from hrag.client.checks import checked_timeout
-from hrag.deadline import Deadline
-from hrag.errors import InvalidArgument
-from hrag.filters import Filter
-from hrag.ids import quoted
-from hrag.types import (
-    DEFAULT_COLLECTION,
-    Alias,
-    AliasChange,
-    Collection,
+from hrag.client.argument_checks import checked_timeout
+from hrag.values.collections import Alias, AliasChange, Collection, Listing, SettingsRequest
+from hrag.values.deadline import Deadline
+from hrag.values.documents import (
     Document,
     DocumentCount,
     DocumentDeletion,
     DocumentInfo,
-    IndexStatus,
     IngestResult,
-    Listing,
     MetadataChange,
     MetadataUpdate,
-    SettingsRequest,
 )
+from hrag.values.errors import InvalidArgument
+from hrag.values.filters import Filter
+from hrag.values.ids import quoted
+from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.status import IndexStatus
 
 _NO_SETTINGS = SettingsRequest()
 _NO_METADATA: Mapping[str, Any] = {}

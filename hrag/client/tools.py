@@ -20,20 +20,14 @@ from pydantic import Field
 
 from hrag.client import AsyncClient, Client
 from hrag.client.context import of_chunk
-from hrag.errors import HragError, InvalidArgument, TooLarge
-from hrag.ids import check_collection_name, check_tenant_id, quoted
-from hrag.plain_text import quoted_lines
-from hrag.rpc.status import situation_of
-from hrag.types import (
-    DEFAULT_COLLECTION,
-    DEFAULT_TOOL_PASSAGES,
-    MAX_LIMIT,
-    Chunk,
-    Passage,
-    SearchMode,
-    SearchResult,
-)
+from hrag.text.plain_text import quoted_lines
+from hrag.values.chunks import Chunk
+from hrag.values.errors import HragError, InvalidArgument, TooLarge
+from hrag.values.ids import check_collection_name, check_tenant_id, quoted
+from hrag.values.limits import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT
+from hrag.values.search import Passage, SearchMode, SearchResult
 from hrag.wire.common import checked_text
+from hrag.wire.status_codes import situation_of
 
 MAX_DESCRIPTION_CHARS = 2000  # It is part of every prompt.
 

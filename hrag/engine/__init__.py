@@ -3,7 +3,7 @@
 Methods raise `hrag.errors` only.
 """
 
-from hrag.engine.documents import (
+from hrag.engine.engine_documents import (
     Admission,
     CollectionHandle,
     DocumentSummaries,
@@ -14,7 +14,7 @@ from hrag.engine.documents import (
     UnreadableDocument,
     Unsummarised,
 )
-from hrag.engine.factory import open_engine
+from hrag.engine.engine_factory import open_engine
 from hrag.engine.find import FindRequest, Found, Fusion, PassageFields, Vector
 from hrag.engine.protocols import (
     Administration,

@@ -7,15 +7,17 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.filters import Filter
+from hrag.observe.tracing import Stage
 from hrag.passages.sentence_context import SentenceContext
-from hrag.reply_limit import UNLIMITED, ReplyLimit
-from hrag.tracing import Stage
-from hrag.types import (
+from hrag.values.filters import Filter
+from hrag.values.limits import (
     DEFAULT_LEXICAL_WEIGHT,
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
+)
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
+from hrag.values.search import (
     Aggregation,
     ChosenSection,
     FusionMethod,

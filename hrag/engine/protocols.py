@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from hrag.deadline import NEVER, Deadline
-from hrag.engine.documents import (
+from hrag.engine.engine_documents import (
     Admission,
     CollectionHandle,
     DocumentSummaries,
@@ -28,29 +27,23 @@ from hrag.engine.reports import (
     ReindexedCollection,
     VacuumReport,
 )
-from hrag.errors import HragError
-from hrag.filters import Filter
-from hrag.ids import ChunkId
-from hrag.quota.quotas import QuotaOf, unlimited
-from hrag.reply_limit import UNLIMITED, ReplyLimit
-from hrag.types import (
-    Alias,
-    AliasChange,
+from hrag.values.chunks import ChunkNode, Hierarchy
+from hrag.values.collections import Alias, AliasChange, Collection, CollectionSettings, Listing
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.documents import (
     ByteRange,
-    ChunkNode,
-    Collection,
-    CollectionSettings,
     DocumentCount,
     DocumentDeletion,
     DocumentInfo,
-    Hierarchy,
-    IndexStatus,
     IngestResult,
-    Listing,
-    Passage,
-    ReaderStatus,
-    StoreTotals,
 )
+from hrag.values.errors import HragError
+from hrag.values.filters import Filter
+from hrag.values.ids import ChunkId
+from hrag.values.quotas import QuotaOf, unlimited
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
+from hrag.values.search import Passage
+from hrag.values.status import IndexStatus, ReaderStatus, StoreTotals
 
 Progress = Callable[[str], None]
 """Receives a line that describes the current step."""

@@ -12,10 +12,10 @@ from string import Template
 from threading import Lock
 from typing import TypeVar
 
-from hrag.chat import ChatModel
-from hrag.deadline import NEVER
-from hrag.errors import HragError
 from hrag.evaluation.journal import Journal, key_of
+from hrag.models.chat import ChatModel
+from hrag.values.deadline import NEVER
+from hrag.values.errors import HragError
 
 DEFAULT_CONCURRENCY = 4
 

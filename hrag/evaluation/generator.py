@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from hrag.client import Client
-from hrag.errors import HragError, InvalidArgument
 from hrag.evaluation.chat_calls import ChatCalls, ChatUsage, in_threads, prompt_template
 from hrag.evaluation.json_lines import RowWriter, has_lone_surrogate, json_rows
 from hrag.evaluation.retrieved import quote_pattern
 from hrag.evaluation.searches import Searched, Show
-from hrag.types import MAX_PAGE_SIZE, Chunk
+from hrag.values.chunks import Chunk
+from hrag.values.errors import HragError, InvalidArgument
+from hrag.values.limits import MAX_PAGE_SIZE
 
 _MAX_REPLY_TOKENS = 1024
 _ATTEMPTS_PER_QUESTION = 4

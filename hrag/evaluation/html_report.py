@@ -11,8 +11,8 @@ from importlib import resources
 from hrag.evaluation.bootstrap import MIN_QUESTIONS, Estimate
 from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
 from hrag.evaluation.judge import CRITERIA, JudgeFigures, PairFigures
-from hrag.evaluation.metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
-from hrag.evaluation.report import Report
+from hrag.evaluation.report_files import Report
+from hrag.evaluation.retrieval_metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion, SystemFigures
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

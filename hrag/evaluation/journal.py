@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from hrag import canonical_json
 from hrag.evaluation.json_lines import Row, RowWriter, json_rows, unreadable
-from hrag.private_files import opener
+from hrag.host.private_files import opener
+from hrag.values import canonical_json
 
 VERSION = 1
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from hrag.errors import InvalidArgument
-from hrag.ids import quoted
-from hrag.private_files import opener
+from hrag.host.private_files import opener
+from hrag.values.errors import InvalidArgument
+from hrag.values.ids import quoted
 
 MAX_LINE_BYTES = 256 << 20  # The largest document that a service can be set to accept.
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from hrag.client import Client
 from hrag.client.context import context
-from hrag.errors import ChatRejected, HragError
 from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates, few_questions
 from hrag.evaluation.chat_calls import (
     DEFAULT_CONCURRENCY,
@@ -29,6 +28,7 @@ from hrag.evaluation.questions import Question
 from hrag.evaluation.searches import Searched, Show, best_passages
 from hrag.evaluation.summary import FailedCall, failed_call
 from hrag.evaluation.systems import System
+from hrag.values.errors import ChatRejected, HragError
 
 DEFAULT_ANSWER_TOKENS = 4000
 

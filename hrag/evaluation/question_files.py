@@ -18,9 +18,8 @@ import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hrag.errors import InvalidArgument
-from hrag.evaluation.corpus import CORPUS, ID_FIELDS, document_id_of, document_lengths
 from hrag.evaluation.json_lines import Row, json_rows, unreadable
+from hrag.evaluation.question_corpus import CORPUS, ID_FIELDS, document_id_of, document_lengths
 from hrag.evaluation.questions import (
     Gold,
     GoldDocument,
@@ -30,6 +29,7 @@ from hrag.evaluation.questions import (
     TextSpan,
     check_unique,
 )
+from hrag.values.errors import InvalidArgument
 
 DEFAULT_SPLIT = "test"
 FORMATS = "a BEIR folder, a folder with queries.jsonl, or a .jsonl, .csv or .tsv file"

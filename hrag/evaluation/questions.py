@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from hrag.errors import InvalidArgument
+from hrag.values.errors import InvalidArgument
 
 
 class TextSpan(NamedTuple):

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hrag.evaluation.budget import BudgetedText, span_of
+from hrag.evaluation.context_budget import BudgetedText, span_of
 from hrag.evaluation.questions import GoldQuote, Question, TextSpan
-from hrag.types import Passage, SearchResult
+from hrag.values.search import Passage, SearchResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from hrag.client import Client
-from hrag.errors import (
+from hrag.evaluation.context_budget import BudgetedText, cut_passages, cut_to_budgets
+from hrag.evaluation.journal import Journal, key_of
+from hrag.evaluation.questions import GoldQuote, Question
+from hrag.evaluation.retrieved import Retrieved, retrieved
+from hrag.evaluation.systems import System
+from hrag.values.errors import (
     CollectionNotFound,
     DocumentNotFound,
     EmbedderMismatch,
@@ -26,12 +31,8 @@ from hrag.errors import (
     TooLarge,
     Unauthenticated,
 )
-from hrag.evaluation.budget import BudgetedText, cut_passages, cut_to_budgets
-from hrag.evaluation.journal import Journal, key_of
-from hrag.evaluation.questions import GoldQuote, Question
-from hrag.evaluation.retrieved import Retrieved, retrieved
-from hrag.evaluation.systems import System
-from hrag.types import DEFAULT_COLLECTION, MAX_LIMIT, Passage, SearchResult
+from hrag.values.limits import DEFAULT_COLLECTION, MAX_LIMIT
+from hrag.values.search import Passage, SearchResult
 
 DEFAULT_BUDGETS = (1000, 2000, 4000, 8000)
 MAX_BUDGET = 100_000

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.errors import HragError
 from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates, few_questions
 from hrag.evaluation.gold import ResolvedGold, resolve
-from hrag.evaluation.metrics import Scores, metric_names, scores
 from hrag.evaluation.questions import Question
+from hrag.evaluation.retrieval_metrics import Scores, metric_names, scores
 from hrag.evaluation.retrieved import Retrieved
 from hrag.evaluation.searches import Outcome, Searched
 from hrag.evaluation.systems import System
+from hrag.values.errors import HragError
 
 VERSION = 1  # Of the JSON form.
 P50, P95 = 0.5, 0.95

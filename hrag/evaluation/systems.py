@@ -12,10 +12,10 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from hrag.errors import InvalidArgument
 from hrag.evaluation.questions import first_repeated
-from hrag.ids import quoted
-from hrag.types import SearchMode, SearchQuery
+from hrag.values.errors import InvalidArgument
+from hrag.values.ids import quoted
+from hrag.values.search import SearchMode, SearchQuery
 
 DEFAULT_SYSTEMS = "context,small_to_big,auto_merge,standard"
 

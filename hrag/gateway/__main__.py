@@ -2,7 +2,7 @@
 
 from hrag.config import GatewaySettings
 from hrag.gateway.app import serve
-from hrag.rpc.serving.process import run
+from hrag.server.serving.service_process import run
 
 if __name__ == "__main__":
     run("gateway", GatewaySettings, serve)

@@ -14,25 +14,25 @@ from starlette.middleware.cors import CORSMiddleware
 from hrag.config import GatewaySettings
 from hrag.gateway.calls import server_stream, unary
 from hrag.gateway.calls.exchange import Exchange
-from hrag.gateway.calls.ingest_stream import JSON_LINES, ingest_endpoint
+from hrag.gateway.calls.ingest_call import JSON_LINES, ingest_endpoint
 from hrag.gateway.calls.server_stream import server_stream_endpoint
 from hrag.gateway.calls.unary import unary_endpoint
 from hrag.gateway.dify import retrieval_endpoint
-from hrag.gateway.health import health_routes
+from hrag.gateway.health_route import health_routes
+from hrag.gateway.http.http_server import HttpServer
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.http.routes import Application, Route
-from hrag.gateway.http.server import HttpServer
 from hrag.gateway.http.static_files import page, static_routes
-from hrag.gateway.protojson.writer import dumped
+from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.channels import Services
 from hrag.gateway.services.methods import METHODS, Method
-from hrag.net.listener import listen
-from hrag.rpc.calls.request_id import REQUEST_ID
-from hrag.rpc.serving.process import report_serving
-from hrag.rpc.serving.protection import require_protection
-from hrag.rpc.serving.tls import server_context
+from hrag.host.listener import listen
+from hrag.server.calls.request_id import REQUEST_ID
+from hrag.server.serving.protection import require_protection
+from hrag.server.serving.service_process import report_serving
+from hrag.server.serving.tls import server_context
 
 _log = structlog.get_logger()
 

@@ -15,16 +15,16 @@ import grpc
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hrag.errors import HragError, InvalidArgument
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import JSON, json_reply
-from hrag.gateway.protojson import reader
-from hrag.gateway.protojson.writer import as_json, dumped
+from hrag.gateway.protojson import json_reader
+from hrag.gateway.protojson.json_writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
-from hrag.ids import quoted
+from hrag.values.errors import HragError, InvalidArgument
+from hrag.values.ids import quoted
 
 _SEARCH = method_named("Search")
 _BEARER = re.compile(r"(?i)bearer +\S+ *")
@@ -112,7 +112,7 @@ def _record(passage: Mapping[str, Any]) -> dict[str, Any]:
 
 def _search_request(raw: bytes) -> bytes:
     """Returns the encoded search that a request of Dify's means; raises InvalidArgument."""
-    given = _object(reader.load(raw), "", _REQUEST)
+    given = _object(json_reader.load(raw), "", _REQUEST)
     setting = _setting(given.get("retrieval_setting"))
     tenant_id, _, collection = _text(given, "knowledge_id").partition("/")
     values = {
@@ -124,7 +124,7 @@ def _search_request(raw: bytes) -> bytes:
         "filter": _filter(given.get("metadata_condition")),
     }
     message = _SEARCH.request()
-    reader.fill(message, values)
+    json_reader.fill(message, values)
     return message.SerializeToString()
 
 
@@ -214,10 +214,10 @@ def _time(value: Any) -> dict[str, Any]:
 
 def _object(value: Any, path: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(path or reader.BODY, "must be an object")
+        raise _wrong(path or json_reader.BODY, "must be an object")
     for name in value:
         if name not in known:
-            where = reader.shown(f"{path}.{name}" if path else name)
+            where = json_reader.shown(f"{path}.{name}" if path else name)
             raise _wrong(where, f"is no field; allowed are {', '.join(sorted(known))}")
     return value
 

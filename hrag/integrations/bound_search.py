@@ -10,9 +10,9 @@ from typing import Any
 
 from hrag.client import Client, any_loop, calls
 from hrag.client.tools import query_text
-from hrag.filters import AllOf, Filter, check_filter
-from hrag.ids import check_collection_name, check_tenant_id
-from hrag.types import Passage, SearchQuery
+from hrag.values.filters import AllOf, Filter, check_filter
+from hrag.values.ids import check_collection_name, check_tenant_id
+from hrag.values.search import Passage, SearchQuery
 
 
 @dataclass(frozen=True, slots=True)

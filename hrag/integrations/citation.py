@@ -3,7 +3,7 @@
 from typing import Any
 
 from hrag.client.context import by_section_and_page
-from hrag.types import Passage
+from hrag.values.search import Passage
 
 
 def citation(passage: Passage) -> dict[str, Any]:

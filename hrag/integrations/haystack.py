@@ -21,13 +21,14 @@ except ImportError as error:
 
 from hrag.client import Client
 from hrag.client.calls import RETRIEVER_ADDRESS
-from hrag.errors import InvalidArgument, TooLarge
-from hrag.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
-from hrag.ids import quoted
 from hrag.integrations import native_filters
 from hrag.integrations.bound_search import BoundSearch
 from hrag.integrations.citation import citation
-from hrag.types import DEFAULT_COLLECTION, Passage, SearchMode
+from hrag.values.errors import InvalidArgument, TooLarge
+from hrag.values.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
+from hrag.values.ids import quoted
+from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.search import Passage, SearchMode
 from hrag.wire.filters import filter_from_json, filter_json
 
 _TOKEN = Secret.from_env_var("HRAG_TOKEN", strict=False)

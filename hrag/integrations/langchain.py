@@ -26,10 +26,11 @@ except ImportError as error:
 from pydantic import Field, SkipValidation
 
 from hrag.client import Client
-from hrag.filters import Filter
 from hrag.integrations.bound_search import BoundSearch
 from hrag.integrations.citation import citation
-from hrag.types import DEFAULT_COLLECTION, Passage, SearchMode
+from hrag.values.filters import Filter
+from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.search import Passage, SearchMode
 
 
 class HragRetriever(BaseRetriever):

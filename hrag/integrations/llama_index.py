@@ -34,12 +34,13 @@ except ImportError as error:
     raise missing_package(error, "llama-index") from None
 
 from hrag.client import Client
-from hrag.errors import TooLarge
-from hrag.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
 from hrag.integrations import native_filters
 from hrag.integrations.bound_search import BoundSearch
 from hrag.integrations.citation import citation
-from hrag.types import DEFAULT_COLLECTION, Passage, SearchMode
+from hrag.values.errors import TooLarge
+from hrag.values.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
+from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.search import Passage, SearchMode
 
 _CITED_BY = "heading"
 

@@ -8,8 +8,8 @@ show documents that it should hide. A text that is an ISO 8601 date or time is a
 from collections.abc import Sequence
 from datetime import datetime
 
-from hrag.errors import InvalidArgument
-from hrag.filters import (
+from hrag.values.errors import InvalidArgument
+from hrag.values.filters import (
     DOCUMENT_ID,
     METADATA,
     SOURCE,
@@ -25,7 +25,7 @@ from hrag.filters import (
     Range,
     timestamp_of,
 )
-from hrag.ids import quoted
+from hrag.values.ids import quoted
 
 _BOUNDS = {">": "above", ">=": "at_least", "<": "below", "<=": "at_most"}
 _OF_PASSAGES = (

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from hrag.passages.tree_text import TreePosition
-from hrag.tree import Tree
+from hrag.values.tree import Tree
 
 MERGED_LEAVES = 16
 """How many of the best leaves decide what is merged.

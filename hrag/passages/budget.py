@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.passages.truncation import first_sentences, first_words, last_sentences, truncated
-from hrag.tree import ChunkRecord
+from hrag.values.tree import ChunkRecord
 
 NO_LIMIT = sys.maxsize
 

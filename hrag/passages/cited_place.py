@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from hrag.analysis import Analyzer
 from hrag.passages.tree_text import LeafMatch, TreeText
-from hrag.tree import ChunkRecord
+from hrag.text.analysis import Analyzer
+from hrag.values.tree import ChunkRecord
 from hrag_fast import MAX_SENTENCE_CHARS, Matches, matched_sentence, merged_spans
 
 _REACH_BYTES = 4 * MAX_SENTENCE_CHARS  # What is read around a leaf to find its sentences.

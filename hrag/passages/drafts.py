@@ -11,9 +11,9 @@ from typing import Protocol
 
 from hrag.passages.cited_place import CitedPlace
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
-from hrag.reply_limit import field_bytes
-from hrag.tree import ChunkRecord, covering
-from hrag.types import Passage, TermSpan
+from hrag.values.reply_limit import field_bytes
+from hrag.values.search import Passage, TermSpan
+from hrag.values.tree import ChunkRecord, covering
 
 _FIRST_BYTES = 64  # Where most texts show that they are not blank.
 

@@ -1,6 +1,6 @@
 """The part of a passage that a model with a short input should read."""
 
-from hrag.types import Passage
+from hrag.values.search import Passage
 
 
 def excerpt(passage: Passage, max_tokens: int) -> str:

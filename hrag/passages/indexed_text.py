@@ -7,7 +7,7 @@ the sections around it do.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hrag.tree import Section, Tree, path_below, section_parents
+from hrag.values.tree import Section, Tree, path_below, section_parents
 
 MAX_HEADING_CHARS = 256  # Some 60 tokens, so that a leaf's own text outweighs them.
 

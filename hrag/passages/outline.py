@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from hrag.passages.headings import heading_end
-from hrag.reply_limit import field_bytes, struct_bytes, text_bytes
-from hrag.tree import NONE, PageSpan, Section, section_parents, section_path
-from hrag.types import PageStart
+from hrag.values.chunks import PageStart
+from hrag.values.reply_limit import field_bytes, struct_bytes, text_bytes
+from hrag.values.tree import NONE, PageSpan, Section, section_parents, section_path
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hrag.passages.tree_text import TreePosition, TreeText
-from hrag.sentences import MAX_SENTENCE_CHARS, sentence_ends
-from hrag.tree import ChunkRecord
-from hrag.types import Chunk, PageStart, Span
+from hrag.text.sentences import MAX_SENTENCE_CHARS, sentence_ends
+from hrag.values.chunks import Chunk, PageStart, Span
+from hrag.values.tree import ChunkRecord
 
 _MAX_CHARACTER_BYTES = 4  # Of UTF-8.
 

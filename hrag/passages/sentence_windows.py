@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
 
-from hrag import tokens
 from hrag.passages.sentence_context import Sentence, SentenceContext
-from hrag.sentences import fitting, has_word
-from hrag.types import Aggregation, Chunk, MatchedChild, PageStart, Passage, SearchQuery, Span
+from hrag.text import tokens
+from hrag.text.sentences import fitting, has_word
+from hrag.values.chunks import Chunk, PageStart, Span
+from hrag.values.search import Aggregation, MatchedChild, Passage, SearchQuery
 
 
 @dataclass(frozen=True)

@@ -10,25 +10,18 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from hrag.ids import ChunkId
 from hrag.passages.outline import Outline
-from hrag.reply_limit import (
+from hrag.values.chunks import Chunk, ChunkNode, Hierarchy, Span
+from hrag.values.ids import ChunkId
+from hrag.values.reply_limit import (
     CHUNK_ADVICE,
     HIERARCHY_ADVICE,
     UNLIMITED,
     ReplyLimit,
     field_bytes,
 )
-from hrag.tree import NONE, ChunkRecord, Tree
-from hrag.types import (
-    ChosenSection,
-    Chunk,
-    ChunkNode,
-    Hierarchy,
-    MatchedChild,
-    MatchedSentence,
-    Span,
-)
+from hrag.values.search import ChosenSection, MatchedChild, MatchedSentence
+from hrag.values.tree import NONE, ChunkRecord, Tree
 
 _ID_BYTES = len("#0.0")  # At least, behind the document's id.
 

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from hrag import tokens
 from hrag.passages.tree_text import TreeText
-from hrag.sentences import fitting, sentence_ends
-from hrag.tree import ChunkRecord, covering
+from hrag.text import tokens
+from hrag.text.sentences import fitting, sentence_ends
+from hrag.values.tree import ChunkRecord, covering
 
 _NO_LETTERS_AT_THE_END = re.compile(r"[\W_]*\Z")
 _FIRST_CJK = "\u2e80"  # Chinese, Japanese and what else has no spaces between words lies above.

@@ -1,9 +1,9 @@
 """Values to and from the messages of the call Answer."""
 
-from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
-from hrag.errors import InvalidArgument
-from hrag.types import SearchResult
 from hrag.v1 import retriever_pb2 as pb
+from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.values.errors import InvalidArgument
+from hrag.values.search import SearchResult
 from hrag.wire.common import built, checked_text, error_from, error_message, span_from, span_message
 from hrag.wire.retriever import (
     search_query_from,

@@ -7,27 +7,20 @@ from typing import Any, TypeVar
 from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
-from hrag.errors import HragError, InvalidArgument, TooLarge
-from hrag.ids import quoted
-from hrag.rpc import status
-from hrag.types import (
-    DEFAULT_COLLECTION,
-    MAX_LEVELS,
-    MAX_METADATA_BYTES,
-    MAX_PAGES,
-    Chunk,
+from hrag.v1 import types_pb2 as pb
+from hrag.values.chunks import Chunk, PageStart, Span
+from hrag.values.collections import (
     Collection,
     CollectionSettings,
-    Document,
-    DocumentInfo,
-    Page,
-    PageStart,
     SettingsRequest,
-    Span,
     SummaryUnit,
     TreeSettings,
 )
-from hrag.v1 import types_pb2 as pb
+from hrag.values.documents import Document, DocumentInfo, Page
+from hrag.values.errors import HragError, InvalidArgument, TooLarge
+from hrag.values.ids import quoted
+from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
+from hrag.wire import status_codes
 
 _EXACT_INT = 2**53  # A Struct's numbers are doubles; up to here they hold integers exactly.
 # Protobuf's parsers refuse messages nested over 100 deep; each JSON object takes three levels.
@@ -436,14 +429,14 @@ def chunk_from(message: pb.Chunk) -> Chunk:
 
 
 def error_message(error: HragError) -> pb.CallError:
-    situation = status.situation_of(error)
+    situation = status_codes.situation_of(error)
     return pb.CallError(
         code=situation.code.value[0],
-        message=status.message_of(error),
+        message=status_codes.message_of(error),
         reason=situation.reason,
         field=error.field,
     )
 
 
 def error_from(message: pb.CallError) -> HragError:
-    return status.from_reason(message.reason, message.code, message.message, message.field)
+    return status_codes.from_reason(message.reason, message.code, message.message, message.field)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
-from hrag.errors import InvalidArgument
+from hrag.values.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

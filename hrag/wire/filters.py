@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hrag.errors import InvalidArgument, TooLarge
-from hrag.filters import (
+from hrag.v1 import filter_pb2 as pb
+from hrag.values.errors import InvalidArgument, TooLarge
+from hrag.values.filters import (
     MAX_FILTER_DEPTH,
     MAX_FILTER_TERMS,
     AllOf,
@@ -23,8 +24,7 @@ from hrag.filters import (
     Range,
     in_utc,
 )
-from hrag.ids import quoted
-from hrag.v1 import filter_pb2 as pb
+from hrag.values.ids import quoted
 from hrag.wire.common import built
 
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS  # Each condition lies in so many lists.

@@ -2,26 +2,21 @@
 
 from dataclasses import asdict
 
-from hrag.errors import HragError
-from hrag.quota.quotas import Quota, TenantUsage
-from hrag.types import (
-    MAX_METADATA_VALUES,
-    Alias,
-    AliasChange,
-    Collection,
+from hrag.v1 import indexer_pb2 as pb
+from hrag.values.collections import Alias, AliasChange, Collection, Listing
+from hrag.values.documents import (
     DocumentCount,
     DocumentDeletion,
     DocumentInfo,
-    EmbeddedIndexStatus,
-    IndexStatus,
     IngestOutcome,
     IngestResult,
-    Listing,
     MetadataChange,
     MetadataUpdate,
-    Segment,
 )
-from hrag.v1 import indexer_pb2 as pb
+from hrag.values.errors import HragError
+from hrag.values.limits import MAX_METADATA_VALUES
+from hrag.values.quotas import Quota, TenantUsage
+from hrag.values.status import EmbeddedIndexStatus, IndexStatus, Segment
 from hrag.wire.common import (
     bounded,
     built,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hrag.types import MatchedChild, MatchedSentence, Passage, TermSpan
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import types_pb2
+from hrag.values.search import MatchedChild, MatchedSentence, Passage, TermSpan
 from hrag.wire.common import chunk_from, chunk_message, span_from, span_message, struct_message
 from hrag.wire.fields import given
 

@@ -5,28 +5,23 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from hrag.errors import HragError, InvalidArgument, outcome_of
-from hrag.reply_limit import text_bytes
-from hrag.types import (
+from hrag.v1 import retriever_pb2 as pb
+from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
+from hrag.values.errors import HragError, InvalidArgument, outcome_of
+from hrag.values.reply_limit import text_bytes
+from hrag.values.search import (
     Aggregation,
     ChosenSection,
-    Chunk,
-    ChunkNode,
-    EmbeddedReaderStatus,
     FusionMethod,
-    Hierarchy,
-    Limits,
-    ReaderStatus,
     Retrieval,
     SearchMode,
     SearchPlan,
     SearchQuery,
     SearchResult,
-    ServerInfo,
     SummaryScope,
     Timings,
 )
-from hrag.v1 import retriever_pb2 as pb
+from hrag.values.status import EmbeddedReaderStatus, Limits, ReaderStatus, ServerInfo
 from hrag.wire.common import (
     built,
     checked_text,

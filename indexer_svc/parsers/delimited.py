@@ -12,7 +12,7 @@ import re
 import sys
 from io import StringIO
 
-from hrag.errors import UnreadableDocument
+from hrag.values.errors import UnreadableDocument
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.text_writer import TextWriter
 

@@ -9,7 +9,7 @@ from xml.parsers import expat
 
 from selectolax.lexbor import LexborHTMLParser
 
-from hrag.errors import UnreadableDocument
+from hrag.values.errors import UnreadableDocument
 from indexer_svc.parsers.html import as_html, first_heading, write_html
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.package import Element, Package, readable, resolved

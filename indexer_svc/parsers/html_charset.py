@@ -9,7 +9,7 @@ import re
 from encodings import normalize_encoding
 from encodings.aliases import aliases
 
-from hrag.errors import UnreadableDocument
+from hrag.values.errors import UnreadableDocument
 
 _DECLARED = re.compile(
     rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",

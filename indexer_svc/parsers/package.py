@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 from zipfile import ZipFile, ZipInfo
 
-from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
+from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 
 MAX_PARTS = 100_000
 MAX_UNPACKED_BYTES = 256 << 20  # Of all that is not a picture, a sound or a film.

@@ -14,8 +14,8 @@ from itertools import islice
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
-from hrag.errors import TooLarge, UnreadableDocument
-from hrag.types import MAX_PAGES
+from hrag.values.errors import TooLarge, UnreadableDocument
+from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile, joined
 from indexer_svc.titles import metadata_title, section_title
 

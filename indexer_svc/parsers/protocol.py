@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.types import MAX_PAGES, MAX_TITLE_BYTES
+from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
+from hrag.values.limits import MAX_PAGES, MAX_TITLE_BYTES
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from hrag.errors import TooLarge
-from hrag.types import MAX_PAGES
+from hrag.values.errors import TooLarge
+from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import (
     MAX_HEADINGS,
     PAGE_BREAK,
@@ -17,7 +17,7 @@ from indexer_svc.parsers.parsed_file import (
     PageRange,
     ParsedFile,
 )
-from indexer_svc.parsers.tables import table_blocks
+from indexer_svc.parsers.table_text import table_blocks
 from indexer_svc.titles import section_title
 
 _BACKTICKS = re.compile("`+")

@@ -21,21 +21,21 @@ from typing import Any
 import numpy as np
 import structlog
 
-from hrag import tokens
 from hrag.config import EngineSettings
 from hrag.engine import Engine, Exported, Reader, StoredDocument, Writer, open_engine
-from hrag.engine.documents import DocumentSummaries, Summary, UnreadableDocument
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine.engine_documents import DocumentSummaries, Summary, UnreadableDocument
 from hrag.engine.find import FindRequest
 from hrag.errors import DataLoss, HragError, StoreUnavailable
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
-from hrag.ids import ChunkId
-from hrag.tree import ParsedText, Section
+from hrag.text import tokens
 from hrag.types import DEFAULT_CONTEXT_TOKENS, Retrieval, SearchMode, SummaryUnit
+from hrag.values.ids import ChunkId
+from hrag.values.tree import ParsedText, Section
 from hrag.wire.passages import PASSAGE_FIELDS
 from tests import forked  # noqa: F401  It says what the server that forks has imported.
 from tests.attacks.lmdb_pages import PAGE_BYTES

@@ -12,11 +12,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from hrag.auth import keys
 from hrag.cli.services.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import DocumentNotFound
-from hrag.rpc.admission.executor import MAX_ARRIVING, MAX_ARRIVING_INLINE
+from hrag.server.admission.executor import MAX_ARRIVING, MAX_ARRIVING_INLINE
+from hrag.server.auth import api_keys
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from tests.attacks.http2 import Connection, half_open
@@ -202,7 +202,7 @@ def test_a_stream_ends_when_its_key_is_revoked(quiet: Guarded) -> None:
     with grpc.insecure_channel(quiet.services.retriever.address) as channel:
         call = channel.stream_stream(REFLECTION)(_nothing(), metadata=_metadata(key), timeout=30)
         call.initial_metadata()
-        keys.revoke(quiet.key_file, id_of(key))
+        api_keys.revoke(quiet.key_file, id_of(key))
         began = time.monotonic()
         with pytest.raises(grpc.RpcError) as caught:
             next(call)

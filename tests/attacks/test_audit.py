@@ -10,11 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.auth import Role
 from hrag.cli.services.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import HragError
 from hrag.filters import Exists
+from hrag.server.auth import Role
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2
 from tests.credentials import UNKNOWN_KEY, id_of, new_key

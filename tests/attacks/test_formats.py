@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from hrag.deadline import Deadline
 from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
-from hrag.types.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
-from indexer_svc.parsers.pool import ParserPool
+from hrag.values.deadline import Deadline
+from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from indexer_svc.parsers.parser_pool import ParserPool
 from tests.format_files import (
     archive,
     docx_file,

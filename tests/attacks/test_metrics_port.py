@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 import pytest
 
 from hrag.cli.services.processes import INDEXER, free_addresses
-from hrag.rpc.serving.metrics_server import (
+from hrag.server.serving.metrics_server import (
     CONNECTION_S,
     MAX_CONNECTIONS,
     MAX_REQUEST_BYTES,

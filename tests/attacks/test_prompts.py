@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from hrag.answers.values import AnswerEnd
 from hrag.client.tools import knowledge_base
 from hrag.types import Document, SearchQuery
+from hrag.values.answers import AnswerEnd
 from tests.openai_server import OpenAIServer, says
 from tests.processes import FAST, Running, running
 

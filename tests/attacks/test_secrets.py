@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hrag.auth import Role
 from hrag.client import Client
+from hrag.server.auth import Role
 from hrag.types import Document
 from tests import credentials
 from tests.openai_server import OpenAIServer

@@ -5,8 +5,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hrag.auth import Role
 from hrag.client import Client
+from hrag.server.auth import Role
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as pb
 from tests.attacks.http2 import Connection, half_open

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from hrag.auth import Role
 from hrag.cli.services.processes import free_addresses
 from hrag.client import Client
+from hrag.server.auth import Role
 from hrag.types import Document
 from tests.browser.conftest import Open
 from tests.browser.explorer import Explorer, expect

@@ -7,7 +7,7 @@ import typer
 
 from hrag.cli.options.filters import parse_filters
 from hrag.filters import AllOf, Filter
-from hrag.gateway.protojson import reader
+from hrag.gateway.protojson import json_reader
 from hrag.v1 import filter_pb2 as pb
 from hrag.wire.filters import filter_from
 from tests.browser.explorer import Explorer
@@ -60,7 +60,7 @@ def _of_the_command_line(key: str, operator: str, value: str) -> Filter | None:
 
 def _filter(message: dict[str, Any]) -> Filter:
     filled = pb.Filter()
-    reader.fill(filled, message)
+    json_reader.fill(filled, message)
     return filter_from(filled)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hrag.cli.ingest.files import document_id
-from hrag.types.formats import EXTENSIONS, mime_type_of
+from hrag.values.formats import EXTENSIONS, mime_type_of
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import ATTACK, GUIDE, MANY
 from tests.pdfs import pdf_of

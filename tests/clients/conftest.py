@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hrag.auth import Role
 from hrag.cli.services.processes import Services, free_addresses
+from hrag.server.auth import Role
 from tests.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
 from tests.openai_server import OpenAIServer, Reply, events, piece
 from tests.pki import Authority

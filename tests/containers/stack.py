@@ -3,11 +3,11 @@
 import time
 from dataclasses import dataclass
 
-from hrag.auth import Role
 from hrag.cli.services.health import is_serving
 from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
-from hrag.client.access import Access
+from hrag.client.credentials import Access
+from hrag.server.auth import Role
 from tests.containers.engine import Engine, eventually
 
 NOTICED_S = 1.2  # Services check the key file once a second.

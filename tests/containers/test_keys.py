@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from hrag.auth import Role
 from hrag.cli.services.processes import INDEXER, RETRIEVER, free_addresses
-from hrag.client.access import Access
+from hrag.client.credentials import Access
 from hrag.config import PLAINTEXT_WORDS
 from hrag.errors import PermissionDenied, Unauthenticated
+from hrag.server.auth import Role
 from hrag.types import Document
 from tests.containers.engine import IMAGE, PROJECT
 from tests.containers.stack import NOTICED_S, Stack, new_key

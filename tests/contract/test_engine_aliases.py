@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrag.engine.documents import StoredDocument
+from hrag.engine.engine_documents import StoredDocument
 from hrag.errors import (
     AliasNotFound,
     CollectionExists,

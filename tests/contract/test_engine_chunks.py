@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from hrag.engine.documents import PreparedDocument
+from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.protocols import Snapshot
 from hrag.errors import ChunkNotFound, DocumentNotFound
-from hrag.ids import ChunkId, parse_chunk_id
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import ChunkNode, PageStart, TreeSettings
+from hrag.values.ids import ChunkId, parse_chunk_id
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.fakes import prepared, sentences
 
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hrag.engine.documents import DocumentSummaries, StoredDocument, Summary
+from hrag.engine.engine_documents import DocumentSummaries, StoredDocument, Summary
 from hrag.engine.find import Found
 from hrag.engine.protocols import Reader, Writer
 from hrag.errors import CollectionNotFound, InvalidArgument
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import IngestOutcome, Passage, SearchMode, Span, SummaryUnit, TreeSettings
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.fakes import (
     SCORE_TOLERANCE,
     collection_settings,

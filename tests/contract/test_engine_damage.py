@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.documents import UnreadableVersion
+from hrag.engine.engine_documents import UnreadableVersion
 from hrag.types import SummaryUnit
 from tests.contract.conftest import Case
 from tests.fakes import collection_settings, prepared, sentences

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from hrag import canonical_json
 from hrag.errors import (
     CollectionNotFound,
     DocumentChanged,
@@ -12,9 +11,10 @@ from hrag.errors import (
     StorageQuotaExceeded,
 )
 from hrag.filters import AllOf, Exists, Match
-from hrag.ids import parse_chunk_id
-from hrag.quota.quotas import Quota
 from hrag.types import IngestOutcome, SearchMode, SummaryUnit
+from hrag.values import canonical_json
+from hrag.values.ids import parse_chunk_id
+from hrag.values.quotas import Quota
 from tests.fakes import (
     collection_settings,
     find,

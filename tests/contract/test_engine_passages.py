@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hrag.ids import ChunkId
-from hrag.sentences import sentence_ends
-from hrag.tree import PageSpan, ParsedText, Section
+from hrag.text.sentences import sentence_ends
 from hrag.types import PageStart, Passage, SearchMode, Span
+from hrag.values.ids import ChunkId
+from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.chunker import build_tree
 from tests.fakes import (
     SCORE_TOLERANCE,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hrag.errors import StorageQuotaExceeded
-from hrag.quota.quotas import Quota
 from hrag.types import IngestOutcome
+from hrag.values.quotas import Quota
 from tests.fakes import collection_settings, prepared, sentences
 
 

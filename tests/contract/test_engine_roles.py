@@ -2,10 +2,10 @@
 
 import pytest
 
-from hrag.deadline import Deadline
 from hrag.engine.reports import CheckReport
 from hrag.errors import NotSupported
-from hrag.ids import ChunkId
+from hrag.values.deadline import Deadline
+from hrag.values.ids import ChunkId
 from tests.fakes import prepared, sentences
 from tests.memory_engine import MemoryEngine
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.deadline import Deadline
 from hrag.engine.find import FindRequest, Found
 from hrag.engine.protocols import EncodingSnapshot
 from hrag.errors import Cancelled, DeadlineExceeded, DocumentNotFound
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
-from hrag.ids import ChunkId, parse_chunk_id
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.types import Aggregation, Passage, SearchMode, TreeSettings
+from hrag.values.deadline import Deadline
+from hrag.values.ids import ChunkId, parse_chunk_id
 from tests.fakes import (
     SCORE_TOLERANCE,
     Leaf,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hrag.deadline import NEVER, Deadline
-from hrag.engine.documents import PreparedDocument
+from hrag.engine.engine_documents import PreparedDocument
 from hrag.errors import Cancelled, CollectionNotFound, DeadlineExceeded
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
+from hrag.values.deadline import NEVER, Deadline
 from tests.fakes import prepared, query_vector, search_leaves, sentences
 from tests.filter_model import passes
 

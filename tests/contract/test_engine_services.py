@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from hrag.deadline import NEVER
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine.protocols import Reader
 from hrag.errors import CollectionNotFound, DocumentNotFound, SequenceNotReached
 from hrag.filters import Match
-from hrag.rpc.admission.suspension import Suspended
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.server.admission.suspension import Suspended
 from hrag.types import (
     Document,
     IngestOutcome,
@@ -26,10 +25,11 @@ from hrag.types import (
     TreeSettings,
 )
 from hrag.v1 import retriever_pb2
+from hrag.values.deadline import NEVER
 from hrag.wire.passages import encoded_passage
-from indexer_svc.pipeline import Defaults, Pipeline
+from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from retriever_svc.browse import Browse
-from retriever_svc.pipeline import Search
+from retriever_svc.search_pipeline import Search
 from tests.fakes import sentences
 from tests.summary_model import ModelSummaries, summarise
 

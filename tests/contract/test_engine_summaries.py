@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from hrag.engine.documents import NO_VERSION, DocumentSummaries
+from hrag.engine.engine_documents import NO_VERSION, DocumentSummaries
 from hrag.errors import NoSummaries
 from hrag.filters import Match
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import Retrieval, SearchMode, SummaryScope, SummaryUnit, TreeSettings
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.fakes import (
     SMALL_TREE,
     collection_settings,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hrag.engine.transfer import copier
-from hrag.engine.transfer.report import TransferProgress, TransferReport
 from hrag.engine.transfer.transfer import transfer, verify
+from hrag.engine.transfer.transfer_report import TransferProgress, TransferReport
 from hrag.types import IngestOutcome
 from tests.memory_engine import MemoryEngine
 from tests.random_stores import IDS, SETTINGS, Killed, MortalWriter, contents, fill, vectors

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hrag.analysis import analyzer
 from hrag.engine.find import Found, Fusion
 from hrag.filters import Match
+from hrag.text.analysis import analyzer
 from hrag.types import (
     NO_EMBEDDER,
     FusionMethod,

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.passages.indexed_text import indexed_leaves
 from hrag.types import (
     ChosenSection,

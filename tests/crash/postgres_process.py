@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
-from hrag.engine.documents import DocumentSummaries, PreparedDocument, Summary
+from hrag.engine.engine_documents import DocumentSummaries, PreparedDocument, Summary
 from hrag.engine.postgres.indexes import homes, lexical_index
 from hrag.engine.postgres.maintenance import worker
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker

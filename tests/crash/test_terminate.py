@@ -130,7 +130,7 @@ def _listed(client: Client) -> Iterator[str]:
 _STARTS_THREADS = """
 import threading
 from hrag.config import IndexerSettings
-from hrag.rpc.serving.process import run
+from hrag.server.serving.service_process import run
 
 def start_threads():
     while True:

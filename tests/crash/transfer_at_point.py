@@ -12,8 +12,8 @@ from pathlib import Path
 from hrag.config import EngineSettings
 from hrag.engine import Engine, open_engine
 from hrag.engine.transfer import copier
-from hrag.engine.transfer.report import TransferProgress, TransferReport
 from hrag.engine.transfer.transfer import transfer
+from hrag.engine.transfer.transfer_report import TransferProgress, TransferReport
 from tests.crash import statements
 from tests.crash.indexer_at_point import install
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.answers.values import AnswerEnd, AnswerEvent, FinishReason
 from hrag.client import AsyncClient
 from hrag.filters import Match
-from hrag.plain_text import quoted_lines
+from hrag.text.plain_text import quoted_lines
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult
+from hrag.values.answers import AnswerEnd, AnswerEvent, FinishReason
 from tests.e2e.conftest import AT_A_TIME, CHAT_KEY, DOGS
 from tests.openai_server import (
     COMPLETION_TOKENS,

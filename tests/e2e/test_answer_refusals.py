@@ -4,9 +4,9 @@ import grpc
 import pytest
 
 from hrag import errors
-from hrag.rpc.status import error_from
 from hrag.types import Document, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
+from hrag.wire.status_codes import error_from
 from tests.e2e.conftest import AT_A_TIME, DOGS, MAX_TOKENS
 from tests.openai_server import (
     OpenAIServer,

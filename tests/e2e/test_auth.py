@@ -7,12 +7,12 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from hrag.auth import Role, keys
 from hrag.cli.app import app
 from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.config import NO_AUTH_WORDS
 from hrag.errors import HragError, PermissionDenied, Unauthenticated
+from hrag.server.auth import Role, keys
 from hrag.types import Document, IngestResult, SearchQuery
 from hrag.v1 import indexer_pb2, types_pb2
 from tests.credentials import OTHER, TENANT, id_of, new_key

@@ -5,9 +5,9 @@ import pytest
 from google.protobuf import struct_pb2
 
 from hrag.errors import TooLarge
-from hrag.rpc.status import error_from
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
+from hrag.wire.status_codes import error_from
 from tests.pdfs import broken_pdf, encrypted_pdf, pdf_without_text
 
 INVALID, MISSING = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.embedding.openai import MAX_REQUEST_BYTES
+from hrag.models.embedding.openai_embedder import MAX_REQUEST_BYTES
 from hrag.types import Document
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb

@@ -7,10 +7,10 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.embedding.coalescer import MAX_TEXTS
-from hrag.rpc.status import error_from
+from hrag.models.embedding.coalescer import MAX_TEXTS
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
+from hrag.wire.status_codes import error_from
 from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, Reply, refuse
 from tests.processes import Running, running
 from tests.stores import COSINE_TOLERANCE

@@ -12,9 +12,9 @@ import pytest
 
 from hrag import errors
 from hrag.cli.services.processes import free_addresses
-from hrag.rpc.status import error_from
 from hrag.types import Document, IngestOutcome, Retrieval
 from hrag.v1 import retriever_pb2
+from hrag.wire.status_codes import error_from
 from tests.openai_server import (
     DEFAULT_DIMENSION,
     OpenAIServer,

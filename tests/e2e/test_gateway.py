@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hrag.auth import Role, keys
 from hrag.config import SettingsError
 from hrag.gateway.app import serve
+from hrag.server.auth import Role, keys
 from tests.credentials import OTHER, TENANT, altered, id_of, new_key
 from tests.forked import HRAG, talking
 from tests.gateways import ANSWER, INGEST, SEARCH, Gateway, gateway_settings, gateway_to

@@ -11,8 +11,7 @@ import pytest
 from hrag import errors
 from hrag.client import AsyncClient, Client
 from hrag.client.context import context
-from hrag.embedding.hashing import HashEmbedder
-from hrag.rpc.status import error_from
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import (
     Document,
     DocumentInfo,
@@ -24,6 +23,7 @@ from hrag.types import (
     SettingsRequest,
 )
 from hrag.v1 import indexer_pb2, types_pb2
+from hrag.wire.status_codes import error_from
 from tests.pdfs import Bookmark, pdf_of
 from tests.processes import Running
 

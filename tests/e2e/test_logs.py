@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.answers.values import AnswerEnd
 from hrag.errors import HragError
 from hrag.filters import Match
 from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2 as rpb
+from hrag.values.answers import AnswerEnd
 from tests.openai_server import OpenAIServer, hang_up, refuse
 from tests.processes import FAST, Process, Running, running
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.cli.services.processes import RETRIEVER, free_addresses
-from hrag.plain_text import quoted_lines
+from hrag.text.plain_text import quoted_lines
 from hrag.types import Document, Page
 from tests.e2e.mcp_servers import agent, http, mcp_process, text
 from tests.processes import FAST, Running, running, started

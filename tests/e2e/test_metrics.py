@@ -17,8 +17,8 @@ from prometheus_client.core import Metric
 from hrag.cli.services.processes import INDEXER, free_addresses
 from hrag.errors import HragError
 from hrag.filters import Match
-from hrag.rpc.serving.metrics_server import serve_metrics
-from hrag.rpc.serving.worker_metrics import WorkerMetrics
+from hrag.server.serving.metrics_server import serve_metrics
+from hrag.server.serving.worker_metrics import WorkerMetrics
 from hrag.types import Document, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2
 from tests.metrics_page import Scrape

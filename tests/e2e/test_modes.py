@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import (
     MARKDOWN,
     Document,

@@ -12,8 +12,8 @@ from benchmarks.peers.hrag_itself import Context, Hybrid, InProcess, OverGrpc
 from benchmarks.peers.peer import FillsBudget, Query, Text
 from benchmarks.peers.session import PeerFailed, Session
 from benchmarks.peers.vectors import DIMENSION, UnknownText, Vectors, key_of
-from hrag import tokens
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.text import tokens
 
 pytestmark = pytest.mark.slow
 

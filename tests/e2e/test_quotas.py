@@ -24,7 +24,6 @@ from hrag.errors import (
     RateQuotaExceeded,
     StorageQuotaExceeded,
 )
-from hrag.quota.quotas import Quota
 from hrag.types import (
     Document,
     IngestOutcome,
@@ -34,6 +33,7 @@ from hrag.types import (
     SummaryUnit,
 )
 from hrag.v1 import indexer_pb2, types_pb2
+from hrag.values.quotas import Quota
 from tests.metrics_page import Scrape
 from tests.processes import FAST, Running, running
 from tests.summary_model import wait_until_summarised

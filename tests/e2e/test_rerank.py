@@ -7,9 +7,9 @@ import pytest
 
 from hrag.cli.services.processes import free_addresses
 from hrag.errors import InvalidArgument, RerankerNotConfigured
-from hrag.rpc.status import error_from
 from hrag.types import Document, SearchMode, SearchResult
 from hrag.v1 import retriever_pb2
+from hrag.wire.status_codes import error_from
 from tests.metrics_page import Scrape
 from tests.openai_server import Fault, body, hang_up, indexes, page, refuse, short, slow
 from tests.processes import FAST, Running, running

@@ -10,8 +10,8 @@ import pytest
 
 from hrag import errors
 from hrag.client import Client
-from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import Match
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import (
     MARKDOWN,
     Document,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hrag.client import Client
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, IndexStatus, SearchMode, SearchResult
 from tests.processes import FAST, Running, running
 

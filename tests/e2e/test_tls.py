@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hrag.auth import Role
 from hrag.cli.app import app
 from hrag.cli.services.processes import ServiceFailed, Services, free_addresses
 from hrag.client import Client
 from hrag.errors import ServiceUnavailable
+from hrag.server.auth import Role
 from hrag.types import Document
 from tests.credentials import TENANT, new_key
 from tests.pki import Authority

@@ -12,9 +12,9 @@ import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
-from hrag import tracing
 from hrag.config import CommonSettings, SettingsError
 from hrag.errors import HragError
+from hrag.observe import tracing
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
 from tests.processes import FAST, running

@@ -7,12 +7,12 @@ vectors are the test's own.
 from collections.abc import Iterator
 from itertools import islice
 
-from hrag.embedding import Vectors
 from hrag.engine import CollectionHandle, PreparedDocument
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.tree import ParsedText
+from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_COLLECTION, CollectionSettings
+from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
 from tests.endurance import texts
 

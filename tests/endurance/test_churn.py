@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hrag.client import Client
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import IngestOutcome, IngestResult, SearchMode
 from tests.endurance import texts
 from tests.endurance.processes import MB, Memory, memory_of

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hrag.embedding import Vectors
 from hrag.engine import FindRequest, Snapshot, Vector
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_CANDIDATES, DEFAULT_COLLECTION, SearchMode
 from tests.endurance import stores, texts
 from tests.endurance.report import Report

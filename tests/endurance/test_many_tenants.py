@@ -15,8 +15,8 @@ import pytest
 
 from hrag.client import Client
 from hrag.client.calls import ingest_many_request
-from hrag.embedding import Vectors
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import DEFAULT_COLLECTION, Document, IngestResult, SearchMode
 from hrag.wire import indexer
 from tests.endurance import texts

@@ -13,10 +13,10 @@ import pytest
 
 from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
-from hrag.embedding import Vectors
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import Vector
 from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import IngestResult, SearchMode
 from tests.endurance import stores, texts
 from tests.endurance.load import loading_seconds

@@ -6,10 +6,10 @@ Every text differs from every other, so no two leaves share a vector of the hash
 import random
 from collections.abc import Iterable, Iterator
 
-from hrag.embedding import Vectors
-from hrag.embedding.hashing import HashEmbedder
-from hrag.tree import ParsedText
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, TreeSettings
+from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
 
 TREE = TreeSettings((32, 64, 128), 0.1)

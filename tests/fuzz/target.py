@@ -11,9 +11,9 @@ from statistics import median
 
 import grpc
 
-from hrag.auth import Role
 from hrag.client import Client
 from hrag.client.calls import channel_options
+from hrag.server.auth import Role
 from tests.credentials import new_key
 from tests.endurance.processes import MB, memory_of
 from tests.fuzz.calls import CALLS, Caller, Outcome

@@ -15,16 +15,16 @@ import pytest
 import typer
 from structlog.testing import capture_logs
 
-from hrag.auth.keys import ApiKeys
-from hrag.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.cli.options.filters import parse_filters
 from hrag.errors import InvalidArgument, Unauthenticated
-from hrag.sentences import sentence_ends
+from hrag.server.auth.api_keys import ApiKeys
+from hrag.server.auth.web_tokens import TokenPolicy, WebTokens
+from hrag.text.sentences import sentence_ends
 from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
-from hrag.types.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
-from indexer_svc.parsers.formats import parse
+from indexer_svc.parsers.parser_functions import parse
 from tests.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
 from tests.format_files import (
     archive,

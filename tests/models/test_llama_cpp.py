@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hrag.answers.values import AnswerEnd, FinishReason
-from hrag.chat import ChatEnd
-from hrag.chat.openai import OpenAIChat
-from hrag.deadline import NEVER
-from hrag.endpoint.access import Access
 from hrag.errors import ChatRejected, ChatUnavailable
+from hrag.models.chat import ChatEnd
+from hrag.models.chat.openai_chat import OpenAIChat
+from hrag.models.endpoint.endpoint_access import Access
 from hrag.types import Document, SearchQuery, SearchResult
+from hrag.values.answers import AnswerEnd, FinishReason
+from hrag.values.deadline import NEVER
 from retriever_svc.markers import MarkerFilter
 from tests.models.conftest import Llama
 from tests.processes import FAST, running

@@ -31,7 +31,7 @@ def test_mypy_sees_the_types_from_another_folder(tmp_path):
     )
     for expected in (
         'program.py:4: note: Revealed type is "def (text: str',
-        'program.py:6: note: Revealed type is "tuple[hrag.types.search.Passage, ...]"',
+        'program.py:6: note: Revealed type is "tuple[hrag.values.search.Passage, ...]"',
         'program.py:7: error: Argument 1 to "search" of "Client" has incompatible type "int"',
     ):
         assert expected in done.stdout

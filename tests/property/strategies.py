@@ -11,8 +11,8 @@ from itertools import accumulate
 
 from hypothesis import strategies as st
 
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MAX_LEVELS, MIN_CHUNK_TOKENS, TreeSettings
+from hrag.values.tree import PageSpan, ParsedText, Section
 
 _ENGLISH = "the small chunk of an old river finds its larger context before winter"
 _WORDS = _ENGLISH.split()

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hrag_fast
-from hrag.analysis import analyzer
-from hrag.analysis.query_syntax import RequiredParts, parse
+from hrag.text.analysis import analyzer
+from hrag.text.analysis.query_syntax import RequiredParts, parse
 from hrag_fast import _analysis_reference
 from hrag_fast._characters import MAX_CLUSTER, clusters
 

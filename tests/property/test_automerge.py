@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hrag.passages.auto_merge import leaves_inside, representatives
 from hrag.passages.tree_text import TreePosition
-from hrag.tree import Tree
+from hrag.values.tree import Tree
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings
 from tests.property.test_tree import many

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hrag import tokens
 from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.drafts import PassageDraft
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import LeafMatch, TreeText
+from hrag.text import tokens
 from hrag.types import TreeSettings
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import hrag_fast
 from hrag.passages.outline import Outline
-from hrag.tree import ChunkRecord
+from hrag.values.tree import ChunkRecord
 from hrag_fast import Matches, _cited_reference, matched_sentence, merged_spans
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hrag.deadline import NEVER
 from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SummaryUnit
+from hrag.values.deadline import NEVER
 from tests.conftest import Engine, engine_at
 from tests.contract.test_engine_twins import drawn
 from tests.fakes import DIMENSION, ModelCollection, collection_settings, matched_leaves

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.tree import CHUNK, NONE, ChunkRecord, Tree
 from hrag.v1 import retriever_pb2, types_pb2
+from hrag.values.tree import CHUNK, NONE, ChunkRecord, Tree
 from hrag_fast import CitedDocument, Groups, PassageEncoder
 
 NUMBER = st.sampled_from([0, 1, 127, 128, 16_383, 16_384, 2**21, 2**28, 2**32 - 1])

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hrag.deadline import Deadline
-from hrag.engine.documents import CollectionHandle
-from hrag.engine.postgres.store import filters as of_postgres
+from hrag.engine.engine_documents import CollectionHandle
+from hrag.engine.postgres.store import filter_sql as of_postgres
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import Cancelled
@@ -25,6 +24,7 @@ from hrag.filters import (
     Range,
     check_filter,
 )
+from hrag.values.deadline import Deadline
 from tests import filter_model
 from tests.fakes import ModelCollection, prepared
 from tests.postgres_server import PostgresServer

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from hrag.engine.documents import DocumentSummaries, Summary
+from hrag.engine.engine_documents import DocumentSummaries, Summary
 from hrag.engine.postgres.indexes import homes, lexical_index
 from hrag.engine.postgres.indexes.homes import drain_tail, move_collection
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts

@@ -25,8 +25,8 @@ from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.protocols import Writer
 from hrag.errors import CollectionNotFound, DocumentNotFound, StorageQuotaExceeded
-from hrag.quota.quotas import Quota, QuotaOf, unlimited
 from hrag.types import IngestOutcome, SummaryUnit
+from hrag.values.quotas import Quota, QuotaOf, unlimited
 from tests.fakes import ModelCollection, collection_settings, prepared, sentences
 from tests.postgres_server import PostgresServer
 from tests.summary_model import EMBEDDER, ModelSummaries, summarise

@@ -10,11 +10,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hrag import tokens
 from hrag.engine.embedded.store.queries import address_of, find_collection, find_document
-from hrag.ids import ChunkId
-from hrag.tree import NONE, ParsedText, Section, Tree
+from hrag.text import tokens
 from hrag.types import TreeSettings
+from hrag.values.ids import ChunkId
+from hrag.values.tree import NONE, ParsedText, Section, Tree
 from indexer_svc.boundaries import CUT_SECTION, Boundaries
 from indexer_svc.boundaries import boundaries_of as section_boundaries
 from indexer_svc.chunker import Level, build_tree

@@ -13,9 +13,9 @@ import numpy as np
 from benchmarks import corpus as store
 from benchmarks.peers.lexical.engine import LIMIT, Found
 from benchmarks.peers.lexical.terms import Leaves, Query, save_queries
-from hrag.analysis import LeafTerms, QueryTerm, analyzer
+from hrag.engine.common.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.lexical import LexicalSource, lexical_query
+from hrag.engine.embedded.search.sources.lexical_source import LexicalSource, lexical_query
 from hrag.engine.embedded.segments.leaves import covered_ordinals, read_leaves
 from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.store.queries import (
@@ -23,7 +23,7 @@ from hrag.engine.embedded.store.queries import (
     listed_segments,
     read_collection,
 )
-from hrag.engine.search.candidates import Candidates
+from hrag.text.analysis import LeafTerms, QueryTerm, analyzer
 
 SEED = 103
 QUERIES = 500

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.peers.peer import Query
 from benchmarks.peers.trees import TREE
 from benchmarks.peers.vectors import Vectors
-from hrag.tree import Tree
+from hrag.values.tree import Tree
 
 TEXTS = "texts"
 TREES = "trees.npz"

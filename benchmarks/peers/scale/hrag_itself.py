@@ -26,10 +26,10 @@ from benchmarks.peers.scale.peer import CANDIDATES, Library, OwnEf, Search
 from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import DIMENSION
 from hrag.client import Client
-from hrag.deadline import NEVER
 from hrag.engine import PreparedDocument
-from hrag.tree import ParsedText
 from hrag.types import Retrieval, SearchMode
+from hrag.values.deadline import NEVER
+from hrag.values.tree import ParsedText
 
 _DOCUMENTS_AT_ONCE = 64  # As in the indexer's bulk load.
 

@@ -13,11 +13,12 @@ from pydantic import Field
 from hrag.client import AsyncClient
 from hrag.client.context import in_brackets
 from hrag.client.tools import CitedChunk
-from hrag.errors import ChunkNotFound, DocumentNotFound, TooLarge
-from hrag.filters import DOCUMENT_ID, AllOf, Filter, Match
-from hrag.ids import check_document_id, quoted
-from hrag.plain_text import one_line, quoted_lines
-from hrag.types import Chunk, ChunkNode, DocumentInfo
+from hrag.text.plain_text import one_line, quoted_lines
+from hrag.values.chunks import Chunk, ChunkNode
+from hrag.values.documents import DocumentInfo
+from hrag.values.errors import ChunkNotFound, DocumentNotFound, TooLarge
+from hrag.values.filters import DOCUMENT_ID, AllOf, Filter, Match
+from hrag.values.ids import check_document_id, quoted
 
 MAX_PART_BYTES = 16 * 1024  # Some 4,000 tokens of English; chunks of 2,048 fit in.
 _MAX_START = (1 << 32) - 1 - MAX_PART_BYTES  # Ends of parts are 32-bit numbers.

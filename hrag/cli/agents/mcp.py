@@ -20,8 +20,9 @@ from hrag.cli.options.shared import (
     Tenant,
     TokenBudget,
 )
-from hrag.net.addresses import MAX_PORT
-from hrag.types import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT, SearchMode
+from hrag.host.addresses import MAX_PORT
+from hrag.values.limits import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT
+from hrag.values.search import SearchMode
 
 # On these hosts the MCP SDK checks the Host header, as a defence against DNS rebinding.
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

@@ -39,9 +39,9 @@ from hrag.client.tools import (
     async_knowledge_base,
     failure_text,
 )
-from hrag.errors import HragError, ServiceUnavailable
-from hrag.net.addresses import dial_address
-from hrag.net.listener import listen
+from hrag.host.addresses import dial_address
+from hrag.host.listener import listen
+from hrag.values.errors import HragError, ServiceUnavailable
 
 _INSTRUCTIONS = (
     "Call search_knowledge_base and cite the headings of the passages that you use. "

@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 
 from hrag.cli.ingest.input_document import InputDocument, ReadDocument
 from hrag.cli.terminal.console import Failure
-from hrag.types import Document
+from hrag.values.documents import Document
 
 _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120

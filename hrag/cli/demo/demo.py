@@ -25,9 +25,10 @@ from hrag.cli.ingest.outcomes import show_outcomes
 from hrag.cli.terminal.console import Failure, output
 from hrag.cli.terminal.render import counted, duration
 from hrag.cli.terminal.signals import interrupt_on_signals
-from hrag.errors import HragError
-from hrag.plain_text import printable
-from hrag.types import DEFAULT_COLLECTION, Retrieval, SearchMode, SearchResult
+from hrag.text.plain_text import printable
+from hrag.values.errors import HragError
+from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.search import Retrieval, SearchMode, SearchResult
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
     from hrag.cli.services.processes import Services

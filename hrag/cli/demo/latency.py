@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hrag.types import SearchMode
+from hrag.values.search import SearchMode
 
 if TYPE_CHECKING:
     from hrag.client import Client

@@ -17,8 +17,8 @@ from hrag.cli.terminal.render import (
     excerpt,
     range_in_chunk,
 )
-from hrag.plain_text import printable
-from hrag.types import Passage, Retrieval, SearchMode, SearchResult
+from hrag.text.plain_text import printable
+from hrag.values.search import Passage, Retrieval, SearchMode, SearchResult
 
 TARGET_US = 100_000  # The specification's limit for the latency that larger passages add.
 

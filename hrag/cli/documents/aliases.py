@@ -9,7 +9,7 @@ from hrag.cli.options.connection import Credentials, connect, connection_options
 from hrag.cli.options.shared import DEFAULT_INDEXER, DEFAULT_TENANT, AsJson, Indexer, Tenant
 from hrag.cli.terminal.console import output, print_json, print_line
 from hrag.cli.terminal.tables import Column, show_table
-from hrag.plain_text import printable
+from hrag.text.plain_text import printable
 
 AliasName = Annotated[
     str, typer.Argument(metavar="ALIAS", help="The alias's name.", show_default=False)

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hrag.types import MAX_LEVELS, ChunkNode, DocumentInfo, Hierarchy
+from hrag.values.chunks import ChunkNode, Hierarchy
+from hrag.values.documents import DocumentInfo
+from hrag.values.limits import MAX_LEVELS
 
 if TYPE_CHECKING:
     from hrag.client import Client

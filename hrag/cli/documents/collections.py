@@ -12,15 +12,9 @@ from hrag.cli.options.shared import DEFAULT_INDEXER, DEFAULT_TENANT, AsJson, Ind
 from hrag.cli.terminal.console import output, print_json, print_line
 from hrag.cli.terminal.render import counted
 from hrag.cli.terminal.tables import Column, Fit, show_table
-from hrag.plain_text import printable
-from hrag.types import (
-    MAX_LEVELS,
-    MAX_OVERLAP_RATIO,
-    NO_EMBEDDER,
-    Collection,
-    SettingsRequest,
-    SummaryUnit,
-)
+from hrag.text.plain_text import printable
+from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, SummaryUnit
+from hrag.values.limits import MAX_LEVELS, MAX_OVERLAP_RATIO
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The collection's name.", show_default=False)

@@ -14,7 +14,7 @@ from hrag.cli.options.shared import (
     Where,
 )
 from hrag.cli.terminal.console import print_json, print_line
-from hrag.types import DEFAULT_COLLECTION
+from hrag.values.limits import DEFAULT_COLLECTION
 
 
 @connection_options

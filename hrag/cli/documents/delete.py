@@ -20,9 +20,9 @@ from hrag.cli.options.shared import (
 from hrag.cli.terminal.console import print_json, print_line, show_error
 from hrag.cli.terminal.exit_codes import ExitCode
 from hrag.cli.terminal.render import counted
-from hrag.errors import DocumentNotFound
-from hrag.filters import Filter
-from hrag.types import DEFAULT_COLLECTION
+from hrag.values.errors import DocumentNotFound
+from hrag.values.filters import Filter
+from hrag.values.limits import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
     from hrag.client import Client

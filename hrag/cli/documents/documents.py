@@ -22,7 +22,9 @@ from hrag.cli.options.shared import (
 from hrag.cli.terminal.console import output, print_json
 from hrag.cli.terminal.render import counted
 from hrag.cli.terminal.tables import Column, Fit, show_table
-from hrag.types import DEFAULT_COLLECTION, DocumentInfo, Listing
+from hrag.values.collections import Listing
+from hrag.values.documents import DocumentInfo
+from hrag.values.limits import DEFAULT_COLLECTION
 
 DEFAULT_DOCUMENTS = 100
 

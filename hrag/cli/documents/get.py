@@ -21,8 +21,9 @@ from hrag.cli.options.shared import (
     Tenant,
 )
 from hrag.cli.terminal.console import output, print_json
-from hrag.plain_text import printable
-from hrag.types import DEFAULT_COLLECTION, DocumentInfo
+from hrag.text.plain_text import printable
+from hrag.values.documents import DocumentInfo
+from hrag.values.limits import DEFAULT_COLLECTION
 
 _NAME_WIDTH = 10
 

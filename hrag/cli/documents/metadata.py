@@ -17,7 +17,8 @@ from hrag.cli.options.shared import (
     Tenant,
 )
 from hrag.cli.terminal.console import print_json, print_line
-from hrag.types import DEFAULT_COLLECTION, MetadataUpdate
+from hrag.values.documents import MetadataUpdate
+from hrag.values.limits import DEFAULT_COLLECTION
 
 
 @connection_options

@@ -10,7 +10,6 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from hrag.answers.citations import sections
 from hrag.cli.documents.chunk_tree import hierarchies, nodes
 from hrag.cli.options.connection import Credentials, connect, connection_options
 from hrag.cli.options.shared import (
@@ -26,8 +25,11 @@ from hrag.cli.options.shared import (
 )
 from hrag.cli.terminal.console import output, print_json
 from hrag.cli.terminal.render import chunk_suffix, pages
-from hrag.plain_text import printable
-from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Chunk, ChunkNode, DocumentInfo, Hierarchy
+from hrag.text.citations import sections
+from hrag.text.plain_text import printable
+from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
+from hrag.values.documents import DocumentInfo
+from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS
 
 MAX_NODES = 200  # About four screens.
 _FIRST_CHARS = 48

@@ -31,20 +31,21 @@ from hrag.cli.options.shared import (
 )
 from hrag.cli.terminal.console import Failure, output, show_note
 from hrag.cli.terminal.render import counted
-from hrag.errors import CollectionExists
-from hrag.private_files import opener
-from hrag.types import DEFAULT_COLLECTION, Document
+from hrag.host.private_files import opener
+from hrag.values.documents import Document
+from hrag.values.errors import CollectionExists
+from hrag.values.limits import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:  # numpy and gRPC are slow to import, and not every command needs them.
-    from hrag.chat import ChatModel
     from hrag.client import Client
     from hrag.evaluation.generator import Generated
     from hrag.evaluation.journal import Journal
     from hrag.evaluation.judge import JudgeFigures
     from hrag.evaluation.questions import Question
-    from hrag.evaluation.report import Report
+    from hrag.evaluation.report_files import Report
     from hrag.evaluation.searches import Searched, Show
     from hrag.evaluation.summary import RetrievalFigures
+    from hrag.models.chat import ChatModel
 
 
 @evaluation_options
@@ -120,7 +121,7 @@ class _Run:
 
         Raises Failure if a document cannot be stored.
         """
-        from hrag.evaluation.corpus import read_corpus  # noqa: PLC0415
+        from hrag.evaluation.question_corpus import read_corpus  # noqa: PLC0415
 
         tenant, collection = self.where.tenant_id, self.where.collection
         documents = [*read_corpus(corpus)]
@@ -141,7 +142,7 @@ class _Run:
     def report(self, path: Path) -> "Report":
         """Generates questions if asked to, searches, judges; returns all figures."""
         from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
-        from hrag.evaluation.report import Report  # noqa: PLC0415
+        from hrag.evaluation.report_files import Report  # noqa: PLC0415
 
         # First, so that a setting that is missing ends the command before the work.
         chat = self._chat() if self.options.judge or self.options.generate else None
@@ -160,8 +161,8 @@ class _Run:
         )
 
     def _chat(self) -> "ChatModel":
-        from hrag.chat.factory import open_chat  # noqa: PLC0415
         from hrag.config import CommonSettings, SettingsError, load  # noqa: PLC0415
+        from hrag.models.chat.chat_factory import open_chat  # noqa: PLC0415
 
         try:
             chat = open_chat(load(CommonSettings))
@@ -267,7 +268,7 @@ def _publish(report: "Report", options: EvaluationOptions, console: Console) -> 
     """Prints the tables and writes the files that were asked for."""
     from hrag.cli.evaluation.tables import show_report  # noqa: PLC0415
     from hrag.evaluation.html_report import html_report  # noqa: PLC0415
-    from hrag.evaluation.report import report_json  # noqa: PLC0415
+    from hrag.evaluation.report_files import report_json  # noqa: PLC0415
 
     show_report(report, console)
     if options.json is not None:

@@ -13,10 +13,10 @@ from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
 from hrag.evaluation.generator import Generated
 from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
-from hrag.evaluation.metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
-from hrag.evaluation.report import Report
+from hrag.evaluation.report_files import Report
+from hrag.evaluation.retrieval_metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
-from hrag.plain_text import printable
+from hrag.text.plain_text import printable
 
 Row = list[str | Text]
 

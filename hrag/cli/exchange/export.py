@@ -27,8 +27,9 @@ from hrag.cli.options.shared import (
 )
 from hrag.cli.terminal.console import Failure, show_note
 from hrag.cli.terminal.render import counted
-from hrag.private_files import opener
-from hrag.types import DEFAULT_COLLECTION, DocumentInfo
+from hrag.host.private_files import opener
+from hrag.values.documents import DocumentInfo
+from hrag.values.limits import DEFAULT_COLLECTION
 
 _Lines = Iterator[str]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hrag.cli.exchange.stored_documents import StoredDocument
-from hrag.types import ChunkNode
+from hrag.values.chunks import ChunkNode
 
 Value = str | int
 DOCUMENT = "Document"

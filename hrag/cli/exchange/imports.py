@@ -25,8 +25,8 @@ from hrag.cli.options.shared import (
     Tenant,
 )
 from hrag.cli.terminal.console import Failure, output
-from hrag.errors import CollectionExists
-from hrag.types import DEFAULT_COLLECTION
+from hrag.values.errors import CollectionExists
+from hrag.values.limits import DEFAULT_COLLECTION
 
 MAX_LINE_BYTES = 512 * 1024 * 1024  # Of the longest text, and twice as much for escapes.
 _STANDARD_INPUT = Path("-")

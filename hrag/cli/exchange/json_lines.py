@@ -12,16 +12,9 @@ from typing import Any
 
 from hrag.cli.exchange.stored_documents import StoredDocument
 from hrag.cli.ingest.input_document import Unreadable
-from hrag.types import (
-    NO_EMBEDDER,
-    PLAIN_TEXT,
-    Collection,
-    Document,
-    Page,
-    SettingsRequest,
-    SummaryUnit,
-)
-from hrag.types.formats import CSV, HTML, TSV, format_of
+from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, SummaryUnit
+from hrag.values.documents import Document, Page
+from hrag.values.formats import CSV, HTML, PLAIN_TEXT, TSV, format_of
 
 VERSION = 1
 

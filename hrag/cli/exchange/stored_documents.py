@@ -10,8 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hrag.cli.documents.chunk_tree import hierarchies, nodes, top_chunk_ids
-from hrag.errors import ChunkNotFound, DocumentChanged, DocumentNotFound
-from hrag.types import Chunk, ChunkNode, DocumentInfo, Page
+from hrag.values.chunks import Chunk, ChunkNode
+from hrag.values.documents import DocumentInfo, Page
+from hrag.values.errors import ChunkNotFound, DocumentChanged, DocumentNotFound
 
 if TYPE_CHECKING:
     from hrag.client import Client

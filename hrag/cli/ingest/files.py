@@ -32,9 +32,10 @@ from hrag.cli.ingest.folders import (
     readable_path,
 )
 from hrag.cli.ingest.input_document import GivenFields, InputDocument, ReadDocument, Unreadable
-from hrag.ids import MAX_DOCUMENT_ID_BYTES
-from hrag.types import PLAIN_TEXT, Document, formats
-from hrag.types.formats import mime_type_of
+from hrag.values import formats
+from hrag.values.documents import Document
+from hrag.values.formats import PLAIN_TEXT, mime_type_of
+from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 MAX_FILE_BYTES = 256 * 1024 * 1024  # The highest limit that a service can be set to.
 STANDARD_INPUT = Path("-")

@@ -39,13 +39,9 @@ from hrag.cli.options.shared import (
     Tenant,
 )
 from hrag.cli.terminal.console import Failure, output, print_json_line, print_line, show_note
-from hrag.errors import CollectionExists, CollectionNotFound
-from hrag.types import (
-    DEFAULT_COLLECTION,
-    NO_EMBEDDER,
-    SettingsRequest,
-    SummaryUnit,
-)
+from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
+from hrag.values.errors import CollectionExists, CollectionNotFound
+from hrag.values.limits import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:
     from hrag.client import Client

@@ -13,8 +13,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from hrag.cli.ingest.input_document import InputDocument, Unreadable
-from hrag.errors import CollectionNotFound, HragError, TooLarge
-from hrag.types import Document, IngestOutcome, IngestResult
+from hrag.values.documents import Document, IngestOutcome, IngestResult
+from hrag.values.errors import CollectionNotFound, HragError, TooLarge
 
 if TYPE_CHECKING:
     from hrag.client import Client

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hrag.errors import InvalidArgument
-from hrag.types import Document
+from hrag.values.documents import Document
+from hrag.values.errors import InvalidArgument
 
 
 class Unreadable(Exception):

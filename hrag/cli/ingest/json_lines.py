@@ -23,7 +23,7 @@ from hrag.cli.ingest.input_document import (
     sendable,
 )
 from hrag.cli.ingest.lines import lines_of
-from hrag.types import Document
+from hrag.values.documents import Document
 
 EXTENSIONS = (".jsonl", ".ndjson")
 TEXT_FIELDS = ("text", "content", "body")
@@ -83,7 +83,7 @@ class _Lines:
 
     def read(self, number: int, start: int, size: int) -> ReadDocument:
         """Returns the document of a line. Raises Unreadable."""
-        from hrag.evaluation.corpus import document_id_of  # noqa: PLC0415
+        from hrag.evaluation.question_corpus import document_id_of  # noqa: PLC0415
 
         fields, encoding = self._fields(start, size)
         wanted = (self.text_field,) if self.text_field else TEXT_FIELDS

@@ -9,8 +9,8 @@ from hrag.cli.ingest.folders import UNKNOWN_FORMAT, SkippedFile, readable_path
 from hrag.cli.ingest.ingest_progress import DocumentOutcome, IngestProgress
 from hrag.cli.terminal.console import print_json_line, print_line
 from hrag.cli.terminal.render import counted
-from hrag.errors import HragError
-from hrag.types import IngestOutcome, IngestResult
+from hrag.values.documents import IngestOutcome, IngestResult
+from hrag.values.errors import HragError
 
 _EXTENSIONS_SHOWN = 5
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hrag.cli.ingest.ingest_progress import IngestProgress
 from hrag.cli.terminal.progress_lines import LINE_INTERVAL_S, progress_lines
-from hrag.plain_text import printable
+from hrag.text.plain_text import printable
 
 _NAME_CHARS = 40
 _BAR_WIDTH = 12

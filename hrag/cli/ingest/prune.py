@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from hrag.cli.ingest.files import ROOT_KEY
 from hrag.cli.options.pages import all_documents
-from hrag.errors import DocumentNotFound
-from hrag.filters import METADATA, Match
+from hrag.values.errors import DocumentNotFound
+from hrag.values.filters import METADATA, Match
 
 if TYPE_CHECKING:
     from hrag.client import Client

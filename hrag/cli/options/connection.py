@@ -10,8 +10,8 @@ import typer
 
 from hrag.cli.options.groups import option_group
 from hrag.cli.terminal.console import Failure
-from hrag.errors import InternalError, ServiceUnavailable
-from hrag.net.addresses import dial_address
+from hrag.host.addresses import dial_address
+from hrag.values.errors import InternalError, ServiceUnavailable
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from hrag.cli.options.values import Malformed, parse_value
-from hrag.filters import (
+from hrag.values.filters import (
     DOCUMENT_ID,
     METADATA,
     SOURCE,

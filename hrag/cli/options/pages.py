@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hrag.filters import Filter
-from hrag.types import Collection, DocumentInfo, Listing
+from hrag.values.collections import Collection, Listing
+from hrag.values.documents import DocumentInfo
+from hrag.values.filters import Filter
 
 if TYPE_CHECKING:
     from hrag.client import Client

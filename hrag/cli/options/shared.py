@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from hrag.cli.options import filters
-from hrag.types import DEFAULT_CONTEXT_TOKENS, SearchMode
+from hrag.values.limits import DEFAULT_CONTEXT_TOKENS
+from hrag.values.search import SearchMode
 
 DEFAULT_TENANT = "default"
 DEFAULT_INDEXER = "127.0.0.1:50051"
@@ -19,7 +20,7 @@ _COMPLETION_TIMEOUT_S = 0.5
 def _collection_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """The tenant's collections, for completion in a shell; none where they cannot be listed."""
     from hrag.client import Client  # noqa: PLC0415
-    from hrag.errors import HragError  # noqa: PLC0415
+    from hrag.values.errors import HragError  # noqa: PLC0415
 
     given = ctx.params
     address = given.get("indexer") or DEFAULT_INDEXER

@@ -8,16 +8,16 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hrag.answers.values import AnswerEnd, AnswerEvent, Citation, FinishReason
 from hrag.cli.options.connection import Credentials, connect, connection_options
 from hrag.cli.options.shared import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.search.options import search_options
 from hrag.cli.search.search import show_nothing
 from hrag.cli.terminal.console import output, print_json
 from hrag.cli.terminal.render import citation, duration, page_range, range_in_chunk
-from hrag.errors import HragError, ServiceUnavailable
-from hrag.plain_text import printable
-from hrag.types import Passage, SearchQuery, SearchResult
+from hrag.text.plain_text import printable
+from hrag.values.answers import AnswerEnd, AnswerEvent, Citation, FinishReason
+from hrag.values.errors import HragError, ServiceUnavailable
+from hrag.values.search import Passage, SearchQuery, SearchResult
 
 _QUOTED_CHARS = 240
 _INCOMPLETE = {

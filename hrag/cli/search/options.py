@@ -15,7 +15,7 @@ from hrag.cli.options.shared import (
     Tenant,
     TokenBudget,
 )
-from hrag.types import (
+from hrag.values.limits import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
     DEFAULT_LEXICAL_WEIGHT,
@@ -31,12 +31,8 @@ from hrag.types import (
     MAX_PER_DOCUMENT,
     MAX_TOP_SECTIONS,
     MAX_WINDOW_SENTENCES,
-    Aggregation,
-    FusionMethod,
-    Retrieval,
-    SearchQuery,
-    SummaryScope,
 )
+from hrag.values.search import Aggregation, FusionMethod, Retrieval, SearchQuery, SummaryScope
 
 _MAX_U64 = (1 << 64) - 1
 

@@ -23,8 +23,8 @@ from hrag.cli.terminal.render import (
     section_citation,
     timings,
 )
-from hrag.plain_text import printable
-from hrag.types import (
+from hrag.text.plain_text import printable
+from hrag.values.search import (
     ChosenSection,
     Passage,
     SearchMode,

@@ -37,7 +37,7 @@ def gateway(
     """
     app = module_of_extra("hrag.gateway.app", "gateway", "hrag gateway")
     from hrag.config import GatewaySettings  # noqa: PLC0415
-    from hrag.rpc.serving.process import run  # noqa: PLC0415
+    from hrag.server.serving.service_process import run  # noqa: PLC0415
 
     os.environ["HRAG_HTTP_ADDRESS"] = address
     os.environ["HRAG_INDEXER_ADDRESS"] = indexer

@@ -15,11 +15,11 @@ from hrag.cli.options.shared import (
     Retriever,
 )
 from hrag.cli.terminal.console import print_json, print_line
-from hrag.net.addresses import dial_address
+from hrag.host.addresses import dial_address
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
     from hrag.cli.services.processes import Service
-    from hrag.client.access import Access
+    from hrag.client.credentials import Access
 
 _TIMEOUT_S = 2.0
 
@@ -52,7 +52,7 @@ def health(
       hrag health retriever --retriever 127.0.0.1:50052
     """
     from hrag.cli.services import processes  # noqa: PLC0415
-    from hrag.client.access import Access  # noqa: PLC0415
+    from hrag.client.credentials import Access  # noqa: PLC0415
 
     access = Access(**asdict(credentials))
     targets = {

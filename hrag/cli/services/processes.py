@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from hrag.cli.terminal.console import Failure
-from hrag.net.addresses import dial_address
+from hrag.host.addresses import dial_address
 
 _POLL_S = 0.05
 _WATCH_S = 0.2

@@ -22,9 +22,10 @@ from hrag.cli.options.shared import (
 )
 from hrag.cli.terminal.console import output, print_json
 from hrag.cli.terminal.render import counted
-from hrag.plain_text import printable
-from hrag.quota.quotas import TenantUsage
-from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
+from hrag.text.plain_text import printable
+from hrag.values.collections import Collection, SummaryUnit
+from hrag.values.quotas import TenantUsage
+from hrag.values.status import IndexStatus, ReaderStatus, ServerInfo
 
 if TYPE_CHECKING:
     from hrag.client import Client

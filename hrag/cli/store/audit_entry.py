@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hrag import audit, log
 from hrag.cli.terminal.console import Failure
 from hrag.config import AuditSettings, SettingsError, load
+from hrag.observe import audit, log
 
 
 @contextmanager

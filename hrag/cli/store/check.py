@@ -9,7 +9,7 @@ from hrag.cli.options.shared import DEFAULT_DATA_DIR, AsJson, DataDir
 from hrag.cli.terminal.console import Failure, output, print_json
 from hrag.cli.terminal.exit_codes import ExitCode
 from hrag.cli.terminal.render import counted
-from hrag.plain_text import printable
+from hrag.text.plain_text import printable
 
 if TYPE_CHECKING:
     from hrag.engine import CheckReport, Engine
@@ -47,7 +47,7 @@ def check(
     """
     # Settings and storage are slow to import, and only some commands need them.
     from hrag.cli.store.administration import open_store  # noqa: PLC0415
-    from hrag.errors import DataLoss, HragError  # noqa: PLC0415
+    from hrag.values.errors import DataLoss, HragError  # noqa: PLC0415
 
     try:
         store = open_store(data_dir)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from hrag.auth import Role
 from hrag.cli.options.shared import AsJson
 from hrag.cli.terminal.console import Failure, output, print_json, print_line
-from hrag.plain_text import printable
+from hrag.server.auth import Role
+from hrag.text.plain_text import printable
 
 if TYPE_CHECKING:
-    from hrag.auth.keys import Key
+    from hrag.server.auth.api_keys import Key
 
 _MAX_DAYS = 36_500
 
@@ -63,19 +63,19 @@ def create(
       export HRAG_TOKEN=$(hrag keys create --tenant acme)
     """
     # They load pydantic, which is slow.
-    from hrag.auth import keys  # noqa: PLC0415
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
+    from hrag.server.auth import api_keys  # noqa: PLC0415
 
     lifetime = None if days is None else timedelta(days=days)
     tenants = tuple(dict.fromkeys(tenant))
     try:
         with audited("keys create", file=str(file)) as entry:
-            key = keys.create(file, tenants, role, note, lifetime)
-            entry.update(key=keys.id_of(key), role=role.value, tenants=tenants)
+            key = api_keys.create(file, tenants, role, note, lifetime)
+            entry.update(key=api_keys.id_of(key), role=role.value, tenants=tenants)
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None
     if as_json:
-        print_json({"id": keys.id_of(key), "key": key, "role": role, "tenants": tenants})
+        print_json({"id": api_keys.id_of(key), "key": key, "role": role, "tenants": tenants})
     else:
         typer.echo(key)
 
@@ -92,10 +92,10 @@ def show(
     Example:
       hrag keys list
     """
-    from hrag.auth import keys  # noqa: PLC0415
+    from hrag.server.auth import api_keys  # noqa: PLC0415
 
     try:
-        found = keys.read(file)
+        found = api_keys.read(file)
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None
     if as_json:
@@ -121,12 +121,12 @@ def revoke(
     Example:
       hrag keys revoke 3f9a0c41d27e
     """
-    from hrag.auth import keys  # noqa: PLC0415
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
+    from hrag.server.auth import api_keys  # noqa: PLC0415
 
     try:
         with audited("keys revoke", file=str(file)) as entry:
-            key = keys.revoke(file, key_id)
+            key = api_keys.revoke(file, key_id)
             entry["key"] = key.id
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None

@@ -16,8 +16,8 @@ from hrag.cli.terminal.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
     from hrag.config import EngineSettings
-    from hrag.engine.transfer.catalog import Difference
-    from hrag.engine.transfer.report import TransferProgress, TransferReport
+    from hrag.engine.transfer.transfer_catalog import Difference
+    from hrag.engine.transfer.transfer_report import TransferProgress, TransferReport
 
 
 def migrate(
@@ -74,7 +74,7 @@ def migrate(
       hrag migrate --from embedded --to postgres --verify-only
     """
     # Settings and storage are slow to import, and only some commands need them.
-    from hrag.engine.transfer.report import TransferProgress  # noqa: PLC0415
+    from hrag.engine.transfer.transfer_report import TransferProgress  # noqa: PLC0415
 
     if source == target:
         raise Failure(f"--from and --to are both {source}", ExitCode.USAGE)
@@ -123,7 +123,7 @@ def _engine_names() -> tuple[str, ...]:
 
 
 def _dsn(file: Path) -> str:
-    from hrag.private_files import read_secret  # noqa: PLC0415
+    from hrag.host.private_files import read_secret  # noqa: PLC0415
 
     try:
         return read_secret(file)

@@ -24,7 +24,7 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> No
     # Settings and storage are slow to import, and only some commands need them.
     from hrag.cli.store.administration import open_store  # noqa: PLC0415
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
-    from hrag.errors import DataLoss  # noqa: PLC0415
+    from hrag.values.errors import DataLoss  # noqa: PLC0415
 
     store = open_store(data_dir)
     collections: list[dict[str, object]] = []

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hrag.cli.terminal.exit_codes import ExitCode
-from hrag.plain_text import printable
+from hrag.text.plain_text import printable
 
 
 class Failure(Exception):

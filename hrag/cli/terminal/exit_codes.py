@@ -5,8 +5,8 @@
 
 from enum import IntEnum
 
-from hrag import errors
-from hrag.errors import HragError
+from hrag.values import errors
+from hrag.values.errors import HragError
 
 
 class ExitCode(IntEnum):

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from hrag.answers.citations import sections
-from hrag.plain_text import printable
-from hrag.types import ChosenSection, Chunk, Passage, SearchResult, Span, TermSpan
+from hrag.text.citations import sections
+from hrag.text.plain_text import printable
+from hrag.values.chunks import Chunk, Span
+from hrag.values.search import ChosenSection, Passage, SearchResult, TermSpan
 
 MATCH_STYLE = "green"
 WORD_STYLE = "bold yellow"

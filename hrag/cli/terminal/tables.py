@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hrag.plain_text import printable
+from hrag.text.plain_text import printable
 
 _GAP = 2
 _MIN_WIDTH = 8

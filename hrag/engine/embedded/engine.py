@@ -11,7 +11,7 @@ from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store.environment import Store, open_for_reading, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.values.quotas import QuotaOf, unlimited
 
 _log = structlog.get_logger()
 

@@ -7,8 +7,8 @@ from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.schema import check_version, create_or_check
 from hrag.engine.postgres.write.writer import PostgresWriter
-from hrag.net.dsn import without_secrets
-from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.host.dsn import without_secrets
+from hrag.values.quotas import QuotaOf, unlimited
 
 
 class PostgresEngine:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hrag.embedding import Vectors
-from hrag.engine.documents import StoredDocument
+from hrag.engine.engine_documents import StoredDocument
 from hrag.engine.transfer.pairs import Pair
+from hrag.models.embedding import Vectors
 
 LOWEST_COSINE = 0.9999
 

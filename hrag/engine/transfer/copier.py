@@ -9,13 +9,13 @@ them faster once all documents are there.
 from collections.abc import Iterator
 from contextlib import suppress
 
-from hrag.engine.documents import CollectionHandle, PreparedDocument, StoredDocument
+from hrag.engine.engine_documents import CollectionHandle, PreparedDocument, StoredDocument
 from hrag.engine.protocols import Writer
 from hrag.engine.transfer.comparison import problem_of
 from hrag.engine.transfer.pairs import Pair
-from hrag.engine.transfer.report import TransferProgress
-from hrag.errors import DataLoss, HragError, InvalidArgument, TooLarge
-from hrag.types import IngestOutcome
+from hrag.engine.transfer.transfer_report import TransferProgress
+from hrag.values.documents import IngestOutcome
+from hrag.values.errors import DataLoss, HragError, InvalidArgument, TooLarge
 
 # As the indexer's bulk load has them: with so many, the commit's sync takes little of the time.
 GROUP_DOCUMENTS = 64

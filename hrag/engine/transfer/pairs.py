@@ -8,7 +8,7 @@ is not met again.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hrag.engine.documents import Exported
+from hrag.engine.engine_documents import Exported
 
 
 @dataclass(frozen=True, slots=True)

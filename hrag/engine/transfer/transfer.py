@@ -14,7 +14,10 @@ from dataclasses import replace as changed
 from itertools import chain, islice
 
 from hrag.engine.protocols import Reader, Writer
-from hrag.engine.transfer.catalog import (
+from hrag.engine.transfer.comparison import problem_of
+from hrag.engine.transfer.copier import CollectionCopier
+from hrag.engine.transfer.pairs import Pair, pairs
+from hrag.engine.transfer.transfer_catalog import (
     Catalog,
     Difference,
     Place,
@@ -22,12 +25,9 @@ from hrag.engine.transfer.catalog import (
     missing,
     tenants_of,
 )
-from hrag.engine.transfer.comparison import problem_of
-from hrag.engine.transfer.copier import CollectionCopier
-from hrag.engine.transfer.pairs import Pair, pairs
-from hrag.engine.transfer.report import MAX_DIFFERENCES, TransferProgress, TransferReport
-from hrag.errors import CollectionExists, DataLoss
-from hrag.types import Collection
+from hrag.engine.transfer.transfer_report import MAX_DIFFERENCES, TransferProgress, TransferReport
+from hrag.values.collections import Collection
+from hrag.values.errors import CollectionExists, DataLoss
 
 _SHOWN_CONFLICTS = 5
 

@@ -5,10 +5,10 @@ See https://connectrpc.com/docs/protocol#streaming-rpcs.
 
 import struct
 
-from hrag.errors import InvalidArgument, NotSupported
 from hrag.gateway.http.connect_error import ConnectError
-from hrag.gateway.protojson.reader import BODY
-from hrag.gateway.protojson.writer import dumped
+from hrag.gateway.protojson.json_reader import BODY
+from hrag.gateway.protojson.json_writer import dumped
+from hrag.values.errors import InvalidArgument, NotSupported
 
 _HEAD = struct.Struct(">BI")
 _COMPRESSED = 1

@@ -16,15 +16,15 @@ import grpc
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hrag.errors import HragError
 from hrag.gateway.calls.envelope import end_frame, framed, only_message
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import error_of
 from hrag.gateway.http.reply import JSON, Parts, StreamReply
-from hrag.gateway.protojson import writer
-from hrag.gateway.protojson.writer import dumped
+from hrag.gateway.protojson import json_writer
+from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.services.methods import Method
+from hrag.values.errors import HragError
 
 CONNECT_JSON = "application/connect+json"
 CONNECT_PROTO = "application/connect+proto"
@@ -81,7 +81,7 @@ async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_j
     try:
         while (response := await call.read()) is not grpc.aio.EOF:
             accept()
-            yield framed(writer.write(method.response, response) if is_json else response)
+            yield framed(json_writer.write(method.response, response) if is_json else response)
         yield end_frame(None)
     except grpc.aio.AioRpcError as error:
         yield end_frame(error_of(error))
@@ -109,7 +109,7 @@ async def _events(method: Method, call: Any, response: Any) -> Parts:
 
 
 def _event(method: Method, response: bytes) -> bytes:
-    ((name, value),) = writer.as_json(method.response, response).items()
+    ((name, value),) = json_writer.as_json(method.response, response).items()
     return _encoded_event(name, dumped(value))
 
 

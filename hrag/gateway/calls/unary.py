@@ -9,7 +9,7 @@ from starlette.responses import Response
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.reply import JSON
-from hrag.gateway.protojson import writer
+from hrag.gateway.protojson import json_writer
 from hrag.gateway.services.methods import Method
 
 PROTO = "application/proto"
@@ -25,5 +25,7 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     is_json = call_headers.media_type(request) == JSON
     start = partial(exchange.started, method, request, is_json=is_json)
     if is_json:
-        return await exchange.reply(request, start, JSON, partial(writer.write, method.response))
+        return await exchange.reply(
+            request, start, JSON, partial(json_writer.write, method.response)
+        )
     return await exchange.reply(request, start, PROTO)

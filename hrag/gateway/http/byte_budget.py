@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hrag.errors import TooBusy
+from hrag.values.errors import TooBusy
 
 _CALLER_SHARE = 2  # A caller may hold one in so many of the bytes.
 

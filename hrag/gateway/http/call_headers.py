@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from starlette.requests import Request
 
-from hrag.errors import DeadlineExceeded, InvalidArgument
 from hrag.gateway.services.channels import Metadata
-from hrag.ids import quoted
-from hrag.rpc.calls.request_id import REQUEST_ID
+from hrag.server.calls.request_id import REQUEST_ID
+from hrag.values.errors import DeadlineExceeded, InvalidArgument
+from hrag.values.ids import quoted
 
 _TIMEOUT = re.compile(r"[0-9]{1,10}")
 _VERSION = "1"

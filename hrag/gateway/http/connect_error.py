@@ -14,9 +14,9 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from hrag.errors import HragError
-from hrag.gateway.protojson.writer import dumped
-from hrag.rpc import status
+from hrag.gateway.protojson.json_writer import dumped
+from hrag.values.errors import HragError
+from hrag.wire import status_codes
 
 _CODE = grpc.StatusCode
 _HTTP_STATUS = {
@@ -94,7 +94,9 @@ class ConnectError:
             for violation in each.field_violations
         ]
         number = self.code.value[0]
-        return status.from_reason((reasons or [""])[0], number, self.message, (fields or [""])[0])
+        return status_codes.from_reason(
+            (reasons or [""])[0], number, self.message, (fields or [""])[0]
+        )
 
     def _unpacked(self, kind: type[Message]) -> list[Any]:
         return [kind.FromString(each.value) for each in self.details if each.Is(kind.DESCRIPTOR)]
@@ -103,7 +105,7 @@ class ConnectError:
 def error_of(failure: Exception) -> ConnectError:
     """Returns the error of an exception of ours or of gRPC."""
     if isinstance(failure, HragError):
-        ending = status.to_status(failure)
+        ending = status_codes.to_status(failure)
         return _error(ending.code, ending.details, ending.trailing_metadata)
     assert isinstance(failure, grpc.aio.AioRpcError)
     return _error(failure.code(), failure.details() or "", failure.trailing_metadata() or ())

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.requests import Request
 
-from hrag.errors import DeadlineExceeded, InvalidArgument, NotSupported, TooLarge
 from hrag.gateway.http.byte_budget import Share
-from hrag.gateway.protojson.reader import BODY
-from hrag.ids import quoted
+from hrag.gateway.protojson.json_reader import BODY
+from hrag.values.errors import DeadlineExceeded, InvalidArgument, NotSupported, TooLarge
+from hrag.values.ids import quoted
 
 LARGE_BYTES = 16 * 1024
 """More than that is read and parsed only for callers whose credential is valid: as many from each

@@ -13,13 +13,13 @@ import grpc
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from hrag.errors import HragError, InvalidArgument, PermissionDenied, ServiceUnavailable
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import error_reply
-from hrag.ids import quoted
-from hrag.rpc.calls.call import to_hrag_error
-from hrag.rpc.calls.request_id import REQUEST_ID, is_request_id, new_request_id
+from hrag.server.calls.call import to_hrag_error
+from hrag.server.calls.request_id import REQUEST_ID, is_request_id, new_request_id
+from hrag.values.errors import HragError, InvalidArgument, PermissionDenied, ServiceUnavailable
+from hrag.values.ids import quoted
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from hrag.gateway.protojson import reader
+from hrag.gateway.protojson import json_reader
 
 # Five milliseconds for the worst that strangers can send, one for what the services answer.
 _SMALL_REQUEST_BYTES = 8 * 1024
@@ -52,4 +52,4 @@ class Conversion:
 
 
 def _encoded(message_class: type[Message], raw: bytes) -> bytes:
-    return reader.read(message_class, raw).SerializeToString()
+    return json_reader.read(message_class, raw).SerializeToString()

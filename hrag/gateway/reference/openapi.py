@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from hrag.gateway.calls.ingest_stream import JSON_LINES
+from hrag.gateway.calls.ingest_call import JSON_LINES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.services.methods import Method

@@ -5,13 +5,13 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
-from hrag.client.access import Access
 from hrag.client.calls import channel_options
+from hrag.client.credentials import Access
 from hrag.config import PLAINTEXT_WORDS, GatewaySettings, SettingsError
-from hrag.errors import InvalidArgument
 from hrag.gateway.services.methods import INDEXER, METHODS, RETRIEVER, SERVICE_NAMES, Method
-from hrag.net.addresses import dial_address, is_loopback
-from hrag.rpc.serving.protection import require_acknowledgement
+from hrag.host.addresses import dial_address, is_loopback
+from hrag.server.serving.protection import require_acknowledgement
+from hrag.values.errors import InvalidArgument
 
 _HEALTH = "/grpc.health.v1.Health/Check"
 _HEALTH_S = 2.0

@@ -11,7 +11,7 @@ from benchmarks.peers.memory import own_bytes
 from benchmarks.peers.peer import Found
 from benchmarks.peers.spans import find_span
 from benchmarks.peers.vectors import DIMENSION, UnknownText, Vectors, key_of
-from hrag import tokens
+from hrag.text import tokens
 
 TEXT = "One two.  Three four.\n\nOne two.\tFünf 六。"
 

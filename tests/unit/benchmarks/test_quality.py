@@ -12,7 +12,7 @@ from benchmarks.quality.run import SYSTEMS, below_dense, figures, systems_of
 from benchmarks.quality.sets import NoSets, read_sets
 from benchmarks.quality.tables import tables
 from benchmarks.quality.targets import TARGETS
-from hrag.evaluation.budget import BudgetedText
+from hrag.evaluation.context_budget import BudgetedText
 from hrag.evaluation.questions import GoldSpan, TextSpan
 from hrag.evaluation.retrieved import Retrieved
 from hrag.evaluation.searches import DEFAULT_BUDGETS, Searched

@@ -15,7 +15,8 @@ FOLDER = ROOT / "constraints"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 RUNTIME_EXTRAS = ("server", "formats", "gateway", "mcp", "otel", "postgres")
 LISTS = ("runtime", "development", "benchmarks", "build", "docs", "tools")
-VERSIONS_OF_PYTHON = ("3.11", "3.12", "3.13")
+CLASSIFIERS = "\n".join(PROJECT["project"]["classifiers"])
+VERSIONS_OF_PYTHON = re.findall(r"Python :: (3\.\d+)", CLASSIFIERS)
 TOOLS = ("pytest", "ruff", "mypy", "hypothesis", "buf-bin", "grpcio-tools", "matplotlib", "pip")
 
 
@@ -64,6 +65,12 @@ def test_whatever_hrag_requires_is_listed_in_an_allowed_version(name: str) -> No
     ]
     ours = [Requirement(each) for each in needed if not each.startswith("hrag[")]
     assert [each.name for each in ours if not _allows(entries, each)] == []
+
+
+def test_a_release_has_wheels_for_the_versions_of_python_that_are_tested() -> None:
+    assert VERSIONS_OF_PYTHON[0] == PROJECT["project"]["requires-python"].removeprefix(">=")
+    built = re.findall(r"cp3(\d+)-", PROJECT["tool"]["cibuildwheel"]["build"])
+    assert [f"3.{minor}" for minor in built] == VERSIONS_OF_PYTHON
 
 
 @pytest.mark.parametrize("python", VERSIONS_OF_PYTHON)

@@ -32,7 +32,7 @@ labels = np.arange(4_000_000, dtype=np.uint64) << np.uint64(20)
 ordinals = np.array([0, 15_000_000], np.uint64)
 """
 MODEL = """
-from hrag.embedding.builtin_weights import load
+from hrag.models.embedding.builtin_weights import load
 
 tokenizer, encoder = load()
 text = "word " * 100_000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import InvalidArgument
-from hrag.gateway.protojson.writer import write
+from hrag.gateway.protojson.json_writer import write
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb

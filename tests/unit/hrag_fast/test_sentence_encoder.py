@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hrag.embedding import builtin_weights
+from hrag.models.embedding import builtin_weights
 from hrag_fast import Int8Matrix, SentenceEncoder, supported_paths
 
 PATHS = supported_paths()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import hrag_fast
-from hrag import tokens
-from hrag.tree import PageSpan, ParsedText, Section
+from hrag.text import tokens
 from hrag.types import MARKDOWN, Document
+from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 from indexer_svc.extract import extract
-from indexer_svc.parsers.formats import parse
+from indexer_svc.parsers.parser_functions import parse
 
 LEAF = 256  # Sections under 32 tokens are tiny.
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, IngestOutcome
-from indexer_svc import bulk, pipeline
+from indexer_svc import bulk, ingest_pipeline
 from indexer_svc.bulk import IngestRequest
 from tests.conftest import Engine
 from tests.fakes import search_leaves, sentences
@@ -177,7 +177,7 @@ def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_committed(
     service.run(documents)
     commits = len(service.writer.commits)
     service.embedder.calls.clear()
-    monkeypatch.setattr(pipeline, "extract", None)
+    monkeypatch.setattr(ingest_pipeline, "extract", None)
     assert service.run(documents) == [(each.document_id, UNCHANGED) for each in documents]
     assert service.embedder.calls == []
     assert len(service.writer.commits) == commits

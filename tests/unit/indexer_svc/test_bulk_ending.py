@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.deadline import Deadline
 from hrag.errors import HragError
 from hrag.types import Document
+from hrag.values.deadline import Deadline
 from indexer_svc import bulk
 from tests.conftest import Engine
 from tests.streams import (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.deadline import NEVER
 from hrag.filters import AllOf, Filter, Match
 from hrag.types import Listing
-from indexer_svc.catalog import Catalog
+from hrag.values.deadline import NEVER
+from indexer_svc.stored_catalog import Catalog
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hrag import tokens
-from hrag.tree import NONE, PageSpan, ParsedText, Section, Tree
+from hrag.text import tokens
 from hrag.types import TreeSettings
+from hrag.values.tree import NONE, PageSpan, ParsedText, Section, Tree
 from indexer_svc.chunker import Level, build_tree
 from tests.fakes import sentences
 

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from hrag.config import IndexerSettings
-from hrag.deadline import NEVER
-from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import validation
+from hrag.engine.common import validation
 from hrag.errors import TooLarge
-from hrag.tree import ParsedText
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, TreeSettings
+from hrag.values.deadline import NEVER
+from hrag.values.tree import ParsedText
 from indexer_svc import document_limits
 from indexer_svc.chunker import build_tree
-from indexer_svc.pipeline import Defaults, Pipeline
+from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from tests.conftest import Engine
 
 TEXT = "The cat sat on the mat. " * 40

@@ -14,7 +14,7 @@ import pytest
 from hrag import errors
 from hrag.types import Document, IngestResult
 from indexer_svc.bulk import BulkLoad, IngestRequest
-from indexer_svc.pipeline import Draft, Ready
+from indexer_svc.ingest_pipeline import Draft, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 from tests.conftest import Engine
 from tests.streams import Service, asked, numbered, service_of, stages

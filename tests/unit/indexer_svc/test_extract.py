@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hrag import tokens
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.tree import PageSpan, ParsedText, Section
+from hrag.text import tokens
 from hrag.types import MARKDOWN, MAX_PAGES, MAX_TITLE_BYTES, Document, Page
-from hrag.types.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc import extract as module
 from indexer_svc import mime_types
 from indexer_svc.extract import MAX_RUN_CHARS, MAX_WHITE_SPACE_CHARS, extract
-from indexer_svc.parsers.formats import parse
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.parser_functions import parse
 from tests import pdfs
 from tests.format_files import DANCE, docx_file, epub_file, html_page, pptx_file, xlsx_file
 

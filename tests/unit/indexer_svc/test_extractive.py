@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import EmbedderRejected, EmbedderUnavailable
-from hrag.sentences import MAX_SENTENCE_CHARS
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.text.sentences import MAX_SENTENCE_CHARS
+from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.extractive import extract
 
 BOUND = 500

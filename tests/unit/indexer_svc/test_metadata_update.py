@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.deadline import NEVER, Deadline
 from hrag.types import (
     MAX_METADATA_BYTES,
     MAX_METADATA_VALUES,
@@ -13,8 +12,9 @@ from hrag.types import (
     MetadataChange,
     MetadataUpdate,
 )
-from indexer_svc.catalog import Catalog
+from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.document_limits import MAX_SOURCE_BYTES
+from indexer_svc.stored_catalog import Catalog
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
 

@@ -4,7 +4,7 @@ import pytest
 
 from hrag.errors import InvalidArgument
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
-from hrag.types.formats import CSV, DOCX, EPUB, FORMATS, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import CSV, DOCX, EPUB, FORMATS, HTML, PPTX, PYTHON, RST, XLSX
 from indexer_svc import mime_types
 from indexer_svc.mime_types import require_readable, resolve_mime_type
 from tests.format_files import archive, docx_file, epub_file, html_page, pptx_file, xlsx_file

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import Admission
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.quota.quotas import Quota
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import (
     Document,
     IngestOutcome,
@@ -21,8 +19,10 @@ from hrag.types import (
     SettingsRequest,
     TreeSettings,
 )
-from indexer_svc import pipeline as pipeline_module
-from indexer_svc.pipeline import Defaults, Pipeline
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.quotas import Quota
+from indexer_svc import ingest_pipeline as pipeline_module
+from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from tests.conftest import Engine
 from tests.fakes import search_leaves
 

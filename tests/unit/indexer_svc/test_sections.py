@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.tree import NONE, PageSpan, ParsedText, Section, Tree, section_parents
 from hrag.types import SummaryUnit, TreeSettings
+from hrag.values.tree import NONE, PageSpan, ParsedText, Section, Tree, section_parents
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import heading, sections
 from tests.fakes import sentences

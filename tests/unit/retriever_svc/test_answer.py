@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from hrag import tokens
-from hrag.answers.values import AnswerEnd, AnswerQuery, FinishReason
-from hrag.chat import ChatEnd, Pieces
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import DeadlineExceeded, TooBusy
+from hrag.models.chat import ChatEnd, Pieces
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.text import tokens
 from hrag.types import (
     Chunk,
     Passage,
@@ -26,6 +24,8 @@ from hrag.types import (
     Span,
     Timings,
 )
+from hrag.values.answers import AnswerEnd, AnswerQuery, FinishReason
+from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.answer import Answer, AnswerSetup
 from retriever_svc.prompt import Prompt
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import EmbedderRejected, EmbedderUnavailable, HragError
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Chunk, PageStart, Passage, Span
+from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.attribution import Embed, citations
 from retriever_svc.markers import Cited
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from hrag import errors
-from hrag.deadline import NEVER
-from hrag.embedding.hashing import HashEmbedder
-from hrag.reply_limit import ReplyLimit
-from hrag.rpc.admission.suspension import Suspended
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.server.admission.suspension import Suspended
 from hrag.types import Retrieval
 from hrag.v1 import retriever_pb2 as pb
+from hrag.values.deadline import NEVER
+from hrag.values.reply_limit import ReplyLimit
 from hrag.wire.retriever import batch_from, encoded_batch
-from retriever_svc.pipeline import _ERROR_BYTES
+from retriever_svc.search_pipeline import _ERROR_BYTES
 from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 

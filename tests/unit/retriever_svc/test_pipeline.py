@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from hrag import errors
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import Exists, Match
-from hrag.rpc.admission.suspension import Suspended
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
+from hrag.server.admission.suspension import Suspended
 from hrag.types import (
     Aggregation,
     Chunk,
@@ -24,9 +23,10 @@ from hrag.types import (
     Span,
     SummaryScope,
 )
+from hrag.values.deadline import NEVER, Deadline
 from hrag.wire.passages import encoded_passage
-from retriever_svc.pipeline import Search
 from retriever_svc.results import stage_seconds
+from retriever_svc.search_pipeline import Search
 from tests.rankings import (
     DIMENSION,
     QUERY,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hrag import errors
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import CollectionSettings, Retrieval, SearchMode, SearchQuery, TreeSettings
+from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.prepared_query import (
     EmbeddedQuery,
     QueryEmbedding,

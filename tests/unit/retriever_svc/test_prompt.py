@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hrag import tokens
 from hrag.config import SettingsError
+from hrag.text import tokens
 from hrag.types import Chunk, Passage, Span
 from retriever_svc.prompt import MAX_TEMPLATE_BYTES, Prompt, fitting_prompt, load_prompt
 

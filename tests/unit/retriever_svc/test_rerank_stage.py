@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag import errors
-from hrag.deadline import NEVER, Deadline
 from hrag.types import Chunk, MatchedChild, Passage, SearchMode, SearchQuery, SearchResult, Span
+from hrag.values.deadline import NEVER, Deadline
 from hrag.wire.passages import encoded_passage
 from retriever_svc.rerank_stage import RerankSetup
 from tests.rankings import QUERY, PlainSnapshot, search_of

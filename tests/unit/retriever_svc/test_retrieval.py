@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from hrag import errors
-from hrag.deadline import NEVER
 from hrag.engine import FindRequest, Fusion
-from hrag.metrics import INSTRUMENTS
+from hrag.observe.metrics import INSTRUMENTS
 from hrag.types import (
     CollectionSettings,
     FusionMethod,
@@ -18,6 +17,7 @@ from hrag.types import (
     SearchQuery,
     SearchResult,
 )
+from hrag.values.deadline import NEVER
 from tests import rankings
 from tests.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 

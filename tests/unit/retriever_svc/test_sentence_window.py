@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hrag.deadline import NEVER
 from hrag.engine import FindRequest, Found
 from hrag.passages.sentence_context import Sentence, SentenceContext
 from hrag.types import Chunk, SearchMode, Span
+from hrag.values.deadline import NEVER
 from retriever_svc.prepared_query import EmbeddedQuery, prepared_query
 from retriever_svc.sentence_window import SentenceWindowSearch
 from retriever_svc.work_limit import EmbeddingWork

@@ -6,7 +6,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from hrag.auth import Role
+from hrag.server.auth import Role
 from hrag.types import EmbeddedReaderStatus, Limits, ReaderStatus, ServerInfo
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc

@@ -5,8 +5,8 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from hrag import tokens
-from hrag.sentences import sentence_ends
+from hrag.text import tokens
+from hrag.text.sentences import sentence_ends
 from hrag.types import Chunk, MatchedChild, MatchedSentence, PageStart, Passage, Span, TermSpan
 from retriever_svc.token_budget import cut_passage, within_limits, without_repeats
 

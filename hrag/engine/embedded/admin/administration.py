@@ -21,7 +21,7 @@ from hrag.engine.reports import (
     ReindexedCollection,
     VacuumReport,
 )
-from hrag.errors import DataLoss, NotSupported
+from hrag.values.errors import DataLoss, NotSupported
 
 
 class EmbeddedAdministration:

@@ -29,14 +29,14 @@ from typing import Any
 
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.segments import damage, segment_files
-from hrag.engine.embedded.store import disk, location, locks, schema
+from hrag.engine.embedded.store import disk, location, schema, store_locks
 from hrag.engine.embedded.store.environment import RESTORE, Store, open_alone
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import listed_segments
-from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.protocols import Progress
 from hrag.engine.reports import BackupReport
-from hrag.errors import StoreUnavailable
-from hrag.private_files import FILE_MODE, make_folder, opener
+from hrag.host.private_files import FILE_MODE, make_folder, opener
+from hrag.values.errors import StoreUnavailable
 
 _LABEL = "backup.json"
 _UNFINISHED = "unfinished.hrag"
@@ -286,7 +286,7 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
     location.refuse_network(directory)
     with location.explained_errors(directory):
         make_folder(directory, exist_ok=True)
-    with locks.exclusive(directory):
+    with store_locks.exclusive(directory):
         if location.has_data(directory):
             raise StoreUnavailable(f"{directory} holds a store; name a folder that holds none")
         partial = directory / RESTORE

@@ -6,15 +6,21 @@ never repairs them. Each module of `checks` proves one kind of invariant.
 
 from collections.abc import Callable, Iterator
 
-from hrag.engine.embedded.admin.checks import documents, index, strays, summaries, values
-from hrag.engine.embedded.admin.checks.walk import UNREADABLE, Walk, differences, guarded
+from hrag.engine.common.records import CollectionRecord, Usage
+from hrag.engine.embedded.admin.checks import (
+    document_checks,
+    index_checks,
+    stray_checks,
+    summary_checks,
+    value_checks,
+)
+from hrag.engine.embedded.admin.checks.store_walk import UNREADABLE, Walk, differences, guarded
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import collection_exists, read_collection
-from hrag.engine.embedded.store.records import Counters
 from hrag.engine.reports import CheckReport
-from hrag.engine.stored.records import CollectionRecord, Usage
-from hrag.errors import DataLoss
+from hrag.values.errors import DataLoss
 
 
 def check(store: Store, found: Callable[[str], object] = str) -> CheckReport:
@@ -26,14 +32,14 @@ def check(store: Store, found: Callable[[str], object] = str) -> CheckReport:
         walk = Walk(store, txn)
         problems: dict[str, None] = {}
         for part in (
-            values.value_problems(walk),
-            values.term_problems(walk),
+            value_checks.value_problems(walk),
+            value_checks.term_problems(walk),
             _all_collections(walk),
             _tenants(walk),
-            strays.name_problems(walk),
-            strays.stray_problems(walk),
-            strays.slot_problems(walk),
-            strays.number_problems(walk),
+            stray_checks.name_problems(walk),
+            stray_checks.stray_problems(walk),
+            stray_checks.slot_problems(walk),
+            stray_checks.number_problems(walk),
         ):
             for problem in guarded(part):
                 if problem not in problems:
@@ -72,13 +78,13 @@ def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[s
         counters = Counters.from_bytes(value)
     except DataLoss:  # It has been reported.
         walk.uncounted.add(record.tenant_id)
-    yield from guarded(documents.document_problems(walk, number, record, counters))
-    yield from guarded(summaries.waiting_problems(walk, number, counters))
+    yield from guarded(document_checks.document_problems(walk, number, record, counters))
+    yield from guarded(summary_checks.waiting_problems(walk, number, counters))
     if record.summarises:
-        yield from guarded(summaries.summary_problems(walk, number, record.summarises))
-    yield from guarded(index.sequence_problems(walk, number, record.tenant_id, counters))
-    yield from guarded(index.log_problems(walk, number, counters))
-    yield from guarded(index.manifest_problems(walk, number, record.settings, counters))
+        yield from guarded(summary_checks.summary_problems(walk, number, record.summarises))
+    yield from guarded(index_checks.sequence_problems(walk, number, record.tenant_id, counters))
+    yield from guarded(index_checks.log_problems(walk, number, counters))
+    yield from guarded(index_checks.manifest_problems(walk, number, record.settings, counters))
 
 
 def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:

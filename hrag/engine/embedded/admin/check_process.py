@@ -20,7 +20,7 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store import child_process, location
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading
 from hrag.engine.reports import CheckReport
-from hrag.errors import DataLoss, HragError, StorageFull, StoreUnavailable
+from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailable
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
 _ALONE = "--alone"

@@ -11,21 +11,21 @@ state before or after, and if it is interrupted, the store is as before.
 from contextlib import closing
 from pathlib import Path
 
+from hrag.engine.common.records import Usage
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.segments import manifest
-from hrag.engine.embedded.store import change_log, location, locks, schema
+from hrag.engine.embedded.store import change_log, location, schema, store_locks
 from hrag.engine.embedded.store.damaged_documents import (
     readable_documents,
     recounted,
     rewrite_terms,
 )
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
+from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.owners import collection_record
 from hrag.engine.embedded.store.queries import listed_segments
-from hrag.engine.embedded.store.records import Counters
 from hrag.engine.reports import CheckReport
-from hrag.engine.stored.records import Usage
-from hrag.errors import DataLoss
+from hrag.values.errors import DataLoss
 
 
 def repair(directory: Path) -> CheckReport:
@@ -35,7 +35,7 @@ def repair(directory: Path) -> CheckReport:
     is damaged; then the store is as before.
     """
     location.require_data(directory)
-    with locks.exclusive(directory):
+    with store_locks.exclusive(directory):
         pass  # Raises StoreUnavailable while a service runs.
     try:
         _repair(directory)

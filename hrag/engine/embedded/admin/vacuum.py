@@ -10,11 +10,11 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-from hrag.engine.embedded.store import disk, location, locks, schema
+from hrag.engine.embedded.store import disk, location, schema, store_locks
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.reports import VacuumReport
-from hrag.errors import StoreUnavailable
-from hrag.private_files import make_folder
+from hrag.host.private_files import make_folder
+from hrag.values.errors import StoreUnavailable
 
 
 def vacuum(directory: Path) -> VacuumReport:
@@ -26,7 +26,7 @@ def vacuum(directory: Path) -> VacuumReport:
     location.require_data(directory)
     data = directory / location.DATA
     folder = directory / location.VACUUM
-    with locks.exclusive(directory), location.explained_errors(directory):
+    with store_locks.exclusive(directory), location.explained_errors(directory):
         shutil.rmtree(folder, ignore_errors=True)
         try:
             make_folder(folder)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from hrag.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.engine.embedded.maintenance.merge_policy import (
     MergePlan,
     SegmentStats,
@@ -14,13 +13,14 @@ from hrag.engine.embedded.maintenance.merge_policy import (
 from hrag.engine.embedded.segments import leaves, manifest
 from hrag.engine.embedded.segments.manifest import ManifestEntry
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import (
     collection_exists,
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import Counters
-from hrag.types import CollectionSettings
+from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
+from hrag.values.collections import CollectionSettings
 
 Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
 """Chooses what to build from a collection's segments and the living leaves of its tail."""

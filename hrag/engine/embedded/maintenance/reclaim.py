@@ -12,14 +12,14 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.damaged_documents import damaged_at
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.failpoints import reach
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import (
     address_of,
     erase_document,
     erase_entries,
     read_document,
 )
-from hrag.engine.embedded.store.records import SegmentRecord
-from hrag.errors import DataLoss, StoreUnavailable
+from hrag.values.errors import DataLoss, StoreUnavailable
 
 _DOCUMENTS = 200  # Per transaction.
 # Each may copy a page of LMDB first; so many fit into the reserve of a full disk.

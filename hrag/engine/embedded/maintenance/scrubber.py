@@ -11,8 +11,8 @@ import structlog
 
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import all_segments, is_listed
-from hrag.engine.embedded.store.records import SegmentRecord
 
 _SIZES = 64  # Segments whose sizes are looked at in one turn; that takes about a millisecond.
 

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from hrag import metrics
+from hrag.engine.common.labels import Labels, ordinals_of
 from hrag.engine.embedded.maintenance.build_plan import (
     BuildPlan,
     reindex_plan,
@@ -31,14 +31,14 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.failpoints import reach
+from hrag.engine.embedded.store.lmdb_records import Counters, SegmentRecord
 from hrag.engine.embedded.store.queries import (
     collection_exists,
     read_collection,
     read_counters,
     set_analyzer,
 )
-from hrag.engine.embedded.store.records import Counters, SegmentRecord
-from hrag.engine.stored.labels import Labels, ordinals_of
+from hrag.observe import metrics
 
 _log = structlog.get_logger()
 

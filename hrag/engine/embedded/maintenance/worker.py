@@ -14,16 +14,16 @@ from typing import Any
 
 import structlog
 
-from hrag import metrics
-from hrag.deadline import Deadline
-from hrag.embedding import Vectors
 from hrag.engine.embedded.maintenance import build_plan, orphan_gc, segment_build
 from hrag.engine.embedded.maintenance.build_plan import BuildPlan
 from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.segments.vector_part import Items, insert
 from hrag.engine.embedded.store.environment import Store
-from hrag.errors import DataLoss, HragError, StoreUnavailable
+from hrag.models.embedding import Vectors
+from hrag.observe import metrics
+from hrag.values.deadline import Deadline
+from hrag.values.errors import DataLoss, HragError, StoreUnavailable
 
 _log = structlog.get_logger()
 

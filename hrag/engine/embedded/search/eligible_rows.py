@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.engine.common.candidates import RowNumbers
+from hrag.engine.common.sorted_sets import is_in
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
-from hrag.engine.search.candidates import RowNumbers
-from hrag.engine.search.sorted_sets import is_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.damage import is_reported, report_damage
 from hrag.engine.embedded.store.change_log import changes_after
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentRecord
 from hrag.engine.embedded.store.queries import (
     collection_exists,
     listed_segments,
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import Change, Counters, SegmentRecord
-from hrag.errors import DataLoss
+from hrag.values.errors import DataLoss
 
 _log = structlog.get_logger()
 

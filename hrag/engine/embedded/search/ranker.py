@@ -8,20 +8,20 @@ from functools import partial
 
 import numpy as np
 
-from hrag.analysis import QueryTerm, analyzer
+from hrag.engine.common.candidates import ScoredRows, scores_of
+from hrag.engine.common.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.common.sorted_sets import distinct
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.lexical import (
+from hrag.engine.embedded.search.sources.lexical_source import (
     LexicalQuery,
     LexicalSource,
     lexical_query,
 )
-from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
+from hrag.engine.embedded.search.sources.vector_source import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View
 from hrag.engine.find import FindRequest, Vector
-from hrag.engine.search.candidates import ScoredRows, scores_of
-from hrag.engine.search.fusion import fused, of_one_source, with_neighbour_bonus
-from hrag.engine.search.sorted_sets import distinct
-from hrag.types import Retrieval
+from hrag.text.analysis import QueryTerm, analyzer
+from hrag.values.search import Retrieval
 
 _VECTORS = VectorSource()
 _TERMS = LexicalSource()

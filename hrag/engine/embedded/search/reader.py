@@ -13,11 +13,9 @@ from contextlib import contextmanager, suppress
 
 import structlog
 
-from hrag import metrics
-from hrag.deadline import NEVER, Deadline
-from hrag.engine.documents import Exported
-from hrag.engine.embedded.search import export
-from hrag.engine.embedded.search.documents import CitationCache
+from hrag.engine.common.validation import no_summaries
+from hrag.engine.embedded.search import document_export
+from hrag.engine.embedded.search.document_reader import CitationCache
 from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, LoadedCollection
 from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
@@ -27,9 +25,12 @@ from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import find_collection, read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
-from hrag.engine.validation import no_summaries
-from hrag.errors import HragError
-from hrag.types import Alias, Collection, EmbeddedReaderStatus, ReaderStatus
+from hrag.engine.engine_documents import Exported
+from hrag.observe import metrics
+from hrag.values.collections import Alias, Collection
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.errors import HragError
+from hrag.values.status import EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
@@ -118,15 +119,15 @@ class EmbeddedReader:
 
     def collections(self) -> Iterator[Collection]:
         """See `hrag.engine.Reader.collections`."""
-        return iter(export.collections(self._store))
+        return iter(document_export.collections(self._store))
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
         """See `hrag.engine.Reader.aliases`."""
-        return export.aliases(self._store, tenant_id)
+        return document_export.aliases(self._store, tenant_id)
 
     def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
         """See `hrag.engine.Reader.export`."""
-        return export.documents(self._store, tenant_id, collection)
+        return document_export.documents(self._store, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
         """See `hrag.engine.Reader.status`."""

@@ -6,21 +6,21 @@ these is then compared. Without a lexical index every eligible text is compared.
 
 import numpy as np
 
-from hrag.analysis import analyzer
-from hrag.analysis.query_syntax import RequiredParts
-from hrag.deadline import Deadline
+from hrag.engine.common.candidates import RowNumbers
+from hrag.engine.common.labels import split_label
+from hrag.engine.common.sorted_sets import is_in
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.lexical import rows_with_all
+from hrag.engine.embedded.search.sources.lexical_source import rows_with_all
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.leaves import read_indexed_leaves
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.queries import required as existing
-from hrag.engine.search.candidates import RowNumbers
-from hrag.engine.search.sorted_sets import is_in
-from hrag.engine.stored.labels import split_label
 from hrag.passages.indexed_text import IndexedLeaf
-from hrag.tree import Tree
+from hrag.text.analysis import analyzer
+from hrag.text.analysis.query_syntax import RequiredParts
+from hrag.values.deadline import Deadline
+from hrag.values.tree import Tree
 
 
 def with_required(

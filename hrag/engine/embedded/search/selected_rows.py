@@ -10,13 +10,13 @@ import numpy as np
 from cachetools import LRUCache
 from numpy.typing import NDArray
 
-from hrag.deadline import Deadline
+from hrag.engine.common.candidates import RowNumbers
+from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
-from hrag.engine.search.candidates import RowNumbers
-from hrag.engine.search.sorted_sets import Ordinals
-from hrag.filters import Filter
+from hrag.values.deadline import Deadline
+from hrag.values.filters import Filter
 
 _CACHED_BYTES = 32 << 20
 _TERM_BYTES = 8 << 10  # From a thousand documents on; reading them takes 20 us.

@@ -12,9 +12,12 @@ from functools import partial
 
 import numpy as np
 
-from hrag.analysis import analyzer
-from hrag.deadline import Deadline
-from hrag.engine.embedded.search.documents import CitationCache, DocumentReader
+from hrag.engine.common.candidates import RowNumbers
+from hrag.engine.common.fetch import Fetch
+from hrag.engine.common.routed_sections import chosen_sections
+from hrag.engine.common.search import P, search
+from hrag.engine.common.snapshot import FetchOf, SearchableSnapshot
+from hrag.engine.embedded.search.document_reader import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import with_required
@@ -29,20 +32,14 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.find import FindRequest, Found
-from hrag.engine.search.candidates import RowNumbers
-from hrag.engine.search.fetch import Fetch
-from hrag.engine.search.routed_sections import chosen_sections
-from hrag.engine.search.search import P, search
-from hrag.engine.search.snapshot import FetchOf, SearchableSnapshot
-from hrag.filters import Filter, filter_digest
+from hrag.observe.tracing import Stage
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.tree_text import TreeText
-from hrag.tracing import Stage
-from hrag.types import (
-    ChosenSection,
-    CollectionSettings,
-    SearchMode,
-)
+from hrag.text.analysis import analyzer
+from hrag.values.collections import CollectionSettings
+from hrag.values.deadline import Deadline
+from hrag.values.filters import Filter, filter_digest
+from hrag.values.search import ChosenSection, SearchMode
 
 _MAX_SHOWN_SECTIONS = 100  # As many as passages.
 _NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))

@@ -10,7 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from hrag.deadline import Deadline
+from hrag.engine.common.candidates import RowNumbers, ScoredRows, Scores
+from hrag.engine.common.labels import label, leaves_of, ordinals_of, split_label
+from hrag.engine.common.records import Summarised
+from hrag.engine.common.routed_sections import RoutedSection
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.selected_rows import SelectionCache, evaluate
@@ -19,12 +22,9 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import required
 from hrag.engine.find import FindRequest
-from hrag.engine.search.candidates import RowNumbers, ScoredRows, Scores
-from hrag.engine.search.routed_sections import RoutedSection
-from hrag.engine.stored.labels import label, leaves_of, ordinals_of, split_label
-from hrag.engine.stored.records import Summarised
-from hrag.filters import Filter, filter_digest
-from hrag.types import SummaryScope
+from hrag.values.deadline import Deadline
+from hrag.values.filters import Filter, filter_digest
+from hrag.values.search import SummaryScope
 
 
 class SummaryRouter:

@@ -19,18 +19,18 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.analysis import LeafTerms
-from hrag.embedding import Vectors
+from hrag.engine.common.candidates import RowNumbers
+from hrag.engine.common.labels import first_labels, ordinals_of
+from hrag.engine.common.sorted_sets import Ordinals, distinct, union
 from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.manifest import deleted_ordinals
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Change, Counters
 from hrag.engine.embedded.store.queries import listed_segments, read_counters
-from hrag.engine.embedded.store.records import Change, Counters
-from hrag.engine.search.candidates import RowNumbers
-from hrag.engine.search.sorted_sets import Ordinals, distinct, union
-from hrag.engine.stored.labels import first_labels, ordinals_of
-from hrag.types import CollectionSettings
+from hrag.models.embedding import Vectors
+from hrag.text.analysis import LeafTerms
+from hrag.values.collections import CollectionSettings
 from hrag_fast import rows_of_documents
 
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
@@ -47,7 +47,7 @@ class Tail:
 
     `vectors` is `float32[capacity, dimension]`; row r of the view has vector r - tail_base.
     Its terms are `entries[term_starts[i]:term_starts[i + 1]]`, i = r - tail_base, in the form
-    of `hrag.analysis.LeafTerms`: `int64[capacity + 1]` and `uint64[entry capacity]`.
+    of `hrag.text.analysis.LeafTerms`: `int64[capacity + 1]` and `uint64[entry capacity]`.
     """
 
     vectors: Vectors

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.engine.common.labels import Labels
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.segment_files import Rows
-from hrag.engine.stored.labels import Labels
 
 
 class SegmentPart(Protocol):

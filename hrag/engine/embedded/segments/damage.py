@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from hrag.engine.embedded.segments import segment_files
-from hrag.private_files import FILE_MODE
+from hrag.host.private_files import FILE_MODE
 
 MARKER = ".damaged"
 

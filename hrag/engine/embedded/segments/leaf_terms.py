@@ -1,10 +1,10 @@
-"""Terms of consecutive leaves, joined from blocks. See `hrag.analysis.LeafTerms`."""
+"""Terms of consecutive leaves, joined from blocks. See `hrag.text.analysis.LeafTerms`."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from hrag.analysis import LeafTerms
+from hrag.text.analysis import LeafTerms
 
 NO_LEAVES = LeafTerms(np.zeros(1, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint32))
 

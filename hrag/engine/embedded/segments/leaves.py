@@ -11,18 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.analysis import LeafTerms, analyzer
-from hrag.embedding import Vectors
+from hrag.engine.common.labels import MAX_ORDINAL, labels_of
+from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.segments.leaf_terms import NO_LEAVES, joined, without_terms
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import address_of, required
-from hrag.engine.embedded.store.records import SegmentRecord
-from hrag.engine.stored.labels import MAX_ORDINAL, labels_of
-from hrag.engine.stored.records import DocumentRecord
+from hrag.models.embedding import Vectors
 from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves
-from hrag.tree import Tree
-from hrag.types import CollectionSettings
+from hrag.text.analysis import LeafTerms, analyzer
+from hrag.values.collections import CollectionSettings
+from hrag.values.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

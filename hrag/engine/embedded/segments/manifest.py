@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.engine.common.labels import MAX_ORDINAL, Labels, ordinals_of
 from hrag.engine.embedded.segments import leaves, segment_files
 from hrag.engine.embedded.segments.segment_files import DamagedSegment
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import listed_segments, read_counters, required
-from hrag.engine.embedded.store.records import SegmentRecord
-from hrag.engine.stored.labels import MAX_ORDINAL, Labels, ordinals_of
-from hrag.errors import DataLoss
+from hrag.values.errors import DataLoss
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.analysis import LeafTerms
 from hrag.engine.embedded.segments.leaf_terms import joined
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment
 from hrag.engine.embedded.store.failpoints import reach
+from hrag.text.analysis import LeafTerms
 from hrag_fast import Postings, postings_of, write_postings
 
 _RUN_LEAVES = 8192  # As many as a window of the index has: each run is one.

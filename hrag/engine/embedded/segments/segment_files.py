@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 
 from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.failpoints import reach
-from hrag.engine.embedded.store.records import SegmentFile, SegmentRecord
+from hrag.engine.embedded.store.lmdb_records import SegmentFile, SegmentRecord
 from hrag.engine.find import Vector
-from hrag.private_files import FILE_MODE, make_folder
+from hrag.host.private_files import FILE_MODE, make_folder
 from hrag_fast import Graph, GraphSearch, Postings
 
 # ef at search, with the index of `vector_part`: 64 gave recall@10 of 1.0 on 100,000 x 384 and

@@ -14,12 +14,12 @@ import hnswlib
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.cores import usable_cores
-from hrag.embedding import Vectors
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.segment_files import INDEX, LoadedSegment
-from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
+from hrag.host.cores import usable_cores
+from hrag.models.embedding import Vectors
 
 SPACE = "ip"  # Inner product of unit vectors: the cosine.
 # With ef 64 at search, M 16 and ef_construction 200 gave recall@10 of 1.0 on 100,000 x 384

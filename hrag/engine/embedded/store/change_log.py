@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.records import Change, Counters
+from hrag.engine.embedded.store.lmdb_records import Change, Counters
 
 MAX_LOG_ENTRIES = 100_000
 

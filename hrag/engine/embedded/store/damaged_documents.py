@@ -8,8 +8,10 @@ other documents: counters, the tenant's usage, filter terms. That reads all thei
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.queries import (
     address_of,
@@ -17,10 +19,8 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
     read_document,
 )
-from hrag.engine.embedded.store.records import Counters
-from hrag.engine.stored.records import DocumentRecord
-from hrag.errors import DataLoss
-from hrag.tree import Tree
+from hrag.values.errors import DataLoss
+from hrag.values.tree import Tree
 
 # Counters of the documents that live.
 OF_DOCUMENTS = (

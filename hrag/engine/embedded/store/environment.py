@@ -15,7 +15,7 @@ from typing import IO
 import lmdb
 import structlog
 
-from hrag.engine.embedded.store import disk, location, locks, page_probe, privacy, schema
+from hrag.engine.embedded.store import disk, location, page_probe, privacy, schema, store_locks
 from hrag.engine.embedded.store.checksums import SUM_BYTES
 from hrag.engine.embedded.store.commit_cache import CommitCache
 from hrag.engine.embedded.store.lmdb_file import (
@@ -28,8 +28,8 @@ from hrag.engine.embedded.store.lmdb_file import (
 from hrag.engine.embedded.store.owners import owner_of
 from hrag.engine.embedded.store.reserve import MAX_RESERVE_BYTES, Reserve
 from hrag.engine.embedded.store.transactions import Database, RawTxn, Txn
-from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
-from hrag.private_files import FILE_MODE, make_folder, opener
+from hrag.host.private_files import FILE_MODE, make_folder, opener
+from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
 
 __all__ = ["Store", "Txn", "open_alone", "open_for_reading", "open_for_writing"]
 
@@ -217,7 +217,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
             make_folder(directory / location.SEGMENTS, exist_ok=True)
             privacy.tighten(directory)
             users = undo.enter_context(_join(directory))
-            indexer = undo.enter_context(locks.lock_for_writing(directory))
+            indexer = undo.enter_context(store_locks.lock_for_writing(directory))
             shutil.rmtree(directory / location.VACUUM, ignore_errors=True)
         _refuse_lost_data(directory)
         env = _open_env(directory, readonly=False)
@@ -329,7 +329,9 @@ def _open_env(directory: Path, *, readonly: bool, lock: bool = True) -> lmdb.Env
 
 
 def _join(directory: Path) -> IO[bytes]:
-    return locks.join(directory, when_alone=lambda: _fill_lock_file(directory / location.LOCK))
+    return store_locks.join(
+        directory, when_alone=lambda: _fill_lock_file(directory / location.LOCK)
+    )
 
 
 def _fill_lock_file(path: Path) -> None:

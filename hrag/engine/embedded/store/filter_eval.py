@@ -12,17 +12,17 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.deadline import Deadline
+from hrag.engine.common.filter_terms import all_terms, term, terms_between
+from hrag.engine.common.sorted_sets import Ordinals, difference, intersection, union
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import field_prefix, ordinals_of_entries, term_seed
 from hrag.engine.embedded.store.owners import document_owner
 from hrag.engine.embedded.store.queries import is_living
-from hrag.engine.search.sorted_sets import Ordinals, difference, intersection, union
-from hrag.engine.stored.filter_terms import all_terms, term, terms_between
-from hrag.errors import DataLoss
-from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
-from hrag.ids import MAX_DOCUMENT_ID_BYTES
+from hrag.values.deadline import Deadline
+from hrag.values.errors import DataLoss
+from hrag.values.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 Keep: TypeAlias = Callable[[bytes, Callable[[], Ordinals]], Ordinals]
 """Returns the documents that have a term: those it kept, or what the function reads."""

@@ -11,8 +11,8 @@ import lmdb
 
 from hrag.engine.embedded.store import location, schema
 from hrag.engine.embedded.store.disk import FULL_DISK
-from hrag.errors import DataLoss, HragError, StorageFull, StoreUnavailable, TooBusy
-from hrag.private_files import FILE_MODE
+from hrag.host.private_files import FILE_MODE
+from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailable, TooBusy
 
 # Read transactions open at once, over all processes: 256 workers of 16 threads and more.
 MAX_READERS = 6144

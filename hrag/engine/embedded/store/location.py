@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hrag.engine.embedded.store.disk import FULL_DISK
-from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
 
 DATA = "data.mdb"
 LOCK = "lock.mdb"

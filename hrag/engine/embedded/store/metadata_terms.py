@@ -8,11 +8,11 @@ entries at once.
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.engine.common import filter_terms
+from hrag.engine.common.labels import LEAF_BITS
+from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import seed_of
-from hrag.engine.stored import filter_terms
-from hrag.engine.stored.labels import LEAF_BITS
-from hrag.engine.stored.records import DocumentRecord
 
 _ALL_BITS = (1 << 64) - 1
 _CHECK_BITS = LEAF_BITS  # What an ordinal leaves of 64 bits.

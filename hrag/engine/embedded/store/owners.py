@@ -5,9 +5,9 @@ Looks at the other entries without trusting them, for they may be damaged too.
 
 from collections.abc import Mapping
 
+from hrag.engine.common.records import CollectionRecord
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.transactions import Database, Txn
-from hrag.engine.stored.records import CollectionRecord
 
 _BY_ORDINAL = ("ordinals", "tombstones", "summarised")
 _NAMED = {"collection_names": "collection", "tenants": "tenant"}

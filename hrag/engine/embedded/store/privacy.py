@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from hrag.engine.embedded.store import location
-from hrag.private_files import OTHERS
+from hrag.host.private_files import OTHERS
 
 _log = structlog.get_logger()
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.common.labels import MAX_ORDINAL
+from hrag.engine.common.records import CollectionRecord, DocumentRecord
+from hrag.engine.common.validation import no_collection
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Counters, SegmentRecord
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
-from hrag.engine.embedded.store.records import Counters, SegmentRecord
-from hrag.engine.stored.labels import MAX_ORDINAL
-from hrag.engine.stored.records import CollectionRecord, DocumentRecord
-from hrag.engine.validation import no_collection
-from hrag.errors import DataLoss
-from hrag.types import Alias, Collection
+from hrag.engine.engine_documents import CollectionHandle
+from hrag.values.collections import Alias, Collection
+from hrag.values.errors import DataLoss
 
 Value = TypeVar("Value")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from hrag.engine.embedded.store.disk import FULL_DISK
-from hrag.errors import StorageFull
+from hrag.values.errors import StorageFull
 
 _log = structlog.get_logger()
 

@@ -34,8 +34,8 @@ Names are the only variable part and come last, so a prefix lists them in order.
 |                     |                              | of this document are summaries of    |
 
 A document that schema 8 or an older one wrote has three values under its slot in place of a
-content: `texts` has its UTF-8, `trees` a `hrag.tree.Tree`, `vectors` float32[leaves, dimension],
-LE. Its record is a JSON object. It stays so until it is ingested again.
+content: `texts` has its UTF-8, `trees` a `hrag.values.tree.Tree`, `vectors`
+float32[leaves, dimension], LE. Its record is a JSON object. It stays so until it is ingested again.
 
 Every value is followed by a checksum of 64 bits, a text by one for each block; see
 `checksums.py`. Its seed comes from the database and the key; of the databases by slot from

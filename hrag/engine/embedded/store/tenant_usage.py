@@ -9,11 +9,11 @@ though LMDB's pages are freed in the background.
 from collections.abc import Sequence
 from itertools import starmap
 
+from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.records import packed_document
-from hrag.engine.stored.records import DocumentRecord, Usage
+from hrag.engine.embedded.store.lmdb_records import packed_document
 
 # LMDB 0.9: pages of 4 KiB with a header; an entry has a header and a 16-bit offset. Larger
 # ones have pages of their own, so that each page holds two at least.

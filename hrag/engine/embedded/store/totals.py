@@ -7,9 +7,9 @@ collections. A damaged entry is left out, so that the sums go on without what it
 from hrag.engine.embedded.store import disk, schema
 from hrag.engine.embedded.store.change_log import commit_cursor
 from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import all_segments
-from hrag.engine.embedded.store.records import Counters
-from hrag.types import EmbeddedStoreTotals, StoreTotals
+from hrag.values.status import EmbeddedStoreTotals, StoreTotals
 
 _NONE = Counters()
 

@@ -26,7 +26,7 @@ from hrag.engine.embedded.store.checksums import (
 )
 from hrag.engine.embedded.store.commit_cache import CommitCache, NoCache
 from hrag.engine.embedded.store.content import Content, DamagedContent
-from hrag.errors import DataLoss
+from hrag.values.errors import DataLoss
 
 RawTxn: TypeAlias = "lmdb.Transaction[memoryview]"
 OwnerOf: TypeAlias = "Callable[[Txn, str, bytes], str]"

@@ -7,11 +7,19 @@ look-up finds a collection by either.
 from itertools import islice
 from typing import Protocol
 
-from hrag.deadline import Deadline
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.common.records import CollectionRecord, Usage
+from hrag.engine.common.summary_documents import summary_settings
+from hrag.engine.common.validation import (
+    check_alias_count,
+    check_no_aliases,
+    check_quota,
+    name_taken,
+    no_alias,
+)
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES, note_commit
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import (
     aliases_of,
     collection_numbers,
@@ -22,19 +30,9 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import Counters
 from hrag.engine.embedded.store.tenant_usage import read_usage, write_usage
-from hrag.engine.stored.records import CollectionRecord, Usage
-from hrag.engine.stored.summary_documents import summary_settings
-from hrag.engine.validation import (
-    check_alias_count,
-    check_no_aliases,
-    check_quota,
-    name_taken,
-    no_alias,
-)
-from hrag.quota.quotas import QuotaOf, unlimited
-from hrag.types import (
+from hrag.engine.engine_documents import CollectionHandle
+from hrag.values.collections import (
     Alias,
     AliasChange,
     Collection,
@@ -42,6 +40,8 @@ from hrag.types import (
     Listing,
     SummaryUnit,
 )
+from hrag.values.deadline import Deadline
+from hrag.values.quotas import QuotaOf, unlimited
 
 
 class IndexMaintenance(Protocol):

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from hrag.deadline import Deadline
+from hrag.engine.common.sorted_sets import Ordinals, is_in
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
-from hrag.engine.search.sorted_sets import Ordinals, is_in
-from hrag.filters import Filter
+from hrag.values.deadline import Deadline
+from hrag.values.filters import Filter
 
 _AT_A_TIME = 4096  # Entries, between two looks at the deadline: a few milliseconds.
 

@@ -3,20 +3,20 @@
 Each is read once and written once, at the end.
 """
 
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
+from hrag.engine.common.validation import check_quota, no_collection
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import append_change, note_commit, trimmed
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Change, Counters
 from hrag.engine.embedded.store.queries import (
     collection_exists,
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import Change, Counters
 from hrag.engine.embedded.store.tenant_usage import read_usage, write_usage
-from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
-from hrag.engine.validation import check_quota, no_collection
-from hrag.quota.quotas import QuotaOf
+from hrag.engine.engine_documents import CollectionHandle
+from hrag.values.quotas import QuotaOf
 
 
 class SharedState:

@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hrag.engine.documents import CollectionHandle, DocumentSummaries, PreparedDocument
+from hrag.engine.common.document_results import growth, record_of, result_of, unchanged_result
+from hrag.engine.common.records import DocumentRecord, Summarised, Usage
+from hrag.engine.common.summary_documents import as_document, summary_handle
+from hrag.engine.common.validation import (
+    check_shapes,
+    check_summaries,
+    document_changed,
+    no_document,
+)
 from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.damaged_documents import (
@@ -18,6 +26,7 @@ from hrag.engine.embedded.store.damaged_documents import (
     recounted,
     rewrite_terms,
 )
+from hrag.engine.embedded.store.lmdb_records import Change, packed_document
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.queries import (
@@ -29,20 +38,11 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
-from hrag.engine.embedded.store.records import Change, packed_document
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
 from hrag.engine.embedded.write.shared_state import SharedState
-from hrag.engine.stored.document_results import growth, record_of, result_of, unchanged_result
-from hrag.engine.stored.records import DocumentRecord, Summarised, Usage
-from hrag.engine.stored.summary_documents import as_document, summary_handle
-from hrag.engine.validation import check_shapes, check_summaries, document_changed, no_document
-from hrag.errors import DataLoss
-from hrag.types import (
-    DocumentDeletion,
-    DocumentInfo,
-    IngestOutcome,
-    IngestResult,
-)
+from hrag.engine.engine_documents import CollectionHandle, DocumentSummaries, PreparedDocument
+from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome, IngestResult
+from hrag.values.errors import DataLoss
 
 
 class WriteTransaction(SharedState):

@@ -7,7 +7,6 @@ look: the document's ordinal, or the collection's number below zero.
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
-from hrag.engine.documents import CollectionHandle, UnreadableVersion, Unsummarised
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
@@ -18,8 +17,9 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
-from hrag.errors import DataLoss
-from hrag.tree import Tree
+from hrag.engine.engine_documents import CollectionHandle, UnreadableVersion, Unsummarised
+from hrag.values.errors import DataLoss
+from hrag.values.tree import Tree
 
 
 def next_unsummarised(

@@ -10,19 +10,9 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from hrag import canonical_json
-from hrag.deadline import NEVER, Deadline
-from hrag.engine.documents import (
-    Admission,
-    CollectionHandle,
-    DocumentSummaries,
-    PreparedDocument,
-    StoredDocument,
-    Unsummarised,
-    fitting,
-    info_bytes,
-    read_part,
-)
+from hrag.engine.common.document_results import growth, unchanged_result
+from hrag.engine.common.records import DocumentRecord
+from hrag.engine.common.validation import check_quota, no_document
 from hrag.engine.embedded.store.damaged_documents import is_intact
 from hrag.engine.embedded.store.environment import Txn
 from hrag.engine.embedded.store.failpoints import reach
@@ -44,23 +34,31 @@ from hrag.engine.embedded.write.selection import ordinals_by_id, selected
 from hrag.engine.embedded.write.shared_state import existing_collection
 from hrag.engine.embedded.write.transaction import WriteTransaction
 from hrag.engine.embedded.write.unsummarised import next_unsummarised
-from hrag.engine.stored.document_results import growth, unchanged_result
-from hrag.engine.stored.records import DocumentRecord
-from hrag.engine.validation import check_quota, no_document
-from hrag.errors import CollectionNotFound, DataLoss, HragError, outcome_of
-from hrag.filters import Filter
-from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes
-from hrag.types import (
+from hrag.engine.engine_documents import (
+    Admission,
+    CollectionHandle,
+    DocumentSummaries,
+    PreparedDocument,
+    StoredDocument,
+    Unsummarised,
+    fitting,
+    info_bytes,
+    read_part,
+)
+from hrag.values import canonical_json
+from hrag.values.collections import Listing
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.documents import (
     ByteRange,
     DocumentCount,
     DocumentDeletion,
     DocumentInfo,
-    EmbeddedIndexStatus,
-    IndexStatus,
     IngestResult,
-    Listing,
-    StoreTotals,
 )
+from hrag.values.errors import CollectionNotFound, DataLoss, HragError, outcome_of
+from hrag.values.filters import Filter
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit, field_bytes
+from hrag.values.status import EmbeddedIndexStatus, IndexStatus, StoreTotals
 
 # Documents of one transaction: their deletion takes a hundredth of a second, and other writers
 # wait for it.

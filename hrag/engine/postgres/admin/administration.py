@@ -15,7 +15,7 @@ from hrag.engine.reports import (
     ReindexedCollection,
     VacuumReport,
 )
-from hrag.errors import NotSupported
+from hrag.values.errors import NotSupported
 
 
 class PostgresAdministration:

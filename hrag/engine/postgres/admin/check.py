@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 from psycopg import sql
 
-from hrag.analysis import LeafTerms, analyzer
+from hrag.engine.common.filter_terms import terms_of
+from hrag.engine.common.labels import ordinals_of
+from hrag.engine.common.records import DocumentRecord, Summarised
 from hrag.engine.postgres.admin.check_store import problems_of_store
-from hrag.engine.postgres.search.sources.lexical import matches_of
+from hrag.engine.postgres.search.sources.lexical_source import matches_of
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from hrag.engine.postgres.store.queries import one_value
 from hrag.engine.reports import CheckReport
-from hrag.engine.stored.filter_terms import terms_of
-from hrag.engine.stored.labels import ordinals_of
-from hrag.engine.stored.records import DocumentRecord, Summarised
 from hrag.passages.indexed_text import indexed_leaves
-from hrag.tree import Tree
+from hrag.text.analysis import LeafTerms, analyzer
+from hrag.values.tree import Tree
 
 _PAGE = 100
 

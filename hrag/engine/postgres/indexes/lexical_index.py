@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hrag.analysis import LeafTerms
+from hrag.engine.common.labels import Labels, labels_of, ordinals_of
+from hrag.engine.common.sorted_sets import is_in
 from hrag.engine.postgres.indexes.postings import Postings, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import unpacked
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import Key
-from hrag.engine.search.sorted_sets import is_in
-from hrag.engine.stored.labels import Labels, labels_of, ordinals_of
+from hrag.text.analysis import LeafTerms
 
 MIN_PART_LEAVES = 512
 """So many leaves are worth a part: their term vectors are 0.6 MB, which a search reads."""

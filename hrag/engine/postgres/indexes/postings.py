@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.search.sorted_sets import begins_run
-from hrag.engine.stored.labels import LEAF_BITS, Labels, leaves_of, ordinals_of
-from hrag.errors import DataLoss
+from hrag.engine.common.labels import LEAF_BITS, Labels, leaves_of, ordinals_of
+from hrag.engine.common.sorted_sets import begins_run
+from hrag.values.errors import DataLoss
 
 _HEADER = struct.Struct("<4I")  # The number of postings, then the width of each column.
 _KINDS = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "<u2", "<u4"))}

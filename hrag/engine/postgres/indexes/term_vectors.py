@@ -1,14 +1,14 @@
 """Term vectors: the terms of one document's leaves, packed for the table `term_vectors`.
 
 The number of leaves, then for each leaf its length and its number of entries, then the entries
-of all leaves, in the form of `hrag.analysis.LeafTerms`; little-endian.
+of all leaves, in the form of `hrag.text.analysis.LeafTerms`; little-endian.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from hrag.analysis import LeafTerms
+from hrag.text.analysis import LeafTerms
 
 _COUNT = np.dtype("<u4")
 _ENTRY = np.dtype("<u8")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from psycopg import sql
 
 from hrag.engine.postgres.indexes.homes import retire_home
-from hrag.engine.postgres.maintenance.locks import lock_step
+from hrag.engine.postgres.maintenance.advisory_locks import lock_step
 from hrag.engine.postgres.store.connection import Connection
 
 _ROWS = 10_000

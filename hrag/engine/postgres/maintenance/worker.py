@@ -13,15 +13,15 @@ from functools import partial
 import structlog
 
 from hrag.config import DEFAULT_HOME_LEAVES
-from hrag.deadline import Deadline
 from hrag.engine.postgres.indexes.homes import drain_tail, drop_unused, home_sizes, move_collection
 from hrag.engine.postgres.indexes.lexical_index import MIN_PART_LEAVES, build_part, merge_parts
-from hrag.engine.postgres.maintenance.locks import lock_step, try_lock_maintenance
+from hrag.engine.postgres.maintenance.advisory_locks import lock_step, try_lock_maintenance
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.opened_collection import Key, OpenedCollection, open_by_number
-from hrag.errors import HragError
+from hrag.values.deadline import Deadline
+from hrag.values.errors import HragError
 
 _log = structlog.get_logger()
 

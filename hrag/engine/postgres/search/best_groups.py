@@ -5,7 +5,7 @@ terms, and in a hybrid search the nearest leaves too; what the words score is co
 second one fuses the scores, groups the leaves by ancestor, and reads the documents of the best
 groups. That is for passages that score as their best leaf, which nearly all searches want;
 others, and searches that must look deeper, are done step by step, see
-`hrag.engine.search.search`. Both ways compute with single precision in the same order, and find
+`hrag.engine.common.search`. Both ways compute with single precision in the same order, and find
 the same.
 
 Some more groups than asked for are returned, because passages may be left out.
@@ -21,8 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
+from hrag.engine.common.ancestor_groups import AncestorGroups
+from hrag.engine.common.candidates import Scores
+from hrag.engine.common.fusion import reciprocal_ranks, weighted
+from hrag.engine.common.labels import Labels, first_labels
 from hrag.engine.find import FindRequest
-from hrag.engine.postgres.search.documents import (
+from hrag.engine.postgres.search.document_reader import (
     DOCUMENT_COLUMNS,
     DOCUMENTS_OF_CHUNKS,
     PostgresDocuments,
@@ -30,21 +34,15 @@ from hrag.engine.postgres.search.documents import (
 from hrag.engine.postgres.search.eligible_leaves import parameters_of
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
 from hrag.engine.postgres.search.ranker import Ranker
-from hrag.engine.postgres.search.sources.vector import BY_INDEX, asked_of_index, nearest_leaves
+from hrag.engine.postgres.search.sources.vector_source import (
+    BY_INDEX,
+    asked_of_index,
+    nearest_leaves,
+)
 from hrag.engine.postgres.store.arrays import reals
 from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
-from hrag.engine.search.ancestor_groups import AncestorGroups
-from hrag.engine.search.candidates import Scores
-from hrag.engine.search.fusion import reciprocal_ranks, weighted
-from hrag.engine.stored.labels import Labels, first_labels
-from hrag.types import (
-    Aggregation,
-    CollectionSettings,
-    FusionMethod,
-    Retrieval,
-    SearchMode,
-    TreeSettings,
-)
+from hrag.values.collections import CollectionSettings, TreeSettings
+from hrag.values.search import Aggregation, FusionMethod, Retrieval, SearchMode
 from hrag_fast import Groups
 
 _MOST_GROUPS = 64  # Whose documents are read at once.
@@ -112,7 +110,7 @@ class BestGroups:
     """The best groups of a first round.
 
     `total` is how many groups there are of the `considered` leaves. `exact` and `complete` are
-    those of the leaves, see `hrag.engine.search.candidates.ScoredRows`.
+    those of the leaves, see `hrag.engine.common.candidates.ScoredRows`.
     """
 
     groups: AncestorGroups

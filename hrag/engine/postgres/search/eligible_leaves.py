@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.engine.common.labels import Labels, leaves_of, ordinals_of
+from hrag.engine.common.sorted_sets import is_in
 from hrag.engine.postgres.store.arrays import bigints, integers
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.engine.search.sorted_sets import is_in
-from hrag.engine.stored.labels import Labels, leaves_of, ordinals_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.search.candidates import RowNumbers, Scores
-from hrag.engine.search.sorted_sets import is_in
-from hrag.engine.stored.labels import Labels
-from hrag.types import CollectionSettings
+from hrag.engine.common.candidates import RowNumbers, Scores
+from hrag.engine.common.labels import Labels
+from hrag.engine.common.sorted_sets import is_in
+from hrag.values.collections import CollectionSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,12 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from psycopg import sql
 
-from hrag.analysis import QueryTerm, analyzer
+from hrag.engine.common.candidates import Candidates, ScoredRows, Scores
+from hrag.engine.common.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.common.labels import Labels
 from hrag.engine.find import FindRequest
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
-from hrag.engine.postgres.search.sources.lexical import MATCHES, LexicalQuery, Row
-from hrag.engine.postgres.search.sources.vector import (
+from hrag.engine.postgres.search.sources.lexical_source import MATCHES, LexicalQuery, Row
+from hrag.engine.postgres.search.sources.vector_source import (
     BY_INDEX,
     VectorSource,
     asked_of_index,
@@ -22,11 +24,9 @@ from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.leaf_tables import rendered
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.engine.search.candidates import Candidates, ScoredRows, Scores
-from hrag.engine.search.fusion import fused, of_one_source, with_neighbour_bonus
-from hrag.engine.stored.labels import Labels
 from hrag.passages.cited_place import TermLocator
-from hrag.types import Retrieval
+from hrag.text.analysis import QueryTerm, analyzer
+from hrag.values.search import Retrieval
 
 _WITH_NEAREST = f"""
 {{matches}} UNION ALL

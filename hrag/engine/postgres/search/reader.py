@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hrag.deadline import NEVER, Deadline
-from hrag.engine.documents import Exported
-from hrag.engine.postgres.search import export
+from hrag.engine.engine_documents import Exported
+from hrag.engine.postgres.search import document_export
 from hrag.engine.postgres.search.snapshot import PostgresSnapshot
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.opened_collection import open_collection, open_summaries
 from hrag.engine.postgres.store.queries import aliases_of
-from hrag.types import Alias, Collection, ReaderStatus
+from hrag.values.collections import Alias, Collection
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.status import ReaderStatus
 
 _SEQUENCE = "SELECT sequence FROM hrag.tenants WHERE tenant_id = %s"
 
@@ -44,7 +45,7 @@ class PostgresReader:
 
     def collections(self) -> Iterator[Collection]:
         """See `hrag.engine.Reader.collections`."""
-        return iter(export.collections(self._database))
+        return iter(document_export.collections(self._database))
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
         """See `hrag.engine.Reader.aliases`."""
@@ -53,7 +54,7 @@ class PostgresReader:
 
     def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
         """See `hrag.engine.Reader.export`."""
-        return export.documents(self._database, tenant_id, collection)
+        return document_export.documents(self._database, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
         """See `hrag.engine.Reader.status`."""

@@ -6,18 +6,18 @@ text of each of these is then compared. Without an index every eligible text is 
 
 import numpy as np
 
-from hrag.analysis import analyzer
-from hrag.analysis.query_syntax import RequiredParts
-from hrag.deadline import Deadline
-from hrag.engine.postgres.search.documents import PostgresDocuments
+from hrag.engine.common.labels import Labels, labels_of, leaves_of, ordinals_of
+from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
-from hrag.engine.postgres.search.sources.lexical import leaves_with_all
+from hrag.engine.postgres.search.sources.lexical_source import leaves_with_all
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.engine.stored.labels import Labels, labels_of, leaves_of, ordinals_of
 from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves
 from hrag.passages.tree_text import TreeText
-from hrag.types import CollectionSettings
+from hrag.text.analysis import analyzer
+from hrag.text.analysis.query_syntax import RequiredParts
+from hrag.values.collections import CollectionSettings
+from hrag.values.deadline import Deadline
 
 
 def with_required(

@@ -8,33 +8,30 @@ fetch. All statements of a call see the same change.
 import time
 from dataclasses import replace
 
-from hrag.deadline import Deadline
+from hrag.engine.common.ancestor_groups import AncestorGroups
+from hrag.engine.common.fetch import Fetch
+from hrag.engine.common.labels import split_label
+from hrag.engine.common.rounds import Round, Selection
+from hrag.engine.common.search import P, Read, search
+from hrag.engine.common.snapshot import FetchOf, SearchableSnapshot
 from hrag.engine.find import FindRequest, Found
 from hrag.engine.postgres.search.best_groups import best_groups, can_find, expected_passages
-from hrag.engine.postgres.search.documents import PostgresDocuments
+from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.search.required_terms import with_required
 from hrag.engine.postgres.search.summary_router import chosen_sections, leaves_in, route
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.filters import selected
+from hrag.engine.postgres.store.filter_sql import selected
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.postgres.store.queries import is_storable
-from hrag.engine.search.ancestor_groups import AncestorGroups
-from hrag.engine.search.fetch import Fetch
-from hrag.engine.search.rounds import Round, Selection
-from hrag.engine.search.search import P, Read, search
-from hrag.engine.search.snapshot import FetchOf, SearchableSnapshot
-from hrag.engine.stored.labels import split_label
-from hrag.filters import Filter
+from hrag.observe.tracing import Stage
 from hrag.passages.tree_text import TreeText
-from hrag.tracing import Stage
-from hrag.types import (
-    ChosenSection,
-    CollectionSettings,
-    SearchMode,
-)
+from hrag.values.collections import CollectionSettings
+from hrag.values.deadline import Deadline
+from hrag.values.filters import Filter
+from hrag.values.search import ChosenSection, SearchMode
 
 _MAX_SHOWN_SECTIONS = 100  # As many as passages.
 

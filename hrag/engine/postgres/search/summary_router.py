@@ -10,18 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from hrag.engine.common import routed_sections
+from hrag.engine.common.candidates import Scores
+from hrag.engine.common.labels import Labels, labels_of, ordinals_of, split_label
+from hrag.engine.common.records import Summarised
+from hrag.engine.common.routed_sections import RoutedSection
 from hrag.engine.find import FindRequest
-from hrag.engine.postgres.search.documents import PostgresDocuments
+from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.engine.search import routed_sections
-from hrag.engine.search.candidates import Scores
-from hrag.engine.search.routed_sections import RoutedSection
-from hrag.engine.stored.labels import Labels, labels_of, ordinals_of, split_label
-from hrag.engine.stored.records import Summarised
-from hrag.types import ChosenSection, SummaryScope
+from hrag.values.search import ChosenSection, SummaryScope
 
 _SUMMARISED = """
 SELECT ordinal, summarised FROM hrag.documents
@@ -83,7 +83,7 @@ def chosen_sections(
     documents: PostgresDocuments,
     leaf_level: int,
 ) -> tuple[ChosenSection, ...]:
-    """See `hrag.engine.search.routed_sections.chosen_sections`; reads several at once."""
+    """See `hrag.engine.common.routed_sections.chosen_sections`; reads several at once."""
     summaries.expect(split_label(each.summary)[0] for each in routed)
     documents.expect(each.ordinal for each in routed)
     return routed_sections.chosen_sections(routed, summaries, documents, leaf_level)

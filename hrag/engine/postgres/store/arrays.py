@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from psycopg import pq
 from psycopg.adapt import Dumper
 
-from hrag.embedding import Vectors
+from hrag.models.embedding import Vectors
 
 # One dimension, no nulls, the type of the elements; how many there are, numbered from 1.
 _HEADER = struct.Struct(">iiIii")

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from hrag.deadline import NEVER, Deadline
 from hrag.engine.postgres.store.connection import Connection
+from hrag.values.deadline import NEVER, Deadline
 
 _INTERVAL_S = 0.05
 # statement_timeout ends a statement at its deadline; further ones of the transaction end here.

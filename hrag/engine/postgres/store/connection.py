@@ -23,7 +23,7 @@ from psycopg.errors import _WaitTimeout
 from psycopg.generators import fetch_many
 from psycopg.pq.abc import PGresult
 
-from hrag.deadline import NEVER, Deadline
+from hrag.values.deadline import NEVER, Deadline
 
 Row = tuple[Any, ...]
 

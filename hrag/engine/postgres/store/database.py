@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import conninfo
 
-from hrag.deadline import NEVER, OF_CALL, Deadline
 from hrag.engine.postgres.store.cancellation import Canceller
 from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.connection_pool import Pool
 from hrag.engine.postgres.store.failures import READ_ONLY, Conflict, error_of, translated
-from hrag.engine.postgres.store.pool import Pool
-from hrag.errors import DeadlineExceeded, StoreUnavailable
+from hrag.values.deadline import NEVER, OF_CALL, Deadline
+from hrag.values.errors import DeadlineExceeded, StoreUnavailable
 
 Result = TypeVar("Result")
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from hrag.deadline import Deadline
-from hrag.errors import (
+from hrag.values.deadline import Deadline
+from hrag.values.errors import (
     Cancelled,
     DataLoss,
     DeadlineExceeded,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hrag.engine.common.records import CollectionRecord
+from hrag.engine.common.validation import no_collection, no_summaries
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import collection_record, is_storable
-from hrag.engine.stored.records import CollectionRecord
-from hrag.engine.validation import no_collection, no_summaries
-from hrag.types import CollectionSettings
+from hrag.values.collections import CollectionSettings
 
 _COLUMNS = """
 c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence,

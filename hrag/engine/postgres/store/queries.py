@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
+from hrag.engine.common.validation import no_collection, no_document
+from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
-from hrag.engine.validation import no_collection, no_document
-from hrag.types import Collection
+from hrag.values.collections import Collection
 
 _NUL = "\0"  # No name and no id has it, and no text of PostgreSQL.
 

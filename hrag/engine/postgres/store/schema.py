@@ -15,7 +15,7 @@ import psycopg
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.reports import MigrationReport
-from hrag.errors import StoreMissing, StoreUnavailable
+from hrag.values.errors import StoreMissing, StoreUnavailable
 
 MIGRATION_LOCK = int.from_bytes(b"hrag")
 """The key of the advisory lock under which a migration runs."""

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from psycopg import sql
 
+from hrag.engine.common.filter_terms import terms_of
+from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.postgres.store.arrays import (
     bigints,
     binaries,
@@ -22,9 +24,7 @@ from hrag.engine.postgres.store.arrays import (
 )
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import table_names
-from hrag.engine.postgres.write.drafts import Draft
-from hrag.engine.stored.filter_terms import terms_of
-from hrag.engine.stored.records import DocumentRecord, Usage
+from hrag.engine.postgres.write.document_drafts import Draft
 
 # A parameter has at most a gigabyte, and a document's text some tens of megabytes.
 _STATEMENT_BYTES = 16 << 20

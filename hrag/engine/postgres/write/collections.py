@@ -7,8 +7,16 @@ finds a collection by either.
 from dataclasses import replace
 from typing import Protocol
 
-from hrag.deadline import Deadline
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.common.records import CollectionRecord, Usage
+from hrag.engine.common.summary_documents import summary_settings
+from hrag.engine.common.validation import (
+    check_alias_count,
+    check_no_aliases,
+    check_quota,
+    name_taken,
+    no_alias,
+)
+from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.queries import (
@@ -20,18 +28,7 @@ from hrag.engine.postgres.store.queries import (
     usage_of,
 )
 from hrag.engine.postgres.write.transaction import summaries_of
-from hrag.engine.stored.records import CollectionRecord, Usage
-from hrag.engine.stored.summary_documents import summary_settings
-from hrag.engine.validation import (
-    check_alias_count,
-    check_no_aliases,
-    check_quota,
-    name_taken,
-    no_alias,
-)
-from hrag.errors import InvalidArgument
-from hrag.quota.quotas import QuotaOf, unlimited
-from hrag.types import (
+from hrag.values.collections import (
     Alias,
     AliasChange,
     Collection,
@@ -39,6 +36,9 @@ from hrag.types import (
     Listing,
     SummaryUnit,
 )
+from hrag.values.deadline import Deadline
+from hrag.values.errors import InvalidArgument
+from hrag.values.quotas import QuotaOf, unlimited
 
 MAX_DIMENSION = 3968
 """A row of a leaf has to fit on a page of 8 KiB, whatever its tenant is called."""

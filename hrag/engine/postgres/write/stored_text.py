@@ -3,13 +3,13 @@
 PostgreSQL stores the text uncompressed, so that it reads a part in time of the part's length.
 """
 
-from hrag.engine.documents import CollectionHandle, info_bytes, read_part
+from hrag.engine.common.records import DocumentRecord
+from hrag.engine.common.validation import no_document
+from hrag.engine.engine_documents import CollectionHandle, info_bytes, read_part
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import collection_state, is_storable
-from hrag.engine.stored.records import DocumentRecord
-from hrag.engine.validation import no_document
-from hrag.reply_limit import ReplyLimit, field_bytes
-from hrag.types import ByteRange, DocumentInfo
+from hrag.values.documents import ByteRange, DocumentInfo
+from hrag.values.reply_limit import ReplyLimit, field_bytes
 
 _AROUND = 3
 """At most so many bytes of a character lie before a byte of it."""

@@ -14,26 +14,21 @@ from typing import Any
 
 from psycopg import Cursor
 
-from hrag.engine import validation
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.common import validation
+from hrag.engine.common.document_results import growth, result_of, unchanged_result
+from hrag.engine.common.filter_terms import terms_of
+from hrag.engine.common.records import DocumentRecord, Summarised, Usage
+from hrag.engine.common.summary_documents import summary_handle
+from hrag.engine.common.validation import no_collection, no_document
+from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.arrays import bigints, texts
 from hrag.engine.postgres.store.connection import Connection, Row
 from hrag.engine.postgres.store.queries import is_storable
 from hrag.engine.postgres.write.changes import CollectionChanges, Counts, Version, write_changes
-from hrag.engine.postgres.write.drafts import Draft, with_size
-from hrag.engine.stored.document_results import growth, result_of, unchanged_result
-from hrag.engine.stored.filter_terms import terms_of
-from hrag.engine.stored.records import DocumentRecord, Summarised, Usage
-from hrag.engine.stored.summary_documents import summary_handle
-from hrag.engine.validation import no_collection, no_document
-from hrag.quota.quotas import QuotaOf
-from hrag.types import (
-    DocumentDeletion,
-    DocumentInfo,
-    IngestOutcome,
-    IngestResult,
-    SummaryUnit,
-)
+from hrag.engine.postgres.write.document_drafts import Draft, with_size
+from hrag.values.collections import SummaryUnit
+from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome, IngestResult
+from hrag.values.quotas import QuotaOf
 
 # The type's number is asked anew each time: a database that was restored has another one.
 _LOCK = """

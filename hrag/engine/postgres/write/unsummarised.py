@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 from psycopg.errors import DataCorrupted, IndexCorrupted
 
-from hrag.engine.documents import CollectionHandle, UnreadableVersion, Unsummarised
+from hrag.engine.common.labels import LEAF_BITS
+from hrag.engine.common.records import DocumentRecord
+from hrag.engine.engine_documents import CollectionHandle, UnreadableVersion, Unsummarised
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
-from hrag.engine.stored.labels import LEAF_BITS
-from hrag.engine.stored.records import DocumentRecord
-from hrag.tree import Tree
+from hrag.values.tree import Tree
 
 # Ordinals are unique in a tenant; with the collection's number, in the store. The sequence of a
 # tenant has room for 17 million million changes.

@@ -11,8 +11,10 @@ from typing import Any
 
 from psycopg import sql
 
-from hrag.deadline import NEVER, Deadline
-from hrag.engine.documents import (
+from hrag.engine.common.document_results import growth, unchanged_result
+from hrag.engine.common.records import DocumentRecord, Usage
+from hrag.engine.common.validation import check_quota, check_summaries, no_collection
+from hrag.engine.engine_documents import (
     Admission,
     CollectionHandle,
     DocumentSummaries,
@@ -22,7 +24,7 @@ from hrag.engine.documents import (
     fitting,
 )
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.filters import Selection, selected, selection
+from hrag.engine.postgres.store.filter_sql import Selection, selected, selection
 from hrag.engine.postgres.store.queries import (
     as_text,
     collection_state,
@@ -35,7 +37,7 @@ from hrag.engine.postgres.store.queries import (
     usage_of,
 )
 from hrag.engine.postgres.write.collections import CollectionWriter
-from hrag.engine.postgres.write.drafts import Draft, draft_of, draft_of_summaries
+from hrag.engine.postgres.write.document_drafts import Draft, draft_of, draft_of_summaries
 from hrag.engine.postgres.write.stored_text import read_text
 from hrag.engine.postgres.write.transaction import (
     TenantTransaction,
@@ -43,23 +45,19 @@ from hrag.engine.postgres.write.transaction import (
     summary_collection,
 )
 from hrag.engine.postgres.write.unsummarised import next_unsummarised, ordinal_of
-from hrag.engine.stored.document_results import growth, unchanged_result
-from hrag.engine.stored.records import DocumentRecord, Usage
-from hrag.engine.validation import check_quota, check_summaries, no_collection
-from hrag.errors import CollectionNotFound, HragError, outcome_of
-from hrag.filters import Filter
-from hrag.reply_limit import UNLIMITED, ReplyLimit
-from hrag.types import (
+from hrag.values.collections import Listing, SummaryUnit
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.documents import (
     ByteRange,
     DocumentCount,
     DocumentDeletion,
     DocumentInfo,
-    IndexStatus,
     IngestResult,
-    Listing,
-    StoreTotals,
-    SummaryUnit,
 )
+from hrag.values.errors import CollectionNotFound, HragError, outcome_of
+from hrag.values.filters import Filter
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
+from hrag.values.status import IndexStatus, StoreTotals
 
 # Documents of one transaction: other writers of the tenant wait for it.
 _DELETED_TOGETHER = 64

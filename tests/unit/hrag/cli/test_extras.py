@@ -61,7 +61,7 @@ def test_without_a_package_of_another_extra_too(command, name, extra, monkeypatc
 def test_without_a_kernel_a_command_names_it_in_one_line(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "hrag_fast._climb", None)
     monkeypatch.delitem(sys.modules, "hrag_fast")
-    monkeypatch.delitem(sys.modules, "hrag.gateway.protojson.writer", raising=False)
+    monkeypatch.delitem(sys.modules, "hrag.gateway.protojson.json_writer", raising=False)
     monkeypatch.delitem(sys.modules, "hrag.gateway.app", raising=False)
     line = _last_line(command)
     needs = f"error: hrag {command} needs the compiled kernels: hrag_fast._climb is not "

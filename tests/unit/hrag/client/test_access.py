@@ -3,7 +3,7 @@
 import pytest
 
 from hrag.client import AsyncClient, Client
-from hrag.client.access import Access
+from hrag.client.credentials import Access
 from hrag.errors import InvalidArgument, PermissionDenied, Unauthenticated
 from hrag.types import Document, SearchQuery
 from tests.credentials import OTHER, TENANT, new_key

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.answers.values import AnswerEvent, AnswerQuery, FinishReason
 from hrag.cli.services.processes import free_addresses
 from hrag.client import AsyncClient, Client, calls
+from hrag.client.argument_checks import MAX_TIMEOUT_S
 from hrag.client.calls import channel_options
-from hrag.client.checks import MAX_TIMEOUT_S
 from hrag.errors import HragError
 from hrag.filters import Exists
 from hrag.types import (
@@ -20,6 +19,7 @@ from hrag.types import (
     SearchQuery,
     SearchResult,
 )
+from hrag.values.answers import AnswerEvent, AnswerQuery, FinishReason
 from tests.fake_services import (
     REPLIES,
     Call,

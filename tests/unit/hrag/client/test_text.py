@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.engine.documents import read_part
-from hrag.reply_limit import ReplyLimit
+from hrag.engine.engine_documents import read_part
 from hrag.types import ByteRange
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import types_pb2 as tpb
+from hrag.values.reply_limit import ReplyLimit
 from tests.fake_services import Fake, run_async, run_sync
 
 BOTH = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])

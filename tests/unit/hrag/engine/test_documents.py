@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.documents import read_part
+from hrag.engine.engine_documents import read_part
 from hrag.errors import InvalidArgument, ReplyTooLarge
-from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import ByteRange
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 
 
 @given(st.text("aé猫🐕", max_size=50), st.integers(4, 20))

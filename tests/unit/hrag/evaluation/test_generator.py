@@ -15,7 +15,7 @@ from hrag.evaluation.generator import Generated, QuestionGenerator
 from hrag.evaluation.journal import Journal
 from hrag.evaluation.question_files import read_questions
 from hrag.evaluation.questions import GoldSpan
-from hrag.evaluation.report import Report, report_json
+from hrag.evaluation.report_files import Report, report_json
 from hrag.evaluation.searches import Searched
 from hrag.types import TreeSettings
 from tests.evaluation_fakes import ToldChat, nearly_full_disk, passage

@@ -12,13 +12,13 @@ from rich.console import Console
 from hrag.cli.evaluation.tables import show_report
 from hrag.errors import ChatUnavailable
 from hrag.evaluation.bootstrap import Estimate
-from hrag.evaluation.budget import BudgetedText
 from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
 from hrag.evaluation.chat_calls import ChatUsage
+from hrag.evaluation.context_budget import BudgetedText
 from hrag.evaluation.html_report import html_report
 from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.questions import GoldSpan, Question, TextSpan
-from hrag.evaluation.report import Report, report_json
+from hrag.evaluation.report_files import Report, report_json
 from hrag.evaluation.retrieved import Retrieved
 from hrag.evaluation.searches import Outcome, Searched
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, summarise

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from hrag.evaluation.budget import BudgetedText, cut_passages, cut_to_budgets
+from hrag.evaluation.context_budget import BudgetedText, cut_passages, cut_to_budgets
 from hrag.evaluation.gold import Coverage, coverage, finds, found_gains, ideal_gains, resolve
-from hrag.evaluation.metrics import (
+from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
+from hrag.evaluation.retrieval_metrics import (
     intersection_over_union,
     metric_names,
     ndcg,
@@ -16,9 +17,8 @@ from hrag.evaluation.metrics import (
     reciprocal_rank,
     scores,
 )
-from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import Retrieved, find_quote
-from hrag.tokens import encode
+from hrag.text.tokens import encode
 from tests.evaluation_fakes import passage
 
 

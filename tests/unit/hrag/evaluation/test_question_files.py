@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hrag.errors import InvalidArgument
-from hrag.evaluation.corpus import document_id_of, read_corpus
+from hrag.evaluation.question_corpus import document_id_of, read_corpus
 from hrag.evaluation.question_files import read_questions
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.types import MARKDOWN, PLAIN_TEXT

@@ -9,9 +9,9 @@ from google.protobuf import json_format
 from hrag import errors
 from hrag.gateway import dify
 from hrag.gateway.http.reply import JSON
-from hrag.ids import quoted
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
+from hrag.values.ids import quoted
 from tests.fake_services import Fake
 from tests.gateways import Gateway
 

@@ -11,8 +11,8 @@ from hrag.passages.cited_place import CitedPlace
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import LeafMatch, TreeText
-from hrag.tree import ParsedText
 from hrag.types import MatchedChild, MatchedSentence, Span, TermSpan, TreeSettings
+from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
 from tests.fakes import prepared, sentences
 

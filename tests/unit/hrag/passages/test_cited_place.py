@@ -12,12 +12,12 @@ import pytest
 
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreeText
-from hrag.tree import NONE, ChunkRecord
 from hrag.types import Document, MatchedSentence, TreeSettings
+from hrag.values.tree import NONE, ChunkRecord
 from hrag_fast import Matches, matched_sentence
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
-from indexer_svc.parsers.formats import parse
+from indexer_svc.parsers.parser_functions import parse
 from tests import pdfs
 from tests.cited_places import CASES, markdown
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag import errors, tokens
-from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
+from hrag import errors
 from hrag.engine import FindRequest
+from hrag.models.embedding import Vectors
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import Sentence, SentenceContext
 from hrag.passages.sentence_windows import ChosenWindows, Window
+from hrag.text import tokens
 from hrag.types import Aggregation, Chunk, PageStart, SearchMode, Span
+from hrag.values.deadline import NEVER, Deadline
 from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 TEXT = [f"Sentence {number} is about {word}. " for number, word in enumerate("abcdefghijkl")]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.answers.values import AnswerEnd, AnswerQuery, Citation, FinishReason
 from hrag.errors import ChatUnavailable, InvalidArgument
 from hrag.v1 import retriever_pb2 as pb
+from hrag.values.answers import AnswerEnd, AnswerQuery, Citation, FinishReason
 from hrag.wire import answers
 from tests.values import F32, NAME, TEXT, U32, queries, search_results, spans
 

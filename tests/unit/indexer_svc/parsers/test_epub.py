@@ -3,8 +3,8 @@
 import pytest
 
 from hrag.errors import UnreadableDocument
-from hrag.types.formats import EPUB
-from indexer_svc.parsers.formats import parse
+from hrag.values.formats import EPUB
+from indexer_svc.parsers.parser_functions import parse
 from tests.format_files import DANCE, HONEY, TITLE, epub_file
 
 PLENTY = 1 << 20

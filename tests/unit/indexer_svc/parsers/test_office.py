@@ -12,10 +12,10 @@ import pytest
 
 from hrag.errors import UnreadableDocument
 from hrag.types import Document
-from hrag.types.formats import DOCX, PPTX, XLSX
+from hrag.values.formats import DOCX, PPTX, XLSX
 from indexer_svc.mime_types import resolve_mime_type
-from indexer_svc.parsers.formats import parse
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.parser_functions import parse
 from tests.format_files import (
     DANCE,
     HONEY,

@@ -6,10 +6,10 @@ from zipfile import ZipFile
 import pytest
 
 from hrag.errors import TooLarge, UnreadableDocument
-from hrag.types.formats import DOCX, EPUB, PPTX, XLSX
+from hrag.values.formats import DOCX, EPUB, PPTX, XLSX
 from indexer_svc.parsers import package as module
-from indexer_svc.parsers.formats import parse
 from indexer_svc.parsers.package import Package, readable, resolved
+from indexer_svc.parsers.parser_functions import parse
 from tests.format_files import archive, docx_file, epub_file, pptx_file, with_part, xlsx_file
 
 PLENTY = 1 << 20

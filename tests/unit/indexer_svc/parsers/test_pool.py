@@ -8,7 +8,6 @@ from itertools import count
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.deadline import NEVER, Deadline
 from hrag.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -18,13 +17,14 @@ from hrag.errors import (
     TooLarge,
     UnreadableDocument,
 )
-from hrag.metrics import INSTRUMENTS
+from hrag.observe.metrics import INSTRUMENTS
 from hrag.types import PDF
-from hrag.types.formats import DOCX, HTML
-from indexer_svc.parsers.formats import Family
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.formats import DOCX, HTML
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.pool import ParserPool
-from indexer_svc.parsers.process import ParserEnded, ParserNotStarted
+from indexer_svc.parsers.parser_functions import Family
+from indexer_svc.parsers.parser_pool import ParserPool
+from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 from tests.until import until
 

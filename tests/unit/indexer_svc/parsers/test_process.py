@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from hrag.deadline import Deadline
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.types import MARKDOWN, PDF
-from hrag.types.formats import DOCX, EPUB, HTML, PPTX, XLSX
-from indexer_svc.parsers.formats import Family, parse
+from hrag.values.deadline import Deadline
+from hrag.values.formats import DOCX, EPUB, HTML, PPTX, XLSX
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.process import ParserEnded, ParserNotStarted, ParserProcess
+from indexer_svc.parsers.parser_functions import Family, parse
+from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
 from indexer_svc.parsers.protocol import ParserFault
 from tests import pdfs
 from tests.bombs import inflating_page, repeated_page
@@ -143,7 +143,8 @@ def test_other_formats_are_refused_as_they_are_here(extra_process, mime_type, co
 
 def test_a_process_loads_the_libraries_of_its_family_alone():
     program = (
-        "import sys; from indexer_svc.parsers.formats import Family, load; load(Family({!r}));"
+        "import sys; from indexer_svc.parsers.parser_functions import Family, load;"
+        " load(Family({!r}));"
         "print(sorted({{*sys.modules}} & {{'mammoth', 'python_calamine', 'selectolax',"
         " 'pypdfium2', 'markdown_it', 'numpy', 'lmdb', 'grpc'}}))"
     )
@@ -197,7 +198,7 @@ def test_more_processor_time_than_the_limit_ends_the_process(own_process):
 
 
 def test_a_process_that_ends_at_its_start_says_so(monkeypatch):
-    monkeypatch.setattr("indexer_svc.parsers.process._MODULE", "no_such_module")
+    monkeypatch.setattr("indexer_svc.parsers.parser_process._MODULE", "no_such_module")
     with pytest.raises(ParserNotStarted, match="exit code 1"):
         read(ParserProcess(MEMORY_BYTES, Family.CORE), b"")
 
@@ -210,7 +211,7 @@ def test_a_crash_is_named(own_process):
 
 
 def test_a_process_that_has_read_many_files_is_not_reused(own_process, monkeypatch):
-    monkeypatch.setattr("indexer_svc.parsers.process._MAX_FILES", 2)
+    monkeypatch.setattr("indexer_svc.parsers.parser_process._MAX_FILES", 2)
     read(own_process, pdfs.pdf_of(["a"]))
     assert own_process.is_reusable
     read(own_process, pdfs.pdf_of(["a"]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import indexer_svc.parsers.pool
+import indexer_svc.parsers.parser_pool
 from indexer_svc.parsers.python_source import parse_python
 
 SOURCE = '''\
@@ -68,7 +68,7 @@ def test_what_is_cut_short_has_no_sections(text):
 
 
 def test_real_source_has_the_definitions_that_python_finds():
-    text = Path(indexer_svc.parsers.pool.__file__).read_text("utf-8")
+    text = Path(indexer_svc.parsers.parser_pool.__file__).read_text("utf-8")
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     names = sorted(each.name for each in ast.walk(ast.parse(text)) if isinstance(each, kinds))
     assert sorted(title.split()[1] for _, title, _ in outline(text)) == names

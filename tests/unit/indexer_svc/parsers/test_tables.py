@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer_svc.parsers import tables
+from indexer_svc.parsers import table_text
 
 HEADER = ("Name", "Price")
 MANY = [(f"Pump {number}", f"{number}.5") for number in range(100)]
 
 
 def table_blocks(rows, **options):
-    return list(tables.table_blocks(rows, **options))
+    return list(table_text.table_blocks(rows, **options))
 
 
 def test_a_short_table_stays_a_table():

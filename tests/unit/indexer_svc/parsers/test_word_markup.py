@@ -7,8 +7,8 @@ import docx
 import pytest
 from docx.enum.style import WD_STYLE_TYPE
 
-from hrag.types.formats import DOCX
-from indexer_svc.parsers.formats import parse
+from hrag.values.formats import DOCX
+from indexer_svc.parsers.parser_functions import parse
 from tests.format_files import saved, strict, with_part
 
 PLENTY = 1 << 20

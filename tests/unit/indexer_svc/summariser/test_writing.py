@@ -2,11 +2,11 @@
 
 import pytest
 
-from hrag import tokens
-from hrag.answers.values import FinishReason
-from hrag.chat import ChatEnd
-from hrag.tree import PageSpan, ParsedText, Section
+from hrag.models.chat import ChatEnd
+from hrag.text import tokens
 from hrag.types import SummaryUnit
+from hrag.values.answers import FinishReason
+from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc import summariser as summariser_module
 from indexer_svc.extractive import extract
 from indexer_svc.summariser import MAX_CHARS, SummaryLimits

@@ -6,8 +6,8 @@ It knows nothing of levels, modes or other sources.
 
 from typing import Protocol, TypeVar
 
+from hrag.engine.common.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.search.candidates import Candidates
 
 Query_contra = TypeVar("Query_contra", contravariant=True)
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from hrag.cli.demo import demo
 from hrag.cli.demo.corpus import QUESTIONS, StoredText, questions_from, topics
 from hrag.cli.demo.latency import compare_modes, percentile
-from hrag.ids import check_document_id
 from hrag.types import IndexStatus, SearchMode, SearchResult, Timings
+from hrag.values.ids import check_document_id
 
 
 class FakeClient:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hrag.chat import factory
 from hrag.cli.app import app
 from hrag.cli.evaluation import evaluation
 from hrag.errors import CollectionNotFound
+from hrag.models.chat import chat_factory
 from hrag.types import SearchResult
 from tests.evaluation_fakes import ToldChat, ToldClient, nearly_full_disk, passage, result
 
@@ -62,7 +62,7 @@ def run(services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     chat = ToldChat(lambda prompt: "yes" if "tree" in prompt else "no")
     monkeypatch.setattr(evaluation, "connect", connect)
-    monkeypatch.setattr(factory, "open_chat", lambda _: chat)
+    monkeypatch.setattr(chat_factory, "open_chat", lambda _: chat)
 
     def run(*options: object, questions: tuple[object, ...] = (QUESTION,)) -> Any:
         path = tmp_path / "questions.jsonl"

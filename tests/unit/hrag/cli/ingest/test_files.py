@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hrag.cli.ingest import files
 from hrag.cli.ingest.files import ROOT_KEY, document_id, find
 from hrag.cli.ingest.input_document import GivenFields, Unreadable
-from hrag.ids import check_document_id
-from hrag.types.formats import MARKDOWN, PDF, PLAIN_TEXT, RST
+from hrag.values.formats import MARKDOWN, PDF, PLAIN_TEXT, RST
+from hrag.values.ids import check_document_id
 
 PATHS = st.text(min_size=1, max_size=200)
 

@@ -7,8 +7,8 @@ import pytest
 
 from hrag.cli.ingest import files
 from hrag.cli.ingest.input_document import GivenFields, InputDocument, Unreadable
-from hrag.ids import check_document_id
 from hrag.types import Document
+from hrag.values.ids import check_document_id
 
 LINES = (
     '{"_id": "b-1", "title": "Bees", "text": "Bees dance.", "year": 2026, "tags": ["a"]}',

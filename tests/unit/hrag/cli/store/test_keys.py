@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hrag.auth import Role
-from hrag.auth.keys import ApiKeys
 from hrag.cli.app import app
 from hrag.errors import Unauthenticated
+from hrag.server.auth import Role
+from hrag.server.auth.api_keys import ApiKeys
 from tests.credentials import expired, id_of, new_key
 
 

@@ -185,7 +185,7 @@ def test_a_conflict_is_one_line(folder):
 
 
 def test_progress_says_what_it_does():
-    from hrag.engine.transfer.report import TransferProgress
+    from hrag.engine.transfer.transfer_report import TransferProgress
 
     progress = TransferProgress()
     assert migrate._described(progress) == "opening: 0 of 0 documents"

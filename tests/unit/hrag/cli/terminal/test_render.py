@@ -22,7 +22,7 @@ from hrag.cli.terminal.render import (
     scores,
     section_citation,
 )
-from hrag.plain_text import printable
+from hrag.text.plain_text import printable
 from hrag.types import ChosenSection, Chunk, MatchedChild, MatchedSentence, Passage, Span, TermSpan
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hrag.engine.documents import PreparedDocument
+from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.postgres.store.schema import migrate
 from hrag.errors import CollectionNotFound, DocumentNotFound, HragError, InvalidArgument
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
-from hrag.ids import ChunkId
 from hrag.types import Retrieval, SearchMode
+from hrag.values.ids import ChunkId
 from tests.fakes import collection_settings, find, prepared, query_vector
 from tests.postgres_server import PostgresServer
 from tests.postgres_twins import Twins, assert_alike, twins_at

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 import yaml
 
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.engine_documents import CollectionHandle
 from tests.manuals import ROOT
 from tests.postgres_server import PostgresServer
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from hrag.engine.documents import CollectionHandle
+from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.fakes import collection_settings, prepared, sentences

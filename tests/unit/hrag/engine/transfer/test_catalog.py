@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrag.engine.transfer.catalog import Catalog, conflicts, missing
+from hrag.engine.transfer.transfer_catalog import Catalog, conflicts, missing
 from hrag.types import TreeSettings
 from tests.fakes import collection_settings
 from tests.memory_engine import MemoryEngine

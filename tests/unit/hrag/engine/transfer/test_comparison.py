@@ -5,10 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hrag.engine.documents import DocumentSummaries, StoredDocument, Summary, UnreadableDocument
+from hrag.engine.engine_documents import (
+    DocumentSummaries,
+    StoredDocument,
+    Summary,
+    UnreadableDocument,
+)
 from hrag.engine.transfer.comparison import LOWEST_COSINE, are_alike, differing_fields, problem_of
 from hrag.engine.transfer.pairs import Pair
-from hrag.tree import PageSpan, ParsedText, Section
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.fakes import as_half_precision, prepared, sentences, unit_vectors
 
 DOCUMENT = prepared("d", ParsedText(sentences(20), (Section("One", 1, 0),)), metadata={"n": 1})

@@ -2,7 +2,7 @@
 
 import random
 
-from hrag.engine.documents import UnreadableDocument
+from hrag.engine.engine_documents import UnreadableDocument
 from hrag.engine.transfer.pairs import pairs
 from tests.random_stores import IDS
 

@@ -10,11 +10,11 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from hrag.engine.documents import DocumentSummaries, StoredDocument, Summary
+from hrag.engine.engine_documents import DocumentSummaries, StoredDocument, Summary
 from hrag.engine.transfer import copier
 from hrag.engine.transfer import transfer as module
-from hrag.engine.transfer.report import TransferProgress, TransferReport
 from hrag.engine.transfer.transfer import transfer, verify
+from hrag.engine.transfer.transfer_report import TransferProgress, TransferReport
 from hrag.errors import CollectionExists, StorageFull, TooLarge
 from hrag.types import SummaryUnit
 from tests.damage import flip_first

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hrag.gateway.http.server import HttpServer
+from hrag.gateway.http.http_server import HttpServer
 from tests.gateways import gateway_settings
 
 _SETTLE_S = 0.2

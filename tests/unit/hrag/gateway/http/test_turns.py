@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from starlette.requests import Request
 
 from hrag.config import GatewaySettings
-from hrag.gateway.calls.json_lines import lines_of
+from hrag.gateway.calls.request_lines import lines_of
 from hrag.gateway.http.byte_budget import ByteBudget
+from hrag.gateway.http.http_server import HttpServer
 from hrag.gateway.http.request_body import body_parts
-from hrag.gateway.http.server import HttpServer
 
 MANY = 100
 

@@ -5,21 +5,21 @@ import base64
 import pytest
 
 from hrag.errors import InvalidArgument
-from hrag.gateway.protojson import reader
+from hrag.gateway.protojson import json_reader
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 
 
 def _search(raw: str | bytes) -> rpb.SearchRequest:
-    found = reader.read(rpb.SearchRequest, raw if isinstance(raw, bytes) else raw.encode())
+    found = json_reader.read(rpb.SearchRequest, raw if isinstance(raw, bytes) else raw.encode())
     assert isinstance(found, rpb.SearchRequest)
     return found
 
 
 def _document(inside: str) -> ipb.IngestDocumentRequest:
     raw = f'{{"document": {{{inside}}}}}'.encode()
-    found = reader.read(ipb.IngestDocumentRequest, raw)
+    found = json_reader.read(ipb.IngestDocumentRequest, raw)
     assert isinstance(found, ipb.IngestDocumentRequest)
     return found
 

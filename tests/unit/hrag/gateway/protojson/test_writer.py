@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hrag.gateway.protojson.writer import as_json, dumped, write
+from hrag.gateway.protojson.json_writer import as_json, dumped, write
 from hrag.gateway.services.methods import METHODS, Method
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import retriever_pb2 as rpb

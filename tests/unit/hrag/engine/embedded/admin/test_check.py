@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hrag.engine.common.filter_terms import term
+from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import metadata_terms, schema
 from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
+from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import read_counters, read_document
-from hrag.engine.embedded.store.records import Counters
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.reports import CheckReport
-from hrag.engine.stored.filter_terms import term
-from hrag.engine.stored.records import DocumentRecord, Usage
-from hrag.tree import CHUNK, Tree
+from hrag.values.tree import CHUNK, Tree
 from tests.damage import delete_content, put_part
 from tests.fakes import collection_settings, prepared, seal, sentences
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.admin.checks import documents
+from hrag.engine.embedded.admin.checks import document_checks
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from tests.fakes import collection_settings, prepared, sentences
@@ -17,7 +17,7 @@ def test_the_time_is_linear_in_the_number_of_documents(
 ) -> None:
     """A look through all ids for the name of each document would make it quadratic."""
     looked_up = []
-    monkeypatch.setattr(documents, "document_name", lambda *of: looked_up.append(of) or "")
+    monkeypatch.setattr(document_checks, "document_name", lambda *of: looked_up.append(of) or "")
     with closing(open_for_writing(tmp_path / "store")) as store:
         writer = EmbeddedWriter(store)
         writer.create_collection("t", "c", collection_settings())

@@ -11,7 +11,7 @@ import pytest
 from hrag.engine.embedded.admin import vacuum as vacuum_module
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.vacuum import vacuum
-from hrag.engine.embedded.store import locks
+from hrag.engine.embedded.store import store_locks
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
@@ -109,7 +109,7 @@ def test_the_owner_stays_and_others_are_kept_out(directory):
 
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
 def test_a_store_in_use_is_refused(directory, opening, monkeypatch):
-    monkeypatch.setattr(locks, "_TRIES", 1)
+    monkeypatch.setattr(store_locks, "_TRIES", 1)
     before = (directory / "data.mdb").read_bytes()
     with (
         closing(opening(directory)),

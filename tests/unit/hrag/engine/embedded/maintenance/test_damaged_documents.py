@@ -6,7 +6,6 @@ from itertools import count
 
 import pytest
 
-from hrag.deadline import Deadline
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.maintenance import worker as worker_module
 from hrag.engine.embedded.maintenance.build_plan import BuildPlan
@@ -14,6 +13,7 @@ from hrag.engine.embedded.segments.vector_part import insert
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
+from hrag.values.deadline import Deadline
 from tests.fakes import collection_settings, prepared, sentences
 from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, segment_count
 from tests.until import until

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.deadline import Deadline
 from hrag.engine.embedded.maintenance import reclaim, segment_build
 from hrag.engine.embedded.maintenance import worker as worker_module
 from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
@@ -19,9 +18,10 @@ from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
+from hrag.values.deadline import Deadline
 from tests.fakes import collection_settings, prepared, run_maintenance, seal, sentences
 from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, segment_count
 from tests.unit.hrag.engine.embedded.store.bits import flip

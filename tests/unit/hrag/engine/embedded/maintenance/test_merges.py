@@ -11,7 +11,7 @@ from hrag.engine.embedded.maintenance.build_plan import BuildPlan
 from hrag.engine.embedded.segments import manifest, segment_files, vector_part
 from hrag.engine.embedded.segments.manifest import ManifestEntry
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from tests.conftest import Engine
 from tests.fakes import (
     ANALYZER,

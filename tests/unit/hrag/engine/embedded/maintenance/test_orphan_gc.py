@@ -11,7 +11,7 @@ from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
 from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.segments import damage, segment_files
-from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
 from tests.unit.hrag.engine.embedded.maintenance.workers import Clock

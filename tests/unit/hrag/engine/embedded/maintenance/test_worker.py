@@ -9,7 +9,6 @@ from itertools import count
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.deadline import NEVER, Deadline
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.maintenance import worker as worker_module
 from hrag.engine.embedded.maintenance.build_plan import BuildPlan
@@ -20,6 +19,7 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DeadlineExceeded, StorageFull, StoreUnavailable
 from hrag.types import IngestOutcome
+from hrag.values.deadline import NEVER, Deadline
 from tests.fakes import collection_settings, prepared, seal, sentences
 from tests.unit.hrag.engine.embedded.maintenance.workers import THRESHOLD, running, segment_count
 from tests.until import until

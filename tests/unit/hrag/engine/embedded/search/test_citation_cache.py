@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hrag.engine.embedded.search.documents import CitationCache
+from hrag.engine.embedded.search.document_reader import CitationCache
 
 SIZE = 100
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hrag.engine.embedded.search import documents
+from hrag.engine.embedded.search import document_reader
 from hrag.errors import DataLoss
-from hrag.ids import ChunkId
+from hrag.values.ids import ChunkId
 from tests.conftest import Engine
 from tests.damage import flip_part
 from tests.fakes import collection_settings, prepared, sentences
@@ -22,9 +22,9 @@ def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str, monkey
     before = content()
     flip_last(engine, name)
     assert content() == before
-    monkeypatch.setattr(documents, "_CHECK_AGAIN_S", 0)
-    now_s = documents.time.monotonic()
-    monkeypatch.setattr(documents.time, "monotonic", lambda: now_s + 3600)
+    monkeypatch.setattr(document_reader, "_CHECK_AGAIN_S", 0)
+    now_s = document_reader.time.monotonic()
+    monkeypatch.setattr(document_reader.time, "monotonic", lambda: now_s + 3600)
     with pytest.raises(DataLoss, match="document 'd' of collection 't/c' is damaged"):
         content()
     flip_last(engine, name)

@@ -5,8 +5,8 @@ import pytest
 
 from hrag.engine import DocumentSummaries, Summary, Unsummarised
 from hrag.errors import CollectionNotFound
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import Collection, SummaryUnit
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences, unit_vectors
 

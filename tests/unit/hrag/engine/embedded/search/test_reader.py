@@ -8,7 +8,6 @@ from contextlib import closing
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.deadline import Deadline
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
@@ -18,6 +17,7 @@ from hrag.engine.embedded.store import change_log
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound
 from hrag.types import Retrieval, SearchQuery, SummaryUnit
+from hrag.values.deadline import Deadline
 from retriever_svc.prepared_query import EmbeddedQuery, prepared_query
 from tests.conftest import Engine
 from tests.fakes import (

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from hrag.deadline import OF_CALL, Deadline
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.segments import segment_files
 from hrag.errors import Cancelled, CollectionNotFound, DeadlineExceeded
+from hrag.values.deadline import OF_CALL, Deadline
 from retriever_svc.browse import Browse
 from retriever_svc.known_collections import KnownCollections
 from tests.conftest import Engine

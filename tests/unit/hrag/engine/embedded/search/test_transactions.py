@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from hrag.deadline import Deadline
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import Exists
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import CollectionSettings, SearchMode, SearchQuery
-from retriever_svc.pipeline import Search
+from hrag.values.deadline import Deadline
+from retriever_svc.search_pipeline import Search
 from tests.conftest import Engine
 from tests.fakes import DIMENSION, SMALL_TREE, prepared, sentences
 

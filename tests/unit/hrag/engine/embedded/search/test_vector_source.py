@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from hrag.engine.common.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources import vector
-from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
+from hrag.engine.embedded.search.sources import vector_source
+from hrag.engine.embedded.search.sources.vector_source import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import SegmentSearch, load
 from hrag.engine.find import FindRequest
-from hrag.engine.search.candidates import Candidates
 from hrag.types import SearchMode
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, query_vector, sentences
@@ -83,7 +83,7 @@ def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view
 
 def test_where_half_is_eligible_few_searches_look_deeper(view, monkeypatch):
     """The average number of rows for five eligible ones would be too few for every other one."""
-    monkeypatch.setattr(vector, "_SEARCH_COST", 0)
+    monkeypatch.setattr(vector_source, "_SEARCH_COST", 0)
     asked: list[int] = []
     search = SegmentSearch.nearest
     monkeypatch.setattr(

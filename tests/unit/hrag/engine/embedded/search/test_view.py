@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from hrag.engine import PreparedDocument
+from hrag.engine.common.labels import labels_of
 from hrag.engine.embedded.search import view as view_module
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import LoadedSegment, load
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.lmdb_records import Change
 from hrag.engine.embedded.store.queries import read_counters
-from hrag.engine.embedded.store.records import Change
-from hrag.engine.stored.labels import labels_of
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
 

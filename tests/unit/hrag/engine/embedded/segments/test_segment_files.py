@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.analysis import analyzer
 from hrag.engine.embedded.segments import segment_files, vector_part
 from hrag.engine.embedded.segments.builder import SegmentBuilder
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.postings_part import PostingsPart
 from hrag.engine.embedded.segments.vector_part import VectorPart
 from hrag.engine.embedded.store import disk
-from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
+from hrag.text.analysis import analyzer
 from tests.fakes import ANALYZER, query_vector, unit_vectors
 
 FILES = ("index.hnsw", "postings.bin", "rows.npz")

@@ -6,7 +6,7 @@ from contextlib import closing
 import lmdb
 import pytest
 
-from hrag.engine.embedded.store import location, locks, schema
+from hrag.engine.embedded.store import location, schema, store_locks
 from hrag.engine.embedded.store.environment import (
     Store,
     open_alone,
@@ -161,15 +161,15 @@ def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
 
 
 def test_a_store_that_is_open_has_no_room_for_somebody_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "_TRIES", 1)
+    monkeypatch.setattr(store_locks, "_TRIES", 1)
     for opening in (open_for_writing, open_for_reading):
         with (
             closing(opening(tmp_path)),
             pytest.raises(StoreUnavailable, match="stop both services first"),
-            locks.exclusive(tmp_path),
+            store_locks.exclusive(tmp_path),
         ):
             pass
-    with locks.exclusive(tmp_path):
+    with store_locks.exclusive(tmp_path):
         pass
 
 
@@ -178,7 +178,7 @@ def test_a_store_that_could_not_be_opened_is_nobodys(tmp_path):
     for opening in (open_for_writing, open_for_reading):
         with pytest.raises(StoreUnavailable):
             opening(tmp_path)
-        with locks.exclusive(tmp_path):
+        with store_locks.exclusive(tmp_path):
             pass
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.deadline import NEVER, Deadline
+from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
-from hrag.engine.search.sorted_sets import Ordinals
 from hrag.errors import DeadlineExceeded
 from hrag.filters import AllOf, AnyOf, Exists, Filter
+from hrag.values.deadline import NEVER, Deadline
 
 _DOCUMENTS = 200_000
 _EACH = Exists("document_id")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.embedded.store import locks
+from hrag.engine.embedded.store import store_locks
 from hrag.errors import StoreUnavailable
 from tests.forked import talking
 
@@ -19,8 +19,8 @@ def nothing() -> None:
 def member(folder: Path, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Somebody of a PID namespace who has the store, in this process."""
     with monkeypatch.context() as patch:
-        patch.setattr(locks, "_namespace", namespace.encode)
-        file = locks.join(folder, nothing)
+        patch.setattr(store_locks, "_namespace", namespace.encode)
+        file = store_locks.join(folder, nothing)
     with file:
         yield
 
@@ -28,8 +28,8 @@ def member(folder: Path, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who have to wait for another give up soon."""
-    monkeypatch.setattr(locks, "_TRIES", 3)
-    monkeypatch.setattr(locks, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(store_locks, "_TRIES", 3)
+    monkeypatch.setattr(store_locks, "_PAUSE_S", 0.001)
 
 
 def test_processes_of_one_namespace_share_a_store(tmp_path, monkeypatch):
@@ -74,31 +74,31 @@ def test_where_namespaces_cannot_be_known_nobody_is_refused(tmp_path, monkeypatc
 def test_only_who_is_alone_is_told_so(tmp_path):
     calls: list[str] = []
     with (
-        locks.join(tmp_path, lambda: calls.append("first")),
-        locks.join(tmp_path, lambda: calls.append("second")),
+        store_locks.join(tmp_path, lambda: calls.append("first")),
+        store_locks.join(tmp_path, lambda: calls.append("second")),
     ):
         assert calls == ["first"]
 
 
 @pytest.mark.usefixtures("impatient")
 def test_an_exclusive_user_keeps_everybody_out_and_lets_them_in_again(tmp_path):
-    with locks.exclusive(tmp_path):
+    with store_locks.exclusive(tmp_path):
         with pytest.raises(StoreUnavailable, match="is being vacuumed or restored"):
-            locks.join(tmp_path, nothing)
-        with pytest.raises(StoreUnavailable, match="in use"), locks.exclusive(tmp_path):
+            store_locks.join(tmp_path, nothing)
+        with pytest.raises(StoreUnavailable, match="in use"), store_locks.exclusive(tmp_path):
             pass
-    locks.join(tmp_path, nothing).close()
+    store_locks.join(tmp_path, nothing).close()
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_store_in_use_cannot_be_had_alone(tmp_path):
     with (
-        locks.join(tmp_path, nothing),
+        store_locks.join(tmp_path, nothing),
         pytest.raises(StoreUnavailable, match="in use by a running service; stop both services"),
-        locks.exclusive(tmp_path),
+        store_locks.exclusive(tmp_path),
     ):
         pass
-    with locks.exclusive(tmp_path):
+    with store_locks.exclusive(tmp_path):
         pass
 
 
@@ -112,14 +112,14 @@ def test_a_process_that_is_killed_has_the_store_no_more(tmp_path):
         assert said.readline() == "in\n"
         process.kill()
         process.wait()
-        with locks.exclusive(tmp_path):
+        with store_locks.exclusive(tmp_path):
             pass
 
 
 # Comes and goes, and leaves a mark while inside; says so if it meets a mark of the others.
 _COMER = """
 import os, pathlib, sys, time
-from hrag.engine.embedded.store import locks
+from hrag.engine.embedded.store import store_locks
 from hrag.errors import StoreUnavailable
 from tests.forked import talking
 folder, ours, theirs = pathlib.Path(sys.argv[1]), *sys.argv[2:]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.embedded.store.records import Change, Counters, SegmentFile, SegmentRecord
-from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
-from hrag.tree import PageSpan, Section
+from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
+from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentFile, SegmentRecord
 from hrag.types import CollectionSettings, Segment, TreeSettings
+from hrag.values.tree import PageSpan, Section
 
 u64s = st.integers(0, 2**64 - 1)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.engine.embedded.store import schema
-from hrag.ids import MAX_DOCUMENT_ID_BYTES, MAX_NAME_BYTES
+from hrag.values.ids import MAX_DOCUMENT_ID_BYTES, MAX_NAME_BYTES
 
 u32s = st.integers(0, 2**32 - 1)
 u64s = st.integers(0, 2**64 - 1)

@@ -19,14 +19,14 @@ from hrag.engine.embedded.store.environment import (
     open_for_reading,
     open_for_writing,
 )
+from hrag.engine.embedded.store.lmdb_records import packed_document
 from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.queries import read_collection, read_counters, read_document
-from hrag.engine.embedded.store.records import packed_document
 from hrag.engine.embedded.store.tenant_usage import read_usage, stored_bytes, write_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
-from hrag.ids import ChunkId
 from hrag.types import IngestOutcome
+from hrag.values.ids import ChunkId
 from tests.damage import delete_content, flip_first
 from tests.fakes import collection_settings, prepared, seal, sentences
 

@@ -13,10 +13,10 @@ from hrag.engine.embedded.store.queries import address_of, read_document
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionExists, HragError, StorageQuotaExceeded
-from hrag.metrics import INSTRUMENTS
-from hrag.quota.quotas import Quota, TenantUsage
-from hrag.tree import ParsedText
+from hrag.observe.metrics import INSTRUMENTS
 from hrag.types import IngestOutcome, IngestResult, SummaryUnit
+from hrag.values.quotas import Quota, TenantUsage
+from hrag.values.tree import ParsedText
 from tests.fakes import collection_settings, prepared, sentences
 from tests.summary_model import ModelCollection, ModelSummaries, summarise
 from tests.unit.hrag.engine.embedded.store.bits import flip

@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
-from hrag.engine.documents import CollectionHandle, PreparedDocument
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import schema
@@ -18,6 +17,7 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.transaction import WriteTransaction
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.errors import DataLoss, DocumentNotFound, HragError
 from hrag.types import IngestOutcome, IngestResult, SearchMode, SummaryUnit
 from tests.fakes import collection_settings, find, prepared, seal, sentences, unit_vectors

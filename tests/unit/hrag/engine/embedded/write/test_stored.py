@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
+from hrag.engine.common.records import Summarised
 from hrag.engine.embedded.store.queries import address_of, find_document
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.engine.stored.records import Summarised
 from hrag.errors import InvalidArgument, StorageFull
-from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import IngestOutcome, SummaryUnit
+from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.fakes import collection_settings, prepared, sentences, unit_vectors
 from tests.summarisers import ranges_of, texts_of
 

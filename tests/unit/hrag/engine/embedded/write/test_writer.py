@@ -8,18 +8,18 @@ import lmdb
 import numpy as np
 import pytest
 
-from hrag import canonical_json
-from hrag.deadline import Deadline
-from hrag.engine import validation
+from hrag.engine.common import validation
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Change, Counters
 from hrag.engine.embedded.store.queries import read_counters
-from hrag.engine.embedded.store.records import Change, Counters
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DataLoss, StorageFull, TooLarge
 from hrag.types import IngestOutcome
+from hrag.values import canonical_json
+from hrag.values.deadline import Deadline
 from tests.fakes import collection_settings, prepared, sentences
 
 

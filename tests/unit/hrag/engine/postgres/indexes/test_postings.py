@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.analysis import LeafTerms
+from hrag.engine.common.labels import LEAF_BITS, MAX_LEAVES, ordinals_of
 from hrag.engine.postgres.indexes.lexical_index import Part, due_merge, inverted
 from hrag.engine.postgres.indexes.postings import Postings, StoredPostings, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import packed, unpacked
-from hrag.engine.stored.labels import LEAF_BITS, MAX_LEAVES, ordinals_of
 from hrag.errors import DataLoss
+from hrag.text.analysis import LeafTerms
 
 ordinals = st.integers(1, 1 << 40)
 offsets = st.integers(0, 300) | st.integers(0, 0xFFFF_FFFF)

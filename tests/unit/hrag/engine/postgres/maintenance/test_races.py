@@ -16,14 +16,14 @@ import pytest
 from hrag.engine.postgres.indexes import homes, lexical_index
 from hrag.engine.postgres.indexes.homes import drain_tail, drop_unused, move_collection
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
-from hrag.engine.postgres.maintenance.locks import try_lock_maintenance
+from hrag.engine.postgres.maintenance.advisory_locks import try_lock_maintenance
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.failures import Conflict
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from hrag.engine.postgres.write.transaction import TenantTransaction
 from hrag.errors import DocumentNotFound
-from hrag.quota.quotas import unlimited
 from hrag.types import SummaryUnit
+from hrag.values.quotas import unlimited
 from tests.fakes import collection_settings, find, prepared, query_vector, sentences
 from tests.postgres_twins import Twins, twins_at
 from tests.until import until

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from hrag.deadline import Deadline
 from hrag.engine.postgres.maintenance import worker as module
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import StoreUnavailable
+from hrag.values.deadline import Deadline
 from tests.fakes import collection_settings, prepared, sentences
 from tests.until import until
 

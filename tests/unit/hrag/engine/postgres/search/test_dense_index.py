@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.engine.documents import PreparedDocument
+from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.find import FindRequest
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader

@@ -15,8 +15,8 @@ from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Exists
-from hrag.ids import parse_chunk_id
 from hrag.types import Retrieval, SearchMode
+from hrag.values.ids import parse_chunk_id
 from tests.fakes import collection_settings, query_vector
 from tests.postgres_plans import nodes, plans
 from tests.vocabulary import wordy

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.analysis import LeafTerms, QueryTerm
-from hrag.deadline import NEVER, Deadline
+from hrag.engine.common.labels import labels_of
+from hrag.engine.common.records import CollectionRecord
 from hrag.engine.postgres.indexes.postings import Postings
 from hrag.engine.postgres.indexes.term_vectors import packed
-from hrag.engine.postgres.search.sources import lexical
-from hrag.engine.postgres.search.sources.lexical import LexicalQuery, Row
+from hrag.engine.postgres.search.sources import lexical_source
+from hrag.engine.postgres.search.sources.lexical_source import LexicalQuery, Row
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.engine.stored.labels import labels_of
-from hrag.engine.stored.records import CollectionRecord
 from hrag.errors import Cancelled, DeadlineExceeded
+from hrag.text.analysis import LeafTerms, QueryTerm
+from hrag.values.deadline import NEVER, Deadline
 from tests.fakes import collection_settings
 
 LEAVES = 4  # Of each document.
@@ -78,9 +78,9 @@ def test_scores_in_slices_equal_those_at_once_to_the_bit(monkeypatch, deleted):
     rows += [(2, ordinal, 0, b"", 0.0) for ordinal in deleted]
     at_once = query(asked, rows)
     assert np.all(np.diff(at_once._labels.astype(np.int64)) > 0)
-    monkeypatch.setattr(lexical, "_SLICE_POSTINGS", 500)
+    monkeypatch.setattr(lexical_source, "_SLICE_POSTINGS", 500)
     assert everything(query(asked, rows)) == everything(at_once)
-    monkeypatch.setattr(lexical, "_KEPT_POSTINGS", 0)
+    monkeypatch.setattr(lexical_source, "_KEPT_POSTINGS", 0)
     assert everything(query(asked, rows)) == everything(at_once)
 
 
@@ -103,7 +103,7 @@ def test_a_search_for_many_words_ends_with_its_caller(monkeypatch):
     rows = postings(asked, 1, 200, 0.3)
     with pytest.raises(DeadlineExceeded):
         query(asked, rows, Deadline.after(0))
-    monkeypatch.setattr(lexical, "_SLICE_POSTINGS", 500)
+    monkeypatch.setattr(lexical_source, "_SLICE_POSTINGS", 500)
     looks: list[bool] = []
 
     def leaves_at_the_third_look() -> bool:

@@ -12,7 +12,7 @@ from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search import snapshot
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.search.sources.vector import VectorSource, nearest_leaves
+from hrag.engine.postgres.search.sources.vector_source import VectorSource, nearest_leaves
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from hrag.filters import Match
 from hrag.types import Retrieval, SearchMode

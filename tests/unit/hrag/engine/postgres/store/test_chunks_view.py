@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hrag.engine.documents import (
+from hrag.engine.engine_documents import (
     DocumentSummaries,
     PreparedDocument,
     StoredDocument,
@@ -16,8 +16,8 @@ from hrag.engine.documents import (
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
-from hrag.ids import ChunkId
 from hrag.types import SummaryUnit, TreeSettings
+from hrag.values.ids import ChunkId
 from tests.fakes import SMALL_TREE, collection_settings, prepared, sentences, unit_vectors
 
 pytestmark = pytest.mark.postgres

@@ -9,8 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hrag.deadline import Deadline
-from hrag.engine.postgres.store import pool
+from hrag.engine.postgres.store import connection_pool
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import Database
 from hrag.errors import (
@@ -20,6 +19,7 @@ from hrag.errors import (
     StoreUnavailable,
     TooBusy,
 )
+from hrag.values.deadline import Deadline
 from tests.until import until
 
 pytestmark = pytest.mark.postgres
@@ -277,7 +277,7 @@ def test_no_thread_watches_callers_that_cannot_leave(database: Database) -> None
 def test_when_all_connections_are_in_use_the_caller_hears_how_many(
     opened: Open, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_WAIT_S", 0.2)
+    monkeypatch.setattr(connection_pool, "MAX_WAIT_S", 0.2)
     database = opened(postgres_dsn, connections=2)
     with (
         database.read(),

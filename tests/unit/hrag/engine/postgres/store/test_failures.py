@@ -3,7 +3,6 @@
 import psycopg
 import pytest
 
-from hrag.deadline import NEVER, Deadline
 from hrag.engine.postgres.store.failures import Conflict, error_of
 from hrag.errors import (
     Cancelled,
@@ -14,6 +13,7 @@ from hrag.errors import (
     StoreMissing,
     StoreUnavailable,
 )
+from hrag.values.deadline import NEVER, Deadline
 from tests.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres

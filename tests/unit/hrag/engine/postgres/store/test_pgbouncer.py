@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hrag.deadline import Deadline
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.schema import create_or_check, migrate
 from hrag.errors import Cancelled, DeadlineExceeded
+from hrag.values.deadline import Deadline
 from tests import pgbouncer
 from tests.postgres_server import PostgresServer
 

@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from hrag.deadline import Deadline
-from hrag.engine.postgres.store import pool
+from hrag.engine.postgres.store import connection_pool
 from hrag.engine.postgres.store.database import Database
 from hrag.errors import DeadlineExceeded, StoreUnavailable
+from hrag.values.deadline import Deadline
 from tests.postgres_server import PASSWORD, PostgresServer
 from tests.until import until
 
@@ -102,7 +102,7 @@ def test_a_connection_that_was_idle_for_long_is_asked_first(
 ) -> None:
     database = opened(own_server.dsn())
     pid = one(database, "SELECT pg_backend_pid()")
-    monkeypatch.setattr(pool, "_TRUSTED_S", -1.0)
+    monkeypatch.setattr(connection_pool, "_TRUSTED_S", -1.0)
     assert one(database, "SELECT pg_backend_pid()") == pid
     assert one(database, "SHOW transaction_isolation") == "repeatable read"
 

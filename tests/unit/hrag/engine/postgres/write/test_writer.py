@@ -8,15 +8,20 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from hrag.engine.documents import CollectionHandle, DocumentSummaries, StoredDocument, Summary
+from hrag.engine.engine_documents import (
+    CollectionHandle,
+    DocumentSummaries,
+    StoredDocument,
+    Summary,
+)
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write import changes
 from hrag.engine.postgres.write.collections import MAX_DIMENSION
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import HragError, InvalidArgument, StorageQuotaExceeded, StoreUnavailable
 from hrag.filters import Exists
-from hrag.quota.quotas import Quota
 from hrag.types import IngestOutcome, SummaryUnit, TreeSettings
+from hrag.values.quotas import Quota
 from tests.fakes import collection_settings, prepared, sentences, unit_vectors
 
 pytestmark = pytest.mark.postgres

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hrag.engine.common.labels import ordinals_of
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.admin.checks import postings
+from hrag.engine.embedded.admin.checks import posting_checks
 from hrag.engine.embedded.segments import postings_part, segment_files
 from hrag.engine.embedded.segments.segment_files import POSTINGS, ROWS
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, open_for_writing
+from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import listed_segments, set_analyzer
-from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.engine.stored.labels import ordinals_of
 from hrag.errors import StorageFull, StoreUnavailable
 from hrag.types import CollectionSettings
 from hrag_fast import Postings, write_postings
@@ -38,7 +38,7 @@ HEADINGLESS = replace(SETTINGS, index_headings=False)
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Compared in several parts. Not checked at the end: it is damaged by then."""
-    monkeypatch.setattr(postings, "_PART_ENTRIES", 200)
+    monkeypatch.setattr(posting_checks, "_PART_ENTRIES", 200)
     store = open_for_writing(tmp_path / "store")
     yield store
     store.close()
@@ -276,14 +276,14 @@ def test_temporary_files_are_bounded_however_many_terms_a_leaf_has(store, monkey
     seal(store, 1)
     run_maintenance(store, 1, FOREVER)
     sizes = list[int]()
-    digest = postings._digest
+    digest = posting_checks._digest
 
     def measured(compared: Any, count: int, path: Path) -> bytes:
         found = digest(compared, count, path)
         sizes.append(sum(each.stat().st_size for each in path.parent.iterdir()))
         return found
 
-    monkeypatch.setattr(postings, "_digest", measured)
+    monkeypatch.setattr(posting_checks, "_digest", measured)
     assert check(store).problems == ()
     assert len(sizes) > 10  # Two of each part.
     assert max(sizes) < file_of(store, POSTINGS).stat().st_size / 3

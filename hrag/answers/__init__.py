@@ -1,1 +1,0 @@
-"""What is an answer, and how does it cite its passages?"""

@@ -1,0 +1,64 @@
+"""Arguments that no message holds: their types are checked before a call is made of them."""
+
+from collections.abc import Iterable
+
+from hrag.values.documents import Document, Page
+from hrag.values.errors import InvalidArgument
+from hrag.values.ids import quoted
+from hrag.values.search import SearchQuery
+
+MAX_TIMEOUT_S = 1_000_000_000  # Thirty years. gRPC takes what overflows its clock for the past.
+
+
+def checked_timeout(timeout_s: float) -> float:
+    """Returns `timeout_s`; raises InvalidArgument unless gRPC can add it to the present time."""
+    if not isinstance(timeout_s, int | float) or not timeout_s <= MAX_TIMEOUT_S:
+        raise InvalidArgument(
+            f"timeout_s is {quoted(str(timeout_s))}; it must be a number of seconds, "
+            f"at most {MAX_TIMEOUT_S:,}",
+            field="timeout_s",
+        )
+    return timeout_s
+
+
+def checked_document(document: Document) -> Document:
+    """Returns `document`; raises InvalidArgument unless it is a Document, of Pages if any."""
+    if not isinstance(document, Document):
+        raise InvalidArgument(
+            f"document is {quoted(str(document))}; it must be a Document of hrag.types",
+            field="document",
+        )
+    if not isinstance(document.body, str | bytes):
+        for index, page in enumerate(document.body):
+            _check_page(page, f"pages[{index}]")
+    return document
+
+
+def _check_page(page: Page, name: str) -> None:
+    if not isinstance(page, Page) or not isinstance(page.text, str):
+        raise InvalidArgument(
+            f"{name} is {quoted(str(page))}; it must be a Page of hrag.types with a text",
+            field="pages",
+        )
+
+
+def checked_query(query: SearchQuery, field: str = "query") -> SearchQuery:
+    """Returns `query`; raises InvalidArgument unless it is one for a text or for a vector."""
+    if not isinstance(query, SearchQuery):
+        raise InvalidArgument(
+            f"{field} is {quoted(str(query))}; it must be a SearchQuery of hrag.types", field=field
+        )
+    if not isinstance(query.query, Iterable | None):
+        raise InvalidArgument(
+            f"{field} is {quoted(str(query.query))}; it must be a text or a vector", field=field
+        )
+    return query
+
+
+def checked_queries(queries: Iterable[SearchQuery]) -> list[SearchQuery]:
+    """Returns `queries`; raises InvalidArgument, which says which of them is none."""
+    if not isinstance(queries, Iterable):
+        raise InvalidArgument(
+            f"queries is {quoted(str(queries))}; it must be a list of SearchQuery", field="queries"
+        )
+    return [checked_query(each, f"queries.{number}") for number, each in enumerate(queries)]

@@ -1,0 +1,134 @@
+"""Filter terms: by which filters find documents, one for each value of a field.
+
+A term is a field's name, the value's type and the value. Terms of one type sort bytewise;
+numbers and times sort in their natural order. A field name or text that is too long for a key
+is replaced by its BLAKE2b digest of 256 bits, with a type of its own. Engines store the terms
+of each document and find documents by them; what stands before a term in a key is their own.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+from hrag.engine.common.records import DocumentRecord
+from hrag.values.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_utc, timestamp_of
+
+_LONGEST_FIELD = 200  # LMDB keys have at most 511 bytes.
+_LONGEST_TEXT = 200
+_DIGEST_BYTES = 32
+_HASHED_FIELD = 255  # Instead of a field's length.
+
+_FLOAT = struct.Struct(">d")
+_U64 = struct.Struct(">Q")
+_SIGN = 1 << 63
+_ALL_BITS = (1 << 64) - 1
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+_NEXT = b"\0"  # A number's term with it sorts right after the term itself.
+_ABOVE_NUMBERS = b"\xff" * 9
+_ABOVE_TYPES = b"\xff"
+
+
+class _Type(IntEnum):
+    FLAG = 1
+    NUMBER = 2
+    TEXT = 3
+    LONG_TEXT = 4
+    TIME = 5
+    OBJECT = 6
+
+
+def field_prefix(field: str) -> bytes:
+    """The prefix of all terms of a field."""
+    name = field.encode()
+    if len(name) > _LONGEST_FIELD:
+        return bytes([_HASHED_FIELD]) + _digest(name)
+    return bytes([len(name)]) + name
+
+
+def term(prefix: bytes, value: FilterValue) -> bytes:
+    """The term of a value in the field of the prefix."""
+    return prefix + _typed(value)
+
+
+def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
+    """The half-open range of all terms of a field."""
+    return prefix, prefix + _ABOVE_TYPES
+
+
+def terms_between(prefix: bytes, given: Range) -> tuple[bytes, bytes]:
+    """The half-open range of the terms within the bounds."""
+    lower = given.above if given.at_least is None else given.at_least
+    upper = given.below if given.at_most is None else given.at_most
+    some = upper if lower is None else lower
+    kind = prefix + bytes([_Type.TIME if isinstance(some, datetime) else _Type.NUMBER])
+    start = kind if lower is None else term(prefix, lower)
+    end = kind + _ABOVE_NUMBERS if upper is None else term(prefix, upper)
+    after_start = given.above is not None
+    after_end = given.at_most is not None
+    return start + _NEXT * after_start, end + _NEXT * after_end
+
+
+def terms_of(document: DocumentRecord) -> list[bytes]:
+    """All terms of a document, sorted, each once."""
+    return sorted({field_prefix(field) + value for field, value in _values(document)})
+
+
+def _values(document: DocumentRecord) -> Iterator[tuple[str, bytes]]:
+    for field, text in ((TITLE, document.title), (SOURCE, document.source)):
+        if text:
+            yield field, _typed(text)
+    yield from _values_in(METADATA, document.metadata)
+
+
+def _values_in(prefix: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    for key, value in metadata.items():
+        yield from _values_at(prefix + key, value)
+
+
+def _values_at(field: str, value: Any) -> Iterator[tuple[str, bytes]]:
+    match value:
+        case None:
+            return
+        case Mapping():
+            yield field, bytes([_Type.OBJECT])
+            yield from _values_in(f"{field}.", value)
+        case list() | tuple():
+            for each in value:
+                yield from _values_at(field, each)
+        case str():
+            yield field, _typed(value)
+            moment = timestamp_of(value)
+            if moment is not None:
+                yield field, _typed(moment)
+        case _:
+            yield field, _typed(value)
+
+
+def _typed(value: FilterValue) -> bytes:
+    match value:
+        case bool():
+            return bytes([_Type.FLAG, value])
+        case int() | float():
+            return bytes([_Type.NUMBER]) + _U64.pack(_ordered(value))
+        case datetime():
+            return bytes([_Type.TIME]) + _U64.pack((in_utc(value) - _BEGINNING) // _MICROSECOND)
+        case str():
+            text = value.encode()
+            if len(text) > _LONGEST_TEXT:
+                return bytes([_Type.LONG_TEXT]) + _digest(text)
+            return bytes([_Type.TEXT]) + text
+
+
+def _ordered(number: float) -> int:
+    """The bits of a number, mapped so that they sort like the numbers; -0.0 is 0.0."""
+    bits: int = _U64.unpack(_FLOAT.pack(number + 0.0))[0]
+    return bits ^ (_ALL_BITS if bits & _SIGN else _SIGN)
+
+
+def _digest(value: bytes) -> bytes:
+    return hashlib.blake2b(value, digest_size=_DIGEST_BYTES).digest()

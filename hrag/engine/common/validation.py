@@ -1,0 +1,150 @@
+"""What every engine refuses, in the same words: documents that do not fit, quotas used up."""
+
+from collections.abc import Sequence
+
+from hrag.engine.common.labels import MAX_LEAVES
+from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
+from hrag.observe import metrics
+from hrag.values.collections import CollectionSettings, SummaryUnit
+from hrag.values.errors import (
+    AliasNotFound,
+    CollectionExists,
+    CollectionHasAliases,
+    CollectionNotFound,
+    DocumentChanged,
+    DocumentNotFound,
+    InvalidArgument,
+    NoSummaries,
+    StorageQuotaExceeded,
+    TooLarge,
+)
+from hrag.values.limits import MAX_ALIASES
+from hrag.values.quotas import TenantUsage
+
+
+def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
+    """Raises InvalidArgument unless tree and vectors have the levels and sizes of `settings`.
+
+    Raises TooLarge for more than MAX_LEAVES leaves.
+    """
+    levels, expected = len(document.tree.counts), len(settings.tree.level_sizes)
+    if levels != expected:
+        raise InvalidArgument(
+            f"tree has {levels} levels; the collection's have {expected}", field="tree"
+        )
+    shape = (document.tree.counts[settings.tree.embedding_level], settings.dimension)
+    if document.vectors.shape != shape:
+        raise InvalidArgument(
+            f"vectors have shape {document.vectors.shape}; "
+            f"the tree and the collection need {shape}",
+            field="vectors",
+        )
+    check_leaf_count(len(document.vectors))
+
+
+def check_leaf_count(count: int) -> None:
+    """Raises TooLarge for more leaves of one document than labels can count, MAX_LEAVES."""
+    if count > MAX_LEAVES:
+        raise TooLarge(
+            f"document has {count} leaves; at most {MAX_LEAVES} are allowed, "
+            "split it or use larger chunks",
+            field="document",
+        )
+
+
+def check_summaries(document: PreparedDocument, collection: CollectionHandle) -> None:
+    """Raises InvalidArgument for a document with summaries if its collection has none."""
+    if collection.settings.summaries is SummaryUnit.NONE:
+        raise InvalidArgument(
+            f"document {document.document_id!r} comes with summaries, and collection "
+            f"{collection.name!r} has none",
+            field="summaries",
+        )
+
+
+def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
+    """The error for a name that the tenant does not have."""
+    return CollectionNotFound(
+        f"tenant {tenant_id!r} has no collection {name!r}", field="collection"
+    )
+
+
+def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
+    """The error for an id that the collection does not have."""
+    return DocumentNotFound(
+        f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
+        f"has no document {document_id!r}",
+        field="document_id",
+    )
+
+
+def no_summaries(name: str) -> NoSummaries:
+    """The error for a search by summaries in a collection that has none."""
+    return NoSummaries(
+        f"collection {name!r} has no summaries; they are asked for when a collection is "
+        "created, by `summaries` in its settings or HRAG_SUMMARIES",
+        field="mode",
+    )
+
+
+def name_taken(tenant_id: str, name: str, field: str, *, is_alias: bool) -> CollectionExists:
+    """The error for a new collection or alias whose name a collection or an alias has."""
+    kind = "an alias" if is_alias else "a collection"
+    return CollectionExists(f"tenant {tenant_id!r} has {kind} {name!r} already", field=field)
+
+
+def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) -> None:
+    """Raises CollectionHasAliases if a collection that is to be deleted has any."""
+    if aliases:
+        raise CollectionHasAliases(
+            f"collection {collection!r} of tenant {tenant_id!r} is in use by the aliases "
+            f"{', '.join(map(repr, aliases))}; delete them or set them to another collection",
+            field="name",
+        )
+
+
+def no_alias(tenant_id: str, alias: str) -> AliasNotFound:
+    """The error for an alias that the tenant does not have."""
+    return AliasNotFound(f"tenant {tenant_id!r} has no alias {alias!r}", field="alias")
+
+
+def check_alias_count(tenant_id: str, count: int) -> None:
+    """Raises StorageQuotaExceeded if a tenant with so many aliases may have no more."""
+    if count >= MAX_ALIASES:
+        raise StorageQuotaExceeded(
+            f"tenant {tenant_id!r} has {count} of the {MAX_ALIASES} aliases it may have; "
+            "delete one first",
+            field="aliases",
+            tenant_id=tenant_id,
+        )
+
+
+def document_changed(document_id: str, expected: int, found: int) -> DocumentChanged:
+    """The error for a change of a version of a document that is no longer the stored one."""
+    return DocumentChanged(
+        f"document {document_id!r} is not the version of sequence {expected} any more: it was "
+        f"written at sequence {found}; read it again",
+        field="expected_sequence",
+    )
+
+
+def check_quota(tenant_id: str, used: TenantUsage, more: TenantUsage) -> None:
+    """Raises StorageQuotaExceeded unless `used.quota` allows `more`, which may be negative.
+
+    What does not grow is never refused, even where a quota was lowered below the usage.
+    """
+    quota = used.quota
+    for name, limit, has, takes in (
+        ("collections", quota.max_collections, used.collections, more.collections),
+        ("documents", quota.max_documents, used.documents, more.documents),
+        ("bytes", quota.max_bytes, used.stored_bytes, more.stored_bytes),
+    ):
+        if limit is not None and takes > 0 and has + takes > limit:
+            metrics.quota_refused(name)
+            raise StorageQuotaExceeded(
+                f"tenant {tenant_id!r} has {has:,} of the {limit:,} {name} it may have "
+                f"(HRAG_TENANT_MAX_{name.upper()}, or its own in HRAG_TENANT_QUOTAS_FILE), and "
+                f"this takes at least {takes:,} more; delete something first",
+                field=name,
+                tenant_id=tenant_id,
+            )

@@ -1,0 +1,191 @@
+"""Are a collection's documents whole, and counted right?
+
+Compares ids with ordinals, records with texts and trees, vectors with leaves, and counters
+with what they count.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
+from hrag.engine.embedded.admin.checks.store_walk import UNREADABLE, Walk, differences
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
+from hrag.engine.embedded.store.lmdb_records import Counters
+from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
+from hrag.engine.embedded.store.owners import document_name
+from hrag.engine.embedded.store.tenant_usage import stored_bytes
+from hrag.values.collections import CollectionSettings
+from hrag.values.errors import DataLoss
+from hrag.values.tree import NONE, Tree
+
+_PARTS = {"texts": "text does", "trees": "tree does", "vectors": "vectors do"}
+_UNIT_TOLERANCE = 1e-3  # float32 rounding over thousands of dimensions stays far below.
+
+
+def document_problems(
+    walk: Walk, number: int, record: CollectionRecord, stored: Counters
+) -> Iterator[str]:
+    """Yields the problems of a collection's documents; counts them for their tenant."""
+    counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
+    terms, are_readable = 0, True
+    for ordinal, leaf_count, address in _documents(walk, number):
+        try:
+            document = DocumentRecord.from_bytes(walk.get("documents", address) or b"")
+        except UNREADABLE as error:
+            are_readable = False
+            name = document_name(walk.txn, walk.store.db, number, ordinal)
+            location = f"document {name} (ordinal {ordinal})" if name else f"ordinal {ordinal}"
+            problems = [f"its record is missing or damaged: {error!r}"]
+            problems += _checksum_problems(walk, address)
+        else:
+            location = f"document {document.document_id} (ordinal {ordinal})"
+            counted = counted.plus(document, ordinal, 1)
+            terms += len(terms_of(document))
+            problems = [
+                *_record_problems(walk, number, ordinal, leaf_count, document, stored),
+                *_content_problems(walk, address, document, record.settings, leaf_count),
+            ]
+        for problem in problems:
+            yield f"{location}: {problem}"
+    walk.documents += counted.documents
+    walk.leaves += counted.leaves
+    _charge(walk, record, counted)
+    if not are_readable:
+        walk.uncounted.add(record.tenant_id)
+    if walk.uncounted:
+        return
+    yield from differences(stored, counted)
+    yield from _count_problems(walk, number, counted.documents, terms)
+
+
+def _documents(walk: Walk, number: int) -> Iterator[tuple[int, int, bytes]]:
+    """Ordinals, leaf counts and addresses; damaged entries are reported as values."""
+    ordinals = walk.store.db["ordinals"]
+    for key, value in walk.txn.sound_entries(ordinals, schema.u32(number)):
+        ordinal = schema.read_in_collection(key)[1]
+        leaf_count, slot = schema.read_document_entry(value)
+        yield ordinal, leaf_count, schema.address(slot, number, ordinal)
+
+
+def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
+    """Which parts of a document's content are not what was stored."""
+    found = []
+    for name in ("texts", "trees", "vectors"):
+        database = walk.store.db[name]
+        if walk.txn.has(address, database) and walk.txn.get_sound(address, database) is None:
+            found.append(f"its {_PARTS[name]} not match its checksum")
+    return found
+
+
+def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
+    """Counts what was found for the tenant; of summary collections only the bytes count."""
+    usage = Usage(1, counted.documents) if not record.summarises else Usage()
+    found = usage._replace(stored_bytes=counted.stored_bytes)
+    walk.usage[record.tenant_id] = walk.usage.get(record.tenant_id, Usage()).plus(found)
+
+
+def _count_problems(walk: Walk, number: int, documents: int, terms: int) -> Iterator[str]:
+    named = walk.count("document_ids", number)
+    if named != documents:
+        yield f"{named} document ids for {documents} documents"
+    stored_terms = walk.count("terms", number)
+    if stored_terms != terms:
+        yield f"{stored_terms} terms are stored, its documents have {terms}"
+
+
+def _record_problems(
+    walk: Walk,
+    number: int,
+    ordinal: int,
+    leaf_count: int,
+    document: DocumentRecord,
+    counters: Counters,
+) -> Iterator[str]:
+    try:
+        named = walk.get("document_ids", schema.document_id(number, document.document_id))
+    except DataLoss:
+        named = None
+    if named is None or schema.read_u64(named) != ordinal:
+        yield "its id names another ordinal"
+    if document.collection != number or document.leaf_count != leaf_count:
+        yield "record and ordinal entry differ"
+    if document.sequence > counters.sequence:
+        yield f"sequence {document.sequence} is past the last"
+    if not all(_has_term(walk, term, ordinal) for term in terms_of(document)):
+        yield "filters do not find it by all of its values"
+
+
+def _has_term(walk: Walk, term: bytes, ordinal: int) -> bool:
+    with walk.txn.cursor(db=walk.store.db["terms"]) as cursor:
+        return bool(cursor.set_key_dup(term, term_entry(term, ordinal)))
+
+
+def _content_problems(
+    walk: Walk,
+    address: bytes,
+    document: DocumentRecord,
+    settings: CollectionSettings,
+    leaf_count: int,
+) -> Iterator[str]:
+    damaged = _checksum_problems(walk, address)
+    if damaged:
+        yield from damaged
+        return
+    text, tree, vectors = (walk.get(name, address) for name in ("texts", "trees", "vectors"))
+    if text is None or tree is None or vectors is None:
+        yield "text, tree or vectors are missing"
+        return
+    yield from _text_problems(text, document)
+    yield from _tree_problems(tree, document, settings)
+    yield from _vector_problems(vectors, leaf_count, settings.dimension)
+    has_content = walk.txn.has_content(address, walk.store.db[schema.CONTENTS])
+    takes = stored_bytes(document, terms_of(document), len(tree), has_content=has_content)
+    if takes != document.stored_bytes:
+        yield f"it takes {takes} bytes, its record says {document.stored_bytes}"
+
+
+def _text_problems(text: memoryview, document: DocumentRecord) -> Iterator[str]:
+    if len(text) != document.text_bytes:
+        yield f"text has {len(text)} bytes, its record says {document.text_bytes}"
+    try:
+        str(text, "utf-8")
+    except UnicodeDecodeError as error:
+        yield f"text is not UTF-8: {error}"
+
+
+def _tree_problems(
+    value: memoryview, document: DocumentRecord, settings: CollectionSettings
+) -> Iterator[str]:
+    try:
+        tree = Tree(value)
+    except ValueError as error:
+        yield f"tree is damaged: {error}"
+        return
+    if tree.counts != document.chunks_per_level:
+        yield f"tree has {tree.counts} chunks, its record says {document.chunks_per_level}"
+    broken = tree.problems(settings.tree.level_sizes)
+    yield from broken
+    if not broken:
+        yield from _coverage_problems(tree, document)
+
+
+def _coverage_problems(tree: Tree, document: DocumentRecord) -> Iterator[str]:
+    """Compares a sound tree with the text and the sections that it covers."""
+    if int(tree.level(0)["byte_end"][-1]) != document.text_bytes:
+        yield "tree does not cover the text"
+    used = np.concatenate([tree.level(level)["section"] for level in range(len(tree.counts))])
+    if (used[used != NONE] >= len(document.sections)).any():
+        yield f"a chunk is in a section past the document's {len(document.sections)}"
+
+
+def _vector_problems(value: memoryview, leaf_count: int, dimension: int) -> Iterator[str]:
+    if len(value) != leaf_count * dimension * 4:
+        yield f"{len(value)} bytes of vectors for {leaf_count} leaves of dimension {dimension}"
+        return
+    if not dimension:
+        return
+    norms = np.linalg.norm(np.frombuffer(value, "<f4").reshape(leaf_count, dimension), axis=1)
+    if not (np.abs(norms - 1) < _UNIT_TOLERANCE).all():
+        yield "a vector is not of unit length"

@@ -1,0 +1,134 @@
+"""Do the change log and the manifest agree with the counters, and the files with the manifest?"""
+
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+
+from hrag.engine.embedded.admin.checks.posting_checks import postings_problems
+from hrag.engine.embedded.admin.checks.store_walk import Walk
+from hrag.engine.embedded.segments import leaves, segment_files
+from hrag.engine.embedded.segments.manifest import Contents
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.lmdb_records import Counters, SegmentRecord
+from hrag.engine.embedded.store.queries import listed_segments
+from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.values.collections import CollectionSettings
+
+
+def sequence_problems(walk: Walk, number: int, tenant_id: str, counters: Counters) -> Iterator[str]:
+    """Yields sequences of a collection that are out of order, up to the tenant's last one."""
+    last = read_usage(walk.store, walk.txn, tenant_id).sequence
+    if counters.sequence > last:
+        yield f"sequence {counters.sequence} is past its tenant's last, {last}"
+    if counters.sealed_sequence > counters.sequence:
+        yield f"sealed sequence {counters.sealed_sequence} is past the last, {counters.sequence}"
+    for record in listed_segments(walk.store, walk.txn, number):
+        if record.covered_sequence > counters.sealed_sequence:
+            yield (
+                f"segment {record.segment_id} covers sequence {record.covered_sequence}, "
+                f"counters say {counters.sealed_sequence}"
+            )
+
+
+def log_problems(walk: Walk, number: int, counters: Counters) -> Iterator[str]:
+    """Yields the problems of a collection's change log."""
+    entries = walk.numbers("changes", number)
+    if len(entries) != counters.log_entries:
+        yield f"{len(entries)} log entries, counters say {counters.log_entries}"
+    if entries and entries[0] <= counters.log_start:
+        yield f"the log has an entry before {counters.log_start}, where it should begin"
+    if entries and entries[-1] != counters.sequence:
+        yield f"last log entry is {entries[-1]}, counters say {counters.sequence}"
+
+
+def manifest_problems(
+    walk: Walk, number: int, settings: CollectionSettings, counters: Counters
+) -> Iterator[str]:
+    """Yields the problems of a collection's segments and tombstones."""
+    covered, tombstones = 0, 0
+    counted = {
+        schema.read_in_collection(key)[1]: schema.read_u64(value)
+        for key, value in walk.entries("deleted_leaves", schema.u32(number))
+    }
+    for record in listed_segments(walk.store, walk.txn, number):
+        walk.segments += 1
+        deleted = _deleted_in(walk, number, record)
+        tombstones += len(deleted)
+        stored = counted.pop(record.last_ordinal, None)
+        yield from _order_problems(walk, number, record, covered)
+        for problem in (
+            *_deleted_problems(deleted, stored),
+            *_segment_problems(walk, number, settings, record, deleted),
+        ):
+            yield f"segment {record.segment_id}: {problem}"
+        covered = record.last_ordinal
+    if covered > counters.sealed_ordinal:
+        yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
+    yield from _uncovered_problems(walk, number, covered, counters.sealed_ordinal)
+    if tombstones != walk.count("tombstones", number):
+        yield "it has tombstones of documents that no segment holds"
+    if counted:
+        yield f"deleted leaves are counted for segments that are not listed: {sorted(counted)}"
+
+
+def _order_problems(walk: Walk, number: int, record: SegmentRecord, covered: int) -> Iterator[str]:
+    if record.first_ordinal <= covered:
+        yield f"segment {record.segment_id} covers ordinals of the one before"
+    yield from _uncovered_problems(walk, number, covered, record.first_ordinal - 1)
+
+
+def _uncovered_problems(walk: Walk, number: int, after: int, last: int) -> Iterator[str]:
+    """Living documents that should be in a segment and are in none."""
+    for ordinal, _ in leaves.living_ordinals(walk.store, walk.txn, number, after, last):
+        yield f"no segment covers ordinal {ordinal}, which is not in the tail either"
+
+
+def _deleted_in(walk: Walk, number: int, record: SegmentRecord) -> dict[int, int]:
+    """Leaf counts of the tombstones in the segment's range, by ordinal."""
+    start = schema.in_collection(number, record.first_ordinal)
+    end = schema.in_collection(number, record.last_ordinal)
+    entries = walk.entries("tombstones", schema.u32(number), start)
+    return {
+        schema.read_in_collection(key)[1]: schema.read_u32(value)
+        for key, value in takewhile(lambda entry: bytes(entry[0]) <= end, entries)
+    }
+
+
+def _deleted_problems(deleted: Mapping[int, int], stored: int | None) -> Iterator[str]:
+    if sum(deleted.values()) != stored:
+        yield f"{sum(deleted.values())} deleted leaves, its counter says {stored}"
+
+
+def _segment_problems(
+    walk: Walk,
+    number: int,
+    settings: CollectionSettings,
+    record: SegmentRecord,
+    deleted: Mapping[int, int],
+) -> Iterator[str]:
+    if _made_by(record) != _made_by(settings):
+        yield "its embedder, dimension or analyzer is not the collection's"
+    try:
+        loaded = segment_files.load(walk.store.segments, record)
+    except segment_files.DamagedSegment as error:
+        if _is_still_listed(walk, number, record):
+            yield str(error)
+        return
+    held = dict(leaves.covered_ordinals(walk.store, walk.txn, number, record))
+    for ordinal in held.keys() & deleted.keys():
+        yield f"ordinal {ordinal} is both living and deleted"
+    held.update(deleted)
+    found = Contents.of(loaded.rows.labels)
+    if dict(zip(found.ordinals.tolist(), found.counts.tolist(), strict=True)) != held:
+        yield "its leaves are not those of the living and deleted documents in its range"
+    else:
+        yield from postings_problems(walk, number, settings, loaded)
+
+
+def _made_by(of: CollectionSettings | SegmentRecord) -> tuple[str, int, str]:
+    return of.embedder, of.dimension, of.analyzer
+
+
+def _is_still_listed(walk: Walk, number: int, record: SegmentRecord) -> bool:
+    """False for a segment that was replaced during a long check: its files may be gone."""
+    with walk.store.read() as later:
+        return record in listed_segments(walk.store, later, number)

@@ -1,0 +1,84 @@
+"""What all checks share: one read transaction, and the totals found so far."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import lmdb
+
+from hrag.engine.common.records import Usage
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.lmdb_records import Counters
+from hrag.values.errors import DataLoss, InvalidArgument
+
+# What decoding a damaged record raises.
+UNREADABLE = (ValueError, KeyError, TypeError, struct.error, InvalidArgument, DataLoss)
+
+Numbers = TypeVar("Numbers", Counters, Usage)
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk through a store as of one moment.
+
+    `usage` is what was found of each tenant; `uncounted` are tenants with something that
+    cannot be read, so that their totals cannot be compared.
+    """
+
+    store: Store
+    txn: Txn
+    collections: int = 0
+    documents: int = 0
+    leaves: int = 0
+    segments: int = 0
+    usage: dict[str, Usage] = field(default_factory=dict)
+    uncounted: set[str] = field(default_factory=set)
+
+    def get(self, database: str, key: bytes) -> memoryview | None:
+        """Returns the value of a key, or None."""
+        return self.txn.get(key, db=self.store.db[database])
+
+    def entries(
+        self, database: str, prefix: bytes = b"", start: bytes = b""
+    ) -> Iterator[tuple[memoryview, memoryview]]:
+        """Yields the entries whose key begins with `prefix`, in order, from `start` on."""
+        return self.store.scan(self.txn, database, prefix, start)
+
+    def keys(self, database: str) -> Iterator[memoryview]:
+        """Yields all keys of a database, in order."""
+        return (key for key, _ in self.txn.entries(self.store.db[database]))
+
+    def numbers(self, database: str, collection: int) -> list[int]:
+        """Returns the ordinals or sequences in a collection's keys, ascending."""
+        prefix = schema.u32(collection)
+        entries = self.txn.entries(self.store.db[database], prefix)
+        return [schema.read_in_collection(key)[1] for key, _ in entries]
+
+    def count(self, database: str, collection: int) -> int:
+        """Returns the number of a collection's entries."""
+        return sum(1 for _ in self.txn.entries(self.store.db[database], schema.u32(collection)))
+
+    def leaf_count(self, collection: int, ordinal: int) -> int | None:
+        """Returns the leaf count of a living document, or None."""
+        key = schema.in_collection(collection, ordinal)
+        value = self.txn.get_sound(key, db=self.store.db["ordinals"])
+        return None if value is None else schema.read_document_entry(value)[0]
+
+
+def guarded(problems: Iterator[str]) -> Iterator[str]:
+    """Yields problems until damage keeps the rest from being checked, and then says so."""
+    try:
+        yield from problems
+    except (*UNREADABLE, LookupError) as error:
+        yield f"damage ends this part of the check: {error}"
+    except lmdb.Error as error:
+        yield f"LMDB's own pages are damaged, which ends this part of the check: {error}"
+
+
+def differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
+    """Yields a problem for each counter that is not what was counted."""
+    for name, expected, found in zip(stored._fields, counted, stored, strict=True):
+        if expected != found:
+            yield f"counter {name} is {found}, counted {expected}"

@@ -1,0 +1,35 @@
+"""Is every value what was stored? Proves the checksums of all but the documents' own content."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hrag.engine.embedded.admin.checks.store_walk import Walk
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.metadata_terms import ordinals_of_entries, term_seed
+from hrag.engine.embedded.store.owners import collection_owner, document_owner, owner_of
+
+
+def value_problems(walk: Walk) -> Iterator[str]:
+    """Yields every entry that does not match its checksum, with whose it is."""
+    for name, database in walk.store.db.items():
+        if not database.checked or name in schema.BY_SLOT:
+            continue
+        for key, value in walk.txn.entries(database):
+            if not walk.txn.is_sound(key, value, database):
+                owner = owner_of(walk.txn, walk.store.db, name, bytes(key))
+                yield f"{owner}: its entry in {name} does not match its checksum"
+
+
+def term_problems(walk: Walk) -> Iterator[str]:
+    """Yields filter values that are not what was stored, with the document if it is told."""
+    for key, value in walk.txn.entries(walk.store.db["terms"]):
+        term = bytes(key)
+        entry = np.uint64(schema.read_u64(value))
+        ordinals, damaged = ordinals_of_entries(np.array([entry]), np.uint64(term_seed(term)))
+        if damaged[0]:
+            number = schema.read_u32(term[: schema.COLLECTION_BYTES])
+            owner = document_owner(walk.txn, walk.store.db, number, int(ordinals[0]))
+            if walk.leaf_count(number, int(ordinals[0])) is None:
+                owner = collection_owner(walk.txn, walk.store.db, number)
+            yield f"{owner}: a filter value does not match its checksum"

@@ -1,0 +1,141 @@
+"""The values that only a store in LMDB has: their fields and their encoding as bytes.
+
+Records that are read once and then cached are JSON; those that every call reads are packed.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from hrag.engine.common.records import Buffer, DocumentRecord, decoded, encoded
+from hrag.values.status import Segment
+
+
+class Counters(NamedTuple):
+    """Running totals of a collection, updated in the transaction of each change.
+
+    `sequence` is the tenant's sequence at the collection's last change, `sealed_sequence`
+    at the last change that segments cover, `log_start` at the last change whose log entry
+    was trimmed. `sealed_ordinal` is the last ordinal that a segment covers, and
+    `tail_leaves` counts the living leaves above it. `unsummarised` counts documents whose
+    summaries are not written yet, `summary_tokens` the tokens that a chat model has read
+    and written for summaries. `stored_bytes` is what all documents take, see
+    `tenant_usage.stored_bytes`.
+    """
+
+    documents: int = 0
+    chunks: int = 0
+    leaves: int = 0
+    tail_leaves: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+    vector_bytes: int = 0
+    sequence: int = 0
+    sealed_sequence: int = 0
+    sealed_ordinal: int = 0
+    log_entries: int = 0
+    log_start: int = 0
+    unsummarised: int = 0
+    summary_tokens: int = 0
+    stored_bytes: int = 0
+
+    def to_bytes(self) -> bytes:
+        return _COUNTERS.pack(*self)
+
+    @classmethod
+    def from_bytes(cls, value: Buffer) -> "Counters":
+        return cls._make(_COUNTERS.unpack(value))
+
+    def plus(self, document: DocumentRecord, ordinal: int, sign: int) -> "Counters":
+        """The counters after a document is added (`sign` 1) or removed (`sign` -1)."""
+        leaves = sign * document.leaf_count
+        return self._replace(
+            documents=self.documents + sign,
+            chunks=self.chunks + sign * sum(document.chunks_per_level),
+            leaves=self.leaves + leaves,
+            tail_leaves=self.tail_leaves + (leaves if ordinal > self.sealed_ordinal else 0),
+            tokens=self.tokens + sign * document.token_count,
+            text_bytes=self.text_bytes + sign * document.text_bytes,
+            vector_bytes=self.vector_bytes + sign * document.vector_bytes,
+            stored_bytes=self.stored_bytes + sign * document.stored_bytes,
+        )
+
+
+_COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
+
+
+class Change(NamedTuple):
+    """One entry of the change log: the ordinal added and the one removed, 0 for none.
+
+    With neither, a document's metadata changed: its leaves are the same, and filters may
+    select others.
+    """
+
+    added: int = 0
+    removed: int = 0
+
+    def to_bytes(self) -> bytes:
+        return _CHANGE.pack(*self)
+
+    @classmethod
+    def from_bytes(cls, value: Buffer) -> "Change":
+        return cls._make(_CHANGE.unpack(value))
+
+
+_CHANGE = struct.Struct("<QQ")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """Size and checksum of a segment's file, verified when it was written."""
+
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecord:
+    """A segment as the manifest lists it.
+
+    It holds the leaves of those documents from `first_ordinal` to `last_ordinal` that
+    existed when it was built: `rows` leaves. Its index has `items` distinct vectors, some
+    of which may belong to leaves that were deleted before; a segment of the dimension 0 has
+    no vectors. Its postings have the terms of `analyzer`; without one it has none.
+    `covered_sequence` is the tenant's sequence at the last change that it covers.
+    """
+
+    segment_id: int
+    space: str
+    embedder: str
+    dimension: int
+    rows: int
+    items: int
+    first_ordinal: int
+    last_ordinal: int
+    covered_sequence: int
+    files: Mapping[str, SegmentFile]
+    analyzer: str = ""
+
+    def to_bytes(self) -> bytes:
+        return encoded(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, value: Buffer) -> "SegmentRecord":
+        record = cls(**decoded(value))
+        files = {name: SegmentFile(**fields) for name, fields in record.files.items()}  # type: ignore[arg-type]
+        return replace(record, files=files)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of its files."""
+        return sum(file.size_bytes for file in self.files.values())
+
+    def info(self) -> Segment:
+        """The fields that clients see."""
+        return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)
+
+
+def packed_document(record: DocumentRecord, *, has_content: bool = True) -> bytes:
+    """Value of `documents`: an array; of a document of schema 8 or older an object."""
+    return record.to_short_bytes() if has_content else record.to_bytes()

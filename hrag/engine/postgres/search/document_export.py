@@ -1,0 +1,144 @@
+"""Streams collections and whole documents as they are stored, to move them elsewhere.
+
+One short transaction for each document, so that none holds back VACUUM. So each document is
+whole, but the collection may change meanwhile. Vectors have the 16 bits of `halfvec`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from psycopg import sql
+
+from hrag.engine.common.document_results import document_of
+from hrag.engine.common.records import CollectionRecord, DocumentRecord, Summarised
+from hrag.engine.common.summary_documents import summaries_in
+from hrag.engine.engine_documents import (
+    DocumentSummaries,
+    Exported,
+    StoredDocument,
+    UnreadableDocument,
+)
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.leaf_tables import tables_of
+from hrag.engine.postgres.store.opened_collection import (
+    OpenedCollection,
+    open_collection,
+    open_summaries,
+)
+from hrag.models.embedding import Vectors
+from hrag.values.collections import Collection
+from hrag.values.errors import CollectionNotFound, DataLoss
+from hrag.values.tree import Tree
+
+_COLLECTIONS = """
+SELECT record::text, documents FROM hrag.collections
+WHERE (record ->> 'summarises')::bigint = 0 ORDER BY tenant_id, record ->> 'name' COLLATE "C"
+"""
+_COLUMNS = "document_id, ordinal, record, tree, body, is_unsummarised, summarised"
+_NEXT = f"""
+SELECT {_COLUMNS} FROM hrag.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND document_id > %(after)s
+ORDER BY document_id LIMIT 1
+"""
+_BY_ID = f"""
+SELECT {_COLUMNS} FROM hrag.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND document_id = %(document)s
+"""
+_VECTORS = """
+SELECT leaf, halfvec_send(embedding) FROM {table}
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND ordinal = %(ordinal)s
+"""
+_HEADER_BYTES = 4  # Of a halfvec's binary form.
+
+
+def collections(database: Database) -> list[Collection]:
+    """Returns every tenant's collections, by tenant and name."""
+    with database.read() as connection:
+        rows = connection.execute(_COLLECTIONS).fetchall()
+    records = ((CollectionRecord.from_bytes(record.encode()), count) for record, count in rows)
+    return [Collection(each.tenant_id, each.name, each.settings, count) for each, count in records]
+
+
+def documents(database: Database, tenant_id: str, name: str) -> Iterator[Exported]:
+    """Yields every document of a collection by id, until the collection is deleted.
+
+    What cannot be read is an UnreadableDocument. Raises CollectionNotFound at once.
+    """
+    with database.read() as connection:
+        number = open_collection(connection, tenant_id, name).collection_id
+    return _documents(database, tenant_id, name, number)
+
+
+def _documents(database: Database, tenant_id: str, name: str, number: int) -> Iterator[Exported]:
+    after = ""
+    while True:
+        with database.read() as connection:
+            try:
+                collection = open_collection(connection, tenant_id, name)
+            except CollectionNotFound:
+                return
+            if collection.collection_id != number:
+                return
+            row = connection.execute(
+                _NEXT, {**collection.key, "after": after}, binary=True
+            ).fetchone()
+            if row is None:
+                return
+            after = row[0]
+            try:
+                found: Exported = _stored(connection, collection, row)
+            except (DataLoss, ValueError) as error:
+                found = UnreadableDocument(after, str(error))
+        yield found
+
+
+def _stored(
+    connection: Connection, collection: OpenedCollection, row: tuple[Any, ...]
+) -> StoredDocument:
+    _, ordinal, packed, tree, body, is_unsummarised, _ = row
+    record = DocumentRecord.from_bytes(packed)
+    document = document_of(
+        record,
+        record.parsed(body),
+        Tree(tree),
+        _vectors(connection, collection, ordinal, record.leaf_count),
+    )
+    if not collection.record.summaries or is_unsummarised:
+        return StoredDocument(document)
+    return StoredDocument(document, _summaries(connection, collection, record))
+
+
+def _summaries(
+    connection: Connection, collection: OpenedCollection, record: DocumentRecord
+) -> DocumentSummaries:
+    summaries = open_summaries(connection, collection)
+    parameters = {**summaries.key, "document": record.document_id}
+    row = connection.execute(_BY_ID, parameters, binary=True).fetchone()
+    if row is None:  # The document was not worth any.
+        dimension = collection.settings.dimension
+        return DocumentSummaries((), np.empty((0, dimension), np.float32))
+    _, ordinal, _, packed, body, _, summarised = row
+    sections = Summarised.from_bytes(summarised).sections
+    found = summaries_in(Tree(packed), body, record.leaf_count, sections)
+    return DocumentSummaries(found, _vectors(connection, summaries, ordinal, len(found)))
+
+
+def _vectors(
+    connection: Connection, collection: OpenedCollection, ordinal: int, count: int
+) -> Vectors:
+    """The document's vectors: `float32[count, dimension]`."""
+    dimension = collection.settings.dimension
+    vectors = np.zeros((count, dimension), np.float32)
+    if not dimension:
+        return vectors
+    parts = [sql.SQL(_VECTORS).format(table=table) for table in tables_of(collection.home)]
+    rows = connection.execute(
+        sql.SQL(" UNION ALL ").join(parts), {**collection.key, "ordinal": ordinal}, binary=True
+    ).fetchall()
+    for leaf, packed in rows:
+        vectors[leaf] = np.frombuffer(packed, ">f2", offset=_HEADER_BYTES)
+    if len(rows) != count:
+        raise DataLoss(f"{len(rows)} of its {count} leaves are stored")
+    return vectors

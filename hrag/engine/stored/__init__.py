@@ -1,1 +1,0 @@
-"""What does every engine store of a document, and how are its parts named?"""

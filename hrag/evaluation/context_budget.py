@@ -1,0 +1,75 @@
+"""Passages cut to a token budget, so that systems are compared at equal cost.
+
+The passages are taken in order until the budget is full; the last one is cut. Only their
+contents count, by hrag's own tokenizer.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.evaluation.questions import TextSpan
+from hrag.text.tokens import byte_ends, encode
+from hrag.values.search import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetedText:
+    """The parts of documents that fit a budget, in order, and their tokens together."""
+
+    spans: tuple[TextSpan, ...]
+    tokens: int
+
+
+def span_of(passage: Passage) -> TextSpan:
+    """Returns the part of the document that the passage's content is."""
+    chunk = passage.chunk
+    start = chunk.span.char_start
+    return TextSpan(chunk.document_id, start, start + len(chunk.content))
+
+
+def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[int, BudgetedText]:
+    """Returns the text that fits each of the budgets, by budget.
+
+    Stops to take passages when the largest budget is full.
+    """
+    cut: dict[int, list[TextSpan]] = {budget: [] for budget in budgets}
+    used = 0
+    for passage in passages:
+        tokens = encode(passage.chunk.content)
+        for budget, spans in cut.items():
+            if chars := _chars_within(passage.chunk.content, tokens, budget - used):
+                document_id, start, _ = span_of(passage)
+                spans.append(TextSpan(document_id, start, start + chars))
+        used += len(tokens)
+        if used >= max(budgets):
+            break
+    return {budget: BudgetedText(tuple(spans), min(budget, used)) for budget, spans in cut.items()}
+
+
+def cut_passages(passages: Iterable[Passage], budget: int) -> tuple[Passage, ...]:
+    """Returns the passages that fit the budget, with the content of the last one cut."""
+    kept: list[Passage] = []
+    used = 0
+    for passage in passages:
+        content = passage.chunk.content
+        tokens = encode(content)
+        chars = _chars_within(content, tokens, budget - used)
+        if not chars:
+            break
+        chunk = replace(passage.chunk, content=content[:chars])
+        kept.append(replace(passage, chunk=chunk))
+        used += len(tokens)
+    return tuple(kept)
+
+
+def _chars_within(content: str, tokens: NDArray[np.uint32], most_tokens: int) -> int:
+    """How many of the code points lie whole in the first tokens."""
+    if most_tokens >= len(tokens):
+        return len(content)
+    if most_tokens <= 0:
+        return 0
+    size_bytes = int(byte_ends(tokens)[most_tokens - 1])
+    return len(content.encode()[:size_bytes].decode("utf-8", "ignore"))

@@ -1,0 +1,73 @@
+"""A corpus to search: `corpus.jsonl`, with one document in each line.
+
+`_id` (or `doc_id`), `title` and `text`, as BEIR has them; also `lang` and `mime_type`. A text
+without a type whose first line is a Markdown heading is read as Markdown, so that its sections
+count. A title stands for a text that is blank; some documents of BEIR have neither.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from hrag.evaluation.json_lines import Row, json_rows, unreadable
+from hrag.values.documents import Document
+from hrag.values.errors import InvalidArgument
+from hrag.values.formats import MARKDOWN, PLAIN_TEXT
+from hrag.values.ids import MAX_DOCUMENT_ID_BYTES, check_document_id
+
+CORPUS = "corpus.jsonl"
+ID_FIELDS = ("doc_id", "_id", "document_id")
+
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._:-]")
+_HEADING = re.compile(r"#{1,6} \S")
+_HASH_DIGITS = 8
+
+
+def corpus_path(path: Path) -> Path:
+    """Returns the corpus file of a folder, or the path itself if that is a file."""
+    return path / CORPUS if path.is_dir() else path
+
+
+def read_corpus(path: Path) -> Iterator[Document]:
+    """Yields the documents of a corpus, as it is read.
+
+    Raises InvalidArgument, which names file, line and field, for a broken or missing file.
+    """
+    file = corpus_path(path)
+    if not file.is_file():
+        raise unreadable(file, "no such file; a corpus is a .jsonl file or a folder with one")
+    yield from map(_document, json_rows(file))
+
+
+def document_lengths(path: Path) -> dict[str, int]:
+    """Returns the length of each document's text, in code points, by document id."""
+    return {each.document_id: len(str(each.body)) for each in read_corpus(path)}
+
+
+def document_id_of(name: str) -> str:
+    """Returns the document id that stands for a corpus's own; the same, if it is a valid one.
+
+    One that is not gets a hash as suffix, so that different names stay different.
+    """
+    try:
+        return check_document_id(name)
+    except InvalidArgument:
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_DIGITS]
+        kept = _NOT_ALLOWED.sub("_", name)[: MAX_DOCUMENT_ID_BYTES - _HASH_DIGITS - 2]
+        return f"d{kept}-{digest}"
+
+
+def _document(row: Row) -> Document:
+    title = row.text("title", default="")
+    text = row.text("text", default="")
+    text = text if text.strip() else title
+    mime_type = MARKDOWN if _HEADING.match(text) else PLAIN_TEXT
+    language = row.text("lang", default="")
+    return Document(
+        body=text,
+        document_id=document_id_of(row.text(*ID_FIELDS)),
+        title=title,
+        mime_type=row.text("mime_type", default=mime_type),
+        metadata={"lang": language} if language else {},
+    )

@@ -1,0 +1,152 @@
+"""A stream of documents as JSON lines: a request in each line, an outcome for each line.
+
+Lines are read no faster than the indexer takes documents and the client reads outcomes, so
+the gateway holds a bounded number of them. A line that cannot be read gets an error of its own,
+at its place; the lines behind it go on.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import grpc
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hrag.gateway.calls.exchange import Exchange
+from hrag.gateway.calls.request_lines import Line, lines_of
+from hrag.gateway.http import call_headers
+from hrag.gateway.http.byte_budget import Share
+from hrag.gateway.http.connect_error import error_of
+from hrag.gateway.http.reply import Parts, StreamReply
+from hrag.gateway.http.request_body import body_parts
+from hrag.gateway.protojson.json_writer import as_json, dumped
+from hrag.gateway.services.methods import Method
+from hrag.values.errors import HragError, InvalidArgument, ServiceUnavailable
+from hrag.wire.indexer import error_outcome
+
+JSON_LINES = "application/x-ndjson"
+_LOST_STATUS = "Internal error from Core"
+_MAX_AHEAD = 512  # Lines without an outcome; the indexer reads 260 documents ahead.
+
+
+def ingest_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], Awaitable[Response]]:
+    """Returns the handler of a method with a stream of requests and a stream of outcomes."""
+    return partial(_serve, exchange, method)
+
+
+async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
+    time_left_s = call_headers.time_left_s(request)
+    metadata = call_headers.metadata(request)
+    parts = body_parts(request)
+    await exchange.authorize(request, metadata)
+    call = exchange.services.call(method, None, metadata, time_left_s())
+    outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
+    first = await anext(outcomes, b"")  # What fails before it has a status of its own.
+    return StreamReply(_chained(first, outcomes), JSON_LINES)
+
+
+async def _chained(first: bytes, others: Parts) -> Parts:
+    async with aclosing(others):
+        yield first
+        async for each in others:
+            yield each
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A line whose document is on its way to the indexer, or whose error is known."""
+
+    number: int
+    error: HragError | None = None
+
+
+class _Stream:
+    """One stream: lines in, outcomes out, in the same order."""
+
+    def __init__(self, exchange: Exchange, method: Method, call: Any) -> None:
+        self._exchange = exchange
+        self._method = method
+        self._call = call
+        self._ahead: asyncio.Queue[_Sent | HragError | None] = asyncio.Queue(_MAX_AHEAD)
+        self._received: deque[dict[str, Any]] = deque()
+
+    async def outcomes(
+        self, parts: AsyncIterator[bytes], held: AbstractContextManager[Share]
+    ) -> Parts:
+        """Yields a line for each line of the request, and one for an error that ends the stream.
+
+        Raises that error if it comes before any outcome. What is held meanwhile counts in `held`.
+        """
+        sending = asyncio.ensure_future(self._send(parts, held))
+        is_first = True
+        try:
+            while (sent := await self._ahead.get()) is not None:
+                yield _line(await self._outcome(sent))
+                is_first = False
+            await self._call.read()  # Raises if the indexer ended the stream with an error.
+        except (HragError, grpc.aio.AioRpcError) as error:
+            known = _known(error)
+            if is_first:
+                raise known from error
+            yield _line({"streamError": error_of(known).as_json()})
+        finally:
+            self._call.cancel()
+            sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await sending
+
+    async def _send(self, parts: AsyncIterator[bytes], held: AbstractContextManager[Share]) -> None:
+        """Sends the lines; puts None behind the last one, or the error that ends the stream."""
+        end = None
+        try:
+            await self._call.initial_metadata()  # It comes when the call is admitted or refused.
+            with held as share:
+                max_bytes = self._exchange.max_bytes(self._method)
+                idle_s = self._exchange.stream_idle_s
+                async for line in lines_of(parts, max_bytes, idle_s, share):
+                    await self._forward(line)
+            await self._call.done_writing()
+        except HragError as error:
+            end = error
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # The call has ended; its next response says why.
+        await self._ahead.put(end)
+
+    async def _forward(self, line: Line) -> None:
+        try:
+            raw = line.content()
+            message = await self._exchange.conversion.encoded(self._method.request, raw)
+        except InvalidArgument as error:
+            await self._ahead.put(_Sent(line.number, error))
+        else:
+            await self._ahead.put(_Sent(line.number))
+            await self._call.write(message)
+
+    async def _outcome(self, sent: _Sent | HragError) -> dict[str, Any]:
+        if isinstance(sent, HragError):
+            raise sent
+        if sent.error is not None:
+            outcome = error_outcome("", sent.error)
+            return {"line": sent.number, **as_json(type(outcome), outcome.SerializeToString())}
+        if not self._received:
+            response = await self._call.read()
+            if response is grpc.aio.EOF:
+                raise ServiceUnavailable("the indexer ended the stream; send the rest again")
+            self._received.extend(as_json(self._method.response, response)["outcomes"])
+        return {"line": sent.number, **self._received.popleft()}
+
+
+def _known(error: HragError | grpc.aio.AioRpcError) -> HragError | grpc.aio.AioRpcError:
+    """grpc.aio loses the status of a stream that the server ends while a line is being written."""
+    if isinstance(error, grpc.aio.AioRpcError) and error.details() == _LOST_STATUS:
+        return ServiceUnavailable("the indexer ended the stream; send the rest again")
+    return error
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return dumped(value) + b"\n"

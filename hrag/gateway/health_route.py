@@ -1,0 +1,31 @@
+"""Whether the gateway lives, and whether both services serve behind it."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hrag.gateway.http.reply import json_reply
+from hrag.gateway.http.routes import Route
+from hrag.gateway.protojson.json_writer import dumped
+from hrag.gateway.services.channels import Services
+from hrag.gateway.services.methods import SERVICE_NAMES
+
+_UNAVAILABLE = 503
+
+
+def health_routes(services: Services) -> dict[str, Route]:
+    """Returns the routes of both checks."""
+
+    async def ready(_request: Request) -> Response:
+        found = await asyncio.gather(*map(services.is_serving, SERVICE_NAMES))
+        reply = json_reply(dumped(dict(zip(SERVICE_NAMES, found, strict=True))))
+        if not all(found):
+            reply.status_code = _UNAVAILABLE
+        return reply
+
+    return {"/healthz/live": Route(_live), "/healthz/ready": Route(ready)}
+
+
+async def _live(_request: Request) -> Response:
+    return json_reply(b"{}")

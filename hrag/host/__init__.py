@@ -1,0 +1,1 @@
+"""What does hrag need of its machine: cores, private files, addresses, certificates?"""

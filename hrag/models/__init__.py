@@ -1,0 +1,1 @@
+"""How are models called: embedders, chat models, rerankers?"""

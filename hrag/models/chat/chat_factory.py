@@ -1,0 +1,35 @@
+"""Creates the chat model that the settings name.
+
+The OpenAI SDK is imported only if it is used, because it takes half a second.
+"""
+
+from hrag.config import CommonSettings
+from hrag.models.chat import ChatModel
+from hrag.models.chat.instrumented_chat import InstrumentedChat
+from hrag.models.endpoint.endpoint_access import Access, Variable, access
+
+
+def open_chat(settings: CommonSettings) -> ChatModel | None:
+    """Returns the model that HRAG_CHAT_MODEL names, with metrics; None if it is empty.
+
+    Sends no request yet. Raises SettingsError, which names the variable.
+    """
+    if not settings.chat_model:
+        return None
+    from hrag.models.chat.openai_chat import OpenAIChat  # noqa: PLC0415  # See the module's docstring.
+
+    chat = OpenAIChat(
+        model=settings.chat_model, access=_access(settings), timeout_s=settings.chat_timeout_s
+    )
+    return InstrumentedChat(chat)
+
+
+def _access(settings: CommonSettings) -> Access:
+    """Never sends OPENAI_API_KEY to an endpoint other than that of OPENAI_BASE_URL."""
+    url = Variable("HRAG_CHAT_BASE_URL", settings.chat_base_url)
+    key = Variable("HRAG_CHAT_API_KEY", settings.chat_api_key)
+    if not url.value:
+        url = Variable("OPENAI_BASE_URL", settings.openai_base_url)
+        if not key.value:
+            key = Variable("OPENAI_API_KEY", settings.openai_api_key)
+    return access(url, key, "HRAG_CHAT_MODEL")

@@ -1,0 +1,214 @@
+"""Text from any endpoint with OpenAI's `POST /chat/completions`.
+
+Replies are always streamed: then a timeout applies to each piece instead of the whole reply,
+and a truncated reply is recognised. Requests are retried until the reply has started, but not
+after a timeout. Everything in a reply is validated before use.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from httpx2 import Response
+from openai import Timeout
+from pydantic import BaseModel, Field, ValidationError
+
+from hrag.models.chat import ChatEnd, Completion, Pieces
+from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.openai_endpoint import Endpoint, ErrorMapping, RetryPolicy, read_until
+from hrag.values.answers import FinishReason
+from hrag.values.deadline import Deadline
+from hrag.values.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
+
+MAX_RETRIES = 2
+MAX_TOKEN_CHARS = 32  # Few tokens are longer, so only a model that ignores its limit exceeds it.
+MAX_LINE_BYTES = 1 << 20  # Of a reply, where a line holds one piece.
+MAX_REPLY_S = 600.0  # A caller without a deadline must not hold its thread for ever.
+MAX_END_S = 2.0  # For the token counts of a text that is complete; some endpoints do not close.
+
+_MAX_RETRY_DELAY_S = 10.0  # For a longer `Retry-After`, the caller should know at once.
+_FINISH = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+_DATA = b"data:"
+_DONE = b"[DONE]"
+_ERRORS = ErrorMapping(
+    ChatUnavailable,
+    ChatRejected,
+    ChatRejected,
+    {
+        400: "check the limits of HRAG_CHAT_MODEL on the lengths of prompt and answer",
+        401: "check HRAG_CHAT_API_KEY, or OPENAI_API_KEY if that is used",
+        403: "the key in HRAG_CHAT_API_KEY, or OPENAI_API_KEY, may not use this model",
+        404: "check HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL or OPENAI_BASE_URL",
+    },
+)
+
+
+class _Delta(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int = Field(default=0, ge=0, lt=1 << 32)
+    completion_tokens: int = Field(default=0, ge=0, lt=1 << 32)
+
+
+class _Event(BaseModel):
+    """The fields of `chat.completion.chunk` that are used here."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class OpenAIChat:
+    """The chat model of an OpenAI-compatible endpoint. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        access: Access,
+        timeout_s: float = 60.0,
+        max_retries: int = MAX_RETRIES,
+    ) -> None:
+        """Sends no request yet.
+
+        `timeout_s` bounds the wait for each piece, not the whole reply; a request has at most
+        `1 + max_retries` attempts, and at most five.
+        """
+        self.name = f"openai/{model}"
+        self._model = model
+        retries = RetryPolicy(max_retries, _MAX_RETRY_DELAY_S, after_timeout=False)
+        self._endpoint = Endpoint("chat", access, _ERRORS, retries, timeout_s)
+
+    def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
+        """See `ChatModel`."""
+        *pieces, end = self.stream(prompt, max_tokens, deadline)
+        assert isinstance(end, ChatEnd)
+        return Completion("".join(map(str, pieces)), end)
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        """See `ChatModel`. A text past `max_tokens * MAX_TOKEN_CHARS` ends with LENGTH."""
+        deadline.check("requesting from the chat model")
+        reply = _Reply(self._endpoint, max_tokens * MAX_TOKEN_CHARS)
+        try:
+            request = partial(self._request, prompt, max_tokens)
+            with self._endpoint.stream(request, deadline) as response:
+                yield from self._pieces(response, reply, deadline)
+        except (ChatUnavailable, DeadlineExceeded):
+            if not reply.is_finished:
+                deadline.check("waiting for the chat model")  # Its error takes precedence.
+                raise
+        yield reply.end()
+
+    def _pieces(self, response: Response, reply: "_Reply", deadline: Deadline) -> Iterator[str]:
+        """Yields the text; once it is complete, reads on for at most MAX_END_S."""
+        is_ending = False
+        for data in self._data(response, deadline):
+            if data == _DONE:
+                return
+            if piece := reply.piece(data):
+                yield piece
+            if reply.is_full:
+                return
+            if reply.is_finished and not is_ending:
+                is_ending = True
+                read_until(response, deadline.within(MAX_END_S))
+
+    def _request(self, prompt: str, max_tokens: int, timeout: Timeout) -> Response:
+        # Raw, because the SDK's parser has no limits and checks no types.
+        raw = self._endpoint.client.chat.completions.with_raw_response.create(
+            model=self._model,
+            messages=[{"role": "user", "content": prompt}],
+            max_completion_tokens=max_tokens,
+            stream=True,
+            stream_options={"include_usage": True},
+            timeout=timeout,
+        )
+        return raw.http_response
+
+    def _data(self, response: Response, deadline: Deadline) -> Iterator[bytes]:
+        """Yields the data of each server-sent event; each is one line."""
+        limit = Deadline.after(MAX_REPLY_S)
+        rest = b""
+        for received in chain(response.iter_bytes(), (b"\n",)):
+            deadline.check("the chat model was answering")
+            if limit.remaining_s <= 0:
+                self._endpoint.raise_unavailable(
+                    f"had not finished its reply after {MAX_REPLY_S:g} s"
+                )
+            *lines, rest = (rest + received).split(b"\n")
+            if len(rest) > MAX_LINE_BYTES:
+                self._endpoint.raise_rejected(f"returned a line of over {MAX_LINE_BYTES} bytes")
+            yield from (line[len(_DATA) :].strip() for line in lines if line.startswith(_DATA))
+
+
+class _Reply:
+    """The state of one streamed reply."""
+
+    def __init__(self, endpoint: Endpoint, max_chars: int) -> None:
+        self._endpoint = endpoint
+        self._left_chars = max_chars
+        self._finish: FinishReason | None = None
+        self._usage = _Usage()
+        self._events = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if the text has reached its limit."""
+        return self._left_chars <= 0
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the endpoint has sent a finish reason."""
+        return self._finish is not None
+
+    def piece(self, data: bytes) -> str:
+        """Returns the text of an event; may be empty."""
+        self._events += 1
+        try:
+            event = _Event.model_validate_json(data)
+        except ValidationError:
+            self._endpoint.raise_rejected("returned an event that is not a chat.completion.chunk")
+        if event.error is not None:
+            self._raise_error(event.error)
+        self._usage = event.usage or self._usage
+        text = "".join(map(self._text, event.choices or ()))[: self._left_chars]
+        self._left_chars -= len(text)
+        return text
+
+    def end(self) -> ChatEnd:
+        """Returns how the text ended; to be called after the last event."""
+        if self._finish is None and self.is_full:
+            self._finish = FinishReason.LENGTH
+        if self._events == 0:
+            self._endpoint.raise_rejected("returned a reply that is not an event stream")
+        if self._finish is None:
+            self._endpoint.raise_unavailable("ended the reply early, without a finish reason")
+        return ChatEnd(self._finish, self._usage.prompt_tokens, self._usage.completion_tokens)
+
+    def _text(self, choice: _Choice) -> str:
+        if choice.finish_reason:
+            if choice.finish_reason not in _FINISH:
+                self._endpoint.raise_unavailable(
+                    "ended the reply early, with an unknown finish reason"
+                )
+            self._finish = _FINISH[choice.finish_reason]
+        return (choice.delta and choice.delta.content) or ""
+
+    def _raise_error(self, error: Any) -> None:
+        """Raises the error that an endpoint sent as an event, some with an HTTP status."""
+        status = error.get("code") if isinstance(error, dict) else None
+        if isinstance(status, int):
+            self._endpoint.raise_for_status(status, error.get("type"))
+        self._endpoint.raise_unavailable("ended the reply early, with an error")

@@ -1,0 +1,143 @@
+"""A coalescer: concurrent requests for single texts share one request (micro-batching).
+
+While the model has capacity, a text is sent immediately. While the model is busy, the first
+text opens a batch and its thread waits MAX_DELAY_S; texts that arrive meanwhile join the batch,
+which is then sent as one request. So a text is delayed by MAX_DELAY_S at most, and nothing waits
+for a running request to end. Equal texts of a batch are sent as often as they were asked for:
+whether another tenant asks the same at the same time must not change the time that a query takes.
+
+Each caller leaves at its own deadline; the request continues while any of its callers remains.
+So a batch of several callers is sent in a thread of its own, which ends with the request. While
+MAX_BATCHES such requests are running, texts are sent alone, each in its caller's thread.
+If a request fails, all callers of the batch receive the error. If a single text may be the cause,
+each caller retries with its own text alone. Several texts of one caller, and long texts, are
+never coalesced, so that nobody waits for their embedding.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Lock, Thread
+
+from hrag.models.embedding import Embedder, Vectors
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.errors import EmbedderRejected
+
+# Half a millisecond, because waking up in a busy interpreter may take as long again.
+MAX_DELAY_S = 0.0005
+MAX_TEXTS = 32  # Larger batches gain little, and all their callers wait for the last text.
+MAX_BATCHES = 32  # Of several callers: if they are full, as many callers as HRAG_THREADS allows.
+# A token has at least one byte, so no model rejects a text of this size for its length.
+MAX_TEXT_BYTES = 512
+
+
+class _Batch:
+    """Texts of one request, the deadlines of their callers, and the outcome."""
+
+    def __init__(self, *, delayed: bool) -> None:
+        self.delayed = delayed
+        self.texts: list[str] = []
+        self.deadlines: list[Deadline] = []
+        self.outcome: Future[Vectors] = Future()
+
+    def add(self, text: str, deadline: Deadline) -> int:
+        """Returns the text's row in the outcome."""
+        self.texts.append(text)
+        self.deadlines.append(deadline)
+        return len(self.texts) - 1
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.texts) == MAX_TEXTS
+
+
+class CoalescingEmbedder:
+    """An embedder that coalesces single texts. See `hrag.models.embedding.Embedder`."""
+
+    def __init__(
+        self, embedder: Embedder, max_requests: int, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """The model counts as busy while `max_requests` requests are running."""
+        self.name = embedder.name
+        self.max_tokens = embedder.max_tokens
+        self.lowest_cosine = embedder.lowest_cosine
+        self._embedder = embedder
+        self._max_requests = max_requests
+        self._sleep = sleep
+        self._lock = Lock()
+        self._running = 0  # Batches that have not ended, delayed ones included.
+        self._shared = 0  # Those of several callers.
+        self._open: _Batch | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Length of every vector."""
+        return self._embedder.dimension
+
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        """See `hrag.models.embedding.Embedder`."""
+        if len(texts) != 1 or len(texts[0].encode()) > MAX_TEXT_BYTES:
+            return self._embedder.embed(texts, deadline)
+        (text,) = texts
+        batch, row = self._join(text, deadline)
+        if row == 0:
+            self._start(batch)
+        try:
+            vectors = deadline.result_of(batch.outcome, "embedding")
+        except EmbedderRejected as error:
+            if error.every_text or len(set(batch.texts)) == 1:
+                raise
+            return self._embedder.embed(texts, deadline)
+        return vectors[row : row + 1].copy()
+
+    def _join(self, text: str, deadline: Deadline) -> tuple[_Batch, int]:
+        """Returns the batch that the text joined, and its row there; the first starts the batch."""
+        with self._lock:
+            batch = self._open
+            if batch is None:
+                is_busy = self._running >= self._max_requests
+                batch = _Batch(delayed=is_busy and self._shared < MAX_BATCHES)
+                self._running += 1
+            row = batch.add(text, deadline)
+            self._shared += row == 1
+            self._open = batch if batch.delayed and not batch.is_full else None
+        return batch, row
+
+    def _start(self, batch: _Batch) -> None:
+        """Sends the batch after its delay; does not wait for a request of several callers."""
+        with self._errors_to_callers(batch):
+            if batch.delayed:
+                self._wait_for_others(batch)
+            if len(batch.texts) == 1:
+                self._send(batch)
+            else:
+                Thread(target=self._send, args=(batch,), name="coalesced", daemon=True).start()
+
+    def _send(self, batch: _Batch) -> None:
+        with self._errors_to_callers(batch):
+            vectors = self._embedder.embed(batch.texts, Deadline.of_any(batch.deadlines))
+            self._end(batch)
+            batch.outcome.set_result(vectors)
+
+    @contextmanager
+    def _errors_to_callers(self, batch: _Batch) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:  # Whatever it is, the callers must not wait for ever.
+            self._end(batch)
+            batch.outcome.set_exception(error)
+
+    def _end(self, batch: _Batch) -> None:
+        with self._lock:
+            self._running -= 1
+            self._shared -= len(batch.texts) > 1
+
+    def _wait_for_others(self, batch: _Batch) -> None:
+        """Waits, then closes the batch: no text joins it after this returns."""
+        try:
+            self._sleep(MAX_DELAY_S)
+        finally:
+            with self._lock:
+                if self._open is batch:
+                    self._open = None

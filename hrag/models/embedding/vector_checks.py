@@ -1,0 +1,52 @@
+"""Validation of vectors, and of the embedder of a collection.
+
+Every vector of an embedder is finite, nonzero and of unit length. A collection accepts only
+vectors of the embedder that it was created with.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.models.embedding import Vectors
+from hrag.values.collections import CollectionSettings
+from hrag.values.errors import EmbedderMismatch, EmbedderRejected
+
+
+def unit_rows(rows: NDArray[np.floating], source: str) -> Vectors:
+    """Returns the rows of `float[n, dimension]` scaled to length 1, as C-contiguous float32.
+
+    Raises EmbedderRejected, its message starting with `source`, if a row holds NaN or infinity
+    or is all zeros: an index would accept such a row silently.
+    """
+    # In float32 the square of a number above 1.8e19 overflows.
+    wide = rows.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    _refuse(~np.isfinite(lengths), f"{source} returned a vector with NaN or infinity")
+    _refuse(lengths == 0, f"{source} returned a vector of zeros")
+    wide /= lengths[:, np.newaxis]
+    return wide.astype(np.float32, order="C")
+
+
+def _refuse(invalid: NDArray[np.bool_], message: str) -> None:
+    if invalid.any():
+        raise EmbedderRejected(f"{message}: number {int(invalid.argmax())} of {len(invalid)}")
+
+
+def check_embedder(
+    settings: CollectionSettings, embedder: str, dimension: int | None = None
+) -> None:
+    """Raises EmbedderMismatch unless the collection was created with `embedder`.
+
+    Callers check the name alone first, because the dimension may need a request to an endpoint.
+    """
+    if settings.embedder != embedder:
+        running = embedder
+    elif dimension is not None and settings.dimension != dimension:
+        running = f"{embedder} ({dimension} dimensions)"
+    else:
+        return
+    raise EmbedderMismatch(
+        f"the collection was created with embedder {settings.embedder} "
+        f"({settings.dimension} dimensions); this service runs {running}",
+        field="collection",
+    )

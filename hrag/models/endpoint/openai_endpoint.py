@@ -1,0 +1,319 @@
+"""An OpenAI-compatible endpoint: the SDK's client, retries, and the translation of errors.
+
+Requests are retried here instead of in the SDK, which knows no deadlines: on 408, 409, 429,
+5xx and lost connections, with exponential backoff or after `Retry-After`, while the caller
+still waits. An attempt ends at its timeout and at the caller's deadline, also if the reply
+arrives byte by byte. No reply is read past its limit in bytes.
+
+Error messages never repeat the key, the request, or the endpoint's own message, which may
+quote either.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+from openai import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    DefaultHttpxClient,
+    OpenAI,
+    Timeout,
+)
+
+from hrag.models.endpoint.endpoint_access import Access
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.errors import DeadlineExceeded, HragError
+
+# 512 embeddings of 4,096 dimensions with 32 bytes a number: in JSON, one has 26 at most.
+MAX_REPLY_BYTES = 64 << 20
+MAX_ERROR_BYTES = 64 << 10  # Of a refusal, where only OpenAI's error code is used.
+
+_MIN_TIMEOUT_S = 0.001  # With zero, what has arrived already could not be read.
+_CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts quickly, however slow its replies are.
+_DELAYS_S = (0.5, 1.0, 2.0, 4.0)
+_JITTER = 0.25  # Prolongs a delay by up to this part, so that failed requests spread out.
+_POLL_S = 0.1  # How often a delay checks whether its caller has left.
+_FAILURES = (APIConnectionError, APIStatusError, httpx2.RequestError)
+_RETRYABLE = frozenset({408, 409, 429})
+_OF_REQUEST = frozenset({400, 413, 422})  # What one request holds may be the cause.
+_KNOWN_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "insufficient_quota",
+        "invalid_api_key",
+        "model_not_found",
+        "rate_limit_exceeded",
+    }
+)
+# Events of the HTTP client that a connection is open.
+_OPENED = (".connect_tcp.complete", ".start_tls.complete")
+_OF_ATTEMPT: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
+
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When and how often a failed request is retried."""
+
+    count: int  # At most four.
+    max_delay_s: float  # A longer `Retry-After` fails the request at once.
+    after_timeout: bool  # Whether a request that timed out is retried.
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMapping:
+    """The error classes of an endpoint's failures, and advice for the operator by status."""
+
+    unavailable: type[HragError]  # Retryable.
+    rejected: type[HragError]  # Not retryable.
+    refused: Callable[[str], HragError]  # Not retryable, whatever a request holds.
+    hints: Mapping[int, str]
+
+
+class _BoundedRead:
+    """Reads from a connection until the deadline of the attempt that uses it.
+
+    The HTTP client's timeout bounds each read alone: a reply that arrives byte by byte would
+    never time out. `deadline` is that of a stream, which is read after its attempt.
+    """
+
+    def __init__(self, read: Callable[[int, float], bytes], stage: str) -> None:
+        self._read = read
+        self._stage = stage
+        self.deadline = NEVER
+
+    def __call__(self, max_bytes: int, timeout: float) -> bytes:
+        deadline = _OF_ATTEMPT.get(self.deadline)
+        deadline.check(self._stage)
+        return self._read(max_bytes, max(_MIN_TIMEOUT_S, min(timeout, deadline.remaining_s)))
+
+
+class Endpoint:
+    """A client for one endpoint. Thread-safe."""
+
+    def __init__(
+        self,
+        kind: str,
+        access: Access,
+        errors: ErrorMapping,
+        retries: RetryPolicy,
+        timeout_s: float,
+    ) -> None:
+        """Sends no request yet.
+
+        `kind` is its purpose, for messages. `timeout_s` bounds one attempt: with its whole reply,
+        or, of a stream, until it begins and then each wait.
+        """
+        self.name = f"the {kind} endpoint {_host(access.base_url)}"
+        self.client = OpenAI(
+            api_key=access.api_key,
+            base_url=access.base_url,
+            max_retries=0,
+            http_client=DefaultHttpxClient(
+                event_hooks={"request": [self._trace], "response": [_check_status]}
+            ),
+        )
+        self._errors = errors
+        self._retries = retries
+        self._delays_s = _DELAYS_S[: retries.count]
+        self._timeout_s = timeout_s
+
+    def send(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
+        """Returns the result of `request`, which gets the timeout of each attempt.
+
+        Raises an error of the error mapping after the last attempt, and DeadlineExceeded or
+        Cancelled.
+        """
+        try:
+            with self.translated_errors(1 + len(self._delays_s)):
+                return self._retry(request, deadline)
+        except self._errors.unavailable:
+            deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
+            raise
+
+    @contextmanager
+    def stream(
+        self, request: Callable[[Timeout], httpx2.Response], deadline: Deadline
+    ) -> Iterator[httpx2.Response]:
+        """Yields the reply of `request` once it has started; closes it in any case.
+
+        Raises what `send` raises, also while the reply is read.
+        """
+        response = self.send(request, deadline)
+        try:
+            read_until(response, deadline)
+            with self.translated_errors():
+                yield response
+        finally:
+            response.close()
+
+    def read(self, response: httpx2.Response) -> bytes:
+        """Returns the whole content of a reply; raises `unavailable` past MAX_REPLY_BYTES."""
+        content = _content(response, MAX_REPLY_BYTES)
+        if len(content) > MAX_REPLY_BYTES:
+            self.raise_unavailable(f"returned over {MAX_REPLY_BYTES} bytes, the limit of a reply")
+        return content
+
+    def _retry(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
+        for delay_s in self._delays_s:
+            try:
+                return self._attempt(request, deadline)
+            except _FAILURES as error:
+                wait_s = self._retry_delay_s(error, delay_s)
+                if wait_s is None or wait_s >= deadline.remaining_s:
+                    raise
+            self._pause(wait_s, deadline)
+        return self._attempt(request, deadline)
+
+    def _attempt(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
+        deadline.check(f"sending a request to {self.name}")
+        limit = deadline.within(self._timeout_s)
+        seconds = max(_MIN_TIMEOUT_S, limit.remaining_s)
+        token = _OF_ATTEMPT.set(limit)
+        try:
+            return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
+        except DeadlineExceeded:
+            deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
+            raise httpx2.ReadTimeout("the attempt timed out") from None
+        finally:
+            _OF_ATTEMPT.reset(token)
+
+    def _trace(self, request: httpx2.Request) -> None:
+        request.extensions["trace"] = self._bound_reads
+
+    def _bound_reads(self, event: str, info: Mapping[str, Any]) -> None:
+        """Bounds the reads of each connection that the HTTP client opens."""
+        if event.endswith(_OPENED):
+            connection = info["return_value"]
+            connection.read = _BoundedRead(connection.read, f"waiting for {self.name}")
+
+    def _retry_delay_s(self, error: Exception, delay_s: float) -> float | None:
+        """Returns the delay before the next attempt; None if the error is not retryable."""
+        delay_s *= random.uniform(1, 1 + _JITTER)
+        if isinstance(error, APITimeoutError | httpx2.TimeoutException):
+            return delay_s if self._retries.after_timeout else None
+        if not isinstance(error, APIStatusError):
+            return delay_s
+        if not is_retryable(error.status_code):
+            return None
+        try:
+            requested_s = float(error.response.headers.get("retry-after", delay_s))
+        except ValueError:
+            return delay_s
+        return requested_s if 0 <= requested_s <= self._retries.max_delay_s else None
+
+    def _pause(self, seconds: float, deadline: Deadline) -> None:
+        until = deadline.within(seconds)
+        while (left_s := until.remaining_s) > 0:
+            time.sleep(min(left_s, _POLL_S))
+            deadline.check(f"waiting to retry a request to {self.name}")
+
+    @contextmanager
+    def translated_errors(self, attempts: int = 1) -> Iterator[None]:
+        """Translates exceptions of the SDK and its HTTP client to those of the error mapping.
+
+        `attempts` is the maximum number of attempts, for the message.
+        """
+        gave_up = f"; gave up after at most {attempts} attempts" if attempts > 1 else ""
+        try:
+            yield
+        except (APITimeoutError, httpx2.TimeoutException):
+            self.raise_unavailable(f"did not answer within {self._timeout_s:g} s{gave_up}")
+        except APIConnectionError as error:
+            self.raise_unavailable(f"cannot be reached ({_reason(error)}){gave_up}")
+        except httpx2.RequestError as error:  # Once a reply has started, the SDK does not wrap it.
+            self.raise_unavailable(f"ended the reply early ({_reason(error)}){gave_up}")
+        except APIStatusError as error:
+            self.raise_for_status(error.status_code, error.code, gave_up)
+
+    def raise_for_status(self, status: int, code: object, gave_up: str = "") -> NoReturn:
+        """Raises the error of an HTTP status; `code` is OpenAI's error code, if there is one."""
+        known = f" ({code})" if isinstance(code, str) and code in _KNOWN_CODES else ""
+        if is_retryable(status):
+            self.raise_unavailable(f"answered {status}{known}{gave_up}")
+        hints = self._errors.hints
+        hint = f": {hints[status]}" if status in hints else ""
+        kind = self._errors.rejected if status in _OF_REQUEST else self._errors.refused
+        raise kind(f"{self.name} answered {status}{known}{hint}") from None
+
+    def raise_unavailable(self, problem: str) -> NoReturn:
+        """Raises the retryable error."""
+        raise self._errors.unavailable(f"{self.name} {problem}") from None
+
+    def raise_rejected(self, problem: str) -> NoReturn:
+        """Raises the non-retryable error."""
+        raise self._errors.rejected(f"{self.name} {problem}") from None
+
+
+def read_until(response: httpx2.Response, deadline: Deadline) -> None:
+    """Ends all further reads of a reply, which is streamed, with DeadlineExceeded at `deadline`."""
+    # Without the caller, who would stay in memory with the connection.
+    response.extensions["network_stream"].read.deadline = Deadline(deadline.at_s)
+
+
+def is_retryable(status: int) -> bool:
+    """True if a request with this HTTP status may succeed later."""
+    return status in _RETRYABLE or status >= 500
+
+
+def _check_status(response: httpx2.Response) -> None:
+    """Raises the error of a refusal, so that neither SDK nor HTTP client reads its content.
+
+    They would read all of it, and the SDK would decode it by the codec that its header names,
+    such as `charset=hex`, which may raise anything.
+    """
+    if response.has_redirect_location:
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        response.stream.close()
+        response.stream = httpx2.ByteStream(b"")
+    elif not response.is_success:
+        raise APIStatusError("", response=response, body={"code": _error_code(response)})
+
+
+def _error_code(response: httpx2.Response) -> str | None:
+    """Returns OpenAI's error code in the content of a refusal; None if there is none."""
+    try:
+        content = json.loads(_content(response, MAX_ERROR_BYTES))
+    except (ValueError, RecursionError):
+        return None
+    error = content.get("error", content) if isinstance(content, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, str) else None
+
+
+def _content(response: httpx2.Response, max_bytes: int) -> bytes:
+    """Returns the content of a reply; if that is longer, more than `max_bytes` of it."""
+    content = bytearray()
+    for received in response.iter_bytes():
+        content += received
+        if len(content) > max_bytes:
+            break
+    return bytes(content)
+
+
+def _host(base_url: str) -> str:
+    """Returns host and port only; the rest of a URL may hold a password."""
+    parts = urlsplit(base_url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the operating system's message if it caused the error, else the error's class.
+
+    Other messages are not repeated: one about a malformed header would quote the key.
+    """
+    cause: BaseException | None = error.__cause__ or error
+    kind = type(cause).__name__
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause) if cause is not None else kind

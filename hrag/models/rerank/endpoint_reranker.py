@@ -1,0 +1,70 @@
+"""Reranking by any endpoint with `POST /rerank`, in one of two forms.
+
+A search waits for it, so a failed request is retried once and only if its connection was lost
+or it was refused for the moment, never after a timeout. The whole reply must have arrived
+within the timeout and within a size.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+
+from openai import Stream, Timeout
+
+from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.openai_endpoint import Endpoint, ErrorMapping, RetryPolicy
+from hrag.models.rerank.request_forms import Request, RerankForm
+from hrag.values.deadline import Deadline
+from hrag.values.errors import DeadlineExceeded, RerankerRejected, RerankerUnavailable
+
+_RETRIES = RetryPolicy(count=1, max_delay_s=1.0, after_timeout=False)
+_LENGTHS = "check HRAG_RERANK_FORM, HRAG_RERANK_MODEL, and HRAG_RERANK_TEXT_TOKENS for its limit"
+_ERRORS = ErrorMapping(
+    RerankerUnavailable,
+    RerankerRejected,
+    RerankerRejected,
+    {
+        400: _LENGTHS,
+        401: "check HRAG_RERANK_API_KEY",
+        403: "the key in HRAG_RERANK_API_KEY may not use this model",
+        404: "check HRAG_RERANK_BASE_URL, to which /rerank is appended, and HRAG_RERANK_MODEL",
+        413: "it takes fewer texts in a request than HRAG_RERANK_TOP, or shorter ones",
+        422: _LENGTHS,
+        424: "its model is no reranker",
+    },
+)
+
+
+class EndpointReranker:
+    """The reranking model of an endpoint. Thread-safe. See `hrag.models.rerank.Reranker`."""
+
+    def __init__(self, *, form: RerankForm, model: str, access: Access, timeout_s: float) -> None:
+        """Sends no request yet. `timeout_s` bounds the whole call, with its retry."""
+        self.name = f"{form.name}/{model}" if model else form.name
+        self._form = form
+        self._model = model
+        self._timeout_s = timeout_s
+        self._endpoint = Endpoint("reranking", access, _ERRORS, _RETRIES, timeout_s)
+
+    def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        """See `hrag.models.rerank.Reranker`."""
+        request = partial(self._send, self._form.request(self._model, query, texts))
+        try:
+            content = self._endpoint.send(request, deadline.within(self._timeout_s))
+        except DeadlineExceeded:
+            deadline.check("reranking")  # The caller's own deadline takes precedence.
+            self._endpoint.raise_unavailable(f"did not answer within {self._timeout_s:g} s")
+        return self._form.scores(content, len(texts), self._endpoint.name)
+
+    def _send(self, request: Request, timeout: Timeout) -> bytes:
+        # A stream only to read the bytes as they come; the SDK knows no such method.
+        reply = self._endpoint.client.post(
+            "/rerank",
+            cast_to=object,
+            body=request,
+            options={"timeout": timeout},
+            stream=True,
+            stream_cls=Stream[object],
+        )
+        with closing(reply.response):
+            return self._endpoint.read(reply.response)

@@ -1,0 +1,114 @@
+"""The two forms of `POST /rerank`: what is sent, and how the reply is read.
+
+- `cohere`: documents, and a reply with `results`. Cohere defined it (v1 and v2); Jina, vLLM
+  and llama.cpp's server took it over.
+- `tei`: texts, and a reply that is a bare list. Hugging Face's text-embeddings-inference;
+  llama.cpp's server answers it too.
+
+Replies list the texts by their index, mostly best first. Servers promise neither an order nor
+finite scores, and a list may be short, so everything in a reply is validated.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hrag.observe import metrics
+from hrag.values.errors import RerankerRejected
+
+Request = dict[str, Any]
+"""The fields of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerankForm:
+    """How one family of endpoints words requests and replies.
+
+    `request` makes the request of a model, which may be empty, a query and texts. The reply's
+    list of scores is its field `results`, or the reply itself if that is empty; `score` is the
+    field of a score in it.
+    """
+
+    name: str
+    request: Callable[[str, str, Sequence[str]], Request]
+    results: str
+    score: str
+
+    def scores(self, content: bytes, count: int, source: str) -> list[float]:
+        """Returns the scores in a reply for `count` texts, in the order of the texts.
+
+        Raises RerankerRejected, its message starting with `source`.
+        """
+        entries = self._entries(content, source)
+        if len(entries) != count:
+            raise RerankerRejected(f"{source} returned {len(entries)} scores for {count} texts")
+        by_index = {_index(entry): entry for entry in entries}
+        if by_index.keys() != set(range(count)):
+            raise RerankerRejected(
+                f"{source} returned {count} scores whose indexes are not 0 to {count - 1}, "
+                "each once"
+            )
+        return [self._score(by_index[index], source) for index in range(count)]
+
+    def _score(self, entry: dict[str, Any], source: str) -> float:
+        score = _finite(entry.get(self.score))
+        if score is None:
+            raise RerankerRejected(f"{source} returned a `{self.score}` that is no finite number")
+        return score
+
+    def _entries(self, content: bytes, source: str) -> list[dict[str, Any]]:
+        try:
+            reply = json.loads(content)
+        except (ValueError, RecursionError):
+            raise RerankerRejected(f"{source} returned a reply that is not JSON") from None
+        usage = reply.get("usage") if isinstance(reply, dict) else None
+        entries = reply
+        if self.results:
+            entries = reply.get(self.results) if isinstance(reply, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+            wanted = f"JSON with a list `{self.results}`" if self.results else "a JSON list"
+            raise RerankerRejected(
+                f"{source} returned no {wanted} of objects; check HRAG_RERANK_FORM"
+            )
+        metrics.reranker_tokens(_tokens(usage))
+        return entries
+
+
+def _cohere_request(model: str, query: str, texts: Sequence[str]) -> Request:
+    request: Request = {"query": query, "documents": list(texts), "top_n": len(texts)}
+    return request | ({"model": model} if model else {})
+
+
+def _tei_request(model: str, query: str, texts: Sequence[str]) -> Request:  # noqa: ARG001
+    # The server has one model. Without `truncate` it refuses texts longer than that reads.
+    return {"query": query, "texts": list(texts), "raw_scores": False, "truncate": True}
+
+
+FORMS = {
+    "cohere": RerankForm("cohere", _cohere_request, "results", "relevance_score"),
+    "tei": RerankForm("tei", _tei_request, "", "score"),
+}
+
+
+def _index(entry: dict[str, Any]) -> int | None:
+    index = entry.get("index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else None
+
+
+def _finite(value: object) -> float | None:
+    """Returns a finite number; None for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _tokens(usage: object) -> int:
+    """Returns the reported tokens; 0 if they are missing or invalid."""
+    count = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0

@@ -1,1 +1,0 @@
-"""Which addresses, certificates and files does a process depend on?"""

@@ -1,0 +1,1 @@
+"""What is recorded of the work: logs, metrics, traces, the audit log?"""

@@ -1,1 +1,0 @@
-"""What may a tenant use, and where do its limits come from?"""

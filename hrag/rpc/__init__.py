@@ -1,1 +1,0 @@
-"""gRPC around the services: statuses, admission, calls, serving."""

@@ -1,0 +1,251 @@
+"""API keys, and the key file that lists them.
+
+A key is `hrag_<id>_<secret>`. The id selects the entry of the file and is not secret. The
+secret has 256 random bits, so the file stores its plain SHA-256: a dictionary attack is
+impossible, and a slow hash would only slow down every call. The file never holds a key itself.
+"""
+
+import fcntl
+import hmac
+import os
+import re
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from hrag.host.watched_file import WatchedFile
+from hrag.server.auth import REFUSAL, Identity, Role, is_tenant_pattern
+from hrag.values.errors import Unauthenticated
+from hrag.values.ids import NAME_RULE
+
+_log = structlog.get_logger()
+
+MAX_NOTE_CHARS = 200
+MAX_TENANTS = 1000
+
+_ID_BYTES = 6
+_SECRET_BYTES = 32
+_KEY = re.compile(r"hrag_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
+_NEVER = float("inf")
+
+
+def _tenant(value: str) -> str:
+    if not is_tenant_pattern(value):
+        raise ValueError(f"must be * for all tenants, or the id of one: {NAME_RULE}")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An entry of the key file."""
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    tenants: Annotated[
+        tuple[Annotated[str, AfterValidator(_tenant)], ...],
+        Field(min_length=1, max_length=MAX_TENANTS),
+    ]
+    role: Role
+    note: Annotated[str, Field(max_length=MAX_NOTE_CHARS)] = ""
+    created: AwareDatetime
+    expires: AwareDatetime | None = None
+    revoked: AwareDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    keys: tuple[Key, ...] = ()
+
+
+_FILE = TypeAdapter(_File)
+_KEY_ENTRY = TypeAdapter(Key)
+
+
+def read(path: Path) -> tuple[Key, ...]:
+    """Returns all keys of a file; raises OSError, or ValueError that describes the defect."""
+    try:
+        found = _FILE.validate_json(path.read_bytes()).keys
+    except ValidationError as error:
+        raise _invalid(error) from None
+    if len({key.id for key in found}) < len(found):
+        raise ValueError("two keys have the same id")
+    return found
+
+
+def _invalid(error: ValidationError) -> ValueError:
+    """Names each invalid field, without its value.
+
+    A list without a valid item is said to be too short, too; its items say what is wrong.
+    """
+    found = error.errors(include_input=False)
+    within = {each["loc"][:end] for each in found for end in range(len(each["loc"]))}
+    return ValueError("; ".join(_explain(each) for each in found if each["loc"] not in within))
+
+
+def _explain(error: ErrorDetails) -> str:
+    field = ".".join(map(str, error["loc"]))
+    problem = error["msg"].removeprefix("Value error, ")
+    return f"{field}: {problem}" if field else problem
+
+
+def create(
+    path: Path, tenants: tuple[str, ...], role: Role, note: str, lifetime: timedelta | None
+) -> str:
+    """Adds a key to the file, which is created if it is missing; returns the key.
+
+    `lifetime` is None for a key that does not expire. Raises ValueError for an invalid value,
+    and OSError. Safe to call from several processes.
+    """
+    secret = secrets.token_urlsafe(_SECRET_BYTES)
+    now = datetime.now(UTC).replace(microsecond=0)
+    entry = {
+        "id": secrets.token_hex(_ID_BYTES),
+        "sha256": _digest(secret),
+        "tenants": tenants,
+        "role": role,
+        "note": note,
+        "created": now,
+        "expires": None if lifetime is None else now + lifetime,
+    }
+    try:
+        key = _KEY_ENTRY.validate_python(entry)
+    except ValidationError as error:
+        raise _invalid(error) from None
+    path = path.resolve()  # Replaces the target of a symbolic link, not the link.
+    with _exclusive_lock(path):
+        keys = read(path) if path.exists() else ()
+        _write(path, (*keys, key))
+    return f"hrag_{key.id}_{secret}"
+
+
+def id_of(key: str) -> str:
+    """Returns the id of a key that `create` made; it is not secret."""
+    return key.split("_")[1]
+
+
+def revoke(path: Path, key_id: str) -> Key:
+    """Revokes a key permanently and returns it; it stays in the file.
+
+    Raises ValueError if there is no such key, and OSError. Safe to call from several processes.
+    """
+    path = path.resolve()
+    with _exclusive_lock(path):
+        keys = {key.id: key for key in read(path)}
+        if key_id not in keys:
+            raise ValueError(f"there is no key with the id {key_id!r}; hrag keys list shows all")
+        found = keys[key_id]
+        if found.revoked is None:
+            found = replace(found, revoked=datetime.now(UTC).replace(microsecond=0))
+            _write(path, tuple((keys | {key_id: found}).values()))
+    return found
+
+
+@contextmanager
+def _exclusive_lock(path: Path) -> Iterator[None]:
+    """Locks the folder of the file, because the file itself is replaced."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write(path: Path, keys: tuple[Key, ...]) -> None:
+    """Replaces the file atomically; a new file has mode 0600."""
+    text = _FILE.dump_json(_File(keys), indent=2, exclude_none=True)
+    # mkstemp creates it with mode 0600.
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text + b"\n")
+            file.flush()
+            _copy_access(handle, path)
+            os.fsync(handle)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _copy_access(handle: int, path: Path) -> None:
+    """Copies owner and mode of the file that is replaced.
+
+    Otherwise a service that runs as another user could not read a revocation.
+    """
+    if not path.exists():
+        return
+    old, new = path.stat(), os.fstat(handle)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(handle, old.st_uid, old.st_gid)
+    os.fchmod(handle, stat.S_IMODE(old.st_mode))
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    digest: str
+    identity: Identity
+    expires_s: float  # Unix time.
+
+
+# Compared with for unknown ids, so that these take as long as known ones.
+_DUMMY = _Entry("0" * 64, Identity("", frozenset(), Role.READ), 0.0)
+
+
+class ApiKeys:
+    """Verifies API keys with the key file, reloaded when it changes. Thread-safe."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        """Raises OSError or ValueError if the file is missing or invalid."""
+        self._path = path
+        self._clock = clock
+        self._entries = WatchedFile((path,), self._read)
+
+    def _read(self) -> dict[str, _Entry]:
+        entries = {key.id: _entry(key) for key in read(self._path)}
+        if all(entry.expires_s <= self._clock() for entry in entries.values()):
+            _log.warning(
+                "no_valid_api_key",
+                file=str(self._path),
+                effect="every call is refused",
+                remedy="hrag keys create",
+            )
+        return entries
+
+    def __call__(self, credential: str) -> Identity:
+        """Returns the identity of a valid key, else raises Unauthenticated.
+
+        Message and time do not depend on what is wrong.
+        """
+        match = _KEY.fullmatch(credential)
+        if match is None:
+            raise Unauthenticated(REFUSAL)
+        entry = self._entries().get(match["id"], _DUMMY)
+        is_same = hmac.compare_digest(_digest(match["secret"]), entry.digest)
+        if not is_same or self._clock() >= entry.expires_s:
+            raise Unauthenticated(REFUSAL)
+        return entry.identity
+
+
+def _entry(key: Key) -> _Entry:
+    expires_s = _NEVER if key.expires is None else key.expires.timestamp()
+    if key.revoked is not None:
+        expires_s = 0.0
+    return _Entry(key.sha256, Identity(key.id, frozenset(key.tenants), key.role), expires_s)

@@ -1,0 +1,191 @@
+"""JSON Web Tokens (RFC 7519) of an issuer whose public keys are in a file, a JWKS (RFC 7517).
+
+Only asymmetric signatures are accepted: a party that can verify a token cannot issue one. A
+token must have an expiry (`exp`) and a subject (`sub`), and be of the configured issuer for
+the configured audience. Verified tokens are cached by their digest until they expire, because
+verifying a signature takes longer than a search takes to start. A change of the key file
+empties the cache, so revoking a signing key takes effect at once. A single token cannot be
+revoked; issuers give tokens short lifetimes instead.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import jwt
+import structlog
+from cachetools import LRUCache
+from jwt import PyJWK, PyJWTError
+
+from hrag.host.watched_file import WatchedFile
+from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
+from hrag.server.auth import REFUSAL, Identity, Role, is_tenant_pattern
+from hrag.text.plain_text import printable
+from hrag.values.errors import Unauthenticated
+
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+MAX_CACHED_TOKENS = 10_000  # About 500 bytes each.
+
+_REQUIRED = ("exp", "iss", "aud", "sub")
+_MAX_SUBJECT_CHARS = 255  # OpenID Connect Core 1.0 allows no longer ones.
+
+# Python raises the last two for absurd numbers and nesting.
+_VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
+
+_log = structlog.get_logger()
+
+
+def _log_counts(counts: Mapping[Refusal, int]) -> None:
+    for refusal, count in counts.items():
+        _log.info("token_rejected", reason=refusal.reason, count=count)
+
+
+_LIMITER = RefusalLimiter(_log_counts)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPolicy:
+    """The required claims, and the names of the claims for tenants and role."""
+
+    issuer: str
+    audience: str
+    leeway_s: float
+    tenants_claim: str
+    role_claim: str
+
+
+class WebTokens:
+    """Verifies tokens with the keys of a JWKS file, reloaded when it changes. Thread-safe."""
+
+    def __init__(
+        self, path: Path, policy: TokenPolicy, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Raises OSError or ValueError if the file is missing or invalid."""
+        self._verifier = WatchedFile((path,), lambda: _Verifier(read_jwks(path), policy, clock))
+
+    def __call__(self, credential: str) -> Identity:
+        """Returns the identity of a valid token, else raises Unauthenticated."""
+        return self._verifier()(credential)
+
+
+def read_jwks(path: Path) -> dict[str | None, PyJWK]:
+    """Returns the signing keys of a JWKS file by `kid`; other kinds of keys are skipped.
+
+    Raises OSError, or ValueError if the file is invalid or has no usable key.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise ValueError('it must be a JWKS: {"keys": [...]}')
+    keys = [key for each in listed if (key := _signing_key(each)) is not None]
+    if not keys:
+        raise ValueError(f"it holds no public key for {', '.join(ALGORITHMS)}")
+    by_id = {key.key_id: key for key in keys}
+    if len(by_id) < len(keys):
+        raise ValueError("two keys have the same kid, or none")
+    return by_id
+
+
+def _signing_key(entry: Any) -> PyJWK | None:
+    if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
+        return None
+    if not isinstance(entry.get("kid", ""), str):
+        return None
+    try:
+        key = PyJWK(entry)
+    except (PyJWTError, TypeError):  # The latter for an algorithm or a type that is no text.
+        return None
+    return key if key.algorithm_name in ALGORITHMS else None
+
+
+class _Verifier:
+    """The keys of one version of the file, with a cache of the tokens they verified."""
+
+    def __init__(
+        self, keys: Mapping[str | None, PyJWK], policy: TokenPolicy, clock: Callable[[], float]
+    ) -> None:
+        self._keys = keys
+        self._policy = policy
+        self._clock = clock
+        self._lock = Lock()
+        self._cache: LRUCache[bytes, tuple[float, Identity]] = LRUCache(MAX_CACHED_TOKENS)
+
+    def __call__(self, token: str) -> Identity:
+        digest = sha256(token.encode()).digest()
+        with self._lock:
+            known = self._cache.get(digest)
+        if known is None:
+            try:
+                known = self._verify(token)
+            except _VERIFICATION_ERRORS as error:
+                reason = type(error).__name__
+                if _LIMITER.allows(Refusal(reason, "", "")):
+                    _log.info("token_rejected", reason=reason)
+                raise Unauthenticated(REFUSAL) from None
+            with self._lock:
+                self._cache[digest] = known
+        until, identity = known
+        if self._clock() >= until:
+            raise Unauthenticated(REFUSAL)
+        return identity
+
+    def _verify(self, token: str) -> tuple[float, Identity]:
+        """Returns expiry (Unix time in seconds, with leeway) and identity.
+
+        Raises one of _VERIFICATION_ERRORS.
+        """
+        key = self._key(jwt.get_unverified_header(token).get("kid"))
+        policy = self._policy
+        required = [*_REQUIRED, policy.tenants_claim, policy.role_claim]
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=[
+                key.algorithm_name
+            ],  # That of the key; the token's own claim is not trusted.
+            issuer=policy.issuer,
+            audience=policy.audience,
+            leeway=policy.leeway_s,
+            options={"require": required, "enforce_minimum_key_length": True},
+        )
+        identity = Identity(
+            _subject(claims["sub"]),
+            _tenants(claims[policy.tenants_claim]),
+            Role(claims[policy.role_claim]),
+        )
+        return float(claims["exp"]) + policy.leeway_s, identity
+
+    def _key(self, key_id: str | None) -> PyJWK:
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        if key_id is None or key_id not in self._keys:
+            raise ValueError("no key has the token's kid")
+        return self._keys[key_id]
+
+
+def _subject(claim: str) -> str:
+    """The subject for logs; what is cut off a long one is told apart by its digest."""
+    if len(claim) > _MAX_SUBJECT_CHARS:
+        digest = sha256(claim.encode()).hexdigest()
+        claim = f"{claim[:_MAX_SUBJECT_CHARS]}… (sha256 {digest[:16]})"
+    return printable(claim)
+
+
+def _tenants(claim: Any) -> frozenset[str]:
+    """Reads a claim that is a tenant id or a list of them; `*` means all tenants."""
+    names = [claim] if isinstance(claim, str) else claim
+    if not isinstance(names, list) or not names or not all(map(_is_tenant, names)):
+        raise ValueError("the claim for tenants is not a tenant id or a list of them")
+    return frozenset(names)
+
+
+def _is_tenant(name: Any) -> bool:
+    return isinstance(name, str) and is_tenant_pattern(name)

@@ -1,0 +1,137 @@
+"""Which calls the audit log records, and with which fields.
+
+The handlers that change something record it themselves, as soon as it is stored, whether or
+not the answer reaches the caller. The interceptor reports the end of every call: refusals are
+recorded then, failed calls of methods that only the role admin may use, and, with
+HRAG_AUDIT_READS, all others.
+"""
+
+from typing import Any
+
+import grpc
+
+from hrag.observe import audit
+from hrag.server.auth import Role
+from hrag.server.calls import guard
+from hrag.values.errors import HragError
+from hrag.values.ids import is_document_id, is_name, parse_chunk_id
+from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.wire import status_codes
+
+_CODE = grpc.StatusCode
+_OK = _CODE.OK.name
+# All limits of calls, rates, storage and replies end a call with RESOURCE_EXHAUSTED.
+_REFUSALS = frozenset(
+    code.name for code in (_CODE.UNAUTHENTICATED, _CODE.PERMISSION_DENIED, _CODE.RESOURCE_EXHAUSTED)
+)
+_CHANGES = frozenset(
+    {
+        "CreateCollection",
+        "DeleteCollection",
+        "IngestDocument",
+        "IngestDocuments",
+        "DeleteDocument",
+        "DeleteDocuments",
+        "UpdateMetadata",
+        "SetAlias",
+        "DeleteAlias",
+    }
+)
+
+
+def changed(
+    method: str,
+    context: grpc.ServicerContext,
+    tenant_id: str,
+    collection: str = "",
+    document_id: str = "",
+    *,
+    outcome: str,
+    sequence: int,
+    **also: object,
+) -> None:
+    """Records a stored change; `outcome` is `CREATED`, `UPDATED` or `DELETED`.
+
+    `also` are further fields that some methods have.
+    """
+    audit.record(
+        audit.Kind.CHANGE,
+        method=method,
+        code=_OK,
+        outcome=outcome,
+        tenant=tenant_id,
+        collection=collection,
+        document=document_id,
+        sequence=sequence,
+        peer=context.peer(),
+        **also,
+    )
+
+
+def document_refused(
+    context: grpc.ServicerContext, tenant_id: str, collection: str, document_id: str, error: Any
+) -> None:
+    """Records the error of one document of a stream if it is a refusal."""
+    if not isinstance(error, HragError):
+        return
+    situation = status_codes.situation_of(error)
+    if situation.code.name in _REFUSALS:
+        audit.refused(
+            situation.reason,
+            "IngestDocuments",
+            code=situation.code.name,
+            tenant=tenant_id if is_name(tenant_id) else "",
+            **_names(collection, document_id),
+            peer=context.peer(),
+        )
+
+
+def ended(method: str, code: str, reason: str, request: Any, context: grpc.ServicerContext) -> None:
+    """Records the end of a call, in its thread, if its end is to be recorded.
+
+    `method` is the full name, `code` that of the status, `reason` that of the error or empty,
+    `request` the parsed request, the last one of a stream, or None if none was read.
+    """
+    name = method.rpartition("/")[2]
+    if code in _REFUSALS:
+        audit.refused(reason, name, code=code, peer=context.peer(), **_resource(request))
+        return
+    if name in _CHANGES:
+        if code == _OK or guard.RULES[method].role is not Role.ADMIN:
+            return
+        kind = audit.Kind.ADMINISTRATION
+    elif audit.records_reads():
+        kind = audit.Kind.READ
+    else:
+        return
+    resource = _resource(request)
+    audit.record(kind, method=name, code=code, reason=reason, peer=context.peer(), **resource)
+
+
+def _resource(request: Any) -> dict[str, str]:
+    """Returns the collection, or the alias, and the document that a request names."""
+    request = getattr(request, "search", request)  # An answer's search.
+    collection = getattr(request, "collection", None)
+    if collection is None:
+        return _names(getattr(request, "name", getattr(request, "alias", "")), "")
+    document_id = getattr(request, "document_id", "")
+    if hasattr(request, "document"):
+        document_id = request.document.document_id
+    elif hasattr(request, "chunk_id"):
+        document_id = _document_of(request.chunk_id)
+    return _names(collection or DEFAULT_COLLECTION, document_id)
+
+
+def _document_of(chunk_id: str) -> str:
+    try:
+        return parse_chunk_id(chunk_id).document_id
+    except HragError:
+        return ""
+
+
+def _names(collection: str, document_id: str) -> dict[str, str]:
+    """Returns the valid ones; others may be as long as a request, and hold anything."""
+    return {
+        "collection": collection if is_name(collection) else "",
+        "document": document_id if is_document_id(document_id) else "",
+    }

@@ -1,0 +1,254 @@
+"""Authentication, authorization and rate limits of every call.
+
+RULES lists every method once. A method that is missing in it is denied to everybody. A call
+that names several tenants is allowed only if all of them are. Every message of a stream is
+checked together with its credential, so revoking a key also ends the streams it opened.
+Calls count against the rate limits of their tenants only after these checks, so no caller
+can use up another tenant's limit. Each search of a batch and each document of a stream
+counts as one call.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from hrag.server.auth import ANY_TENANT, REFUSAL, Authenticate, Identity, Role
+from hrag.server.calls.rate_limiter import RateLimiter
+from hrag.values.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
+from hrag.values.ids import MAX_NAME_BYTES, is_name, quoted
+from hrag.values.limits import check_batch
+
+Metadata = Iterable[tuple[str, str | bytes]]
+"""Keys and values that came with a call's headers."""
+
+_FIELD_1 = 1 << 3 | 2  # Its tag: the number, and the type with a length.
+_MAX_VARINT_SHIFT = 28
+_HEADER = "authorization"
+_SCHEME = "bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The role that a method needs, and the function that lists a request's tenants.
+
+    `depth` is where the first of them is in a message: 1 for its first field, 2 for the first
+    field of its first field, 0 for nowhere.
+    """
+
+    role: Role
+    tenants: Callable[[Any], Sequence[str]]
+    depth: int = 1
+
+
+def _request_tenant(request: Any) -> Sequence[str]:
+    return (request.tenant_id,)
+
+
+def _search_tenant(request: Any) -> Sequence[str]:
+    return (request.search.tenant_id,)
+
+
+def _batch_tenants(request: Any) -> Sequence[str]:
+    if request.searches:  # Checked first: a request may hold millions.
+        check_batch(len(request.searches))
+    return [search.tenant_id for search in request.searches]
+
+
+def _no_tenant(_request: Any) -> Sequence[str]:
+    return ()
+
+
+_INDEXER = "/hrag.v1.IndexerService/"
+_RETRIEVER = "/hrag.v1.RetrieverService/"
+_REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/"
+
+RULES = {
+    _INDEXER + "CreateCollection": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "GetCollection": Rule(Role.READ, _request_tenant),
+    _INDEXER + "ListCollections": Rule(Role.READ, _request_tenant),
+    _INDEXER + "DeleteCollection": Rule(Role.ADMIN, _request_tenant),
+    _INDEXER + "SetAlias": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "DeleteAlias": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "ListAliases": Rule(Role.READ, _request_tenant),
+    _INDEXER + "IngestDocument": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "IngestDocuments": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "UpdateMetadata": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "DeleteDocument": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "DeleteDocuments": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "GetDocument": Rule(Role.READ, _request_tenant),
+    _INDEXER + "ListDocuments": Rule(Role.READ, _request_tenant),
+    _INDEXER + "CountDocuments": Rule(Role.READ, _request_tenant),
+    _INDEXER + "GetIndexStatus": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "Search": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "BatchSearch": Rule(Role.READ, _batch_tenants, depth=2),
+    _RETRIEVER + "Answer": Rule(Role.READ, _search_tenant, depth=2),
+    _RETRIEVER + "GetChunk": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "GetHierarchy": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "GetServerInfo": Rule(Role.READ, _no_tenant, depth=0),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(
+        Role.READ, _no_tenant, depth=0
+    ),
+}
+# Health probes have no credential, and learn only whether the service is up.
+OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
+
+
+_ROLE: ContextVar[Role] = ContextVar("role", default=Role.READ)
+
+
+def caller_is_admin() -> bool:
+    """True if the call that this thread handles has the role admin.
+
+    Without authentication, every caller has it.
+    """
+    return _ROLE.get().includes(Role.ADMIN)
+
+
+class CallGuard:
+    """The checks of one call, which one thread at a time makes.
+
+    Order: `authorize` before a request is read, `account_of` before it is parsed,
+    `check_tenants`, then `try_acquire`.
+    """
+
+    __slots__ = (
+        "_authenticate",
+        "_credential",
+        "_identity",
+        "_metadata",
+        "_method",
+        "_rate_limiter",
+        "_rule",
+        "_tenants",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        authenticate: Authenticate | None,
+        rate_limiter: RateLimiter,
+        metadata: Metadata,
+    ) -> None:
+        """`authenticate` is None where no credential is needed; `metadata` is the caller's."""
+        self._method = method
+        self._credential = ""
+        self._identity: Identity | None = None
+        self._tenants: Sequence[str] = ()
+        self._rule = RULES.get(method)
+        self._authenticate = authenticate
+        self._rate_limiter = rate_limiter
+        self._metadata = metadata
+
+    @property
+    def account(self) -> str:
+        """Whose limits the call counts against: the first tenant of its request.
+
+        Where none is known it is the first for which the credential may act, so that several
+        credentials of a tenant are one account; or the credential, if it may act for all.
+        """
+        if self._tenants:
+            return self._tenants[0]
+        own = self._identity.tenants if self._identity else frozenset()
+        return self._credential if ANY_TENANT in own else min(own, default=self._credential)
+
+    def authorize(self) -> Identity | None:
+        """Returns the caller's identity, None where no credential is needed.
+
+        Reads metadata only, nothing of a request. Raises Unauthenticated, or PermissionDenied
+        if the role does not suffice.
+        """
+        rule = self._required_rule()
+        if self._authenticate is None:
+            _ROLE.set(Role.ADMIN)
+            return None
+        identity = self._authenticate(_bearer(self._metadata))
+        self._credential, self._identity = identity.credential, identity
+        if not identity.role.includes(rule.role):
+            raise PermissionDenied(
+                f"{self._method} needs the role {rule.role}; this credential has {identity.role}"
+            )
+        _ROLE.set(identity.role)
+        return identity
+
+    def check_tenants(self, identity: Identity | None, request: Any) -> None:
+        """Raises PermissionDenied unless `identity` may act for all tenants of the request."""
+        self._tenants = self._required_rule().tenants(request)
+        for tenant_id in self._tenants:
+            _check_tenant(identity, tenant_id)
+
+    def account_of(self, message: bytes) -> str:
+        """Returns whose limits an encoded request counts against, without parsing it.
+
+        That is its first tenant. Where the message begins otherwise it counts as a request whose
+        tenant is not known, see `account`: the order of fields gives nobody a second account.
+        Raises PermissionDenied as `check_tenants` does.
+        """
+        tenant_id = _first_text(message, self._required_rule().depth)
+        if not is_name(tenant_id):
+            return self.account
+        self._tenants = (tenant_id,)
+        _check_tenant(self._identity, tenant_id)
+        return tenant_id
+
+    def try_acquire(self) -> RateQuotaExceeded | None:
+        """Counts the checked request against its tenants' rate limits.
+
+        Returns None, or the error to raise if a tenant exceeded its limit.
+        """
+        return self._rate_limiter.try_acquire(self._tenants)
+
+    def log_fields(self) -> dict[str, str]:
+        """Returns the tenants with valid names, comma-separated, and the credential's id."""
+        fields = {"tenant": ",".join(sorted({name for name in self._tenants if is_name(name)}))}
+        if self._credential:
+            fields["credential"] = self._credential
+        return fields
+
+    def _required_rule(self) -> Rule:
+        if self._rule is None:
+            raise PermissionDenied(f"{self._method} is not a method that anybody may call")
+        return self._rule
+
+
+def _check_tenant(identity: Identity | None, tenant_id: str) -> None:
+    if identity is not None and not identity.may_act_for(tenant_id):
+        raise PermissionDenied(f"this credential may not act for tenant {quoted(tenant_id)}")
+
+
+def _first_text(message: bytes, depth: int) -> str:
+    """Returns field 1 of a protobuf message if it is encoded first, as encoders do, else "".
+
+    Also "" if it is longer than a name. With a depth of 2, field 1 of the message in field 1.
+    """
+    start, end = 0, len(message)
+    for _ in range(depth):
+        if start >= end or message[start] != _FIELD_1:
+            return ""
+        length = shift = 0
+        while True:
+            start += 1
+            if start >= end or shift > _MAX_VARINT_SHIFT:
+                return ""
+            length |= (message[start] & 0x7F) << shift
+            shift += 7
+            if message[start] < 0x80:
+                break
+        start += 1
+        end = min(end, start + length)
+    if not depth or end - start > MAX_NAME_BYTES:
+        return ""
+    return message[start:end].decode("utf-8", "replace")
+
+
+def _bearer(metadata: Metadata) -> str:
+    """Returns the credential of the metadata, which must hold exactly one."""
+    found = [value for key, value in metadata if key == _HEADER]
+    if len(found) != 1:
+        raise Unauthenticated(REFUSAL)
+    value = found[0]
+    if not isinstance(value, str) or not value.isascii():
+        raise Unauthenticated(REFUSAL)
+    if value[: len(_SCHEME)].lower() != _SCHEME:
+        raise Unauthenticated(REFUSAL)
+    return value[len(_SCHEME) :].strip()

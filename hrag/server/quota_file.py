@@ -1,0 +1,97 @@
+"""Quotas of tenants: defaults from the settings, and overrides from a file.
+
+The file is TOML with a table for each tenant; a missing key takes the default. It is reloaded
+when it changes, as `hrag.host.watched_file` describes.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from hrag.config import BurstCalls, CallsPerSecond, CommonSettings, SettingsError, StorageLimit
+from hrag.host.watched_file import WatchedFile
+from hrag.values.ids import is_name, quoted
+from hrag.values.quotas import Quota
+
+
+def _tenant(value: str) -> str:
+    if not is_name(value):
+        raise ValueError
+    return value
+
+
+class _Table(BaseModel, extra="forbid"):
+    calls_per_s: CallsPerSecond = None
+    burst: BurstCalls = None
+    max_bytes: StorageLimit = None
+    max_documents: StorageLimit = None
+    max_collections: StorageLimit = None
+
+
+_FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_tenant)], _Table])
+
+
+def read(path: Path, default: Quota) -> Mapping[str, Quota]:
+    """Returns the quotas by tenant; raises OSError, or ValueError that describes the defect."""
+    with path.open("rb") as file:
+        try:
+            found = tomllib.load(file)
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
+    try:
+        tables = _FILE.validate_python(found, strict=True)
+    except ValidationError as error:
+        raise ValueError("; ".join(map(_explain, error.errors()))) from None
+    return {
+        name: replace(default, **table.model_dump(exclude_unset=True))
+        for name, table in tables.items()
+    }
+
+
+def _explain(error: ErrorDetails) -> str:
+    tenant, *keys = map(str, error["loc"])
+    table = f"[{quoted(tenant)}]"
+    match error["type"]:
+        case "extra_forbidden":
+            known = ", ".join(field.name for field in fields(Quota))
+            return (
+                f"{table} has {quoted(keys[0])}; allowed are {known}; the id of a tenant "
+                "with a dot must be quoted"
+            )
+        case "value_error":
+            return f"{table} must be named by the id of a tenant"
+        case "model_type":
+            return f"{table} must be a table"
+    also = "" if keys[0] == "burst" else ", or 'unlimited'"
+    return f"{table} {keys[0]} is {error['input']!r}: {error['msg']}{also}"
+
+
+class Quotas:
+    """The current quota of any tenant. Thread-safe."""
+
+    def __init__(self, default: Quota, path: Path | None = None) -> None:
+        """Raises OSError or ValueError if the file is missing or invalid."""
+        self._default = default
+        self._overrides = (
+            None if path is None else WatchedFile((path,), lambda: read(path, default))
+        )
+
+    def __call__(self, tenant_id: str) -> Quota:
+        """Returns the quota of the tenant."""
+        if self._overrides is None:
+            return self._default
+        return self._overrides().get(tenant_id, self._default)
+
+
+def open_quotas(settings: CommonSettings) -> Quotas:
+    """Returns the configured quotas; raises SettingsError if their file is missing or invalid."""
+    path = settings.tenant_quotas_file
+    try:
+        return Quotas(settings.tenant_quota, path)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"HRAG_TENANT_QUOTAS_FILE is {path}: {error}") from None

@@ -1,0 +1,152 @@
+"""A threaded gRPC server: health, reflection, limits, keepalive and a graceful stop."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from hrag.config import CommonSettings
+from hrag.host.addresses import MAX_PORT, cannot_listen
+from hrag.observe import tracing
+from hrag.server.admission.executor import AdmissionExecutor
+from hrag.server.admission.unread_replies import UnreadReplies
+from hrag.server.calls.call import CallLimits
+from hrag.server.calls.interceptor import CallInterceptor
+from hrag.server.calls.rate_limiter import RateLimiter
+from hrag.server.serving import health_service
+from hrag.server.serving.protection import Protection
+from hrag.values.errors import ServiceUnavailable
+
+_UNLIMITED = -1
+# Clients send keepalive pings, between calls too, to hold a connection open through proxies and
+# to detect a dead one. grpc-go and grpc-java send them every 10 s at most. They arrive less
+# evenly than they are sent, and gRPC closes a connection at the third that is too early, so
+# half of that interval is allowed.
+_MIN_PING_MS = 5_000
+# The server pings clients too: one that vanished without closing its connection would hold its
+# streams, and a thread for each, for hours. Proxies drop idle connections later than this.
+_PING_INTERVAL_MS = 60_000
+_PING_TIMEOUT_MS = 20_000  # grpcio 1.8x ignores grpc.keepalive_timeout_ms.
+# A connection that does not speak HTTP/2 by then, or TLS, is closed.
+_HANDSHAKE_TIMEOUT_MS = 10_000
+# Connections are bounded, and one that does nothing would take its place from others for ever. So
+# each is asked to end after that time: its calls go on, and the client connects anew for the next.
+# grpc.max_connection_idle_ms would end idle ones alone, but with an error: clients log it, and
+# Node's fails the call that it is just beginning.
+_MAX_CONNECTION_AGE_MS = 120_000
+# Clients queue calls beyond it. Far above what one client has open, so that the limits of calls,
+# whose errors say what to do, are met first.
+_CALLS_PER_CONNECTION = 1024
+_CANCEL_GRACE_S = 0.5  # For the handlers of cancelled calls to end.
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A bound server. `port` is the actual one where `address` has port 0."""
+
+    grpc_server: grpc.Server
+    health: health_service.Health
+    limits: CallLimits
+    service: str
+    address: str
+    port: int
+
+    def start(self) -> None:
+        """Starts to answer calls and reports SERVING."""
+        self.grpc_server.start()
+        self.health.set(serving=True)
+
+    def stop(self, drain_s: float) -> bool:
+        """Reports NOT_SERVING and drains: running calls may finish within `drain_s` seconds.
+
+        Returns True if all handlers have ended. The remaining calls are cancelled, but gRPC
+        cannot stop their handlers, which continue in their threads.
+        """
+        self.health.set(serving=False)
+        executor = self.limits.executor
+        stopped = self.grpc_server.stop(drain_s)
+        executor.end_arriving()
+        stopped.wait()
+        self.limits.replies.close()
+        ending = threading.Thread(target=executor.shutdown, daemon=True)
+        ending.start()
+        ending.join(_CANCEL_GRACE_S)
+        return not ending.is_alive()
+
+
+def build(
+    settings: CommonSettings,
+    protection: Protection,
+    address: str,
+    service: str,
+    register: Callable[[grpc.Server], None],
+    *,
+    share_port: bool = False,
+) -> Server:
+    """Returns a server that is bound to `address` and not yet started.
+
+    `service` is the full name in the proto. With `share_port`, other processes of the same
+    user may bind the port too (SO_REUSEPORT), and the kernel distributes connections over
+    them. Raises ServiceUnavailable if the address cannot be bound.
+    """
+    limits = _limits(settings, protection)
+    interceptor = CallInterceptor(protection.authenticate, limits)
+    server = grpc.server(
+        limits.executor,  # type: ignore[arg-type]  # Of a pool, gRPC uses `submit` alone.
+        interceptors=[*tracing.interceptors(), interceptor],
+        options=[
+            ("grpc.so_reuseport", int(share_port)),
+            ("grpc.max_receive_message_length", settings.max_request_bytes),
+            ("grpc.max_send_message_length", _UNLIMITED),
+            ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
+            ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
+            ("grpc.max_allowed_incoming_connections", settings.max_connections),
+            ("grpc.max_connection_age_ms", _MAX_CONNECTION_AGE_MS),
+            ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
+            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+        ],
+    )
+    register(server)
+    checks = health_service.Health(service, settings.max_concurrent_calls)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    if settings.reflection:
+        names = (service, health_service.SERVICE, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+    return Server(server, checks, limits, service, address, _bind(server, address, protection))
+
+
+def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
+    executor = AdmissionExecutor(
+        settings.threads,
+        settings.max_concurrent_calls,
+        settings.tenant_max_waiting_calls or max(1, settings.max_concurrent_calls // 2),
+        settings.arrival_timeout_s,
+        settings.max_streams,
+        settings.max_unanswered_bytes,
+    )
+    return CallLimits(
+        executor,
+        RateLimiter(protection.quota_of),
+        UnreadReplies(settings.max_unread_bytes, settings.send_timeout_s),
+        settings.default_deadline_s,
+        settings.stream_idle_timeout_s,
+    )
+
+
+def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
+    requested = address.rpartition(":")[2]
+    if requested.isdecimal() and int(requested) > MAX_PORT:  # gRPC takes it modulo 65,536.
+        raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {MAX_PORT}")
+    try:
+        if protection.credentials is None:
+            port: int = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, protection.credentials)
+    except RuntimeError as error:
+        raise cannot_listen(address) from error
+    return port

@@ -1,0 +1,92 @@
+"""Who may read the metrics: a token, TLS, and what an open port needs.
+
+Metrics name no tenant, but they tell how much a service does. Beyond this machine they are
+served only behind a token or a client certificate, or with the operator's acknowledgement.
+"""
+
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
+from hrag.host.addresses import is_loopback
+from hrag.host.watched_file import WatchedFile
+from hrag.server.serving.protection import require_acknowledgement
+from hrag.server.serving.tls import server_context
+
+_TOKEN = re.compile(rb"[\x21-\x7e]{16,512}")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAccess:
+    """The present token and TLS context of a metrics port; None where none is needed."""
+
+    token: Callable[[], bytes] | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
+
+    def headers(self) -> Mapping[str, str]:
+        """Returns the headers of a request that the port accepts."""
+        if self.token is None:
+            return {}
+        return {"Authorization": f"Bearer {self.token().decode('ascii')}"}
+
+
+OPEN = MetricsAccess()
+
+
+def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess:
+    """Returns the configured access to the metrics at `address`, empty for none.
+
+    Raises SettingsError for missing or invalid files, or if `address` requires more.
+    """
+    access = MetricsAccess(_token(settings.metrics_token_file), _tls(settings))
+    if not address or is_loopback(address):
+        return access
+    needs_certificate = access.tls is not None and settings.tls_client_ca_file is not None
+    if access.token is None and not needs_certificate:
+        require_acknowledgement(
+            f"HRAG_METRICS_TOKEN_FILE is not set, and {address} is reachable from other machines",
+            "set it",
+            "HRAG_INSECURE_METRICS",
+            METRICS_WORDS,
+            given=settings.insecure_metrics,
+        )
+    if access.token is not None and access.tls is None:
+        require_acknowledgement(
+            f"HRAG_METRICS_TLS is false, and the metrics' token is sent to {address}, which is "
+            "reachable from other machines",
+            "set it to true",
+            "HRAG_INSECURE_PLAINTEXT",
+            PLAINTEXT_WORDS,
+            given=settings.insecure_plaintext,
+        )
+    return access
+
+
+def _token(path: Path | None) -> Callable[[], bytes] | None:
+    if path is None:
+        return None
+
+    def read() -> bytes:
+        token = path.read_bytes().strip()
+        if not _TOKEN.fullmatch(token):
+            raise ValueError("a token has 16 to 512 printable ASCII characters and no spaces")
+        return token
+
+    try:
+        return WatchedFile((path,), read)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"HRAG_METRICS_TOKEN_FILE is {path}: {error}") from None
+
+
+def _tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
+    if not settings.metrics_tls:
+        return None
+    context = server_context(settings)
+    if context is None:
+        raise SettingsError(
+            "HRAG_METRICS_TLS is true; it needs HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"
+        )
+    return context

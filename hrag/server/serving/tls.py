@@ -1,0 +1,95 @@
+"""TLS for a server, with certificate files that may be replaced while it runs.
+
+New connections use the current files; open connections keep theirs. Certificate and key are
+replaced one after the other, so a pair that does not match is ignored until it does.
+"""
+
+import ssl
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+import grpc
+
+from hrag.config import CommonSettings, SettingsError
+from hrag.host import certificates
+from hrag.host.watched_file import WatchedFile
+
+Usable = TypeVar("Usable")
+
+
+def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | None:
+    """Returns None for plaintext. Raises SettingsError for files that are missing or invalid."""
+    files = _configured_files(settings)
+    return None if files is None else _usable(files.credentials)
+
+
+def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
+    """Returns the current TLS context of a server without gRPC; like `server_credentials`."""
+    files = _configured_files(settings)
+    return None if files is None else _usable(files.context)
+
+
+def _configured_files(settings: CommonSettings) -> "_CertificateFiles | None":
+    cert_file, key_file = settings.tls_cert_file, settings.tls_key_file
+    client_ca_file = settings.tls_client_ca_file
+    if cert_file is None and key_file is None and client_ca_file is None:
+        return None
+    if cert_file is None or key_file is None:
+        raise SettingsError(
+            "HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE must be set together, and "
+            "HRAG_TLS_CLIENT_CA_FILE needs both"
+        )
+    return _CertificateFiles(cert_file, key_file, client_ca_file)
+
+
+def _usable(open_files: Callable[[], Usable]) -> Usable:
+    try:
+        return open_files()
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"the files of HRAG_TLS_CERT_FILE, HRAG_TLS_KEY_FILE or HRAG_TLS_CLIENT_CA_FILE "
+            f"cannot be used: {error}"
+        ) from None
+
+
+class _CertificateFiles(NamedTuple):
+    """The server's certificate and key, and the authority that signs client certificates."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Returns reloading credentials; with a `client_ca`, clients need certificates."""
+        watched = self._watched(self._read)
+        current = watched()
+
+        def fetch() -> grpc.ServerCertificateConfiguration:
+            """Called at each handshake; returns None if nothing has changed."""
+            nonlocal current
+            latest = watched()
+            if latest is current:
+                return cast("grpc.ServerCertificateConfiguration", None)
+            current = latest
+            return latest
+
+        return grpc.dynamic_ssl_server_credentials(
+            current, fetch, require_client_authentication=self.client_ca is not None
+        )
+
+    def context(self) -> WatchedFile[ssl.SSLContext]:
+        """Returns the present context at each call."""
+        return self._watched(partial(certificates.server_context, *self))
+
+    def _watched(self, read: Callable[[], Usable]) -> WatchedFile[Usable]:
+        return WatchedFile([path for path in self if path is not None], read)
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        certificates.check_pair(self.cert, self.key)
+        pair = (self.key.read_bytes(), self.cert.read_bytes())
+        if self.client_ca is None:
+            return grpc.ssl_server_certificate_configuration([pair])
+        certificates.check_authorities(self.client_ca)
+        return grpc.ssl_server_certificate_configuration([pair], self.client_ca.read_bytes())

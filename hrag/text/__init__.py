@@ -1,0 +1,1 @@
+"""How does text become tokens, sentences and terms, and how is it cited?"""

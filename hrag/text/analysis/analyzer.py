@@ -1,0 +1,149 @@
+"""An analyzer turns text into terms, in one language and one version of the rules.
+
+Text is folded and cut into words, whole joined runs (`3.11.7`, `c++`, `well-known`) and, in
+scripts without spaces, single characters and bigrams; words are stemmed by Snowball. A term is
+known by its id, a hash of 56 bits. `hrag_fast.TermExtractor` does the work; here are the names
+of analyzers and what is special about queries.
+
+What an analyzer does to a text never changes under one name: a change of the rules is a new
+version, and old collections keep theirs.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+
+from hrag.text.analysis.stop_words import STOP_WORDS
+from hrag.values.errors import InvalidArgument
+from hrag_fast import LeafTerms, Matches, TermExtractor, Token, term_id
+
+MAX_QUERY_TERMS = 256
+NO_STEMMER = "simple"
+# Whatever its stemmer, `simple` has none.
+DEFAULT_LANGUAGE = "english"
+LANGUAGES = (NO_STEMMER, *sorted(Stemmer.algorithms()))
+NEWEST_VERSION = 1
+# English words are ASCII; what is not is a name or a word of another language.
+ASCII_LANGUAGES = frozenset({"english"})
+
+
+_JOINERS = frozenset("._-/@+#")
+_JOINED_FACTOR = 0.5  # Its words count too.
+_CJK_FACTOR = 0.25  # A word of two characters is found by three terms or four.
+
+
+class QueryTerm(NamedTuple):
+    """A term of a query; `id` is the `term_id` of `text`, which is stemmed if it is a word.
+
+    `factor` is what its kind counts beside a word.
+    """
+
+    id: int
+    text: str
+    factor: float = 1.0
+
+
+class Analyzer:
+    """What makes terms of text. Safe to share between threads; made by `analyzer`."""
+
+    def __init__(
+        self, name: str, extractor: TermExtractor, stop_words: frozenset[str] = frozenset()
+    ) -> None:
+        self.name = name
+        self._extractor = extractor
+        self._stop_words = stop_words
+
+    def __repr__(self) -> str:
+        return f"Analyzer({self.name!r})"
+
+    def terms(self, text: str) -> NDArray[np.uint64]:
+        """Returns uint64[n]: the ids of all occurrences of terms, in order."""
+        return self._extractor.terms(text)
+
+    def word_ids(self, text: str) -> NDArray[np.uint64]:
+        """Returns uint64[n]: the distinct ids of words and CJK terms, ascending.
+
+        Joined runs are left out. A text that contains a phrase has all its words, but the
+        phrase may be a part of a longer joined run.
+        """
+        return self._extractor.word_ids(text)
+
+    def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
+        """Returns the terms and lengths of leaves, in their order; see `LeafTerms`."""
+        return self._extractor.leaf_terms(texts)
+
+    def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:
+        """Returns where terms occur in a text, in code points of it; see `Matches`.
+
+        `ids` is uint64, ascending. Raises ValueError for another dtype, shape or order.
+        """
+        return self._extractor.matches(text, ids)
+
+    def query_terms(self, text: str) -> tuple[QueryTerm, ...]:
+        """Returns the distinct terms of a query in order of their first occurrence.
+
+        Stop words are left out, unless nothing else remains. At most MAX_QUERY_TERMS, the first.
+        """
+        tokens = self._extractor.tokens(text)
+        kept = [token for token in tokens if not self._is_stop_word(token)]
+        texts: dict[str, float] = {}
+        for token in kept or tokens:
+            texts.setdefault(self._extractor.term(token), _factor(token))
+        found = list(texts.items())[:MAX_QUERY_TERMS]
+        return tuple(QueryTerm(term_id(text), text, factor) for text, factor in found)
+
+    def _is_stop_word(self, token: Token) -> bool:
+        return token.is_word and token.text in self._stop_words
+
+
+def _factor(token: Token) -> float:
+    if token.is_word:
+        return 1.0
+    return _JOINED_FACTOR if _JOINERS.intersection(token.text) else _CJK_FACTOR
+
+
+def analyzer_name(language: str) -> str:
+    """Returns the name of the newest analyzer of a language, such as `english/1`.
+
+    Raises InvalidArgument for a language that is not in LANGUAGES.
+    """
+    _check_language(language)
+    return f"{language}/{NEWEST_VERSION}"
+
+
+@cache
+def analyzer(name: str) -> Analyzer:
+    """Returns the analyzer of a name, always the same object.
+
+    Raises InvalidArgument if its language or version is unknown.
+    """
+    language, _, version = name.partition("/")
+    _check_language(language)
+    if version != str(NEWEST_VERSION):
+        raise InvalidArgument(
+            f"analyzer is {name!r}; its version must be {NEWEST_VERSION}, as in "
+            f"{analyzer_name(language)!r}",
+            field="analyzer",
+        )
+    return Analyzer(name, _extractor(language), STOP_WORDS.get(language, frozenset()))
+
+
+def _check_language(language: str) -> None:
+    if language not in LANGUAGES:
+        raise InvalidArgument(
+            f"the language of an analyzer is {language!r}; it must be one of "
+            f"{', '.join(LANGUAGES)}",
+            field="analyzer",
+        )
+
+
+def _extractor(language: str) -> TermExtractor:
+    if language == NO_STEMMER:
+        return TermExtractor(None)
+    # The extractor remembers stems itself.
+    stemmer = Stemmer.Stemmer(language, 0)
+    return TermExtractor(stemmer.stemWord, ascii_only=language in ASCII_LANGUAGES)

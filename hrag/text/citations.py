@@ -1,0 +1,51 @@
+"""How a chunk is cited to people and to models: by title, sections and pages.
+
+Titles are untrusted: here they are on one line and plain.
+"""
+
+from hrag.text.plain_text import one_line
+from hrag.values.chunks import Chunk, Span
+from hrag.values.search import ChosenSection
+
+Citable = Chunk | ChosenSection
+
+
+def name(cited: Citable) -> str:
+    """Returns the document's title, else the name of its source file, else its id."""
+    file_name = _file_name(cited.source) if isinstance(cited, Chunk) else ""
+    return one_line(cited.title or file_name) or cited.document_id
+
+
+def _file_name(source: str) -> str:
+    """Returns the last part of a path; empty for a URL, whose last part may not be a name."""
+    return "" if "://" in source else source.replace("\\", "/").rpartition("/")[2]
+
+
+def sections(cited: Citable) -> str:
+    """Returns the section path, without a first section that repeats the document's name."""
+    path = [one_line(title) for title in cited.section_path]
+    return " > ".join(path[1:] if path[:1] == [name(cited)] else path)
+
+
+def heading(cited: Citable) -> str:
+    """Returns `title - section > subsection`, as far as they exist."""
+    return " - ".join(filter(None, (name(cited), sections(cited))))
+
+
+def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
+    """Returns the first and the last page of a span of a chunk; 0 if there are no pages."""
+    first = last = chunk.first_page
+    for page in chunk.page_starts:
+        if page.char_start <= span.char_start:
+            first = page.number
+        if page.char_start < max(span.char_end, span.char_start + 1):
+            last = page.number
+    return first, last
+
+
+def pages(cited: Citable) -> str:
+    """Returns `page 3` or `pages 3-4`; empty if the document has no pages."""
+    first, last = cited.first_page, cited.last_page
+    if not first:
+        return ""
+    return f"page {first}" if first == last else f"pages {first}-{last}"

@@ -1,0 +1,1 @@
+"""What does everything speak of? Frozen values, errors, ids, filters, trees, deadlines, limits."""

@@ -1,0 +1,166 @@
+"""Collections and their settings."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+from hrag.values.errors import InvalidArgument
+from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LEVELS, MAX_OVERLAP_RATIO, MIN_CHUNK_TOKENS
+
+NO_EMBEDDER = "none"
+
+
+class SummaryUnit(StrEnum):
+    """Which parts of a document get a summary, besides the whole document."""
+
+    NONE = "none"
+    CHUNK = "chunk"
+    PAGE = "page"
+    SECTION = "section"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """How a document is cut into a tree; equal settings and texts give equal trees.
+
+    Raises InvalidArgument for values out of range.
+    """
+
+    level_sizes: tuple[int, ...] = (256, 512, 1024, 2048)
+    overlap_ratio: float = 0.1
+    embedding_level: int = 0
+
+    def __post_init__(self) -> None:
+        _check_level_sizes(self.level_sizes)
+        if not 0.0 <= self.overlap_ratio <= MAX_OVERLAP_RATIO:
+            raise InvalidArgument(
+                f"overlap_ratio is {self.overlap_ratio}; "
+                f"it must be from 0.0 to {MAX_OVERLAP_RATIO}",
+                field="overlap_ratio",
+            )
+        if not 0 <= self.embedding_level <= self.top_level:
+            raise InvalidArgument(
+                f"embedding_level is {self.embedding_level}; "
+                f"it must be from 0 to {self.top_level}, the top level",
+                field="embedding_level",
+            )
+
+    @property
+    def top_level(self) -> int:
+        """The highest level; 0 is the lowest."""
+        return len(self.level_sizes) - 1
+
+    @property
+    def leaf_tokens(self) -> int:
+        """Largest number of tokens in a leaf."""
+        return self.level_sizes[self.embedding_level]
+
+    def check_return_level(self, level: int) -> None:
+        """Raises InvalidArgument unless a search can return `level`."""
+        if not self.embedding_level <= level <= self.top_level:
+            raise InvalidArgument(
+                f"return_level is {level}; it must be from {self.embedding_level}, "
+                f"the embedded level, to {self.top_level}, the top level",
+                field="return_level",
+            )
+
+
+def _check_level_sizes(sizes: tuple[int, ...]) -> None:
+    shown = ",".join(map(str, sizes))
+    if not 1 <= len(sizes) <= MAX_LEVELS:
+        raise InvalidArgument(
+            f"level_sizes is '{shown}' ({len(sizes)} levels); it must have 1 to {MAX_LEVELS}",
+            field="level_sizes",
+        )
+    if any(not MIN_CHUNK_TOKENS <= size <= MAX_CHUNK_TOKENS for size in sizes):
+        raise InvalidArgument(
+            f"level_sizes is '{shown}'; each size must be from "
+            f"{MIN_CHUNK_TOKENS} to {MAX_CHUNK_TOKENS} tokens",
+            field="level_sizes",
+        )
+    if any(small >= big for small, big in pairwise(sizes)):
+        raise InvalidArgument(
+            f"level_sizes is '{shown}'; sizes must be strictly increasing", field="level_sizes"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSettings:
+    """Settings that are fixed when a collection is created.
+
+    A collection of the embedder NO_EMBEDDER has the dimension 0: no vectors. `analyzer` is
+    empty if the collection has no lexical index, as those made before there was one; reindexing
+    changes it to the newest version. With `index_headings`, the indexed text of a leaf begins
+    with the document's title and the leaf's section path.
+    """
+
+    tree: TreeSettings
+    embedder: str
+    dimension: int
+    return_level: int | None = None
+    summaries: SummaryUnit = SummaryUnit.NONE
+    analyzer: str = ""
+    index_headings: bool = False
+
+    def __post_init__(self) -> None:
+        if self.return_level is not None:
+            self.tree.check_return_level(self.return_level)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRequest:
+    """Settings that a client requests for a new collection; None takes the indexer's default.
+
+    `embedder` may be NO_EMBEDDER, `analyzer` a language.
+    """
+
+    level_sizes: tuple[int, ...] | None = None
+    overlap_ratio: float | None = None
+    embedding_level: int | None = None
+    return_level: int | None = None
+    summaries: SummaryUnit | None = None
+    embedder: str | None = None
+    analyzer: str | None = None
+    index_headings: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name of a collection of the same tenant."""
+
+    name: str
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliasChange:
+    """An alias as it is now, and the tenant's sequence at the change that made it so.
+
+    `previous_collection` is the one that it named before; empty for a new alias.
+    """
+
+    alias: Alias
+    previous_collection: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A named set of one tenant's documents."""
+
+    tenant_id: str
+    name: str
+    settings: CollectionSettings
+    document_count: int = 0
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Item]):
+    """One page of a listing; `next_page_token` is empty after the last."""
+
+    items: tuple[Item, ...]
+    next_page_token: str

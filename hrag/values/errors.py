@@ -1,0 +1,224 @@
+"""The errors of hrag, one class for each situation.
+
+A message names the wrong value and what is allowed. Errors know nothing of gRPC:
+`hrag.wire.status_codes` maps classes to status codes, for server and client alike.
+"""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+class HragError(Exception):
+    """The base class of all errors of hrag.
+
+    `field` is the request field or setting that is wrong, or the quota that is exceeded; empty
+    if there is none. `retry_s` is the delay in seconds after which a retry may succeed, if it is
+    known for this very error.
+    """
+
+    def __init__(self, message: str, *, field: str = "", retry_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.retry_s = retry_s
+
+
+class InvalidArgument(HragError):
+    """A field is missing, malformed or exceeds its limit."""
+
+
+class UnreadableDocument(InvalidArgument):
+    """The bytes of a document are not valid for its MIME type."""
+
+
+class BlankDocument(InvalidArgument):
+    """A document contains no text."""
+
+
+class TooLarge(InvalidArgument):
+    """A value exceeds its limit."""
+
+
+class Unauthenticated(HragError):
+    """The call has no credential, or an invalid one."""
+
+
+class PermissionDenied(HragError):
+    """The credential is valid, but not for this method or this tenant."""
+
+
+class CollectionNotFound(HragError):
+    """The tenant has no such collection."""
+
+
+class DocumentNotFound(HragError):
+    """The collection has no such document."""
+
+
+class DocumentChanged(HragError):
+    """The document is no longer the version that the change is for, or was replaced again and
+    again while it was read. Read it again, then retry.
+    """
+
+
+class ChunkNotFound(HragError):
+    """The document has no such chunk."""
+
+
+class CollectionExists(HragError):
+    """The tenant already has a collection or an alias of this name."""
+
+
+class CollectionHasAliases(HragError):
+    """The collection cannot be deleted while aliases name it."""
+
+
+class AliasNotFound(HragError):
+    """The tenant has no such alias."""
+
+
+class NoSummaries(HragError):
+    """The collection was created without summaries."""
+
+
+class NoVectors(HragError):
+    """The collection was created without an embedder, so it has no vectors."""
+
+
+class NoLexicalIndex(HragError):
+    """The collection has no lexical index: it was created before there was one."""
+
+
+class EmbedderMismatch(HragError):
+    """The collection was created with another embedder than that of the service."""
+
+
+class EmbedderUnavailable(HragError):
+    """The embedding endpoint is down, slow or rate-limiting. Retryable."""
+
+
+class EmbedderRejected(HragError):
+    """The embedding endpoint refuses, or its reply is invalid. Not retryable.
+
+    `every_text` is true if it would refuse any other text too, for its key for example.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str = "",
+        retry_s: float | None = None,
+        every_text: bool = False,
+    ) -> None:
+        super().__init__(message, field=field, retry_s=retry_s)
+        self.every_text = every_text
+
+
+class ChatNotConfigured(HragError):
+    """The service is configured without a chat model."""
+
+
+class ChatUnavailable(HragError):
+    """The chat endpoint is down, slow, rate-limiting, or its reply was truncated. Retryable."""
+
+
+class ChatRejected(HragError):
+    """The chat endpoint refuses, or its reply is invalid. Not retryable."""
+
+
+class RerankerNotConfigured(HragError):
+    """The search requires a reranker, and the service is configured without one."""
+
+
+class RerankerUnavailable(HragError):
+    """The reranking endpoint is down, slow or rate-limiting. Retryable."""
+
+
+class RerankerRejected(HragError):
+    """The reranking endpoint refuses, or its reply is invalid. Not retryable."""
+
+
+class SequenceNotReached(HragError):
+    """The store has not reached the sequence that the search requires."""
+
+
+class DeadlineExceeded(HragError):
+    """The caller's deadline passed."""
+
+
+class Cancelled(HragError):
+    """The caller cancelled the call or disconnected."""
+
+
+class StorageFull(HragError):
+    """The disk is full; nothing of the write was stored."""
+
+
+class DataLoss(HragError):
+    """Stored data is not what was written; the message names the document. Not retryable."""
+
+
+class StoreUnavailable(HragError):
+    """The store cannot be opened: missing, locked, of another version, or damaged."""
+
+
+class StoreMissing(StoreUnavailable):
+    """There is no store yet; the indexer creates it at its start."""
+
+
+class NotSupported(HragError):
+    """The engine leaves this operation to its database; the message names the tool."""
+
+
+class TooBusy(HragError):
+    """Too many calls are running and waiting."""
+
+
+class ReplyTooLarge(HragError):
+    """The reply would be larger than the service sends; asking for less helps, a retry does not."""
+
+
+class QuotaExceeded(HragError):
+    """The tenant exceeded a quota.
+
+    `field` is `calls`, `bytes`, `documents`, `collections` or `aliases`.
+    """
+
+    def __init__(
+        self, message: str, *, field: str = "", retry_s: float | None = None, tenant_id: str = ""
+    ) -> None:
+        super().__init__(message, field=field, retry_s=retry_s)
+        self.tenant_id = tenant_id
+
+
+class RateQuotaExceeded(QuotaExceeded):
+    """The tenant has exceeded its rate limit; it may retry after `retry_s`."""
+
+
+class StorageQuotaExceeded(QuotaExceeded):
+    """The tenant has exceeded a storage quota; deleting helps, a retry does not."""
+
+
+class ServiceUnavailable(HragError):
+    """The service cannot be reached, or is starting or stopping."""
+
+
+class InternalError(HragError):
+    """A fault of hrag; the message holds an id under which the service's log has the details."""
+
+
+def outcome_of(
+    call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result | HragError:
+    """Returns the result of `call`, or the HragError that it raises.
+
+    For batches, where an error of one item must not fail the others.
+    """
+    try:
+        return call(*args, **kwargs)
+    except HragError as error:
+        return error

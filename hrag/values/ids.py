@@ -1,0 +1,91 @@
+"""Validation of names and ids, and the format of chunk ids.
+
+Names are ASCII, so that different names do not look alike, and contain no character that is a
+separator in keys, paths or chunk ids.
+"""
+
+import re
+from dataclasses import dataclass
+
+from hrag.values.errors import InvalidArgument
+
+MAX_NAME_BYTES = 64
+NAME_RULE = f"1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
+MAX_DOCUMENT_ID_BYTES = 128
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DOCUMENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_CHUNK_ID = re.compile(
+    r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})"
+    r"#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
+)
+_MAX_QUOTED_CHARS = 80  # Enough to recognise a value; a 10 KB id is not repeated in full.
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkId:
+    """The parts of `<document_id>#<level>.<index>`."""
+
+    document_id: str
+    level: int
+    index: int
+
+    def __str__(self) -> str:
+        """Returns the chunk id as clients see it."""
+        return f"{self.document_id}#{self.level}.{self.index}"
+
+
+def quoted(value: str) -> str:
+    """Returns `value` for an error message: quoted, escaped to ASCII, and truncated."""
+    if len(value) <= _MAX_QUOTED_CHARS:
+        return ascii(value)
+    return f"{value[:_MAX_QUOTED_CHARS]!a}… ({len(value)} characters)"
+
+
+def is_name(value: str) -> bool:
+    """True if `value` is a valid name of a tenant or a collection."""
+    return _NAME.fullmatch(value) is not None
+
+
+def check_tenant_id(value: str) -> str:
+    """Returns `value`, or raises InvalidArgument."""
+    return _check_name(value, "tenant_id")
+
+
+def check_collection_name(value: str, field: str = "collection") -> str:
+    """Returns `value`, or raises InvalidArgument."""
+    return _check_name(value, field)
+
+
+def _check_name(value: str, field: str) -> str:
+    if not is_name(value):
+        raise InvalidArgument(f"{field} is {quoted(value)}; it must be {NAME_RULE}", field=field)
+    return value
+
+
+def is_document_id(value: str) -> bool:
+    """True if `value` is a valid document id."""
+    return _DOCUMENT_ID.fullmatch(value) is not None
+
+
+def check_document_id(value: str) -> str:
+    """Returns `value`, or raises InvalidArgument."""
+    if not is_document_id(value):
+        raise InvalidArgument(
+            f"document_id is {quoted(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} of "
+            "A-Z a-z 0-9 . _ : - and begin with a letter or digit",
+            field="document_id",
+        )
+    return value
+
+
+def parse_chunk_id(value: str) -> ChunkId:
+    """Parses a chunk id, or raises InvalidArgument."""
+    match = _CHUNK_ID.fullmatch(value)
+    if match is None:
+        raise InvalidArgument(
+            f"chunk_id is {quoted(value)}; "
+            "it must be <document_id>#<level>.<index>, as in guide#2.0",
+            field="chunk_id",
+        )
+    return ChunkId(match["document_id"], int(match["level"]), int(match["index"]))

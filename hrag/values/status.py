@@ -1,0 +1,163 @@
+"""What the services report about themselves and about the store."""
+
+from dataclasses import dataclass, field, replace
+
+from hrag.values.quotas import TenantUsage
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One immutable set of index files of the embedded engine.
+
+    `segment_id` counts over all tenants; 0 where the caller may not see it. `leaf_count` includes
+    deleted leaves. `covered_sequence` is the tenant's sequence at the
+    last change that the segment covers.
+    """
+
+    segment_id: int
+    leaf_count: int
+    size_bytes: int
+    covered_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedIndexStatus:
+    """How far the embedded engine's index covers a collection.
+
+    `sealed_sequence` is the tenant's sequence at the last change that segments cover; the
+    `tail_leaf_count` leaves of later changes are scanned exactly.
+    """
+
+    sealed_sequence: int
+    tail_leaf_count: int
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """How much a collection holds.
+
+    `committed_sequence` is the tenant's sequence at the collection's last change,
+    `summary_tokens` the tokens that the chat model has read and written for summaries.
+    `tenant` is about all collections of the tenant. `embedded` is None for other engines.
+    """
+
+    committed_sequence: int
+    document_count: int
+    chunk_count: int
+    leaf_count: int
+    token_count: int
+    text_bytes: int
+    vector_bytes: int
+    summary_count: int = 0
+    unsummarised_documents: int = 0
+    summary_tokens: int = 0
+    tenant: TenantUsage = field(default_factory=TenantUsage)
+    embedded: EmbeddedIndexStatus | None = None
+
+    def without_store_wide(self) -> "IndexStatus":
+        """Returns the status without the numbers that are counted over all tenants."""
+        if self.embedded is None:
+            return self
+        segments = tuple(replace(each, segment_id=0) for each in self.embedded.segments)
+        return replace(self, embedded=replace(self.embedded, segments=segments))
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedStoreTotals:
+    """The embedded engine's index and files.
+
+    `sequence` counts the commits of all tenants. Tails and segments are those of leaves and
+    of summaries. `file_bytes` is the size of LMDB's file, `disk_free_bytes` the free
+    space on its disk.
+    """
+
+    sequence: int
+    tail_leaves: int
+    largest_tail_leaves: int
+    segments: int
+    segment_bytes: int
+    file_bytes: int
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTotals:
+    """Sums over all collections. `embedded` is None for other engines."""
+
+    collections: int
+    documents: int
+    leaves: int
+    summaries: int
+    unsummarised_documents: int
+    text_bytes: int
+    vector_bytes: int
+    embedded: EmbeddedStoreTotals | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedReaderStatus:
+    """How far an embedded reader has followed the store, and what it has in memory.
+
+    `sequence` is the number of the store's last commit, over all tenants, and
+    `applied_sequence` of the last one that every loaded collection has. `loaded_bytes` counts
+    against `budget_bytes`.
+    `damaged_segments` are scanned exactly until the indexer has replaced them.
+    """
+
+    sequence: int
+    applied_sequence: int
+    collections_loaded: int
+    loaded_bytes: int
+    budget_bytes: int
+    damaged_segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """How far a retriever is behind the store; `embedded` is None for other engines.
+
+    `lag_s` is for how many seconds changes have been waiting to be applied in the
+    background, 0 when none are. A search applies those of its own collection itself.
+    """
+
+    lag_s: float
+    embedded: EmbeddedReaderStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits that the services enforce."""
+
+    document_bytes: int
+    metadata_bytes: int
+    query_bytes: int
+    limit: int
+    candidates: int
+    levels: int
+    concurrent_calls: int
+    batch_searches: int
+    filter_depth: int
+    filter_terms: int
+    answer_tokens: int
+    concurrent_answers: int
+    reply_bytes: int
+    embedded_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """Version, settings in force, models, limits and status of a retriever.
+
+    Without a chat model, its name is empty and the limits of answers are 0. `reader` is counted
+    over all tenants; None where the caller may not see it.
+    """
+
+    version: str
+    embedder: str
+    return_level: int
+    default_limit: int
+    default_candidates: int
+    limits: Limits
+    reader: ReaderStatus | None
+    chat_model: str

@@ -1,0 +1,214 @@
+"""The mapping between error classes and gRPC statuses, used by the server and by the client.
+
+The server sends `google.rpc` details: ErrorInfo with a stable reason, BadRequest with the
+field, QuotaFailure with the quota, RetryInfo for retryable errors. The client looks up the
+class by the reason.
+"""
+
+import math
+from typing import Any, NamedTuple, cast
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from hrag.values import errors
+from hrag.values.errors import HragError, QuotaExceeded
+
+DOMAIN = "hrag"
+
+
+class Situation(NamedTuple):
+    """The status of an error class; `retry_s` is the delay before a retry, None for no retry."""
+
+    code: grpc.StatusCode
+    reason: str
+    retry_s: float | None = None
+
+
+_CODE = grpc.StatusCode
+TABLE: dict[type[HragError], Situation] = {
+    errors.InvalidArgument: Situation(_CODE.INVALID_ARGUMENT, "INVALID_ARGUMENT"),
+    errors.UnreadableDocument: Situation(_CODE.INVALID_ARGUMENT, "UNREADABLE_DOCUMENT"),
+    errors.BlankDocument: Situation(_CODE.INVALID_ARGUMENT, "BLANK_DOCUMENT"),
+    errors.TooLarge: Situation(_CODE.INVALID_ARGUMENT, "TOO_LARGE"),
+    errors.Unauthenticated: Situation(_CODE.UNAUTHENTICATED, "UNAUTHENTICATED"),
+    errors.PermissionDenied: Situation(_CODE.PERMISSION_DENIED, "PERMISSION_DENIED"),
+    errors.CollectionNotFound: Situation(_CODE.NOT_FOUND, "COLLECTION_NOT_FOUND"),
+    errors.DocumentNotFound: Situation(_CODE.NOT_FOUND, "DOCUMENT_NOT_FOUND"),
+    errors.DocumentChanged: Situation(_CODE.ABORTED, "DOCUMENT_CHANGED"),
+    errors.ChunkNotFound: Situation(_CODE.NOT_FOUND, "CHUNK_NOT_FOUND"),
+    errors.CollectionExists: Situation(_CODE.ALREADY_EXISTS, "COLLECTION_EXISTS"),
+    errors.CollectionHasAliases: Situation(_CODE.FAILED_PRECONDITION, "COLLECTION_HAS_ALIASES"),
+    errors.AliasNotFound: Situation(_CODE.NOT_FOUND, "ALIAS_NOT_FOUND"),
+    errors.NoSummaries: Situation(_CODE.FAILED_PRECONDITION, "NO_SUMMARIES"),
+    errors.NoVectors: Situation(_CODE.FAILED_PRECONDITION, "NO_VECTORS"),
+    errors.NoLexicalIndex: Situation(_CODE.FAILED_PRECONDITION, "NO_LEXICAL_INDEX"),
+    errors.EmbedderMismatch: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_MISMATCH"),
+    errors.EmbedderRejected: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_REJECTED"),
+    errors.EmbedderUnavailable: Situation(_CODE.UNAVAILABLE, "EMBEDDER_UNAVAILABLE", 5.0),
+    errors.ChatNotConfigured: Situation(_CODE.FAILED_PRECONDITION, "CHAT_NOT_CONFIGURED"),
+    errors.ChatRejected: Situation(_CODE.FAILED_PRECONDITION, "CHAT_REJECTED"),
+    errors.ChatUnavailable: Situation(_CODE.UNAVAILABLE, "CHAT_UNAVAILABLE", 5.0),
+    errors.RerankerNotConfigured: Situation(_CODE.FAILED_PRECONDITION, "RERANKER_NOT_CONFIGURED"),
+    errors.RerankerRejected: Situation(_CODE.FAILED_PRECONDITION, "RERANKER_REJECTED"),
+    errors.RerankerUnavailable: Situation(_CODE.UNAVAILABLE, "RERANKER_UNAVAILABLE", 5.0),
+    errors.SequenceNotReached: Situation(_CODE.DEADLINE_EXCEEDED, "SEQUENCE_NOT_REACHED"),
+    errors.DeadlineExceeded: Situation(_CODE.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    errors.Cancelled: Situation(_CODE.CANCELLED, "CANCELLED"),
+    errors.StorageFull: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_FULL", 60.0),
+    errors.TooBusy: Situation(_CODE.RESOURCE_EXHAUSTED, "TOO_BUSY", 1.0),
+    errors.ReplyTooLarge: Situation(_CODE.RESOURCE_EXHAUSTED, "REPLY_TOO_LARGE"),
+    errors.QuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED"),
+    errors.RateQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "RATE_QUOTA_EXCEEDED", 1.0),
+    errors.StorageQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_QUOTA_EXCEEDED"),
+    errors.DataLoss: Situation(_CODE.DATA_LOSS, "DATA_LOSS"),
+    errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),
+    errors.StoreMissing: Situation(_CODE.UNAVAILABLE, "STORE_MISSING", 1.0),
+    errors.ServiceUnavailable: Situation(_CODE.UNAVAILABLE, "SERVICE_UNAVAILABLE", 1.0),
+    errors.NotSupported: Situation(_CODE.UNIMPLEMENTED, "NOT_SUPPORTED"),
+    errors.InternalError: Situation(_CODE.INTERNAL, "INTERNAL"),
+}
+
+_CLASS_OF_REASON = {situation.reason: cls for cls, situation in TABLE.items()}
+
+# For statuses without our details, made by gRPC itself or by a proxy.
+_CLASS_OF_CODE = {
+    _CODE.INVALID_ARGUMENT: errors.InvalidArgument,
+    _CODE.UNAUTHENTICATED: errors.Unauthenticated,
+    _CODE.PERMISSION_DENIED: errors.PermissionDenied,
+    _CODE.NOT_FOUND: errors.CollectionNotFound,
+    _CODE.ALREADY_EXISTS: errors.CollectionExists,
+    _CODE.RESOURCE_EXHAUSTED: errors.TooBusy,
+    _CODE.UNAVAILABLE: errors.ServiceUnavailable,
+    _CODE.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+    _CODE.DATA_LOSS: errors.DataLoss,
+    _CODE.CANCELLED: errors.ServiceUnavailable,
+}
+# gRPC bounds trailers to 8 KiB, and they hold the message up to three times, once
+# percent-encoded: there each non-ASCII byte takes three.
+_MAX_MESSAGE_BYTES = 1000
+_ELLIPSIS = "…"
+
+# Errors that gRPC's own retries must not repeat. For endpoints, the service has already retried
+# for seconds, and retries of clients would multiply the attempts; a full storage quota stays
+# full, and a reply stays too large. gRPC reads a negative pushback as "do not retry".
+_NO_GRPC_RETRY = (
+    errors.EmbedderUnavailable,
+    errors.ChatUnavailable,
+    errors.StorageQuotaExceeded,
+    errors.ReplyTooLarge,
+)
+_PUSHBACK = "grpc-retry-pushback-ms"
+_SUBJECT = "tenant:"
+
+_LARGER_THAN_MAX = "larger than max"  # gRPC's text for a message above its size limit.
+
+_CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def situation_of(error: HragError) -> Situation:
+    """Returns the row of the error's class, or of its nearest base class in TABLE."""
+    return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
+
+
+def message_of(error: HragError) -> str:
+    """Returns the error's message, cut to 1,000 bytes, without lone surrogates (UTF-8 has none)."""
+    raw = error.message.encode("utf-8", "replace")
+    if len(raw) <= _MAX_MESSAGE_BYTES:
+        return raw.decode()
+    return raw[: _MAX_MESSAGE_BYTES - len(_ELLIPSIS.encode())].decode("utf-8", "ignore") + _ELLIPSIS
+
+
+def to_status(error: HragError) -> grpc.Status:
+    """Returns the status, with details, that ends the call. Its message is cut to 1,000 bytes."""
+    situation = situation_of(error)
+    message = message_of(error)
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
+    if isinstance(error, QuotaExceeded):
+        details.append(_quota_failure(error, message))
+    elif error.field:
+        violation = error_details_pb2.BadRequest.FieldViolation(
+            field=error.field, description=message
+        )
+        details.append(error_details_pb2.BadRequest(field_violations=[violation]))
+    retry_s = situation.retry_s if error.retry_s is None else error.retry_s
+    if retry_s is not None:
+        delay = duration_pb2.Duration()
+        delay.FromNanoseconds(round(retry_s * 1e9))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    status: Any = rpc_status.to_status(
+        status_pb2.Status(
+            code=situation.code.value[0],
+            message=message,
+            details=[_packed(detail) for detail in details],
+        )
+    )
+    pushback = _pushback(error, retry_s)
+    status = status._replace(trailing_metadata=(*status.trailing_metadata, *pushback))
+    return cast("grpc.Status", status)
+
+
+def _quota_failure(error: QuotaExceeded, message: str) -> Message:
+    violation = error_details_pb2.QuotaFailure.Violation(
+        subject=_SUBJECT + error.tenant_id, quota_metric=error.field, description=message
+    )
+    failure: Message = error_details_pb2.QuotaFailure(violations=[violation])
+    return failure
+
+
+def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
+    """Returns the trailer that overrides the retry delay of a client's own retry policy."""
+    if isinstance(error, _NO_GRPC_RETRY):
+        return [(_PUSHBACK, "-1")]
+    if isinstance(error, errors.RateQuotaExceeded) and retry_s is not None:
+        return [(_PUSHBACK, str(math.ceil(retry_s * 1e3)))]
+    return []
+
+
+def error_from(failure: Any) -> HragError:
+    """Returns the error that a failed call stands for.
+
+    Its class is the one the server raised, or by the status code where there are no details.
+    """
+    try:
+        status = rpc_status.from_call(failure)
+    except ValueError:  # The details contradict the status, which a proxy made.
+        status = None
+    if status is None:
+        return _without_details(failure.code(), failure.details() or "")
+    info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    quota, retry = error_details_pb2.QuotaFailure(), error_details_pb2.RetryInfo()
+    for detail in status.details:
+        for kind in (info, bad_request, quota, retry):
+            detail.Unpack(kind)
+    wrong = [each.field for each in bad_request.field_violations]
+    wrong += [each.quota_metric for each in quota.violations]
+    error = from_reason(info.reason, status.code, status.message, wrong[0] if wrong else "")
+    if retry.HasField("retry_delay"):
+        error.retry_s = retry.retry_delay.ToNanoseconds() / 1e9
+    if isinstance(error, QuotaExceeded) and quota.violations:
+        error.tenant_id = quota.violations[0].subject.removeprefix(_SUBJECT)
+    return error
+
+
+def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
+    """Returns the error of a reason; by `code`, the status code's number, if it is unknown."""
+    cls = _CLASS_OF_REASON.get(reason)
+    if cls is not None:
+        return cls(message, field=field)
+    return _without_details(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
+
+
+def _packed(message: Message) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed
+
+
+def _without_details(code: grpc.StatusCode, message: str) -> HragError:
+    if code is _CODE.RESOURCE_EXHAUSTED and _LARGER_THAN_MAX in message:
+        return errors.TooLarge(message)
+    return _CLASS_OF_CODE.get(code, errors.InternalError)(message)

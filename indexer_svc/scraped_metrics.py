@@ -1,0 +1,22 @@
+"""Metrics that the indexer reads at each scrape: its settings and how much the store holds."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+
+from hrag.config import IndexerSettings
+from hrag.engine import Writer
+from hrag.observe.metrics import Reading
+
+
+def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
+    """The current values; StoreUnavailable if the store cannot be read."""
+    yield Reading("hrag_build_info", 1, {"version": version("hrag")})
+    yield Reading("hrag_threads", settings.threads)
+    totals = asdict(writer.totals())
+    if embedded := totals.pop("embedded"):
+        totals |= embedded
+        totals["segment_min_leaves"] = settings.segment_min_leaves
+        totals["disk_reserve_bytes"] = settings.disk_reserve_bytes
+    for name, value in totals.items():
+        yield Reading(f"hrag_store_{name}", value)

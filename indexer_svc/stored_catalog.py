@@ -1,0 +1,181 @@
+"""Lists, reads and deletes what is stored. Checks names and page tokens, then calls the writer."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from hrag.engine import CollectionHandle, Writer
+from hrag.values import ids
+from hrag.values.collections import Alias, AliasChange, Collection, Item, Listing
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.documents import (
+    ByteRange,
+    DocumentCount,
+    DocumentDeletion,
+    DocumentInfo,
+    MetadataChange,
+    MetadataUpdate,
+)
+from hrag.values.errors import InvalidArgument
+from hrag.values.filters import Filter, check_filter
+from hrag.values.limits import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
+from hrag.values.status import IndexStatus
+from indexer_svc.metadata_update import check_change, update_metadata
+
+
+class Catalog:
+    """Collections and documents of any tenant; safe to call from several threads.
+
+    Methods raise InvalidArgument for malformed names, page tokens and filters, and what
+    `Writer` raises.
+    """
+
+    def __init__(self, writer: Writer, reply: ReplyLimit = UNLIMITED) -> None:
+        """`reply` bounds what a call returns."""
+        self._writer = writer
+        self._reply = reply
+
+    def collection(self, tenant_id: str, name: str) -> Collection:
+        """Returns one collection."""
+        return self._writer.collection(*_checked(tenant_id, name, "name"))
+
+    def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
+        """Returns a page of the tenant's collections in order of name."""
+        ids.check_tenant_id(tenant_id)
+        page = _page_size(page_size), _after(page_token)
+        return _opaque(self._writer.collections(tenant_id, *page))
+
+    def delete_collection(self, tenant_id: str, name: str) -> int:
+        """Returns the sequence of the deletion."""
+        return self._writer.delete_collection(*_checked(tenant_id, name, "name"))
+
+    def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
+        """Creates an alias of a collection, or sets it to another collection."""
+        ids.check_collection_name(alias, "alias")
+        return self._writer.set_alias(
+            ids.check_tenant_id(tenant_id), alias, ids.check_collection_name(collection)
+        )
+
+    def delete_alias(self, tenant_id: str, alias: str) -> int:
+        """Returns the sequence of the deletion."""
+        return self._writer.delete_alias(*_checked(tenant_id, alias, "alias"))
+
+    def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
+        """Returns the tenant's aliases in order of name."""
+        return self._writer.aliases(ids.check_tenant_id(tenant_id))
+
+    def document(self, tenant_id: str, collection: str, document_id: str) -> DocumentInfo:
+        """Returns one document without its text."""
+        ids.check_document_id(document_id)
+        return self._writer.document(self._open(tenant_id, collection), document_id)
+
+    def document_with_text(
+        self, tenant_id: str, collection: str, document_id: str, part: ByteRange | None = None
+    ) -> tuple[DocumentInfo, str, int]:
+        """Returns one document, its text or a part of it, and the byte at which that ends."""
+        ids.check_document_id(document_id)
+        opened = self._open(tenant_id, collection)
+        return self._writer.document_with_text(opened, document_id, part, self._reply)
+
+    def documents(
+        self,
+        tenant_id: str,
+        collection: str,
+        page_size: int,
+        page_token: str,
+        given: Filter | None = None,
+        deadline: Deadline = NEVER,
+    ) -> Listing[DocumentInfo]:
+        """Returns a page of the documents that pass the filter `given`, in order of id."""
+        page = _page_size(page_size), _after(page_token)
+        _check(given)
+        opened = self._open(tenant_id, collection)
+        return _opaque(
+            self._writer.documents(opened, *page, self._reply, given=given, deadline=deadline)
+        )
+
+    def count(
+        self, tenant_id: str, collection: str, given: Filter | None, deadline: Deadline = NEVER
+    ) -> DocumentCount:
+        """Counts the documents that pass the filter `given`."""
+        _check(given)
+        return self._writer.count(self._open(tenant_id, collection), given, deadline)
+
+    def update_metadata(
+        self,
+        tenant_id: str,
+        collection: str,
+        document_id: str,
+        change: MetadataChange,
+        deadline: Deadline,
+    ) -> MetadataUpdate:
+        """Changes a document's metadata and source; see `metadata_update`."""
+        ids.check_document_id(document_id)
+        check_change(change)
+        opened = self._open(tenant_id, collection)
+        return update_metadata(self._writer, opened, document_id, change, deadline)
+
+    def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
+        """Returns the sequence of the deletion."""
+        ids.check_document_id(document_id)
+        return self._writer.delete(self._open(tenant_id, collection), document_id)
+
+    def delete_documents(
+        self, tenant_id: str, collection: str, given: Filter | None, deadline: Deadline
+    ) -> Iterator[DocumentDeletion]:
+        """Deletes the documents that pass, step by step, see `Writer.delete_matching`.
+
+        Raises InvalidArgument without a filter.
+        """
+        if given is None:
+            raise InvalidArgument(
+                "filter is missing; DeleteDocuments deletes what a filter selects, "
+                "DeleteCollection everything",
+                field="filter",
+            )
+        check_filter(given)
+        return self._writer.delete_matching(self._open(tenant_id, collection), given, deadline)
+
+    def status(self, tenant_id: str, collection: str) -> IndexStatus:
+        """Returns counts of the collection and the tenant's usage."""
+        return self._writer.status(self._open(tenant_id, collection))
+
+    def _open(self, tenant_id: str, collection: str) -> CollectionHandle:
+        return self._writer.open(*_checked(tenant_id, collection, "collection"))
+
+
+def _checked(tenant_id: str, name: str, field: str) -> tuple[str, str]:
+    return ids.check_tenant_id(tenant_id), ids.check_collection_name(name, field)
+
+
+def _check(given: Filter | None) -> None:
+    if given is not None:
+        check_filter(given)
+
+
+def _page_size(value: int) -> int:
+    if value > MAX_PAGE_SIZE:
+        raise InvalidArgument(
+            f"page_size is {value}; it must be from 0 to {MAX_PAGE_SIZE}", field="page_size"
+        )
+    return value or DEFAULT_PAGE_SIZE
+
+
+def _opaque(listing: Listing[Item]) -> Listing[Item]:
+    token = base64.urlsafe_b64encode(listing.next_page_token.encode()).decode()
+    return Listing(listing.items, token)
+
+
+def _after(page_token: str) -> str:
+    """The name after which a page begins, from a token that `_opaque` made."""
+    if not page_token:
+        return ""
+    try:
+        name = base64.b64decode(page_token, altchars=b"-_", validate=True).decode("ascii")
+        return ids.check_document_id(name)
+    except (binascii.Error, ValueError, InvalidArgument):
+        raise InvalidArgument(
+            f"page_token is {ids.quoted(page_token)}; it must be a next_page_token of this call",
+            field="page_token",
+        ) from None

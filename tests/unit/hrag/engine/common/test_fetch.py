@@ -1,0 +1,59 @@
+"""Passages are read while their caller waits."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hrag.engine.common.ancestor_groups import AncestorGroups
+from hrag.engine.common.fetch import Fetch
+from hrag.engine.common.labels import labels_of
+from hrag.engine.find import FindRequest
+from hrag.errors import Cancelled
+from hrag.passages.cited_place import TermLocator
+from hrag.types import CollectionSettings, SearchMode, TreeSettings
+from hrag.values.deadline import Deadline
+from hrag_fast import Groups
+
+NOTHING: Any = None
+REQUEST = FindRequest(None, SearchMode.STANDARD, 0, limit=10, candidates=10, keep_overlap=True)
+
+
+class Leaves:
+    """Ten leaves of one document, as a table."""
+
+    settings = CollectionSettings(TreeSettings((32,), 0.0), "fake", 1)
+    labels = labels_of(1, 10)
+    ancestors = np.arange(10, dtype=np.uint32).reshape(1, -1)
+    alive = np.ones(10, np.uint8)
+
+    def groups(self) -> AncestorGroups:
+        """Each leaf on its own."""
+        scores = np.ones(10, np.float32)
+        starts = np.arange(11, dtype=np.uint32)
+        return AncestorGroups(self, Groups(self.labels, scores, starts, starts[:10], scores), 0)
+
+
+class CountedDocuments:
+    """Counts the passages that are encoded."""
+
+    def __init__(self) -> None:
+        self.encoded_count = 0
+
+    def tree_text(self, ordinal: int) -> Any:
+        raise AssertionError(ordinal)
+
+    def encoded(self, *_arguments: object) -> bytes:
+        self.encoded_count += 1
+        return b"passage"
+
+
+def test_no_passage_is_encoded_for_a_caller_that_has_left() -> None:
+    """One passage may take long: headings are looked for around its sentence."""
+    documents = CountedDocuments()
+    deadline = Deadline(is_waiting=lambda: documents.encoded_count < 3)
+    terms = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
+    fetch = Fetch(documents, REQUEST, terms, deadline)
+    with pytest.raises(Cancelled, match="while reading passages"):
+        fetch.encoded_passages(NOTHING, Leaves().groups())
+    assert documents.encoded_count == 3

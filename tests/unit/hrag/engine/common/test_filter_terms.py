@@ -1,0 +1,43 @@
+"""Terms of metadata: their order is that of the values, and no two values share one."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.common.filter_terms import field_prefix, term
+
+PREFIX = field_prefix("metadata.n")
+floats = st.floats(allow_nan=False)
+zones = st.just(UTC) | st.integers(-720, 720).map(lambda m: timezone(timedelta(minutes=m)))
+moments = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=zones)
+
+
+@given(floats | st.integers(-(2**53), 2**53), floats)
+def test_terms_of_numbers_have_their_order(one, other):
+    terms = term(PREFIX, one), term(PREFIX, other)
+    assert (terms[0] < terms[1]) == (one < other)
+    assert (terms[0] == terms[1]) == (one == other)
+
+
+@given(moments, moments)
+def test_terms_of_moments_have_their_order(one, other):
+    terms = term(PREFIX, one), term(PREFIX, other)
+    assert (terms[0] < terms[1]) == (one < other)
+    assert (terms[0] == terms[1]) == (one == other)
+
+
+fields = st.text(max_size=9) | st.text("ab", min_size=195, max_size=205)
+values = fields | floats | st.booleans() | moments
+
+
+@given(fields, values, fields, values)
+def test_no_two_values_share_a_term(field, value, other_field, other):
+    same = field == other_field and type(value) is type(other) and value == other
+    terms = term(field_prefix(field), value), term(field_prefix(other_field), other)
+    assert (terms[0] == terms[1]) == same
+
+
+@given(st.text(max_size=2000), st.text(max_size=2000))
+def test_a_term_fits_a_key(field, value):
+    assert len(term(field_prefix(field), value)) <= 500  # LMDB: 511, with what stands before.

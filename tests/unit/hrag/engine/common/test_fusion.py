@@ -1,0 +1,150 @@
+"""Fusion: the candidates of two sources as one ranking, and the bonus of neighbours."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.common.candidates import Candidates, ScoredRows, best_of
+from hrag.engine.common.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.find import Fusion
+from hrag.types import FusionMethod
+
+Scores = Mapping[int, float]
+
+
+def floats(values: list[float]) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def candidates(scores: Scores, *, exact: bool = True, complete: bool = True) -> Candidates:
+    return Candidates(
+        np.array(list(scores), np.uint32), floats(list(scores.values())), exact, complete
+    )
+
+
+def scored(found: ScoredRows) -> dict[int, float]:
+    return dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
+
+
+def table(labels: list[int]) -> Any:
+    return SimpleNamespace(labels=np.array(labels, np.uint64))
+
+
+EMPTY = table([])
+
+
+def fuse(
+    lexical: Scores, dense: Scores, by_terms: Scores, by_vector: Scores, fusion: Fusion
+) -> ScoredRows:
+    """Fuses what two sources found; the first two have each source's score of every row."""
+    rows = sorted(by_terms.keys() | by_vector.keys())
+    return fused(
+        EMPTY,
+        np.array(rows, np.uint32),
+        floats([lexical.get(row, 0.0) for row in rows]),
+        floats([dense[row] for row in rows]),
+        (candidates(by_terms), candidates(by_vector)),
+        fusion,
+    )
+
+
+def test_one_source_ranks_by_its_own_scores():
+    found = candidates({7: 0.5, 3: 0.9}, exact=False, complete=False)
+    dense, lexical = (of_one_source(EMPTY, found, lexical=lexical) for lexical in (False, True))
+    assert dense.rows.tolist() == [3, 7]
+    assert scored(dense) == pytest.approx({3: 0.9, 7: 0.5})
+    assert (dense.exact, dense.complete, dense.lexical) == (False, False, None)
+    assert dense.dense is dense.scores
+    assert (lexical.lexical is lexical.scores, lexical.dense) == (True, None)
+
+
+def test_a_convex_combination_scores_every_row_by_both_sources():
+    lexical, dense = {1: 0.8, 2: 0.1}, {1: 0.0, 2: 0.6, 5: -0.4}
+    found = fuse(lexical, dense, {1: 0.8}, {2: 0.6, 5: -0.4}, Fusion(lexical_weight=0.25))
+    expected = {1: 0.2 + 0.75 * 0.5, 2: 0.025 + 0.75 * 0.8, 5: 0.75 * 0.3}
+    assert scored(found) == pytest.approx(expected)
+    assert found.lexical.tolist() == pytest.approx([0.8, 0.1, 0.0])
+    assert found.dense.tolist() == pytest.approx([0.0, 0.6, -0.4])
+
+
+def test_a_cosine_counts_from_the_lowest_of_the_model():
+    found = fuse({}, {1: 1.0, 2: 0.6}, {}, {1: 1.0, 2: 0.6}, Fusion(lowest_cosine=0.2))
+    assert scored(found) == pytest.approx({1: 0.5, 2: 0.25})
+
+
+def test_reciprocal_ranks_count_what_each_source_found_and_nothing_else():
+    fusion = Fusion(FusionMethod.RECIPROCAL_RANK, lexical_weight=0.5)
+    dense = {1: 0.1, 2: 0.9, 3: 0.5}
+    found = fuse({1: 0.9, 2: 0.2}, dense, {1: 0.9, 2: 0.2}, {2: 0.9, 3: 0.5}, fusion)
+    expected = {1: 0.5 / 61, 2: 0.5 / 62 + 0.5 / 61, 3: 0.5 / 62}
+    assert scored(found) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_fusion_has_no_more_rows_once_the_dense_source_has_none(exact, complete):
+    """The lexical source never gives the rows without any of the terms."""
+    found = (
+        candidates({1: 0.5}, complete=not complete),
+        candidates({1: 0.5}, exact=exact, complete=complete),
+    )
+    one = floats([0.5])
+    both = fused(EMPTY, np.array([1], np.uint32), one, one, found, Fusion())
+    assert (both.complete, both.exact) == (complete, exact)
+
+
+SCORES = st.dictionaries(st.integers(0, 50), st.floats(0, 1, width=32), max_size=20)
+
+
+@given(SCORES, SCORES, st.floats(0, 1))
+def test_a_score_does_not_depend_on_what_else_was_found(lexical, dense, weight):
+    dense = {row: dense.get(row, -0.5) for row in lexical.keys() | dense.keys()}
+    fusion = Fusion(lexical_weight=weight)
+    alone = {}
+    for row in dense:
+        one = {row: lexical[row]} if row in lexical else {}
+        alone |= scored(fuse(lexical, dense, one, {row: dense[row]}, fusion))
+    assert scored(fuse(lexical, dense, lexical, dense, fusion)) == alone
+
+
+# Neighbours
+
+
+def bonus(labels: list[int], rows: list[int], scores: list[float]) -> list[float]:
+    numbers = np.array(rows, np.uint32)
+    found = ScoredRows(
+        table(labels), numbers, floats(scores), None, None, exact=True, complete=True
+    )
+    return with_neighbour_bonus(found, 0.5).scores.tolist()
+
+
+def test_a_neighbour_that_scores_higher_lifts_a_leaf():
+    assert bonus([1, 2, 3, 5], [0, 1, 2, 3], [0.2, 0.8, 0.4, 0.6]) == pytest.approx(
+        [0.6, 1.2, 0.8, 0.9]
+    )
+
+
+def test_neighbours_are_leaves_of_one_document():
+    """The last leaf of one and the first of the next are not."""
+    documents = [(1 << 20) | 7, (2 << 20) | 0]
+    assert bonus(documents, [0, 1], [0.2, 0.8]) == pytest.approx([0.3, 1.2])
+    assert bonus([], [], []) == []
+
+
+# The best of several parts
+
+
+@given(st.lists(SCORES, max_size=3), st.integers(1, 30))
+def test_the_best_of_parts_are_the_highest_scores(parts, count):
+    apart = [{51 * number + row: s for row, s in part.items()} for number, part in enumerate(parts)]
+    found = best_of([candidates(part) for part in apart], count)
+    ranked = sorted((-score, row) for part in apart for row, score in part.items())
+    assert sorted(found.rows.tolist()) == sorted(row for _, row in ranked[:count])
+    scores = {row: score for part in apart for row, score in part.items()}
+    assert found.scores.tolist() == [scores[row] for row in found.rows.tolist()]
+    assert found.complete == (len(ranked) <= count)

@@ -1,0 +1,45 @@
+"""Sets of numbers as sorted arrays."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.common.sorted_sets import difference, intersection, is_in, union
+
+# Some are dense enough for bitmaps, others are not.
+numbers = st.sampled_from([20, 1000, (1 << 64) - 1]).flatmap(
+    lambda most: st.lists(st.integers(0, most), max_size=60)
+)
+
+
+def ascending(values: set[int] | list[int]) -> np.ndarray:
+    return np.array(sorted(set(values)), np.uint64)
+
+
+def test_being_among_others():
+    others = np.array([2, 5, 9], np.uint32)
+    values = np.array([9, 1, 2, 3, 10, 5], np.uint32)
+    assert is_in(values, others).tolist() == [True, False, True, False, False, True]
+    assert is_in(values, others[:0]).tolist() == [False] * 6
+    assert is_in(values[:0], others).tolist() == []
+
+
+@given(numbers, numbers)
+def test_is_in_says_which_are_among_others_in_any_order(values, others):
+    expected = [value in others for value in values]
+    assert is_in(np.array(values, np.uint64), ascending(others)).tolist() == expected
+
+
+@given(numbers, numbers)
+def test_sets_are_combined_as_sets_are(some, others):
+    pair = ascending(some), ascending(others)
+    assert union(pair).tolist() == sorted({*some, *others})
+    assert intersection(*pair).tolist() == sorted({*some} & {*others})
+    assert difference(*pair).tolist() == sorted({*some} - {*others})
+
+
+@given(st.lists(numbers, max_size=3))
+def test_a_union_is_of_sets_in_any_order(sets):
+    found = union([np.array(each, np.uint64) for each in sets])
+    assert found.dtype == np.uint64
+    assert found.tolist() == sorted({number for each in sets for number in each})

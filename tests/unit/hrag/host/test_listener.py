@@ -1,0 +1,24 @@
+"""Sockets at addresses that users give."""
+
+from contextlib import closing
+from socket import create_connection
+
+import pytest
+
+from hrag.errors import ServiceUnavailable
+from hrag.host.listener import listen
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0"])
+def test_it_listens_at_a_free_port(address):
+    with listen(address) as listening:
+        create_connection(listening.getsockname()[:2]).close()
+
+
+def test_what_is_taken_or_elsewhere_is_refused_with_the_reason():
+    with closing(listen("127.0.0.1:0")) as listening:
+        taken = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ServiceUnavailable, match=f"on {taken}: Address already in use"):
+            listen(taken)
+    with pytest.raises(ServiceUnavailable, match="Cannot assign"):
+        listen("192.0.2.1:0")

@@ -1,0 +1,75 @@
+"""The chat model that the settings name."""
+
+from typing import Any
+
+import pytest
+
+from hrag.config import CommonSettings, SettingsError
+from hrag.models.chat.chat_factory import open_chat
+from hrag.values.deadline import NEVER
+from tests.openai_server import (
+    SAID,
+    OpenAIServer,
+)
+
+KEY = "sk-test-4711"
+
+
+def _open_from(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
+    for name, value in ({"HRAG_CHAT_MODEL": "m"} | variables).items():
+        monkeypatch.setenv(name, value)
+    return open_chat(CommonSettings())
+
+
+def test_no_model_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _open_from(monkeypatch, HRAG_CHAT_MODEL="", OPENAI_API_KEY=KEY) is None
+
+
+OWN, SHARED = "sk-own", "sk-shared"
+
+
+@pytest.mark.parametrize(
+    ("variables", "key"),
+    [
+        ({"OPENAI_BASE_URL": "here", "OPENAI_API_KEY": SHARED}, SHARED),
+        ({"OPENAI_BASE_URL": "here", "OPENAI_API_KEY": SHARED, "HRAG_CHAT_API_KEY": OWN}, OWN),
+        ({"HRAG_CHAT_BASE_URL": "here", "HRAG_CHAT_API_KEY": OWN}, OWN),
+        (
+            {
+                "HRAG_CHAT_BASE_URL": "here",
+                "OPENAI_BASE_URL": "http://127.0.0.1:9/",
+                "OPENAI_API_KEY": SHARED,
+            },
+            "none",
+        ),
+    ],
+)
+def test_a_key_is_sent_to_its_own_endpoint_only(
+    variables: dict[str, str],
+    key: str,
+    server: OpenAIServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """OPENAI_API_KEY is never sent to an endpoint of HRAG_CHAT_BASE_URL."""
+    here = {name: value.replace("here", server.base_url) for name, value in variables.items()}
+    model = _open_from(monkeypatch, **here, HRAG_CHAT_TIMEOUT_S="5")
+    assert model.name == "openai/m"
+    assert model.complete("Hello?", 100, NEVER).text == "".join(SAID)
+    assert server.authorizations == [f"Bearer {key}"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, r"OPENAI_API_KEY='': HRAG_CHAT_MODEL requires a key, unless OPENAI_BASE_URL"),
+        ({"HRAG_CHAT_BASE_URL": "localhost:1/v1"}, r"HRAG_CHAT_BASE_URL='localhost:1/v1': it must"),
+        ({"OPENAI_BASE_URL": "ftp://host"}, r"OPENAI_BASE_URL='ftp://host': it must"),
+        ({"HRAG_CHAT_API_KEY": "sk secret\n"}, r"HRAG_CHAT_API_KEY \(not shown\): it must"),
+    ],
+)
+def test_invalid_settings_are_refused_by_name(
+    variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SettingsError, match=message) as refused:
+        _open_from(monkeypatch, **variables)
+    assert "secret" not in str(refused.value)

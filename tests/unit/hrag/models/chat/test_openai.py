@@ -1,0 +1,397 @@
+"""The OpenAI chat model with a server that misbehaves in every known way."""
+
+import json
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hrag.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
+from hrag.models.chat import ChatEnd, Completion
+from hrag.models.chat import openai_chat as chat
+from hrag.models.chat.openai_chat import MAX_LINE_BYTES, MAX_TOKEN_CHARS, OpenAIChat
+from hrag.models.endpoint.endpoint_access import Access
+from hrag.values.answers import FinishReason
+from hrag.values.deadline import NEVER, Deadline
+from tests import openai_server
+from tests.openai_server import (
+    COMPLETION_TOKENS,
+    PROMPT_TOKENS,
+    SAID,
+    Fault,
+    OpenAIServer,
+    before_event,
+    event,
+    events,
+    piece,
+    says,
+)
+
+KEY = "sk-test-4711"
+PROMPT = "What is the secret?"
+AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+SOON = Deadline.after
+WELL = ChatEnd(FinishReason.STOP, PROMPT_TOKENS, COMPLETION_TOKENS)
+
+
+Open = Callable[..., OpenAIChat]
+
+
+@pytest.fixture
+def model_with(server: OpenAIServer) -> Open:
+    def make(base_url: str = server.base_url, **changes: Any) -> OpenAIChat:
+        return OpenAIChat(model="test-model", access=Access(base_url, KEY), **changes)
+
+    return make
+
+
+@pytest.fixture
+def model(model_with: Open) -> OpenAIChat:
+    return model_with()
+
+
+def completed(model: OpenAIChat, max_tokens: int = 100, deadline: Deadline = NEVER) -> Completion:
+    return model.complete(PROMPT, max_tokens, deadline)
+
+
+# Requests and replies
+
+
+def test_sends_model_prompt_bound_and_key(server: OpenAIServer, model: OpenAIChat) -> None:
+    completed(model, 77)
+    (request,) = server.requests
+    assert request == {
+        "model": "test-model",
+        "messages": [{"role": "user", "content": PROMPT}],
+        "max_completion_tokens": 77,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    assert server.authorizations == [f"Bearer {KEY}"]
+    assert model.name == "openai/test-model"
+
+
+def test_pieces_come_as_they_are_produced(server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(before_event(1, 0.3))
+    began = time.monotonic()
+    arrived = [(each, time.monotonic() - began) for each in model.stream(PROMPT, 100, NEVER)]
+    assert [each for each, _ in arrived] == [*SAID, WELL]
+    assert arrived[0][1] < 0.25 < arrived[1][1]
+
+
+def test_a_completion_is_the_complete_text(model: OpenAIChat) -> None:
+    assert completed(model) == Completion("".join(SAID), WELL)
+
+
+def test_text_of_any_script_arrives_unchanged(server: OpenAIServer, model: OpenAIChat) -> None:
+    pieces = ("狗会叫", "。", "🐕", "\n\n\0 data: [DONE]\r\n")
+    server.inject(says(*pieces))
+    assert completed(model).text == "".join(pieces)
+
+
+@pytest.mark.parametrize(
+    ("finish", "expected"),
+    [
+        ("stop", FinishReason.STOP),
+        ("length", FinishReason.LENGTH),
+        ("content_filter", FinishReason.CONTENT_FILTER),
+    ],
+)
+def test_the_end_says_why(
+    finish: str, expected: FinishReason, server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(says("cut", finish=finish))
+    assert completed(model).end.finish_reason is expected
+
+
+def test_unreported_token_counts_are_0(server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(says("text", usage=False))
+    assert completed(model) == Completion("text", ChatEnd(FinishReason.STOP))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param((piece("a"), piece("b", "stop")), id="end with the last piece, no [DONE]"),
+        pytest.param((b": wait\n\n", piece("ab", "stop"), b"data: [DONE]"), id="comments"),
+        pytest.param((piece("ab", "stop").replace(b"\n", b"\r\n"),), id="CRLF"),
+        pytest.param(tuple(bytes([b]) for b in piece("ab", "stop")), id="byte by byte"),
+        pytest.param((piece("a") + piece("b") + piece(None, "stop"),), id="several at once"),
+        pytest.param((piece("ab"), event({"choices": None}), piece("", "stop")), id="null"),
+        pytest.param((piece("ab", "stop"), None), id="lost after its end"),
+        pytest.param((piece("ab", "stop"), 30.0), id="silent after its end"),
+    ],
+)
+def test_variants_of_the_protocol_are_understood(
+    sent: tuple[bytes, ...], server: OpenAIServer, model_with: Open
+) -> None:
+    server.inject(events(*sent))
+    found = completed(model_with(timeout_s=0.3))
+    assert (found.text, found.end.finish_reason) == ("ab", FinishReason.STOP)
+
+
+@pytest.mark.parametrize("end_s", [0.2, 60.0])
+@pytest.mark.parametrize("then", [b"", b": still here\n\n", piece("")], ids=ascii)
+def test_a_complete_text_waits_for_its_end_only_briefly(
+    then: bytes,
+    end_s: float,
+    server: OpenAIServer,
+    model: OpenAIChat,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not beyond the caller's deadline, which it does not fail for."""
+    monkeypatch.setattr(chat, "MAX_END_S", end_s)
+    server.inject(events(piece("ab", "stop"), *[then, 0.05] * 400 if then else [30.0]))
+    began = time.monotonic()
+    found = completed(model, deadline=SOON(0.6))
+    assert (found.text, found.end.finish_reason) == ("ab", FinishReason.STOP)
+    assert time.monotonic() - began < min(end_s, 0.6) + 0.3
+
+
+def test_closing_the_stream_disconnects_from_the_endpoint(
+    server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(before_event(1, 30))
+    stream = model.stream(PROMPT, 100, NEVER)
+    assert next(stream) == SAID[0]
+    stream.close()
+    until = time.monotonic() + 5
+    while not server.streams_left and time.monotonic() < until:
+        time.sleep(0.01)
+    assert server.streams_left == 1
+
+
+# Retries
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+def test_transient_errors_are_retried(status: int, server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(openai_server.refuse(status, retry_after=AT_ONCE), times=2)
+    assert completed(model).text == "".join(SAID)
+    assert server.calls == 3
+
+
+def test_a_lost_connection_is_retried(server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(openai_server.hang_up)
+    began = time.monotonic()
+    assert completed(model).text == "".join(SAID)
+    assert 0.4 < time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("asked", ["soon", "-1", "inf"])
+def test_an_invalid_retry_after_is_ignored(
+    asked: str, server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(openai_server.refuse(429, retry_after=asked), times=3)
+    began = time.monotonic()
+    with pytest.raises(ChatUnavailable):
+        completed(model)
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("deadline_s", [5.0, 200.0])
+def test_a_long_retry_after_fails_at_once(
+    deadline_s: float, server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(openai_server.refuse(429, "rate_limit_exceeded", retry_after="60"))
+    began = time.monotonic()
+    with pytest.raises(ChatUnavailable, match=r"429 \(rate_limit_exceeded\)"):
+        completed(model, deadline=SOON(deadline_s))
+    assert time.monotonic() - began < 2
+    assert server.calls == 1
+
+
+def test_a_reply_that_has_started_is_not_retried(server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(before_event(2, None))
+    stream = model.stream(PROMPT, 100, NEVER)
+    assert [next(stream), next(stream)] == list(SAID[:2])
+    with pytest.raises(ChatUnavailable, match="ended the reply early"):
+        next(stream)
+    assert server.calls == 1
+
+
+# Persistent errors
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_persistent_errors_are_unavailable(
+    status: int, server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(openai_server.refuse(status, "secret", AT_ONCE), times=100)
+    with pytest.raises(ChatUnavailable) as raised:
+        completed(model)
+    assert raised.value.message == (
+        f"the chat endpoint {server.address} answered {status}; gave up after at most 3 attempts"
+    )
+    assert server.calls == 3
+
+
+@pytest.mark.parametrize(
+    "fault", [openai_server.slow(30), before_event(0, 30), before_event(2, 30)]
+)
+def test_a_timeout_is_unavailable_and_not_retried(
+    fault: Fault, server: OpenAIServer, model_with: Open
+) -> None:
+    server.inject(fault)
+    with pytest.raises(ChatUnavailable, match=r"did not answer within 0\.2 s"):
+        completed(model_with(timeout_s=0.2))
+    assert server.calls == 1
+
+
+def test_a_passed_deadline_is_reported_as_such(server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(before_event(1, 30))
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="chat model"):
+        completed(model, deadline=SOON(0.3))
+    assert time.monotonic() - began < 2
+
+
+def test_a_passed_deadline_sends_no_request(server: OpenAIServer, model: OpenAIChat) -> None:
+    with pytest.raises(DeadlineExceeded):
+        completed(model, deadline=SOON(-1))
+    assert server.calls == 0
+
+
+def test_an_endpoint_that_is_down_is_unavailable(model_with: Open) -> None:
+    with OpenAIServer() as gone:
+        pass
+    with pytest.raises(ChatUnavailable, match=r"cannot be reached .*refused") as raised:
+        completed(model_with(gone.base_url, max_retries=0))
+    assert gone.address in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "what"),
+    [
+        (400, "context_length_exceeded", "400 (context_length_exceeded): check the limits"),
+        (401, "invalid_api_key", "401 (invalid_api_key): check HRAG_CHAT_API_KEY"),
+        (403, None, "403: the key in HRAG_CHAT_API_KEY"),
+        (404, "model_not_found", "404 (model_not_found): check HRAG_CHAT_MODEL"),
+        (422, "secret", "answered 422"),
+    ],
+)
+def test_a_rejection_is_not_retried(
+    status: int, code: str | None, what: str, server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(openai_server.refuse(status, code))
+    with pytest.raises(ChatRejected) as raised:
+        completed(model)
+    assert what in raised.value.message
+    assert server.address in raised.value.message
+    assert server.calls == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+def test_errors_repeat_neither_key_nor_prompt(
+    status: int, server: OpenAIServer, model_with: Open
+) -> None:
+    words = f"Incorrect API key {KEY} for '{PROMPT}'"
+    server.inject(openai_server.refuse(status, PROMPT, words=words))
+    base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
+    with pytest.raises((ChatUnavailable, ChatRejected)) as raised:
+        completed(model_with(base_url, max_retries=0))
+    logged = "".join(traceback.format_exception(raised.value))
+    assert KEY not in logged
+    assert "secret" not in logged
+    assert "password" not in raised.value.message
+
+
+# Invalid streams
+
+
+CUT = "ended the reply early"
+NO_CHUNK = "an event that is not a chat.completion.chunk"
+NO_EVENTS = "not an event stream"
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised", "what"),
+    [
+        pytest.param(before_event(0, None), ChatUnavailable, CUT, id="lost at once"),
+        pytest.param(before_event(2, None), ChatUnavailable, CUT, id="lost in the middle"),
+        pytest.param(says("a", finish=None), ChatUnavailable, CUT, id="no finish reason"),
+        pytest.param(says("a", finish="error"), ChatUnavailable, CUT, id="another reason"),
+        pytest.param(
+            before_event(1, event({"error": {"message": "secret", "code": "secret"}})),
+            ChatUnavailable,
+            "ended the reply early, with an error",
+            id="error in place of an event",
+        ),
+        pytest.param(
+            events(event({"error": {"message": "secret", "code": 400}})),
+            ChatRejected,
+            "answered 400: check",
+            id="error with a status",
+        ),
+        pytest.param(
+            events(event({"error": "secret"})), ChatUnavailable, CUT, id="error that is a text"
+        ),
+        pytest.param(before_event(1, b"data: {\n\n"), ChatRejected, NO_CHUNK, id="half of it"),
+        pytest.param(before_event(1, b"data: \xff\n\n"), ChatRejected, NO_CHUNK, id="not UTF-8"),
+        pytest.param(before_event(1, b"data: []\n\n"), ChatRejected, NO_CHUNK, id="list"),
+        pytest.param(before_event(1, piece({"a": "secret"})), ChatRejected, NO_CHUNK, id="object"),
+        pytest.param(before_event(1, piece(17)), ChatRejected, NO_CHUNK, id="number"),
+        pytest.param(before_event(1, piece("a", 17)), ChatRejected, NO_CHUNK, id="finish 17"),
+        pytest.param(before_event(1, piece("\ud800")), ChatRejected, NO_CHUNK, id="surrogate"),
+        pytest.param(
+            before_event(1, event({"usage": {"prompt_tokens": -1}})),
+            ChatRejected,
+            NO_CHUNK,
+            id="negative usage",
+        ),
+        pytest.param(
+            before_event(1, event({"usage": {"prompt_tokens": 1 << 32}})),
+            ChatRejected,
+            NO_CHUNK,
+            id="huge usage",
+        ),
+        pytest.param(
+            before_event(1, b"data: " + b"[" * 200_000 + b"\n"), ChatRejected, NO_CHUNK, id="deep"
+        ),
+        pytest.param(
+            before_event(1, b"data: " + b"x" * MAX_LINE_BYTES), ChatRejected, "a line of", id="long"
+        ),
+        pytest.param(
+            openai_server.body(b"<html>secret</html>"), ChatRejected, NO_EVENTS, id="HTML"
+        ),
+        pytest.param(openai_server.body(b""), ChatRejected, NO_EVENTS, id="empty"),
+        pytest.param(
+            openai_server.body(json.dumps({"choices": [{"message": {}}]}).encode()),
+            ChatRejected,
+            NO_EVENTS,
+            id="whole in place of streamed",
+        ),
+    ],
+)
+def test_an_invalid_stream_is_an_error_and_has_no_lasting_effect(
+    fault: Fault, raised: type[Exception], what: str, server: OpenAIServer, model: OpenAIChat
+) -> None:
+    server.inject(fault)
+    with pytest.raises(raised) as caught:
+        completed(model)
+    message = str(caught.value)
+    assert what in message
+    assert server.address in message
+    assert "secret" not in message
+    assert server.calls == 1
+    assert completed(model).text == "".join(SAID)
+
+
+@pytest.mark.parametrize("then", [0.0, 30.0])
+def test_an_endless_text_is_cut(then: float, server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(events(piece("x" * 50), piece("x" * 50), then, *[piece("x")] * 100))
+    found = completed(model, max_tokens=2)
+    assert found.text == "x" * 2 * MAX_TOKEN_CHARS
+    assert found.end.finish_reason is FinishReason.LENGTH
+
+
+def test_an_endless_reply_is_abandoned(
+    server: OpenAIServer, model: OpenAIChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if it sends comments, which are no timeout."""
+    monkeypatch.setattr(chat, "MAX_REPLY_S", 0.3)
+    server.inject(events(*(b": still here\n\n", 0.02) * 500))
+    with pytest.raises(ChatUnavailable, match=r"not finished its reply after 0\.3 s"):
+        completed(model)

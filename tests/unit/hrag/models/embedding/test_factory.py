@@ -1,0 +1,57 @@
+"""The OpenAI embedder as the settings make it."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hrag.config import CommonSettings
+from hrag.models.embedding.embedder_factory import open_embedder
+from tests import openai_server
+from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, vectors_of
+
+KEY = "sk-test-4711"
+TEXTS = ["first secret", "second secret", "third secret"]
+
+
+def _open_from(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HRAG_OPENAI_DIMENSIONS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"HRAG_EMBEDDER": "openai"} | environment).items():
+        monkeypatch.setenv(name, value)
+    return open_embedder(CommonSettings())
+
+
+def test_settings_reach_the_endpoint(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = _open_from(
+        {
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": server.base_url,
+            "HRAG_OPENAI_EMBEDDING_MODEL": "other-model",
+            "HRAG_OPENAI_DIMENSIONS": "24",
+        },
+        monkeypatch,
+    )
+    assert embedder.name == "openai/other-model"
+    np.testing.assert_allclose(embedder.embed(TEXTS), vectors_of(TEXTS, 24), atol=1e-6)
+    (request,) = server.requests
+    assert (request["model"], request["dimensions"]) == ("other-model", 24)
+    assert server.authorizations == [f"Bearer {KEY}"]
+
+
+def test_the_timeout_is_configurable(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.inject(openai_server.slow(30))
+    embedder = _open_from(
+        {"OPENAI_BASE_URL": server.base_url, "HRAG_OPENAI_TIMEOUT_S": "0.2"}, monkeypatch
+    )
+    start = time.monotonic()
+    assert embedder.dimension == DEFAULT_DIMENSION
+    assert time.monotonic() - start < 4
+
+
+def test_an_own_endpoint_needs_no_key(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = _open_from({"OPENAI_BASE_URL": server.base_url}, monkeypatch)
+    np.testing.assert_allclose(embedder.embed(TEXTS), vectors_of(TEXTS), atol=1e-6)

@@ -1,0 +1,450 @@
+"""The OpenAI embedder with a server that misbehaves in every known way."""
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
+from hrag.models.embedding import Vectors
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.openai_embedder import (
+    MAX_REQUEST_BYTES,
+    MAX_REQUEST_TEXTS,
+    OpenAIEmbedder,
+    batches,
+)
+from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.openai_endpoint import MAX_REPLY_BYTES
+from hrag.values.deadline import Deadline
+from tests import openai_server
+from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base64, vectors_of
+
+KEY = "sk-test-4711"
+TEXTS = ["first secret", "second secret", "third secret"]
+AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+TRICKLING = openai_server.events(*[b" ", 0.05] * 400)
+
+
+Open = Callable[..., OpenAIEmbedder]
+
+
+@pytest.fixture
+def embedder_with(server: OpenAIServer) -> Open:
+    def make(**changes: Any) -> OpenAIEmbedder:
+        settings = {
+            "model": "test-model",
+            "access": Access(server.base_url, KEY),
+            "dimensions": DEFAULT_DIMENSION,
+        }
+        return OpenAIEmbedder(**(settings | changes))
+
+    return make
+
+
+def assert_same(vectors: Vectors, expected: Vectors) -> None:
+    """Asserts equality up to the rounding of scaling back and forth."""
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+@pytest.fixture
+def embedder(embedder_with: Open) -> OpenAIEmbedder:
+    return embedder_with()
+
+
+# Requests
+
+
+def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    embedder.embed(TEXTS)
+    (request,) = server.requests
+    assert request["model"] == "test-model"
+    assert request["input"] == TEXTS
+    assert request["dimensions"] == DEFAULT_DIMENSION
+    assert server.authorizations == [f"Bearer {KEY}"]
+
+
+def test_omits_dimensions_by_default(server: OpenAIServer, embedder_with: Open) -> None:
+    """Models with a fixed dimension reject the field."""
+    embedder_with(dimensions=None).embed(TEXTS)
+    assert all("dimensions" not in request for request in server.requests)
+
+
+def test_is_named_after_its_model(embedder: OpenAIEmbedder) -> None:
+    assert embedder.name == "openai/test-model"
+    assert embedder.max_tokens == 8191
+
+
+def test_nothing_is_sent_for_no_texts(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    assert embedder.embed([]).shape == (0, DEFAULT_DIMENSION)
+    assert server.calls == 0
+
+
+def test_many_texts_are_split_into_several_requests(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    texts = [f"text {number}" for number in range(2 * MAX_REQUEST_TEXTS + 1)]
+    assert_same(embedder.embed(texts), vectors_of(texts))
+    sizes = [len(request["input"]) for request in server.requests]
+    assert sizes == [MAX_REQUEST_TEXTS, MAX_REQUEST_TEXTS, 1]
+
+
+def test_long_texts_are_split_into_several_requests(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    texts = [str(number) + "字" * (MAX_REQUEST_BYTES // 9 + 1) for number in range(5)]
+    assert_same(embedder.embed(texts), vectors_of(texts))
+    assert [len(request["input"]) for request in server.requests] == [2, 2, 1]
+
+
+@given(st.lists(st.integers(0, 2 * MAX_REQUEST_BYTES), max_size=12))
+def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
+    """Each batch is as large as possible; only a single long text exceeds the limit."""
+    texts = ["x" * size for size in sizes]
+    cut = list(batches(texts))
+    assert [text for batch in cut for text in batch] == texts
+    totals = [sum(map(len, batch)) for batch in cut]
+    for batch, total in zip(cut, totals, strict=True):
+        assert len(batch) == 1 or total <= MAX_REQUEST_BYTES
+    for total, after in zip(totals, cut[1:], strict=False):
+        assert total + len(after[0]) > MAX_REQUEST_BYTES
+
+
+# The dimension
+
+
+def test_the_dimension_is_probed_once(server: OpenAIServer, embedder_with: Open) -> None:
+    embedder = embedder_with(dimensions=None)
+    assert server.calls == 0
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: embedder.dimension, range(32)))
+    assert found == [DEFAULT_DIMENSION] * 32
+    embedder.embed(TEXTS)
+    assert server.calls == 2
+
+
+def test_a_failed_probe_is_not_cached(server: OpenAIServer, embedder_with: Open) -> None:
+    embedder = embedder_with(dimensions=None, max_retries=0)
+    server.inject(openai_server.refuse(503))
+    with pytest.raises(EmbedderUnavailable):
+        _ = embedder.dimension
+    assert embedder.dimension == DEFAULT_DIMENSION
+
+
+def test_a_failed_probe_fails_for_all_waiting_callers(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    """They do not retry one after the other."""
+    embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.3)
+    server.inject(openai_server.slow(30), times=8)
+    start = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(embedder.embed, TEXTS) for _ in range(8)]
+        failures = [call.exception() for call in calls]
+    assert all(isinstance(failure, EmbedderUnavailable) for failure in failures)
+    assert time.monotonic() - start < 1.5
+
+
+def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    """A probe that one caller has abandoned still serves the others."""
+    embedder = embedder_with(dimensions=None)
+    server.inject(openai_server.slow(1))
+    with pytest.raises(DeadlineExceeded, match="dimension"):
+        embedder.embed(TEXTS, Deadline.after(0.2))
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert server.calls == 2
+
+
+def test_a_probe_whose_reply_trickles_is_repeated(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    embedder = embedder_with(dimensions=None, timeout_s=0.3)
+    server.inject(TRICKLING)
+    assert_same(embedder.embed(TEXTS, Deadline.after(5)), vectors_of(TEXTS))
+    assert server.calls == 3
+
+
+def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with: Open) -> None:
+    server.inject(openai_server.last_vector([]))
+    with pytest.raises(EmbedderRejected):
+        _ = embedder_with(dimensions=None).dimension
+
+
+# Retries
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+def test_transient_errors_are_retried(
+    status: int, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(status, retry_after=AT_ONCE), times=4)
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert server.calls == 5
+
+
+@pytest.mark.parametrize("fault", [openai_server.hang_up, openai_server.events(b'{"data', None)])
+def test_a_lost_connection_is_retried(
+    fault: Fault, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(fault)
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+
+
+@pytest.mark.parametrize("fault", [openai_server.slow(30), TRICKLING])
+def test_a_slow_reply_is_retried(fault: Fault, server: OpenAIServer, embedder_with: Open) -> None:
+    server.inject(fault)
+    vectors = embedder_with(timeout_s=0.3).embed(TEXTS)
+    assert_same(vectors, vectors_of(TEXTS))
+
+
+def test_retry_after_sets_the_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.refuse(429, retry_after="1.2"))
+    start = time.monotonic()
+    embedder.embed(TEXTS)
+    assert 1.2 <= time.monotonic() - start < 4
+
+
+def test_backs_off_without_retry_after(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    """Immediate retries would aggravate a rate limit."""
+    server.inject(openai_server.refuse(429))
+    start = time.monotonic()
+    embedder.embed(TEXTS)
+    assert 0.3 <= time.monotonic() - start < 4
+
+
+# Deadlines
+
+
+def test_a_delay_beyond_the_deadline_fails_at_once(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(429, retry_after="30"))
+    began = time.monotonic()
+    with pytest.raises(EmbedderUnavailable, match="429"):
+        embedder.embed(TEXTS, Deadline.after(5))
+    assert time.monotonic() - began < 2
+    assert server.calls == 1
+
+
+def test_a_caller_that_leaves_ends_a_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.refuse(429, retry_after="30"))
+    began = time.monotonic()
+    with pytest.raises(Cancelled, match="waiting to retry"):
+        embedder.embed(TEXTS, Deadline(is_waiting=lambda: time.monotonic() < began + 0.3))
+    assert time.monotonic() - began < 2
+
+
+def test_a_slow_endpoint_is_abandoned_at_the_deadline(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.slow(30), times=5)
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="embedding endpoint"):
+        embedder.embed(TEXTS, Deadline.after(0.4))
+    assert time.monotonic() - began < 2
+
+
+def test_no_further_request_is_sent_after_the_caller_left(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    texts = ["x" * MAX_REQUEST_BYTES] * 4
+    with pytest.raises(Cancelled):
+        embedder.embed(texts, Deadline(is_waiting=lambda: server.calls < 2))
+    assert server.calls == 2
+
+
+# Persistent errors
+
+
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        (openai_server.refuse(429, "rate_limit_exceeded", AT_ONCE), "429 (rate_limit_exceeded)"),
+        (openai_server.refuse(500, retry_after=AT_ONCE), "answered 500;"),
+        (openai_server.refuse(503, "secret", AT_ONCE), "answered 503;"),
+    ],
+)
+def test_persistent_errors_are_unavailable(
+    fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(fault, times=100)
+    with pytest.raises(EmbedderUnavailable) as raised:
+        embedder.embed(TEXTS)
+    assert what in raised.value.message
+    assert server.address in raised.value.message
+    assert "at most 5 attempts" in raised.value.message
+    assert server.calls == 5
+
+
+@pytest.mark.parametrize("fault", [openai_server.slow(30), TRICKLING])
+def test_a_missing_reply_is_unavailable(
+    fault: Fault, server: OpenAIServer, embedder_with: Open
+) -> None:
+    server.inject(fault, times=2)
+    with pytest.raises(EmbedderUnavailable, match=r"did not answer within 0\.2 s"):
+        embedder_with(timeout_s=0.2, max_retries=1).embed(TEXTS)
+    assert server.calls == 2
+
+
+def test_an_endpoint_that_is_down_is_unavailable(embedder_with: Open) -> None:
+    with OpenAIServer() as gone:
+        pass
+    with pytest.raises(EmbedderUnavailable, match=r"cannot be reached .*refused") as raised:
+        embedder_with(access=Access(gone.base_url, KEY), max_retries=0).embed(TEXTS)
+    assert gone.address in raised.value.message
+
+
+def test_a_connection_lost_each_time_is_unavailable(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    server.inject(openai_server.hang_up)
+    with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+        embedder_with(max_retries=0).embed(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "what"),
+    [
+        (400, None, "answered 400: check HRAG_OPENAI_DIMENSIONS"),
+        (401, "invalid_api_key", "answered 401 (invalid_api_key): check OPENAI_API_KEY"),
+        (403, None, "answered 403: the key in OPENAI_API_KEY"),
+        (404, "model_not_found", "answered 404 (model_not_found): check OPENAI_BASE_URL"),
+        (422, "secret", "answered 422"),
+    ],
+)
+def test_a_rejection_is_not_retried(
+    status: int, code: str | None, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(status, code))
+    with pytest.raises(EmbedderRejected) as raised:
+        embedder.embed(TEXTS)
+    assert what in raised.value.message
+    assert server.address in raised.value.message
+    assert server.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "requests"),
+    [(400, 4), (413, 4), (422, 4), (401, 1), (402, 1), (403, 1), (404, 1)],
+)
+def test_a_rejected_batch_is_repeated_text_by_text_where_one_may_be_the_cause(
+    status: int, requests: int, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(status), times=4)
+    found = CachedQueries(embedder, 10).embed_each("tenant", TEXTS)
+    assert [type(each) for each in found] == [EmbedderRejected] * 3
+    assert all(f"answered {status}" in str(each) for each in found)
+    assert server.calls == requests
+
+
+def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> None:
+    with pytest.raises(EmbedderRejected, match="404: check OPENAI_BASE_URL"):
+        embedder_with(access=Access(f"http://{server.address}/v2", KEY)).embed(TEXTS)
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+def test_errors_repeat_neither_key_nor_texts(
+    status: int, server: OpenAIServer, embedder_with: Open
+) -> None:
+    """Neither in the message nor in the traceback of a log."""
+    words = f"Incorrect API key {KEY} for '{TEXTS[0]}'"
+    server.inject(openai_server.refuse(status, TEXTS[1], words=words))
+    base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
+    with pytest.raises((EmbedderUnavailable, EmbedderRejected)) as raised:
+        embedder_with(access=Access(base_url, KEY), max_retries=0).embed(TEXTS)
+    logged = "".join(traceback.format_exception(raised.value))
+    assert KEY not in logged
+    assert "secret" not in logged
+    assert "password" not in raised.value.message
+
+
+# Invalid replies
+
+
+def test_the_largest_batch_fits_into_a_reply() -> None:
+    vector = [-sys.float_info.max] * 4096
+    assert (len(json.dumps(vector)) + 100) * MAX_REQUEST_TEXTS < MAX_REPLY_BYTES
+
+
+def test_a_shuffled_reply_is_sorted(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.shuffled)
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+
+
+ONES = [1.0] * DEFAULT_DIMENSION
+NAN = np.array([*ONES[1:], np.nan])
+INDEXES = "indexes are not 0 to 2, each once"
+NO_LIST = "without a list `data` of objects"
+NO_NUMBERS = "neither a list of numbers nor base64 of float32"
+
+
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        pytest.param(openai_server.short, "returned 2 vectors for 3 texts", id="short"),
+        pytest.param(openai_server.indexes(0, 1, 1), INDEXES, id="index twice"),
+        pytest.param(openai_server.indexes(1, 2, 3), INDEXES, id="indexes from 1"),
+        pytest.param(openai_server.indexes(0, 1, -1), INDEXES, id="index negative"),
+        pytest.param(openai_server.indexes(0, 1, None), INDEXES, id="index null"),
+        pytest.param(openai_server.indexes("0", "1", "2"), INDEXES, id="indexes as text"),
+        pytest.param(openai_server.indexes(0, 1, [2]), INDEXES, id="index a list"),
+        pytest.param(
+            openai_server.last_vector(ONES[1:]),
+            "a vector of 31 numbers where 32 are expected",
+            id="too few numbers",
+        ),
+        pytest.param(
+            openai_server.last_vector(in_base64(np.ones(33))),
+            "a vector of 33 numbers where 32 are expected",
+            id="too many numbers",
+        ),
+        pytest.param(
+            openai_server.last_vector(NAN.tolist()), "NaN or infinity: number 2 of 3", id="NaN"
+        ),
+        pytest.param(
+            openai_server.last_vector(in_base64(NAN)), "NaN or infinity", id="NaN in base64"
+        ),
+        pytest.param(openai_server.last_vector([1e200, *ONES[1:]]), "NaN or infinity", id="huge"),
+        pytest.param(
+            openai_server.last_vector([0.0] * DEFAULT_DIMENSION), "of zeros: number 2", id="zeros"
+        ),
+        pytest.param(openai_server.last_vector("%%%"), NO_NUMBERS, id="not base64"),
+        pytest.param(openai_server.last_vector("AAAAAAA="), NO_NUMBERS, id="half a float"),
+        pytest.param(openai_server.last_vector(None), NO_NUMBERS, id="null"),
+        pytest.param(openai_server.last_vector({"a": 1}), NO_NUMBERS, id="object"),
+        pytest.param(openai_server.last_vector([ONES, ONES]), NO_NUMBERS, id="nested"),
+        pytest.param(openai_server.last_vector([ONES, 1.0]), NO_NUMBERS, id="ragged"),
+        pytest.param(openai_server.last_vector(["word"] * 32), NO_NUMBERS, id="words"),
+        pytest.param(openai_server.last_vector([10**400] * 32), NO_NUMBERS, id="no float"),
+        pytest.param(openai_server.body(b"<html>secret</html>"), "not JSON", id="HTML"),
+        pytest.param(openai_server.body(b'{"data": ['), "not JSON", id="half of it"),
+        pytest.param(openai_server.body(b"\xff\xfe\xff"), "not JSON", id="not UTF-8"),
+        pytest.param(openai_server.body(b"[" * 200_000), "not JSON", id="bottomless"),
+        pytest.param(openai_server.body(b""), "not JSON", id="empty"),
+        pytest.param(openai_server.body(b"[]"), NO_LIST, id="list"),
+        pytest.param(openai_server.body(b'{"error": "secret"}'), NO_LIST, id="no data"),
+        pytest.param(openai_server.body(b'{"data": [1, 2, 3]}'), NO_LIST, id="numbers as data"),
+    ],
+)
+def test_an_invalid_reply_is_rejected(
+    fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    """It is not retried, and the next request works."""
+    server.inject(fault)
+    with pytest.raises(EmbedderRejected) as raised:
+        embedder.embed(TEXTS)
+    assert what in raised.value.message
+    assert server.address in raised.value.message
+    assert "secret" not in raised.value.message
+    assert server.calls == 1
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))

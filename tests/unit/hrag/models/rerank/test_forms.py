@@ -1,0 +1,66 @@
+"""What counts as a valid reply in each form."""
+
+import json
+from typing import Any
+
+import pytest
+
+from hrag.errors import RerankerRejected
+from hrag.models.rerank.request_forms import FORMS
+
+SOURCE = "the reranking endpoint x"
+# Indexes and scores of replies for three texts.
+WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
+    ([], "returned 0 scores for 3 texts"),
+    ([(0, 1.0), (1, 1.0)], "returned 2 scores for 3 texts"),
+    ([(0, 1.0), (1, 1.0), (2, 1.0), (2, 1.0)], "returned 4 scores for 3 texts"),
+    *(
+        ([(0, 1.0), (index, 1.0), (2, 1.0)], "whose indexes are not 0 to 2, each once")
+        for index in (0, 3, -1, "1", True, 1.0, None, 10**100)
+    ),
+    *(
+        ([(0, 1.0), (1, score), (2, 1.0)], "that is no finite number")
+        for score in (float("nan"), float("inf"), 10**400, None, True, "0.5", [], {})
+    ),
+]
+
+
+def _reply(form: str, entries: list[tuple[Any, Any]]) -> bytes:
+    score = {"cohere": "relevance_score", "tei": "score"}[form]
+    listed = [{"index": index, score: value, "more": "text"} for index, value in entries]
+    return json.dumps(listed if form == "tei" else {"results": listed, "meta": None}).encode()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_scores_are_in_the_order_of_the_texts(form: str) -> None:
+    reply = _reply(form, [(2, 9), (0, -3.5), (1, -11.25)])
+    assert FORMS[form].scores(reply, 3, SOURCE) == [-3.5, -11.25, 9.0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("entries", "words"), WRONG_ENTRIES)
+def test_wrong_entries_are_refused(form: str, entries: list[tuple[Any, Any]], words: str) -> None:
+    with pytest.raises(RerankerRejected, match=f"^{SOURCE} .*{words}"):
+        FORMS[form].scores(_reply(form, entries), 3, SOURCE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("content", [b"", b"<html>", b"\xff", b"[" * 100_000, b"1" * 10_000])
+def test_what_is_not_json_is_refused(form: str, content: bytes) -> None:
+    with pytest.raises(RerankerRejected, match="not JSON"):
+        FORMS[form].scores(content, 3, SOURCE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "content", [b"null", b"{}", b"7", b'{"results": {}}', b"[[0, 1]]", b'{"results": [1]}']
+)
+def test_json_of_another_shape_is_refused(form: str, content: bytes) -> None:
+    with pytest.raises(RerankerRejected, match="check HRAG_RERANK_FORM"):
+        FORMS[form].scores(content, 1, SOURCE)
+
+
+@pytest.mark.parametrize(("form", "other"), [("cohere", "tei"), ("tei", "cohere")])
+def test_a_reply_of_the_other_form_is_recognised(form: str, other: str) -> None:
+    with pytest.raises(RerankerRejected, match="check HRAG_RERANK_FORM"):
+        FORMS[form].scores(_reply(other, [(0, 1.0)]), 1, SOURCE)

@@ -1,0 +1,86 @@
+"""The audit log: its lines and its file."""
+
+import json
+import logging
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hrag.config import AuditSettings, SettingsError
+from hrag.observe import audit, log
+from hrag.observe.audit import Kind
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "audit.log"
+    audit.configure("indexer", AuditSettings(HRAG_AUDIT_FILE=path))
+    yield path
+    audit.close()
+
+
+def _entries(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_an_entry_is_one_json_line_for_the_owner_alone(path: Path) -> None:
+    audit.record(Kind.CHANGE, method="DeleteDocument", document="a", sequence=7, collection="")
+    (entry,) = _entries(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert {"timestamp", "pid", "level"} <= entry.keys()
+    found = {name: entry[name] for name in ("event", "service", "kind", "method", "sequence")}
+    assert found == {
+        "event": "audit",
+        "service": "indexer",
+        "kind": "change",
+        "method": "DeleteDocument",
+        "sequence": 7,
+    }
+    assert "collection" not in entry
+
+
+def test_an_entry_carries_its_call_and_its_own_fields_win(path: Path) -> None:
+    log.CALL.set(lambda: {"tenant": "of the call", "request_id": "r", "credential": "c"})
+    try:
+        audit.record(Kind.CHANGE, tenant="of the document")
+    finally:
+        log.CALL.set(None)
+    (entry,) = _entries(path)
+    assert (entry["tenant"], entry["request_id"]) == ("of the document", "r")
+    assert entry["credential"] == "c"
+
+
+def test_a_rotated_file_is_opened_anew(path: Path) -> None:
+    audit.record(Kind.READ, method="one")
+    moved = path.rename(path.with_suffix(".1"))
+    audit.record(Kind.READ, method="two")
+    assert [entry["method"] for entry in _entries(moved)] == ["one"]
+    assert [entry["method"] for entry in _entries(path)] == ["two"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_cannot_be_written_to_the_file_goes_to_the_log(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(logging.FileHandler, "emit", fail)
+    audit.record(Kind.CHANGE, method="DeleteCollection")
+    assert '"method": "DeleteCollection"' in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="HRAG_AUDIT_FILE"):
+        audit.configure("indexer", AuditSettings(HRAG_AUDIT_FILE=tmp_path / "none" / "audit.log"))
+
+
+def test_an_unread_refusal_is_counted_and_written_at_the_end(path: Path) -> None:
+    for _ in range(30):
+        audit.refused_unread("TOO_BUSY", "Search")
+    assert path.read_text() == ""
+    audit.close()
+    (entry,) = _entries(path)
+    assert (entry["kind"], entry["reason"], entry["count"]) == ("refusals", "TOO_BUSY", 30)

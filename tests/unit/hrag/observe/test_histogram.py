@@ -1,0 +1,45 @@
+"""A histogram that takes several observations at once."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+
+from hrag.observe.histogram import BatchHistogram
+
+BOUNDS = (0.1, 1.0, 2.5)
+VALUES = (0.0, 0.1, 0.11, 1.0, 2.0, 2.5, 3.0, 1e9)
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+def test_the_page_is_that_of_the_library(registry):
+    """Value for value: bounds, cumulated counts, sum, for two label values."""
+    own = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
+    other = CollectorRegistry()
+    theirs = Histogram("seconds", "Duration.", ["stage"], registry=other, buckets=BOUNDS)
+    own.observe(("a", value) for value in VALUES)
+    own.observe([("b", 0.5), ("a", 7.0)])
+    for label, value in [*(("a", value) for value in VALUES), ("b", 0.5), ("a", 7.0)]:
+        theirs.labels(label).observe(value)
+    created = "_created"  # Switched off in hrag.observe.metrics, which may not be imported here.
+    lines = [line for line in generate_latest(other).decode().splitlines() if created not in line]
+    assert generate_latest(registry).decode().splitlines() == lines
+
+
+def test_without_observations_it_has_no_series(registry):
+    BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
+    assert registry.get_sample_value("seconds_count", {"stage": "a"}) is None
+
+
+def test_no_observation_of_several_threads_is_lost(registry):
+    own = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(4):
+            threads.submit(lambda: [own.observe([("a", 0.5), ("b", 2.0)]) for _ in range(5_000)])
+    assert registry.get_sample_value("seconds_count", {"stage": "a"}) == 20_000
+    assert math.isclose(registry.get_sample_value("seconds_sum", {"stage": "b"}), 40_000)

@@ -1,0 +1,246 @@
+"""Metrics: instruments, readings, and how they are served."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from structlog.testing import capture_logs
+
+from hrag.engine import DocumentSummaries, Summary
+from hrag.errors import ChatUnavailable, EmbedderRejected, ServiceUnavailable, StoreUnavailable
+from hrag.models.chat import ChatEnd, Completion
+from hrag.models.chat.instrumented_chat import InstrumentedChat
+from hrag.models.embedding.instrumented_embedder import InstrumentedEmbedder
+from hrag.observe import metrics
+from hrag.observe.metrics import INSTRUMENTS, Reading, Readings
+from hrag.server.serving.metrics_server import serve_metrics
+from hrag.server.serving.worker_metrics import WorkerMetrics
+from hrag.types import SummaryUnit
+from hrag.values.answers import FinishReason
+from hrag.values.deadline import NEVER
+from tests.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.metrics_page import Scrape
+
+
+def grown(series: str, act: Callable[[], object], **labels: str) -> float:
+    """Returns by how much a value grows while `act` runs."""
+    before = INSTRUMENTS.get_sample_value(series, labels) or 0.0
+    act()
+    return (INSTRUMENTS.get_sample_value(series, labels) or 0.0) - before
+
+
+class FakeEmbedder:
+    name, dimension, max_tokens, lowest_cosine = "fake", 4, 100, -1.0
+
+    def embed(self, texts, deadline=NEVER):
+        if "bad" in texts:
+            raise EmbedderRejected("no")
+        return np.ones((len(texts), 4), np.float32) / 2
+
+
+class FakeChat:
+    """Streams `a`, `b` and an end; or fails after `a`."""
+
+    name = "fake"
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.closed = False
+
+    def stream(self, prompt, max_tokens, deadline):
+        try:
+            yield "a"
+            if self.fails:
+                raise ChatUnavailable("down")
+            yield "b"
+            yield ChatEnd(FinishReason.STOP, 7, 2)
+        finally:
+            self.closed = True
+
+    def complete(self, prompt, max_tokens, deadline):
+        *pieces, end = self.stream(prompt, max_tokens, deadline)
+        return Completion("".join(pieces), end)
+
+
+def test_an_embedder_is_counted_by_requests_texts_and_outcomes():
+    metered = InstrumentedEmbedder(FakeEmbedder())
+    assert (metered.name, metered.dimension, metered.max_tokens) == ("fake", 4, 100)
+    calls = "hrag_embedder_calls_total"
+    assert grown(calls, lambda: metered.embed(["a", "b"]), outcome="ok") == 1
+    assert grown("hrag_embedder_texts_total", lambda: metered.embed(["a", "b"])) == 2
+    assert grown("hrag_embedder_seconds_count", lambda: metered.embed(["a"])) == 1
+
+    def refused():
+        with pytest.raises(EmbedderRejected):
+            metered.embed(["bad"])
+
+    assert grown(calls, refused, outcome="EmbedderRejected") == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_chat_model_is_counted_by_requests_tokens_and_outcomes(whole):
+    def ask(*, fails: bool = False):
+        chat = InstrumentedChat(FakeChat(fails=fails))
+        if whole:
+            return chat.complete("?", 9, NEVER).text
+        return "".join(map(str, list(chat.stream("?", 9, NEVER))[:-1]))
+
+    def fail():
+        with pytest.raises(ChatUnavailable):
+            ask(fails=True)
+
+    assert ask() == "ab"
+    assert grown("hrag_chat_calls_total", ask, outcome="ok") == 1
+    assert grown("hrag_chat_tokens_total", ask, kind="prompt") == 7
+    assert grown("hrag_chat_tokens_total", ask, kind="completion") == 2
+    assert grown("hrag_chat_calls_total", fail, outcome="ChatUnavailable") == 1
+    assert grown("hrag_chat_seconds_count", fail) == 1
+
+
+def test_an_abandoned_text_is_closed_and_counted():
+    inner = FakeChat()
+
+    def leave():
+        pieces = InstrumentedChat(inner).stream("?", 9, NEVER)
+        assert next(pieces) == "a"
+        pieces.close()
+
+    assert grown("hrag_chat_calls_total", leave, outcome="abandoned") == 1
+    assert inner.closed
+
+
+def test_a_build_that_fails_has_no_duration():
+    def build(error: Exception | None = None):
+        with suppress(KeyError), metrics.segment_build("tail"):
+            if error:
+                raise error
+
+    assert grown("hrag_segment_build_seconds_count", build, kind="tail") == 1
+    assert grown("hrag_segment_build_seconds_count", lambda: build(KeyError()), kind="tail") == 0
+
+
+def test_recording_a_search_costs_little():
+    """A search takes 300 us; what is counted of it must not be felt."""
+    stages = [(stage, 2e-5) for stage in ("embed", "search", "climb", "fetch")]
+    rounds = 2000
+    best_s = min(_recording_s(stages, rounds) for _ in range(5))
+    assert best_s / rounds < 50e-6, "measured 6 us; this is for machines that are busy"
+
+
+def _recording_s(stages: list[tuple[str, float]], rounds: int) -> float:
+    began = time.perf_counter()
+    for _ in range(rounds):
+        metrics.call_started()
+        metrics.search_finished(stages)
+        metrics.call_finished("Search", "OK", 3e-4)
+    return time.perf_counter() - began
+
+
+# Readings
+
+
+def _shown(readings: Readings) -> str:
+    registry = CollectorRegistry()
+    registry.register(readings)
+    return generate_latest(registry).decode()
+
+
+def test_readings_are_taken_when_somebody_looks():
+    values = iter((1, 2))
+    readings = Readings(lambda: [Reading("hrag_store_segments", next(values))])
+    assert "hrag_store_segments 1.0" in _shown(readings)
+    assert "hrag_store_segments 2.0" in _shown(readings)
+
+
+def test_readings_with_labels_are_one_family_and_totals_are_counters():
+    name = "hrag_cache_lookups_total"
+    readings = Readings(lambda: [Reading(name, 3, {"cache": c}) for c in ("query", "sentence")])
+    text = _shown(readings)
+    assert text.count("# TYPE") == 1
+    assert f"# TYPE {name} counter" in text
+    assert f'{name}{{cache="sentence"}} 3.0' in text
+
+
+def test_unreadable_metrics_are_left_out_and_logged():
+    def read():
+        raise StoreUnavailable("the disk is gone")
+
+    with capture_logs() as logs:
+        assert _shown(Readings(read)) == ""
+    assert [line["problem"] for line in logs] == ["the disk is gone"]
+
+
+def test_a_store_is_measured_over_all_its_collections(engine):
+    plain, summarised = collection_settings(), collection_settings(summaries=SummaryUnit.CHUNK)
+    engine.writer.create_collection("t", "c", plain)
+    engine.writer.create_collection("u", "c", summarised)
+    assert engine.writer.totals().embedded.largest_tail_leaves == 0
+    counts = []
+    for tenant, number in (("t", 40), ("u", 10)):
+        document = prepared("d", sentences(number), plain)
+        engine.writer.put(engine.open(tenant), document)
+        counts.append(len(document.vectors))
+    totals = engine.writer.totals()
+    assert (totals.collections, totals.documents, totals.leaves) == (2, 2, sum(counts))
+    assert (totals.embedded.tail_leaves, totals.embedded.largest_tail_leaves) == (
+        sum(counts),
+        max(counts),
+    )
+    assert (totals.unsummarised_documents, totals.summaries) == (1, 0)
+    assert totals.text_bytes == len(sentences(40)) + len(sentences(10))
+    waiting = engine.writer.next_unsummarised("fake")
+    summary = Summary("All of it.", range(counts[1]))
+    engine.writer.put_summaries(waiting, DocumentSummaries((summary,), unit_vectors(1, 3)))
+    record = engine.seal("t")
+    totals = engine.writer.totals()
+    assert (totals.unsummarised_documents, totals.summaries, totals.documents) == (0, 1, 2)
+    assert (totals.embedded.segments, totals.embedded.segment_bytes) == (1, record.size_bytes)
+    assert totals.embedded.tail_leaves == counts[1] + 1
+    assert totals.embedded.sequence == engine.reader.status().embedded.sequence
+    assert min(totals.embedded.file_bytes, totals.embedded.disk_free_bytes, totals.vector_bytes) > 0
+    engine.writer.delete_collection("u", "c")
+    totals = engine.writer.totals()
+    assert (totals.collections, totals.documents, totals.summaries) == (1, 1, 0)
+
+
+# Serving
+
+
+def test_metrics_are_served_over_http_until_the_end_of_the_block():
+    reading = Readings(lambda: [Reading("hrag_store_leaves", 5)])
+    with serve_metrics("127.0.0.1:0", INSTRUMENTS, reading) as port:
+        scrape = Scrape(f"127.0.0.1:{port}")
+        assert scrape.value("hrag_store_leaves") == 5
+        assert "process_resident_memory_bytes" in scrape
+        with pytest.raises(ServiceUnavailable, match=f"127.0.0.1:{port} for metrics"):
+            serve_metrics(f"127.0.0.1:{port}").__enter__()
+    with pytest.raises(OSError, match="refused"):
+        Scrape(f"127.0.0.1:{port}")
+
+
+def test_without_an_address_nothing_is_served():
+    with serve_metrics("", INSTRUMENTS) as port:
+        assert port == 0
+
+
+def test_worker_metrics_have_one_label_per_serving_worker():
+    def worker(leaves: int):
+        return Readings(lambda: [Reading("hrag_reader_loaded_bytes", leaves)])
+
+    with (
+        serve_metrics("127.0.0.1:0", worker(5)) as first,
+        serve_metrics("127.0.0.1:0", worker(7)) as second,
+    ):
+        with serve_metrics("127.0.0.1:0") as gone:
+            pass
+        ports = [first, second, 0, gone]
+        with serve_metrics("127.0.0.1:0", WorkerMetrics(ports)) as port:
+            scrape = Scrape(f"127.0.0.1:{port}")
+    assert scrape.text.count("# TYPE hrag_reader_loaded_bytes") == 1
+    loaded = "hrag_reader_loaded_bytes"
+    assert [scrape.value(loaded, worker=str(n)) for n in (0, 1)] == [5, 7]
+    assert {sample.labels["worker"] for sample in scrape[loaded].samples} == {"0", "1"}
+    assert (scrape.value("hrag_workers"), scrape.value("hrag_workers_serving")) == (4, 3)

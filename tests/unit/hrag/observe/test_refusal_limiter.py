@@ -1,0 +1,54 @@
+"""Refusals that get a line and those that are counted."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import NoReturn
+
+import pytest
+
+from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
+
+
+def test_a_flood_of_refusals_makes_few_lines_and_exact_counts() -> None:
+    now, counted = [0.0], Counter[Refusal]()
+    limiter = RefusalLimiter(counted.update, lambda: now[0], window_s=3600)
+    stranger, tenant = Refusal("UNAUTHENTICATED", "Search", ""), Refusal("RATE", "Search", "1")
+    assert [limiter.allows(stranger) for _ in range(1000)].count(True) == 5
+    assert limiter.allows(tenant)  # One flood does not hide another caller.
+    limiter.flush()
+    assert counted == {stranger: 995}
+    now[0] = 3600
+    assert limiter.allows(stranger)
+
+
+def test_refusals_of_many_credentials_are_bounded_too() -> None:
+    counted: list[dict[Refusal, int]] = []
+    limiter = RefusalLimiter(lambda counts: counted.append(dict(counts)), lambda: 0.0, 3600)
+    many = [Refusal("RATE", "Search", str(number)) for number in range(5000)]
+    assert sum(map(limiter.allows, many)) == 100
+    limiter.flush()
+    (counts,) = counted
+    assert len(counts) <= 101
+    assert sum(counts.values()) == 4900
+
+
+def test_counts_survive_a_moment_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: Counter[Refusal] = Counter()
+    written = threading.Event()
+
+    def write(counts: Mapping[Refusal, int]) -> None:
+        counted.update(counts)
+        written.set()
+
+    def no_thread(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    limiter = RefusalLimiter(write, window_s=0.01)
+    refusal = Refusal("TOO_BUSY", "Search", "")
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Timer, "start", no_thread)
+        limiter.count(refusal)
+    limiter.count(refusal)
+    assert written.wait(10)
+    assert counted == {refusal: 2}

@@ -1,0 +1,102 @@
+"""Long calls yield to short ones of other tenants."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from hrag.server.admission.cooperative_yield import RunningCalls, yield_to_others
+
+_STEP_S = 1 / 256  # Three make a call long.
+
+
+class Calls:
+    """Calls in threads of their own, each with its own processor time."""
+
+    def __init__(self) -> None:
+        self.slept_s: list[float] = []
+        self._thread = threading.local()
+        self._running = RunningCalls(self._now_s, self.slept_s.append, self._now_s)
+        self._ending = ExitStack()
+
+    def start(self, tenant: str) -> ThreadPoolExecutor:
+        """Starts a call that runs until `end`; returns its thread."""
+        thread = self._ending.enter_context(ThreadPoolExecutor(1))
+        call = self._running.call(tenant)
+        thread.submit(call.__enter__).result()
+        self._ending.callback(lambda: thread.submit(call.__exit__, None, None, None).result())
+        return thread
+
+    def compute(self, thread: ThreadPoolExecutor, seconds: float) -> None:
+        """A step of a call."""
+        thread.submit(self._compute, seconds).result()
+
+    def end(self) -> None:
+        self._ending.close()
+        assert not self._running.has_short_of_others("")
+
+    def _compute(self, seconds: float) -> None:
+        self._thread.s = self._now_s() + seconds
+        yield_to_others()
+
+    def _now_s(self) -> float:
+        return getattr(self._thread, "s", 0.0)
+
+
+@pytest.fixture
+def calls() -> Iterator[Calls]:
+    calls = Calls()
+    yield calls
+    calls.end()
+
+
+def test_a_long_call_sleeps_for_as_long_as_it_computed_while_a_short_one_runs(
+    calls: Calls,
+) -> None:
+    call = calls.start("a")
+    calls.compute(call, _STEP_S)
+    calls.start("b")
+    calls.compute(call, _STEP_S)
+    assert calls.slept_s == []
+    for seconds in (_STEP_S, _STEP_S / 2, 1):
+        calls.compute(call, seconds)
+    assert calls.slept_s == [0.005, _STEP_S / 2, 0.005]
+
+
+def test_a_long_call_alone_or_beside_its_own_tenants_does_not_sleep(calls: Calls) -> None:
+    calls.start("a")
+    calls.compute(calls.start("a"), 1)
+    assert calls.slept_s == []
+
+
+def test_long_calls_of_two_tenants_do_not_yield_to_each_other(calls: Calls) -> None:
+    both = calls.start("a"), calls.start("b")
+    for call in both:
+        calls.compute(call, 1)
+    assert calls.slept_s == [0.005]  # Of a, while b was short.
+    for call in both:
+        calls.compute(call, 1)
+    assert calls.slept_s == [0.005]
+
+
+def test_what_is_no_call_does_not_sleep(calls: Calls) -> None:
+    calls.start("a")
+    with ThreadPoolExecutor(1) as thread:
+        calls.compute(thread, 1)
+    assert calls.slept_s == []
+
+
+def test_processor_time_is_not_asked_for_before_enough_time_has_passed() -> None:
+    asked = []
+
+    def clock() -> float:
+        asked.append(1)
+        return 0.0
+
+    with RunningCalls(clock, wall_clock=lambda: 0.0).call("a"):
+        began = len(asked)
+        for _ in range(10):
+            yield_to_others()
+    assert len(asked) == began

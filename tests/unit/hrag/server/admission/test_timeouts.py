@@ -1,0 +1,68 @@
+"""Time limits for many entries, watched by one thread."""
+
+import threading
+import time
+
+from structlog.testing import capture_logs
+
+from hrag.server.admission.timeouts import Timeouts
+
+
+def test_an_entry_expires_once_and_not_before_its_limit() -> None:
+    expired: list[tuple[str, float]] = []
+    done = threading.Event()
+
+    def expire(entry: str) -> None:
+        expired.append((entry, time.monotonic()))
+        done.set()
+
+    timeouts = Timeouts[str](0.1, expire, "test")
+    began = time.monotonic()
+    timeouts.add("late")
+    assert done.wait(10)
+    timeouts.close()
+    ((entry, at_s),) = expired
+    assert entry == "late"
+    assert at_s - began >= 0.1
+    assert not timeouts.remove("late")
+
+
+def test_a_removed_entry_does_not_expire() -> None:
+    expired: list[str] = []
+    timeouts = Timeouts[str](0.05, expired.append, "test")
+    timeouts.add("in time")
+    assert timeouts.remove("in time")
+    assert not timeouts.remove("in time")
+    time.sleep(0.3)
+    assert timeouts.close() == []
+    assert expired == []
+
+
+def test_the_oldest_wanted_entry_goes_first() -> None:
+    timeouts = Timeouts[str](60, lambda _: None, "test")
+    for entry in ("a", "b", "c"):
+        timeouts.add(entry)
+    assert timeouts.remove("a")
+    assert timeouts.pop_oldest(lambda entry: entry != "b") == "c"
+    assert timeouts.entries() == ["b"]
+    assert timeouts.pop_oldest(lambda entry: entry != "b") is None
+    assert timeouts.close() == ["b"]
+    assert timeouts.pop_oldest(lambda entry: True) is None
+
+
+def test_a_failing_expiry_is_logged_and_the_next_entry_expires() -> None:
+    done = threading.Event()
+
+    def expire(entry: str) -> None:
+        if entry == "bad":
+            raise ValueError(entry)
+        done.set()
+
+    with capture_logs() as logs:
+        timeouts = Timeouts[str](0.05, expire, "test")
+        timeouts.add("bad")
+        timeouts.add("good")
+        assert done.wait(10)
+        timeouts.close()
+    events = [line["event"] for line in logs if line["event"] != "audit"]  # Of other tests.
+    assert events == ["timeout_failed"]

@@ -1,0 +1,248 @@
+"""Requests count until their calls end, and no longer, whichever way they end."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag.errors import InvalidArgument
+from hrag.observe import metrics
+from hrag.server.admission.executor import AdmissionExecutor
+from hrag.server.admission.suspension import Suspended, has_time_to_wait
+from hrag.server.calls.call_deadline import deadline_of
+from hrag.server.serving.grpc_server import Server
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import retriever_pb2_grpc
+from hrag.values.deadline import Deadline
+from tests.servers import built
+from tests.until import until
+
+
+class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
+    """Ends each search as its text says; the one that it holds or suspends, when it may end."""
+
+    def __init__(self) -> None:
+        self.running = threading.Semaphore(0)
+        self.suspended = threading.Event()
+        self.may_end = threading.Event()
+        self.is_ready = threading.Event()
+
+    def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
+        if request.text == "refused":
+            raise InvalidArgument("refused", field="text")
+        if request.text == "held":
+            self.running.release()
+            assert self.may_end.wait(20)
+        if request.text == "suspended" and not self.is_ready.is_set():
+            self._suspend(deadline_of(context))
+        return rpb.SearchResponse()
+
+    def _suspend(self, deadline: Deadline) -> None:
+        deadline.check("waiting")
+        if not has_time_to_wait(deadline):
+            raise InvalidArgument("too late", field="text")
+        self.suspended.set()
+        raise Suspended(self.is_ready.is_set, deadline)
+
+    def Answer(self, request: rpb.AnswerRequest, context: Any) -> Iterator[rpb.AnswerResponse]:
+        yield rpb.AnswerResponse(text="an answer")
+        if request.search.text == "refused":
+            raise InvalidArgument("refused", field="text")
+
+
+class Running:
+    """A server with one thread for a tenant, its servicer, and calls to it."""
+
+    def __init__(self, server: Server, servicer: Endings, channel: grpc.Channel) -> None:
+        self.server = server
+        self.servicer = servicer
+        self.executor: AdmissionExecutor = server.limits.executor
+        self._stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+
+    @property
+    def counted_bytes(self) -> int:
+        return self.executor._unanswered.total_bytes
+
+    def search(self, text: str, timeout_s: float = 20) -> Any:
+        return self._stub.Search.future(_query(text), timeout=timeout_s)
+
+    def answer(self, text: str = "") -> Any:
+        return self._stub.Answer(rpb.AnswerRequest(search=_query(text)), timeout=20)
+
+    def hold(self) -> Any:
+        """Occupies the tenant's thread until the servicer's calls may end."""
+        held = self.search("held")
+        self.servicer.running.acquire()
+        return held
+
+    def suspend(self, timeout_s: float = 20) -> Any:
+        suspended = self.search("suspended", timeout_s)
+        assert self.servicer.suspended.wait(10)
+        return suspended
+
+    def wait(self, timeout_s: float = 20) -> Any:
+        """Starts a call that waits for its turn."""
+        before = self.executor._calls
+        waiting = self.search("", timeout_s)
+        until(lambda: self.executor._calls > before)
+        return waiting
+
+
+def _query(text: str) -> rpb.SearchRequest:
+    return rpb.SearchRequest(tenant_id="acme", text=text)
+
+
+@contextmanager
+def _running(**variables: object) -> Iterator[Running]:
+    servicer = Endings()
+    server = built(servicer, HRAG_THREADS=1, **variables)
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield Running(server, servicer, channel)
+        servicer.may_end.set()
+        server.stop(0)
+
+
+def _answered(running: Running) -> None:
+    running.search("").result()
+    list(running.answer())
+
+
+def _refused(running: Running) -> None:
+    running.search("refused").exception()
+    with pytest.raises(grpc.RpcError):
+        list(running.answer("refused"))
+
+
+def _cancelled_while_it_waits(running: Running) -> None:
+    held = running.hold()
+    running.wait().cancel()
+    until(lambda: running.executor._calls == 1)
+    _let_end(running, held)
+
+
+def _late_while_it_waits(running: Running) -> None:
+    held = running.hold()
+    assert running.wait(0.2).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    until(lambda: running.executor._calls == 1)
+    _let_end(running, held)
+
+
+def _cancelled_while_it_runs(running: Running) -> None:
+    running.hold().cancel()
+    running.servicer.may_end.set()
+
+
+def _too_many_wait(running: Running) -> None:
+    held = running.hold()
+    waiting = [running.wait() for _ in range(2)]
+    assert running.search("").code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    _let_end(running, held, *waiting)
+
+
+def _resumed(running: Running) -> None:
+    suspended = running.suspend()
+    running.servicer.is_ready.set()
+    suspended.result()
+
+
+def _late_while_suspended(running: Running) -> None:
+    assert running.suspend(0.3).exception() is not None
+
+
+def _cancelled_while_suspended(running: Running) -> None:
+    running.suspend().cancel()
+
+
+def _too_many_are_suspended(running: Running) -> None:
+    suspended = running.suspend()
+    more = [running.search("suspended") for _ in range(2)]
+    until(lambda: sum(call.done() for call in more) == 1)
+    running.servicer.is_ready.set()
+    suspended.result()
+    assert {call.code() for call in more} == {
+        grpc.StatusCode.OK,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+
+
+def _cancelled_while_it_waits_to_go_on(running: Running) -> None:
+    """It waited, ran, was suspended, and waits once more."""
+    first = running.hold()
+    suspended = running.search("suspended")
+    until(lambda: running.executor._calls == 2)
+    _let_end(running, first)
+    assert running.servicer.suspended.wait(10)
+    running.servicer.may_end.clear()
+    second = running.hold()
+    running.servicer.is_ready.set()
+    until(lambda: running.executor._tenants._tenants["acme"].waiting)
+    suspended.cancel()
+    time.sleep(0.1)
+    _let_end(running, second)
+
+
+def _let_end(running: Running, *calls: Any) -> None:
+    running.servicer.may_end.set()
+    for call in calls:
+        call.result()
+
+
+_ENDINGS = [
+    _answered,
+    _refused,
+    _cancelled_while_it_waits,
+    _late_while_it_waits,
+    _cancelled_while_it_runs,
+    _too_many_wait,
+    _resumed,
+    _late_while_suspended,
+    _cancelled_while_suspended,
+    _too_many_are_suspended,
+    _cancelled_while_it_waits_to_go_on,
+]
+
+
+@pytest.mark.parametrize("end", _ENDINGS, ids=lambda end: end.__name__.strip("_"))
+def test_a_request_counts_until_its_call_ends(end: Callable[[Running], None]) -> None:
+    begun = _calls_begun()
+    with _running(HRAG_TENANT_MAX_WAITING_CALLS=2) as running:
+        end(running)
+        until(lambda: running.executor._calls == 0)
+        assert running.counted_bytes == 0
+        assert running.executor._tenants._tenants.keys() <= {"acme"}
+        until(lambda: _calls_begun() == begun)
+
+
+def _calls_begun() -> float | None:
+    return metrics.INSTRUMENTS.get_sample_value("hrag_calls_running")
+
+
+def test_answers_that_find_no_thread_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _running(HRAG_MAX_STREAMS=1) as running:
+        start = threading.Thread.start
+
+        def fails(thread: threading.Thread) -> None:
+            if thread.name == "stream":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", fails)
+        for _ in range(3):
+            with pytest.raises(grpc.RpcError):
+                list(running.answer())
+        assert (running.executor._calls, running.counted_bytes) == (0, 0)
+
+
+def test_no_request_counts_when_a_server_has_stopped() -> None:
+    with _running() as running:
+        calls = [running.suspend(), running.hold(), running.wait(), running.wait()]
+        threading.Timer(0.2, running.servicer.may_end.set).start()
+        assert running.counted_bytes > 0
+        assert running.server.stop(0.05)
+        assert running.counted_bytes == 0
+        assert all(call.exception() is not None for call in calls)

@@ -1,0 +1,292 @@
+"""API keys: creation, storage, verification, revocation."""
+
+import errno
+import gc
+import hmac
+import json
+import os
+import re
+import stat
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.errors import Unauthenticated
+from hrag.server.auth import Identity, Role, keys
+from hrag.server.auth.api_keys import ApiKeys
+from tests.credentials import UNKNOWN_KEY, altered, id_of, new_key
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def test_a_key_is_a_name_and_256_random_bits(path):
+    made = {new_key(path) for _ in range(20)}
+    assert len(made) == 20
+    assert all(re.fullmatch(r"hrag_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key) for key in made)
+    assert {key.id for key in keys.read(path)} == set(map(id_of, made))
+
+
+def test_the_file_holds_hashes_only_and_has_mode_0600(path):
+    key = new_key(path)
+    secret = key.split("_", 2)[2]
+    assert secret not in path.read_text("utf-8")
+    assert sha256(secret.encode()).hexdigest() in path.read_text("utf-8")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_change_is_on_the_disk_before_it_is_confirmed(path, monkeypatch):
+    """First the new file, before it has its name, then the folder with the name."""
+    synced, fsync = [], os.fsync
+
+    def record(handle: int) -> None:
+        fsync(handle)
+        status = os.fstat(handle)
+        synced.append((stat.S_ISDIR(status.st_mode), status.st_size > 0, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    new_key(path)
+    assert synced == [(False, True, False), (True, True, True)]
+
+
+def test_replacing_the_file_keeps_its_mode(path):
+    """Otherwise a service that runs as another user would keep accepting revoked keys."""
+    key = new_key(path)
+    path.chmod(0o640)
+    keys.revoke(path, id_of(key))
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@needs_root
+def test_replacing_the_file_keeps_its_owner(path):
+    new_key(path)
+    os.chown(path, 10001, 10002)
+    new_key(path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (10001, 10002)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@needs_root
+def test_a_file_whose_owner_cannot_be_kept_is_not_replaced(path, monkeypatch):
+    def fchown(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    key = new_key(path)
+    os.chown(path, 10001, 10002)
+    content = path.read_bytes()
+    monkeypatch.setattr(os, "fchown", fchown)
+    with pytest.raises(PermissionError):
+        keys.revoke(path, id_of(key))
+    assert path.read_bytes() == content
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_key_proves_its_id_tenants_and_role(path):
+    key = new_key(path, "acme", "globex", role=Role.WRITE)
+    expected = Identity(id_of(key), frozenset({"acme", "globex"}), Role.WRITE)
+    assert ApiKeys(path)(key) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        altered,
+        lambda key: key[:-1],
+        lambda key: f"{key}A",
+        lambda key: f" {key}",
+        lambda key: f"{key}\n",
+        lambda key: key.upper(),
+        lambda key: key.removeprefix("hrag_"),
+        lambda key: f"hrag_{id_of(key)}_{'0' * 43}",
+        lambda _: UNKNOWN_KEY,
+        lambda _: "",
+        lambda _: "é" * 60,
+        lambda _: "x" * 1_000_000,
+    ],
+)
+def test_any_other_credential_is_refused_with_the_same_message(path, change):
+    key = new_key(path)
+    accepted = ApiKeys(path)
+    with pytest.raises(Unauthenticated) as caught:
+        accepted(change(key))
+    with pytest.raises(Unauthenticated) as unknown:
+        accepted(UNKNOWN_KEY)
+    assert caught.value.message == unknown.value.message
+    assert accepted(key)
+
+
+def test_the_hash_from_the_file_is_not_a_key(path):
+    key = new_key(path)
+    stored = keys.read(path)[0].sha256
+    with pytest.raises(Unauthenticated):
+        ApiKeys(path)(f"hrag_{id_of(key)}_{stored[:43]}")
+
+
+def test_a_key_expires(path):
+    key = keys.create(path, ("acme",), Role.READ, "", timedelta(days=1))
+    now = time.time()
+    clock = [now]
+    accepted = ApiKeys(path, lambda: clock[0])
+    assert accepted(key)
+    clock[0] = now + 86_401
+    with pytest.raises(Unauthenticated):
+        accepted(key)
+
+
+def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
+    key, other = new_key(path), new_key(path)
+    first = keys.revoke(path, id_of(key))
+    assert first.revoked is not None
+    assert keys.revoke(path, id_of(key)) == first
+    accepted = ApiKeys(path)
+    assert accepted(other)
+    with pytest.raises(Unauthenticated):
+        accepted(key)
+    with pytest.raises(ValueError, match="there is no key with the id 'nobody'"):
+        keys.revoke(path, "nobody")
+
+
+def test_concurrently_created_keys_are_all_stored(path):
+    with ThreadPoolExecutor(8) as makers:
+        made = list(makers.map(lambda _: new_key(path), range(40)))
+    assert {key.id for key in keys.read(path)} == set(map(id_of, made))
+
+
+def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
+    link = tmp_path / "link.json"
+    link.symlink_to(path.name)
+    key = new_key(link)
+    assert link.is_symlink()
+    assert ApiKeys(path)(key)
+
+
+@pytest.mark.parametrize(
+    ("tenants", "note", "message"),
+    [
+        ((), "", "tenants"),
+        (("",), "", "tenants.0: must be * for all tenants, or the id of one: 1 to 64"),
+        (("a", "ä"), "", "tenants.1"),
+        (("x" * 65,), "", "tenants.0"),
+        (tuple(f"t{number}" for number in range(1001)), "", "at most 1000"),
+        (("a",), "x" * 201, "note: String should have at most 200"),
+    ],
+)
+def test_invalid_values_create_no_key(path, tenants, note, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        keys.create(path, tenants, Role.READ, note, None)
+    assert not path.exists()
+
+
+def test_a_value_that_is_wrong_is_one_problem(path):
+    """The list is not said to be too short because its only tenant is not valid."""
+    with pytest.raises(ValueError, match=r"^tenants\.0: [^;]*$"):
+        keys.create(path, ("b b",), Role.READ, "", None)
+
+
+def _line(**changed: object) -> dict[str, object]:
+    line = {
+        "id": "0" * 12,
+        "sha256": "0" * 64,
+        "tenants": ["acme"],
+        "role": "read",
+        "created": "2026-01-01T00:00:00Z",
+    }
+    return {**line, **changed}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "Invalid JSON"),
+        (b"\xff\xfe", "Invalid JSON"),
+        (b"[]", "object"),
+        (b"[" * 100_000, "Invalid JSON"),
+        ([_line(id="short")], "keys.0.id"),
+        ([_line(sha256="secret")], "keys.0.sha256"),
+        ([_line(tenants="acme")], "keys.0.tenants"),
+        ([_line(tenants=[])], "keys.0.tenants"),
+        ([_line(role="root")], "keys.0.role"),
+        ([_line(expires="soon")], "keys.0.expires"),
+        ([_line(revoked="2026-01-01T00:00:00")], "keys.0.revoked"),
+        ([_line(), _line()], "two keys have the same id"),
+    ],
+)
+def test_an_invalid_key_file_is_refused_with_the_field(path, content, message):
+    path.write_bytes(
+        content if isinstance(content, bytes) else json.dumps({"keys": content}).encode()
+    )
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        ApiKeys(path)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_without_a_valid_key_is_logged(path):
+    """Such a file is valid, as at a first start: every call is refused until there is a key."""
+    path.write_text('{"keys": []}', "ascii")
+    with capture_logs() as logs, pytest.raises(Unauthenticated):
+        ApiKeys(path)(UNKNOWN_KEY)
+    key = new_key(path)
+    keys.revoke(path, id_of(key))
+    with capture_logs() as again:
+        ApiKeys(path)
+    for lines in (logs, again):
+        assert [line["event"] for line in lines] == ["no_valid_api_key"]
+        assert lines[0]["file"] == str(path)
+    new_key(path)
+    with capture_logs() as quiet:
+        ApiKeys(path)
+    assert quiet == []
+
+
+def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(path, monkeypatch):
+    key = new_key(path)
+    accepted = ApiKeys(path)
+    compared = []
+
+    constant_time = hmac.compare_digest
+
+    def compare(a: str, b: str) -> bool:
+        compared.append((len(a), len(b)))
+        return constant_time(a, b)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for credential in (altered(key), UNKNOWN_KEY):
+        with pytest.raises(Unauthenticated):
+            accepted(credential)
+    assert compared == [(64, 64), (64, 64)]
+
+
+def test_verification_takes_the_same_time_for_known_and_unknown_ids(path):
+    """Medians of interleaved calls; without the dummy entry an unknown id takes half as long."""
+    key = new_key(path)
+    accepted = ApiKeys(path)
+    wrong = {
+        "all but the end": altered(key),
+        "the id": f"hrag_{id_of(key)}_{'0' * 43}",
+        "nothing": UNKNOWN_KEY,
+    }
+    took: dict[str, list[int]] = {kind: [] for kind in wrong}
+    gc.disable()
+    try:
+        for _ in range(3000):
+            for kind, credential in wrong.items():
+                began = time.perf_counter_ns()
+                with suppress(Unauthenticated):
+                    accepted(credential)
+                took[kind].append(time.perf_counter_ns() - began)
+    finally:
+        gc.enable()
+    medians = [statistics.median(each) for each in took.values()]
+    assert max(medians) < 1.2 * min(medians)

@@ -1,0 +1,113 @@
+"""Whose limits an encoded request counts against, read without parsing it."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.errors import PermissionDenied, TooBusy
+from hrag.server.auth import Identity, Role
+from hrag.server.calls.guard import RULES, CallGuard
+from hrag.server.calls.rate_limiter import RateLimiter
+from hrag.v1 import retriever_pb2 as pb
+from hrag.values.quotas import unlimited
+from hrag.wire.status_codes import error_from
+from tests.credentials import new_key
+from tests.methods import METHODS, request_of, servicer_of
+from tests.servers import RETRIEVER, connected
+
+_SEARCH = "/hrag.v1.RetrieverService/Search"
+_REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+_METADATA = (("authorization", "Bearer key"),)
+
+
+def _guard(method: str, *tenants: str) -> CallGuard:
+    identity = Identity("credential", frozenset(tenants), Role.ADMIN)
+    guard = CallGuard(method, lambda _: identity, RateLimiter(unlimited), _METADATA)
+    guard.authorize()
+    return guard
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_counts_for_the_tenant_of_its_request(method: str) -> None:
+    guard = _guard(method, "*")
+    request = request_of(METHODS[method], "acme")
+    expected = "acme" if RULES[method].tenants(request) else "credential"
+    assert guard.account_of(request.SerializeToString()) == expected
+
+
+@pytest.mark.parametrize(
+    ("tenants", "expected"),
+    [(["acme"], "acme"), (["globex", "acme"], "acme"), (["*"], "credential")],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_tenants_credentials_are_one_account_before_a_request_is_there(
+    method: str, tenants: list[str], expected: str
+) -> None:
+    assert _guard(method, *tenants).account == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_foreign_tenant_is_refused_before_the_request_is_parsed(method: str) -> None:
+    request = request_of(METHODS[method], "acme")
+    if RULES[method].tenants(request):
+        with pytest.raises(PermissionDenied, match="acme"):
+            _guard(method, "other").account_of(request.SerializeToString())
+
+
+def test_a_tenant_with_two_keys_has_one_share_of_the_streams(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    first, second, other = new_key(path, "acme"), new_key(path, "acme"), new_key(path, "globex")
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_MAX_STREAMS": 4}
+    with connected(servicer_of(RETRIEVER), **own) as channel:
+        streams = [_opened(channel, key) for key in (first, second)]
+        with pytest.raises(grpc.RpcError) as caught:
+            next(_opened(channel, second))
+        error = error_from(caught.value)
+        assert type(error) is TooBusy
+        assert "acme has 2 open streams" in error.message
+        assert next(_opened(channel, other, b"\x3a\x00"))
+        for stream in streams:
+            stream.cancel()
+
+
+def _opened(channel: grpc.Channel, key: str, *messages: bytes) -> Any:
+    """Opens a stream of reflection that stays open unless it sends messages."""
+    ended = threading.Event()
+    requests = iter(messages) if messages else (b"" for _ in iter(ended.wait, True))
+    stream = channel.stream_stream(_REFLECTION)(
+        requests, metadata=(("authorization", f"Bearer {key}"),), timeout=20
+    )
+    stream.add_callback(ended.set)
+    stream.initial_metadata()
+    return stream
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_count_for_somebody(message: bytes) -> None:
+    for depth_of in (_SEARCH, "/hrag.v1.RetrieverService/BatchSearch"):
+        assert _guard(depth_of, "*").account_of(message)
+
+
+@pytest.mark.parametrize(
+    ("tenants", "expected"),
+    [
+        (["acme"], "acme"),
+        (["b", "acme"], "acme"),
+        (["*"], "credential"),
+        (["*", "a"], "credential"),
+    ],
+)
+def test_a_message_that_begins_otherwise_gives_no_second_account(tenants, expected) -> None:
+    message = pb.SearchRequest(text="x").SerializeToString()
+    tenant = pb.SearchRequest(tenant_id="acme").SerializeToString()
+    assert _guard(_SEARCH, *tenants).account_of(message + tenant) == expected
+
+
+def test_a_tenant_that_is_too_long_is_not_decoded() -> None:
+    message = pb.SearchRequest(tenant_id="a" * 65).SerializeToString()
+    assert _guard(_SEARCH, "acme").account_of(message) == "acme"

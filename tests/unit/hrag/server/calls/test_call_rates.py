@@ -1,0 +1,295 @@
+"""Rate limits of every method: unary calls are refused, streams are throttled."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from structlog.testing import capture_logs
+
+from hrag.client import AsyncClient, Client
+from hrag.errors import RateQuotaExceeded
+from hrag.observe.log import call_fields
+from hrag.observe.metrics import INSTRUMENTS
+from hrag.server.auth import Role
+from hrag.types import SearchQuery
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.wire.status_codes import error_from
+from tests.credentials import new_key
+from tests.methods import METHODS, code_of, request_of, servicer_of
+from tests.servers import INDEXER, RETRIEVER, connected, serving
+
+SLOW = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 2}
+_SEARCH = "/hrag.v1.RetrieverService/Search"
+_BATCH = "/hrag.v1.RetrieverService/BatchSearch"
+_STREAM = "/hrag.v1.IndexerService/IngestDocuments"
+_OF_NOBODY = {"/hrag.v1.RetrieverService/GetServerInfo"}
+_OK = grpc.StatusCode.OK
+_SPENT = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class _Counting:
+    """Counts what reaches the handlers of a servicer."""
+
+    def __init__(self, servicer: Any) -> None:
+        self.calls = 0
+        self._servicer = servicer
+
+    def __getattr__(self, name: str) -> Any:
+        def handle(request: Any, context: Any) -> Any:
+            self.calls += 1
+            return getattr(self._servicer, name)(request, context)
+
+        return handle
+
+
+@pytest.mark.parametrize("path", sorted(set(METHODS) - _OF_NOBODY - {_STREAM}))
+def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_others_are_not(path):
+    method = METHODS[path]
+    service = method.containing_service.full_name
+    servicer = _Counting(servicer_of(service))
+    with connected(servicer, service, **SLOW) as channel:
+        codes = [code_of(channel, path, [request_of(method, "acme")]) for _ in range(4)]
+        assert codes == [_OK, _OK, _SPENT, _SPENT]
+        assert servicer.calls == 2
+        assert code_of(channel, path, [request_of(method, "globex")]) is _OK
+
+
+def test_calls_of_no_tenant_are_not_counted():
+    (path,) = _OF_NOBODY
+    with connected(servicer_of(RETRIEVER), **SLOW) as channel:
+        assert {code_of(channel, path, [request_of(METHODS[path])]) for _ in range(9)} == {_OK}
+
+
+def test_all_methods_of_a_service_count_together():
+    unary = [path for path in METHODS if "IndexerService" in path and path != _STREAM]
+    with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
+        codes = [code_of(channel, path, [request_of(METHODS[path], "acme")]) for path in unary]
+    assert codes == [_OK, _OK] + [_SPENT] * (len(unary) - 2)
+
+
+def test_each_search_of_a_batch_counts():
+    own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 5}
+    with connected(servicer_of(RETRIEVER), **own) as channel:
+
+        def code(*tenants: str) -> grpc.StatusCode:
+            return code_of(channel, _BATCH, [request_of(METHODS[_BATCH], *tenants)])
+
+        assert code(*["acme"] * 3, *["globex"] * 5) is _OK
+        assert code(*["acme"] * 3) is _SPENT
+        assert code("acme", "globex") is _SPENT
+        assert code(*["acme"] * 2) is _OK
+
+
+def test_a_batch_that_is_too_long_is_refused_and_not_counted():
+    own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 1}
+    with connected(servicer_of(RETRIEVER), **own) as channel:
+        batch = [request_of(METHODS[_BATCH], *["acme"] * 5000)]
+        assert code_of(channel, _BATCH, batch) is grpc.StatusCode.INVALID_ARGUMENT
+        assert _send(channel, _SEARCH, "acme") == b""  # An empty response.
+
+
+def test_a_stranger_cannot_use_up_a_tenants_calls(tmp_path):
+    file = tmp_path / "keys.json"
+    own, other = new_key(file, role=Role.READ), new_key(file, "globex", role=Role.ADMIN)
+    auth = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": file}
+    request = request_of(METHODS[_SEARCH], "acme")
+    with connected(servicer_of(RETRIEVER), **SLOW, **auth) as channel:
+        for header in ((), (("authorization", f"Bearer {other}"),)):
+            codes = {code_of(channel, _SEARCH, [request], *header) for _ in range(5)}
+            assert codes <= {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+        mine = ("authorization", f"Bearer {own}")
+        codes = [code_of(channel, _SEARCH, [request], mine) for _ in range(3)]
+    assert codes == [_OK, _OK, _SPENT]
+
+
+@pytest.mark.parametrize("tenant", ["", "a b", "x" * 10_000])
+def test_an_invalid_tenant_id_is_refused_by_the_handler(tenant):
+    with connected(servicer_of(RETRIEVER), **SLOW) as channel:
+        request = request_of(METHODS[_SEARCH], tenant)
+        assert {code_of(channel, _SEARCH, [request]) for _ in range(5)} == {_OK}
+
+
+def _send(channel: grpc.Channel, path: str, tenant: str) -> Any:
+    send = channel.unary_unary(path, lambda each: each.SerializeToString())
+    return send(request_of(METHODS[path], tenant), timeout=10)
+
+
+def _refused() -> float:
+    found = INSTRUMENTS.get_sample_value("hrag_quota_refusals_total", {"quota": "calls"})
+    return found or 0.0
+
+
+def test_a_refusal_has_all_details_and_comes_at_once():
+    own = {"HRAG_TENANT_CALLS_PER_S": 0.5, "HRAG_TENANT_BURST": 1}
+    before = _refused()
+    with connected(servicer_of(RETRIEVER), **own) as channel, capture_logs([call_fields]) as logs:
+        _send(channel, _SEARCH, "acme")
+        began = time.perf_counter()
+        with pytest.raises(grpc.RpcError) as caught:
+            _send(channel, _SEARCH, "acme")
+        assert time.perf_counter() - began < 0.5
+    found = rpc_status.from_call(caught.value)
+    details = {
+        kind.DESCRIPTOR.name: kind
+        for kind in (
+            error_details_pb2.ErrorInfo(),
+            error_details_pb2.RetryInfo(),
+            error_details_pb2.QuotaFailure(),
+        )
+        if any(detail.Unpack(kind) for detail in found.details)
+    }
+    assert details["ErrorInfo"].reason == "RATE_QUOTA_EXCEEDED"
+    assert 1.5 < details["RetryInfo"].retry_delay.ToMilliseconds() / 1e3 <= 2
+    (violation,) = details["QuotaFailure"].violations
+    assert (violation.subject, violation.quota_metric) == ("tenant:acme", "calls")
+    assert "HRAG_TENANT_CALLS_PER_S" in found.message
+    line = next(line for line in logs if line.get("code") == "RESOURCE_EXHAUSTED")
+    assert (line["reason"], line["tenant"]) == ("RATE_QUOTA_EXCEEDED", "acme")
+    assert _refused() - before == 1
+
+
+def test_a_retry_after_the_reported_wait_is_admitted():
+    own = {"HRAG_TENANT_CALLS_PER_S": 5, "HRAG_TENANT_BURST": 1}
+    with connected(servicer_of(RETRIEVER), **own) as channel:
+        for _ in range(3):
+            _send(channel, _SEARCH, "acme")
+            with pytest.raises(grpc.RpcError) as caught:
+                _send(channel, _SEARCH, "acme")
+            time.sleep(error_from(caught.value).retry_s)
+
+
+def _documents(count: int, tenant: str = "acme") -> Iterator[ipb.IngestDocumentsRequest]:
+    return iter([ipb.IngestDocumentsRequest(tenant_id=tenant)] * count)
+
+
+def _stream(channel: grpc.Channel, requests: Any, timeout: float = 10) -> Any:
+    send = channel.stream_stream(
+        _STREAM, lambda each: each.SerializeToString(), ipb.IngestDocumentsResponse.FromString
+    )
+    return send(requests, timeout=timeout)
+
+
+def test_a_stream_above_its_rate_is_throttled():
+    own = {"HRAG_TENANT_CALLS_PER_S": 20, "HRAG_TENANT_BURST": 5}
+    with connected(servicer_of(INDEXER), INDEXER, **own) as channel:
+        began = time.perf_counter()
+        assert len(list(_stream(channel, _documents(15)))) == 15
+        took = time.perf_counter() - began
+    assert 10 / 20 <= took < 3
+    assert (INSTRUMENTS.get_sample_value("hrag_throttled_total") or 0) >= 5
+
+
+def test_a_throttled_stream_reads_nothing_ahead():
+    read = []
+
+    def requests() -> Iterator[ipb.IngestDocumentsRequest]:
+        for number in range(5000):
+            read.append(number)
+            yield ipb.IngestDocumentsRequest(tenant_id="acme", collection="x" * 60_000)
+
+    with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
+        responses = _stream(channel, requests(), 2000)
+        assert [next(responses), next(responses)]
+        time.sleep(0.3)
+        so_far = len(read)
+        time.sleep(0.3)
+        assert len(read) == so_far < 1000
+        responses.cancel()
+
+
+def test_a_stream_whose_wait_exceeds_its_deadline_is_refused_at_once():
+    with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
+        responses = _stream(channel, _documents(5))
+        assert [next(responses), next(responses)]
+        began = time.perf_counter()
+        with pytest.raises(grpc.RpcError) as caught:
+            next(responses)
+    assert time.perf_counter() - began < 2
+    error = error_from(caught.value)
+    assert isinstance(error, RateQuotaExceeded)
+    assert 900 < error.retry_s <= 1000
+
+
+def test_a_client_that_leaves_a_throttled_stream_frees_the_thread():
+    with connected(servicer_of(INDEXER), INDEXER, **SLOW, HRAG_THREADS=1) as channel:
+        responses = _stream(channel, _documents(5), 2000)
+        assert [next(responses), next(responses)]
+        responses.cancel()
+        assert code_of(channel, _STREAM, [*_documents(1, "globex")]) is _OK
+
+
+def test_streams_of_other_tenants_are_not_throttled():
+    with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
+        waiting = _stream(channel, _documents(5), 2000)
+        assert [next(waiting), next(waiting)]
+        assert len(list(_stream(channel, _documents(2, "globex")))) == 2
+        waiting.cancel()
+
+
+def test_concurrent_calls_get_no_more_than_the_burst():
+    own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 25, "HRAG_THREADS": 8}
+    codes = []
+    with connected(servicer_of(RETRIEVER), **own) as channel:
+
+        def ask() -> None:
+            for _ in range(10):
+                codes.append(code_of(channel, _SEARCH, [request_of(METHODS[_SEARCH], "acme")]))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (codes.count(_OK), codes.count(_SPENT)) == (25, 55)
+
+
+def test_the_sdk_does_not_retry_and_reports_when_to():
+    servicer = _Counting(servicer_of(RETRIEVER))
+    with serving(servicer, **SLOW) as address, Client(address, address) as client:
+        for _ in range(2):
+            client.server_info()
+            client.batch_search([SearchQuery("acme", "x")])
+        before = _refused()
+        with pytest.raises(RateQuotaExceeded) as caught:
+            client.search("acme", "x")
+    assert _refused() - before == 1
+    assert caught.value.tenant_id == "acme"
+    assert 900 < caught.value.retry_s <= 1000
+
+
+async def test_the_asyncio_sdk_does_not_retry_either():
+    with serving(servicer_of(RETRIEVER), **SLOW) as address:
+        async with AsyncClient(address, address) as client:
+            for _ in range(2):
+                await client.batch_search([SearchQuery("acme", "x")])
+            before = _refused()
+            with pytest.raises(RateQuotaExceeded) as caught:
+                await client.search("acme", "x")
+    assert _refused() - before == 1
+    assert 900 < caught.value.retry_s <= 1000
+
+
+def test_a_client_with_a_retry_policy_retries_after_the_pushback():
+    """As a client of another language whose service config has a retry policy."""
+    policy = {
+        "maxAttempts": 2,
+        "initialBackoff": "60s",
+        "maxBackoff": "60s",
+        "backoffMultiplier": 1,
+        "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
+    }
+    config = json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": policy}]})
+    own = {"HRAG_TENANT_CALLS_PER_S": 4, "HRAG_TENANT_BURST": 1}
+    with serving(servicer_of(RETRIEVER), **own) as address:
+        options = [("grpc.service_config", config)]
+        with grpc.insecure_channel(address, options) as channel:
+            _send(channel, _SEARCH, "acme")
+            began = time.perf_counter()
+            _send(channel, _SEARCH, "acme")
+    assert 0.2 <= time.perf_counter() - began < 5

@@ -1,0 +1,104 @@
+"""Request ids, and the log fields of calls."""
+
+from contextlib import suppress
+
+import grpc
+import pytest
+
+from hrag.server.calls import guard
+from hrag.server.calls.rate_limiter import RateLimiter
+from hrag.server.calls.request_id import request_id
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import retriever_pb2_grpc
+from hrag.values.quotas import unlimited
+from tests.servers import connected
+
+
+class Context:
+    """A fake server context that has only metadata."""
+
+    def __init__(self, *metadata):
+        self._metadata = metadata
+
+    def invocation_metadata(self):
+        return self._metadata
+
+
+@pytest.mark.parametrize("given", ["a", "4bf92f35-77b3", "x" * 64, "user@host/1=2"])
+def test_a_callers_plain_id_is_kept(given):
+    assert request_id(Context(("other", "b"), ("x-request-id", given))) == given
+
+
+@pytest.mark.parametrize("given", ["", "x" * 65, "two words", "naïve", "a\nb", "\x1b[31m", b"a"])
+def test_an_id_that_is_long_or_not_printable_is_replaced(given):
+    made = request_id(Context(("x-request-id", given)))
+    assert len(made) == 16
+    assert int(made, 16) >= 0
+
+
+def test_random_ids_differ():
+    assert len({request_id(Context()) for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "tenant"),
+    [
+        ("Retriever.Search", rpb.SearchRequest(tenant_id="acme"), "acme"),
+        ("Retriever.Answer", rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="acme")), "acme"),
+        (
+            "Retriever.BatchSearch",
+            rpb.BatchSearchRequest(searches=[rpb.SearchRequest(tenant_id=t) for t in "baa"]),
+            "a,b",
+        ),
+        ("Retriever.BatchSearch", rpb.BatchSearchRequest(), ""),
+        ("Indexer.IngestDocument", ipb.IngestDocumentRequest(tenant_id="acme"), "acme"),
+        ("Retriever.GetServerInfo", rpb.GetServerInfoRequest(), ""),
+        ("Retriever.Search", rpb.SearchRequest(), ""),
+        ("Retriever.Search", rpb.SearchRequest(tenant_id="my secret question"), ""),
+        ("Retriever.Search", rpb.SearchRequest(tenant_id="x" * 10_000), ""),
+    ],
+)
+def test_log_fields_name_the_tenants_of_a_call(method, request_, tenant):
+    service, name = method.split(".")
+    call = guard.CallGuard(
+        f"/hrag.v1.{service}Service/{name}", None, RateLimiter(unlimited), Context()
+    )
+    call.check_tenants(None, request_)
+    assert call.log_fields() == {"tenant": tenant}
+
+
+class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
+    """Answers; fails for the tenant `bad`."""
+
+    def Search(self, request, context):
+        if request.tenant_id == "bad":
+            raise RuntimeError("broken")
+        return rpb.SearchResponse()
+
+    def Answer(self, request, context):
+        yield rpb.AnswerResponse(text="a")
+        if request.search.tenant_id == "bad":
+            raise RuntimeError("broken")
+
+
+def _returned(call) -> str:
+    return dict(call.trailing_metadata())["x-request-id"]
+
+
+@pytest.mark.parametrize("tenant", ["good", "bad"])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_id_is_returned_by_every_call(tenant, streamed):
+    search = rpb.SearchRequest(tenant_id=tenant)
+    with connected(Retriever()) as channel:
+        stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+        metadata = (("x-request-id", "mine-1"),)
+        if streamed:
+            call = stub.Answer(rpb.AnswerRequest(search=search), metadata=metadata, timeout=5)
+            with suppress(grpc.RpcError):
+                list(call)
+        else:
+            call = stub.Search.future(search, metadata=metadata, timeout=5)
+            call.exception()
+        assert _returned(call) == "mine-1"
+        assert (call.code() is grpc.StatusCode.OK) == (tenant == "good")

@@ -1,0 +1,83 @@
+"""Who may read the metrics: tokens, TLS, and acknowledgements for open ports."""
+
+from pathlib import Path
+
+import pytest
+
+from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, SettingsError
+from hrag.server.serving.metrics_access import OPEN, MetricsAccess, open_metrics_access
+from tests.pki import Authority
+from tests.servers import settings
+
+EXPOSED = "0.0.0.0:9461"
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> dict[str, object]:
+    authority = Authority(tmp_path, "authority")
+    pair = authority.issue()
+    return {
+        "HRAG_METRICS_TLS": True,
+        "HRAG_TLS_CERT_FILE": pair.cert_file,
+        "HRAG_TLS_KEY_FILE": pair.key_file,
+        "HRAG_TLS_CLIENT_CA_FILE": authority.ca_file,
+    }
+
+
+def opened(address: str, **variables: object) -> MetricsAccess:
+    return open_metrics_access(settings(**variables), address)
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:9461", "[::1]:9461"])
+def test_loopback_needs_nothing(address):
+    assert opened(address) == OPEN
+    assert OPEN.headers() == {}
+
+
+@pytest.mark.parametrize("sentence", ["", "true", METRICS_WORDS.upper(), PLAINTEXT_WORDS])
+def test_an_open_port_needs_the_exact_words(sentence):
+    with pytest.raises(SettingsError, match="HRAG_METRICS_TOKEN_FILE") as caught:
+        opened(EXPOSED, HRAG_INSECURE_METRICS=sentence)
+    assert all(part in str(caught.value) for part in (EXPOSED, METRICS_WORDS))
+    assert opened(EXPOSED, HRAG_INSECURE_METRICS=METRICS_WORDS) == OPEN
+
+
+def test_a_token_does_not_travel_in_plaintext_unacknowledged(token_file, certificates):
+    token = {"HRAG_METRICS_TOKEN_FILE": token_file}
+    with pytest.raises(SettingsError, match="HRAG_METRICS_TLS"):
+        opened(EXPOSED, **token)
+    assert opened(EXPOSED, **token, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS).tls is None
+    found = opened(EXPOSED, **token, **certificates)
+    assert found.tls is not None
+    assert found.headers() == {"Authorization": f"Bearer {TOKEN}"}
+
+
+def test_client_certificates_are_credentials_too(certificates):
+    assert opened(EXPOSED, **certificates).token is None
+    del certificates["HRAG_TLS_CLIENT_CA_FILE"]
+    with pytest.raises(SettingsError, match="HRAG_INSECURE_METRICS"):
+        opened(EXPOSED, **certificates)
+
+
+def test_tls_needs_certificate_and_key():
+    with pytest.raises(SettingsError, match="HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"):
+        opened("127.0.0.1:0", HRAG_METRICS_TLS=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"a space is in it", b"x" * 513, b"\xff" * 20])
+def test_an_unusable_token_is_a_wrong_setting(tmp_path, content):
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match="16 to 512") as caught:
+        opened("127.0.0.1:0", HRAG_METRICS_TOKEN_FILE=path)
+    assert not content or content.decode("latin-1") not in str(caught.value)
+    with pytest.raises(SettingsError, match="HRAG_METRICS_TOKEN_FILE"):
+        opened("127.0.0.1:0", HRAG_METRICS_TOKEN_FILE=tmp_path / "none")

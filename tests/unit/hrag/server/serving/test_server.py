@@ -1,0 +1,327 @@
+"""The server around a service: binding, health, limits, stopping."""
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+from hrag import errors
+from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS
+from hrag.observe import metrics
+from hrag.server.calls.call_deadline import deadline_of
+from hrag.server.calls.request_id import REQUEST_ID
+from hrag.server.serving.grpc_server import Server
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import retriever_pb2_grpc
+from hrag.wire.status_codes import error_from
+from tests.servers import RETRIEVER, built, connected, serving
+from tests.until import until
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_OPEN = {"HRAG_INSECURE_NO_AUTH": NO_AUTH_WORDS, "HRAG_INSECURE_PLAINTEXT": PLAINTEXT_WORDS}
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
+    """Answers when the test lets it."""
+
+    def __init__(self) -> None:
+        self.running = threading.Semaphore(0)
+        self.may_end = threading.Event()
+
+    def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
+        self.running.release()
+        assert self.may_end.wait(20)
+        return rpb.SearchResponse(sequence=7)
+
+
+@contextmanager
+def _started(servicer: object, **variables: object) -> Iterator[tuple[Server, grpc.Channel]]:
+    listening = built(servicer, **variables)
+    listening.start()
+    with grpc.insecure_channel(f"127.0.0.1:{listening.port}") as channel:
+        yield listening, channel
+
+
+def _search(channel: grpc.Channel, timeout: float | None = 10) -> Any:
+    return retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(
+        rpb.SearchRequest(), timeout=timeout
+    )
+
+
+def _health(channel: grpc.Channel, name: str) -> int:
+    request = health_pb2.HealthCheckRequest(service=name)
+    return health_pb2_grpc.HealthStub(channel).Check(request, timeout=5).status
+
+
+def _refusal(channel: grpc.Channel) -> grpc.RpcError:
+    """Returns the error of the first call that a stopping server refuses."""
+    while True:
+        try:
+            _health(channel, RETRIEVER)
+        except grpc.RpcError as refused:
+            return refused
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("name", ["", RETRIEVER])
+def test_health_follows_the_life_of_the_service(name: str) -> None:
+    servicer = Slow()
+    with _started(servicer) as (listening, channel):
+        assert _health(channel, name) == _SERVING
+        request = health_pb2.HealthCheckRequest(service=name)
+        watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=10)
+        assert next(watched).status == _SERVING
+        running = _search(channel)
+        servicer.running.acquire()
+        with ThreadPoolExecutor(1) as stopper:
+            stopped = stopper.submit(listening.stop, 10)
+            assert next(watched).status == _NOT_SERVING
+            assert not stopped.done(), "a call is still running"
+            watched.cancel()
+            servicer.may_end.set()
+            assert running.result().sequence == 7
+            assert stopped.result() is True
+
+
+def test_health_of_an_unknown_service_is_not_found() -> None:
+    with connected(Slow()) as channel, pytest.raises(grpc.RpcError) as caught:
+        _health(channel, "hrag.v1.NoService")
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_bound_server_does_not_answer_before_its_start() -> None:
+    listening = built(Slow())
+    with grpc.insecure_channel(f"127.0.0.1:{listening.port}") as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=0.2)
+        assert caught.value.code() in (
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            grpc.StatusCode.UNAVAILABLE,
+        )
+    listening.stop(0)
+
+
+def test_a_stopping_server_takes_no_new_calls() -> None:
+    servicer = Slow()
+    with _started(servicer) as (listening, channel), ThreadPoolExecutor(1) as stopper:
+        running = _search(channel)
+        servicer.running.acquire()
+        stopped = stopper.submit(listening.stop, 10)
+        assert type(error_from(_refusal(channel))) is errors.ServiceUnavailable
+        assert type(error_from(_search(channel))) is errors.ServiceUnavailable
+        servicer.may_end.set()
+        assert running.result().sequence == 7
+        assert stopped.result() is True
+
+
+def test_a_call_that_outlasts_the_drain_is_cancelled_and_reported() -> None:
+    servicer = Slow()
+    with _started(servicer) as (listening, channel):
+        running = _search(channel)
+        servicer.running.acquire()
+        began = time.monotonic()
+        assert listening.stop(0.1) is False
+        assert time.monotonic() - began < 2
+        assert running.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
+        servicer.may_end.set()
+
+
+def test_calls_whose_callers_leave_while_they_wait_take_no_place() -> None:
+    servicer = Slow()
+    variables = {"HRAG_THREADS": 2, "HRAG_TENANT_MAX_WAITING_CALLS": 4}
+    with _started(servicer, **variables) as (listening, channel):
+        running = [_search(channel) for _ in range(2)]
+        for _ in running:
+            servicer.running.acquire()
+        waiting = [_search(channel, timeout=0.2) for _ in range(2)]
+        waiting += [_search(channel) for _ in range(2)]
+        assert all(call.code() is grpc.StatusCode.DEADLINE_EXCEEDED for call in waiting[:2])
+        waiting[2].cancel()
+        until(lambda: listening.limits.executor._calls == 3)
+        more = [_search(channel) for _ in range(3)]
+        until(lambda: listening.limits.executor._calls == 6)
+        servicer.may_end.set()
+        assert [call.result().sequence for call in (*running, waiting[3], *more)] == [7] * 6
+        until(lambda: listening.limits.executor._calls == 0)
+
+
+def test_requests_are_bounded_until_they_are_answered() -> None:
+    servicer = Slow()
+    large = rpb.SearchRequest(text="x" * 300_000)
+    with _started(servicer, HRAG_MAX_UNANSWERED_BYTES=1 << 20) as (listening, channel):
+        search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
+        running = search.future(large, timeout=10)
+        servicer.running.acquire()
+        with pytest.raises(grpc.RpcError) as caught:
+            search(large, timeout=10)
+        refusal = error_from(caught.value)
+        assert type(refusal) is errors.TooBusy
+        assert "HRAG_MAX_UNANSWERED_BYTES" in refusal.message
+        servicer.may_end.set()
+        assert running.result().sequence == 7
+        until(lambda: listening.limits.executor._calls == 0)
+        assert search(large, timeout=10).sequence == 7
+
+
+def test_without_a_further_thread_a_stream_is_refused_and_calls_go_on(monkeypatch) -> None:
+    servicer = Slow()
+    servicer.may_end.set()
+    with _started(servicer) as (listening, channel):
+        start = threading.Thread.start
+
+        def fails(thread: threading.Thread) -> None:
+            if thread.name == "stream":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", fails)
+        request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="t"))
+        stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+        for answers in (stub.Answer(request, timeout=10), _reflected(channel)):
+            with pytest.raises(grpc.RpcError) as caught:
+                list(answers)
+            assert type(error_from(caught.value)) is errors.TooBusy
+        assert _search(channel).result().sequence == 7
+        executor = listening.limits.executor
+        until(lambda: (len(executor.streams), executor._calls) == (0, 0))
+
+
+def _reflected(channel: grpc.Channel) -> Any:
+    """Opens a stream."""
+    method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    return channel.stream_stream(method)(iter([b"\x3a\x00"]), timeout=10)
+
+
+@pytest.mark.parametrize("address", ["198.51.100.7:50051", "nowhere", "127.0.0.1:99999"])
+def test_an_address_that_cannot_be_bound_is_named(address: str) -> None:
+    with pytest.raises(errors.ServiceUnavailable) as caught:
+        built(Slow(), address=address, **_OPEN)
+    assert f"cannot listen on {address}" in caught.value.message
+
+
+def test_a_port_cannot_be_bound_twice() -> None:
+    with serving(Slow()) as address, pytest.raises(errors.ServiceUnavailable, match="in use"):
+        built(Slow(), address=address)
+
+
+def test_a_message_far_over_the_document_limit_is_refused_by_its_length() -> None:
+    request = rpb.SearchRequest(text="x" * 5000)
+    with connected(Slow(), HRAG_MAX_DOCUMENT_BYTES=1024) as channel:
+        refused = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(request, timeout=5)
+        error = error_from(refused.exception())
+    assert type(error) is errors.TooLarge
+    assert "4096" in error.message
+
+
+@contextmanager
+def _full(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
+    """A server that runs its maximum of two calls, and these calls."""
+    servicer = Slow()
+    with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as channel:
+        running = [_search(channel), _search(channel)]
+        servicer.running.acquire()
+        try:
+            yield servicer, channel, running
+        finally:
+            servicer.may_end.set()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_calls_above_the_limit_are_rejected_with_a_retry_delay(threads: int) -> None:
+    with _full(HRAG_THREADS=threads) as (servicer, channel, running):
+        for _ in range(100):
+            refused = _search(channel).exception()
+            assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            error = error_from(refused)
+            assert type(error) is errors.TooBusy
+            assert error.retry_s == 1.0
+            assert error.message == (
+                "the limit of 2 running and waiting calls is reached (HRAG_MAX_CONCURRENT_CALLS)"
+            )
+            assert REQUEST_ID in dict(refused.trailing_metadata())
+        servicer.may_end.set()
+        assert [call.result().sequence for call in running] == [7, 7]
+        until(lambda: _search(channel).exception() is None)
+
+
+def test_answers_above_the_limit_are_rejected_before_a_message_is_read() -> None:
+    with _full() as (_, channel, _running):
+        stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as caught:
+            next(stub.Answer(rpb.AnswerRequest(), timeout=5))
+        assert type(error_from(caught.value)) is errors.TooBusy
+
+
+def test_rejected_calls_are_counted() -> None:
+    counted = partial(
+        metrics.INSTRUMENTS.get_sample_value,
+        "hrag_calls_total",
+        {"method": "Search", "code": "RESOURCE_EXHAUSTED"},
+    )
+    with _full() as (_, channel, _running):
+        before = counted() or 0
+        for _ in range(3):
+            _search(channel).exception()
+        assert counted() == before + 3
+
+
+def test_health_checks_are_answered_above_the_limit() -> None:
+    with _full() as (_, channel, _running):
+        assert [_health(channel, RETRIEVER) for _ in range(20)] == [_SERVING] * 20
+
+
+@pytest.mark.parametrize("reflected", [True, False])
+def test_reflection_is_switchable(reflected: bool) -> None:
+    with connected(Slow(), HRAG_REFLECTION=reflected) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        if reflected:
+            assert set(database.get_services()) == {
+                RETRIEVER,
+                "grpc.health.v1.Health",
+                "grpc.reflection.v1alpha.ServerReflection",
+            }
+        else:
+            with pytest.raises(grpc.RpcError) as caught:
+                database.get_services()
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+class Context:
+    """A fake server context that has only what a deadline needs."""
+
+    def __init__(self, remaining_s: float | None, *, active: bool = True) -> None:
+        self._remaining_s = remaining_s
+        self._active = active
+
+    def time_remaining(self) -> float | None:
+        return self._remaining_s
+
+    def is_active(self) -> bool:
+        return self._active
+
+
+def test_the_callers_deadline_is_passed_on() -> None:
+    assert 4 < deadline_of(Context(5)).remaining_s <= 5
+
+
+@pytest.mark.parametrize("remaining_s", [None, float("inf")])
+def test_a_caller_without_a_deadline_has_none(remaining_s: float | None) -> None:
+    assert deadline_of(Context(remaining_s)).remaining_s == math.inf
+
+
+def test_the_deadline_ends_when_the_caller_leaves() -> None:
+    deadline_of(Context(5)).check("waiting")
+    with pytest.raises(errors.Cancelled):
+        deadline_of(Context(5, active=False)).check("waiting")

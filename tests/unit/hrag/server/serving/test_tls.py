@@ -1,0 +1,229 @@
+"""TLS: verification of servers and clients, and files that are replaced while a service runs."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.client import AsyncClient, Client
+from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS, SettingsError
+from hrag.errors import InvalidArgument, ServiceUnavailable
+from hrag.host import watched_file
+from hrag.server.serving.protection import open_protection
+from tests.credentials import TENANT, new_key
+from tests.methods import servicer_of
+from tests.pki import Authority, Pair, with_password
+from tests.servers import RETRIEVER, serving, settings
+
+_LOOKED_AT_S = 0.15
+EXPOSED = "0.0.0.0:50052"
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are checked ten times a second."""
+    monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.1)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "ours")
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "theirs")
+
+
+def _files(pair: Pair, client_ca: Path | None = None) -> dict[str, object]:
+    return {
+        "HRAG_TLS_CERT_FILE": pair.cert_file,
+        "HRAG_TLS_KEY_FILE": pair.key_file,
+        "HRAG_TLS_CLIENT_CA_FILE": client_ca,
+    }
+
+
+@contextmanager
+def _served(pair: Pair, client_ca: Path | None = None, **own: object) -> Iterator[str]:
+    with serving(servicer_of(RETRIEVER), **_files(pair, client_ca), **own) as address:
+        yield address
+
+
+def _is_served(address: str, **access: object) -> bool:
+    with Client(address, address, **access) as client:  # type: ignore[arg-type]
+        try:
+            client.server_info(timeout_s=5)
+        except ServiceUnavailable:
+            return False
+        return True
+
+
+def test_a_client_that_knows_the_authority_is_served(authority):
+    with _served(authority.issue()) as address:
+        assert _is_served(address, ca_file=authority.ca_file)
+
+
+async def test_the_asyncio_client_is_served_too(authority):
+    with _served(authority.issue()) as address:
+        async with AsyncClient(address, address, ca_file=str(authority.ca_file)) as client:
+            await client.server_info()
+
+
+def test_a_certificate_of_another_authority_is_rejected(authority, stranger):
+    with _served(stranger.issue()) as address:
+        assert not _is_served(address, ca_file=authority.ca_file)
+
+
+def test_plaintext_clients_are_not_served(authority):
+    with _served(authority.issue()) as address:
+        assert not _is_served(address)
+
+
+def test_a_token_is_sent_over_tls(authority, tmp_path):
+    key = new_key(tmp_path / "keys.json")
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
+    with (
+        _served(authority.issue(), **own) as address,
+        Client(address, address, token=key, ca_file=authority.ca_file) as client,
+    ):
+        assert client.batch_search([]) == []
+        client.get_chunk(TENANT, "d#0.0")
+
+
+def test_clients_without_a_required_certificate_are_not_served(authority, stranger):
+    clients = authority.issue("client")
+    with _served(authority.issue(), authority.ca_file) as address:
+        known = {"cert_file": clients.cert_file, "key_file": clients.key_file}
+        assert _is_served(address, ca_file=authority.ca_file, **known)
+        assert not _is_served(address, ca_file=authority.ca_file)
+        unknown = stranger.issue("client")
+        known = {"cert_file": unknown.cert_file, "key_file": unknown.key_file}
+        assert not _is_served(address, ca_file=authority.ca_file, **known)
+
+
+def _replace(old: Pair, new: Pair) -> None:
+    old.cert_file.write_bytes(new.cert_file.read_bytes())
+    old.key_file.write_bytes(new.key_file.read_bytes())
+
+
+def test_new_connections_get_the_replaced_certificate(authority, stranger):
+    pair = authority.issue()
+    with (
+        _served(pair) as address,
+        Client(address, address, ca_file=authority.ca_file) as old,
+    ):
+        old.server_info()
+        _replace(pair, stranger.issue())
+        time.sleep(_LOOKED_AT_S)
+        assert _is_served(address, ca_file=stranger.ca_file)
+        assert not _is_served(address, ca_file=authority.ca_file)
+        old.server_info()  # Its connection was open before.
+
+
+def test_a_replaced_client_authority_applies_to_new_connections(authority, stranger):
+    client_ca = authority.ca_file.with_name("clients.pem")
+    client_ca.write_bytes(authority.ca_file.read_bytes())
+    known, other = authority.issue("client"), stranger.issue("client")
+    with _served(authority.issue(), client_ca) as address:
+        own = {"cert_file": known.cert_file, "key_file": known.key_file}
+        theirs = {"cert_file": other.cert_file, "key_file": other.key_file}
+        assert _is_served(address, ca_file=authority.ca_file, **own)
+        client_ca.write_bytes(stranger.ca_file.read_bytes())
+        time.sleep(_LOOKED_AT_S)
+        assert not _is_served(address, ca_file=authority.ca_file, **own)
+        assert _is_served(address, ca_file=authority.ca_file, **theirs)
+
+
+@pytest.mark.parametrize("damage", [b"no certificate", None])
+def test_half_a_replacement_changes_nothing_and_is_logged(authority, stranger, damage):
+    """With None, the certificate is new and the key still old."""
+    pair, new = authority.issue(), stranger.issue()
+    with capture_logs() as logs, _served(pair) as address:
+        pair.cert_file.write_bytes(new.cert_file.read_bytes() if damage is None else damage)
+        time.sleep(_LOOKED_AT_S)
+        assert _is_served(address, ca_file=authority.ca_file)
+        pair.cert_file.write_bytes(new.cert_file.read_bytes())
+        pair.key_file.write_bytes(new.key_file.read_bytes())
+        time.sleep(_LOOKED_AT_S)
+        assert _is_served(address, ca_file=stranger.ca_file)
+    assert [line["event"] for line in logs if "load" in line["event"]] == [
+        "reload_failed",
+        "reloaded",
+    ]
+
+
+def _refusal(**variables: object) -> str:
+    with pytest.raises(SettingsError) as caught:
+        open_protection(settings(**variables), "127.0.0.1:50052")
+    return str(caught.value)
+
+
+def test_invalid_files_stop_the_start(authority, tmp_path):
+    pair, other = authority.issue(), authority.issue()
+    good = _files(pair, authority.ca_file)
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert "must be set together" in _refusal(**good | {"HRAG_TLS_KEY_FILE": None})
+    assert "must be set together" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
+    assert "private key" in _refusal(**good | {"HRAG_TLS_KEY_FILE": other.key_file})
+    assert "private key" in _refusal(**good | {"HRAG_TLS_CERT_FILE": empty})
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(with_password(pair.key_file.read_bytes()))
+    assert "password" in _refusal(**good | {"HRAG_TLS_KEY_FILE": locked})
+    assert str(empty) in _refusal(**good | {"HRAG_TLS_CLIENT_CA_FILE": empty})
+    missing = tmp_path / "missing"
+    for variable in good:
+        assert f"No such file or directory: '{missing}'" in _refusal(**good | {variable: missing})
+
+
+@pytest.mark.parametrize("sentence", ["", "yes", NO_AUTH_WORDS])
+def test_plaintext_to_other_machines_needs_an_acknowledgement(sentence, tmp_path):
+    new_key(tmp_path / "keys.json")
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
+    with pytest.raises(SettingsError, match=f"HRAG_INSECURE_PLAINTEXT='{PLAINTEXT_WORDS}'"):
+        open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=sentence), EXPOSED)
+    with capture_logs() as logs:
+        open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS), EXPOSED)
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("insecure_configuration", "warning")
+    ]
+
+
+def test_tls_with_keys_may_listen_on_any_address(authority, tmp_path):
+    new_key(tmp_path / "keys.json")
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
+    found = open_protection(settings(**own, **_files(authority.issue())), EXPOSED)
+    assert found.authenticate is not None
+    assert found.credentials is not None
+    with pytest.raises(SettingsError, match="HRAG_INSECURE_NO_AUTH"):
+        open_protection(settings(**_files(authority.issue(), authority.ca_file)), EXPOSED)
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "message"),
+    [
+        ("ca_file", {"ca_file": "missing"}, "No such file"),
+        ("ca_file", {"ca_file": "empty"}, "must hold certificates"),
+        ("cert_file", {"cert_file": "cert"}, "go together"),
+        ("cert_file", {"key_file": "key"}, "go together"),
+        ("cert_file", {"cert_file": "cert", "key_file": "other"}, "its private key"),
+        ("cert_file", {"cert_file": "cert", "key_file": "missing"}, "No such file"),
+    ],
+)
+def test_a_client_names_the_invalid_file(authority, tmp_path, field, given, message):
+    pair = authority.issue()
+    files = {
+        "missing": tmp_path / "missing",
+        "empty": tmp_path / "empty",
+        "cert": pair.cert_file,
+        "key": pair.key_file,
+        "other": authority.issue().key_file,
+    }
+    files["empty"].touch()
+    with pytest.raises(InvalidArgument, match=re.escape(message)) as caught:
+        Client(**{name: files[each] for name, each in given.items()})
+    assert caught.value.field == field

@@ -1,0 +1,56 @@
+"""The metrics of all workers, also while one of them exits."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from hrag.server.serving.worker_metrics import WorkerMetrics
+
+_PAGE = b'# TYPE a gauge\na{method="x"} 1.0\n'
+
+
+def _reply(page: bytes, length: int = 0) -> bytes:
+    """A reply that says to have `length` bytes, those of the page if 0."""
+    return b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (length or len(page), page)
+
+
+@contextmanager
+def _replying(reply: bytes) -> Iterator[int]:
+    """A worker that sends these bytes and exits; yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(reply)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join(5)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Len",
+        _reply(_PAGE, 4000),
+        _reply(_PAGE[:-8]),
+        _reply(b'a{method="x'),
+        _reply(b"\xff"),
+    ],
+)
+def test_a_worker_that_exits_while_it_is_scraped_takes_no_others_metrics_with_it(
+    reply: bytes,
+) -> None:
+    with ExitStack() as workers:
+        ports = [workers.enter_context(_replying(each)) for each in (_reply(_PAGE), reply)]
+        families = {family.name: family for family in WorkerMetrics(ports).collect()}
+    assert [sample.labels for sample in families["a"].samples] == [{"method": "x", "worker": "0"}]
+    assert "hrag_workers" in families

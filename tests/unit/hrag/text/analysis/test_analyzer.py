@@ -1,0 +1,226 @@
+"""What analyzers make of texts and queries, case by case, compiled and plain."""
+
+import unicodedata
+
+import numpy as np
+import pytest
+import Stemmer
+
+import hrag_fast
+from hrag.errors import InvalidArgument
+from hrag.text.analysis import (
+    LANGUAGES,
+    MAX_FREQUENCY,
+    MAX_QUERY_TERMS,
+    Analyzer,
+    analyzer,
+    analyzer_name,
+    term_id,
+)
+from hrag.text.analysis.stop_words import STOP_WORDS
+from hrag_fast import _analysis_reference
+
+STEMMER = Stemmer.Stemmer("english", 0)
+
+
+@pytest.fixture(scope="module", params=[hrag_fast, _analysis_reference], ids=["kernel", "twin"])
+def english(request) -> Analyzer:
+    """The default analyzer, on the compiled extractor and on its twin."""
+    extractor = request.param.TermExtractor(STEMMER.stemWord, ascii_only=True)
+    return Analyzer("english/1", extractor, STOP_WORDS["english"])
+
+
+def texts_of(terms):
+    return [term.text for term in terms]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("", []),
+        (" !? ", []),
+        ("Cats are running", ["cat", "are", "run"]),
+        ("C++", ["c", "c++"]),
+        ("c#", ["c", "c#"]),
+        ("C++, or C.", ["c", "c++", "or", "c"]),
+        ("3.11.7", ["3", "11", "7", "3.11.7"]),
+        ("E-4711", ["e", "4711", "e-4711"]),
+        ("user@example.org", ["user", "exampl", "org", "user@example.org"]),
+        ("/usr/local/bin/", ["usr", "local", "bin", "usr/local/bin"]),
+        ("snake_case", ["snake", "case", "snake_case"]),
+        ("_private", ["privat"]),
+        ("well-known facts", ["well", "known", "well-known", "fact"]),
+        ("a--b -c", ["a", "b", "a--b", "c"]),
+        ("c++.+x c++.", ["c", "x", "c++.+x", "c", "c++"]),
+        ("e.g.", ["e", "g", "e.g"]),
+        ("AT&T", ["at", "t"]),
+        ("don't", ["don", "t"]),
+        ("型号AB-123的", ["型", "型号", "号", "ab", "123", "ab-123", "的"]),
+        ("数据库", ["数", "数据", "据", "据库", "库"]),
+        ("数", ["数"]),
+        ("人々〇", ["人", "人々", "々", "々〇", "〇"]),
+        ("カード", ["カ", "カー", "ー", "ード", "ド"]),
+        ("ﾊﾝｶﾞｸ", ["ハ", "ハン", "ン", "ンガ", "ガ", "ガク", "ク"]),
+        ("데이터", ["데", "데이", "이", "이터", "터"]),
+        (unicodedata.normalize("NFD", "데이"), ["데", "데이", "이"]),
+        ("ไทย", ["ไ", "ไท", "ท", "ทย", "ย"]),
+        ("𠀀𠀁", ["𠀀", "𠀀𠀁", "𠀁"]),
+        ("naïve", ["naïve"]),
+        (unicodedata.normalize("NFD", "naïve"), ["naïve"]),
+        ("STRASSE Straße", ["strass", "strass"]),
+        ("ﬁles", ["file"]),
+        ("Ｆｕｌｌ－Ｗｉｄｔｈ", ["full", "width", "full-width"]),
+        ("½ ㎏", ["1", "2", "kg"]),
+        ("x…y", ["x", "y", "x...y"]),
+        ("हिन्दी", ["हिन्दी"]),
+        ("\u0301a 🇩🇪👩‍👩‍👧!", ["a"]),
+        ("\ud800a", ["a"]),
+        ("\ufeffco\u00adop\u00ader\u2060ate", ["cooper"]),
+        ("می\u200cخواهم 葛\U000e0100城\ufe00", ["میخواهم", "葛", "葛城", "城"]),
+        ("e\u034f\u00ad\u0301 well\u2060-\u200dknown", ["é", "well", "known", "well-known"]),
+        ("zero\u200bwidth", ["zero", "width"]),
+    ],
+)
+def test_terms_of_a_text(english, text, terms):
+    assert english.terms(text).tolist() == [term_id(term) for term in terms]
+    without_stop_words = Analyzer("x", english._extractor)
+    assert texts_of(without_stop_words.query_terms(text)) == list(dict.fromkeys(terms))
+
+
+def test_what_one_name_does_never_changes():
+    """Ids are stored. Where this fails, the rules or the stemmer changed: that is a version."""
+    assert analyzer("english/1").terms("Running C++ 数 naïve").tolist() == [
+        0x13DF1AAE72A7E7,
+        0x77093774D2DA81,
+        0x9A0A156246BCD9,
+        0x334DC254740760,
+        0x1B21A798C5AB1D,
+    ]
+
+
+def test_words_of_more_than_64_characters_are_not_stemmed(english):
+    stemmed, whole = "x" * 58 + "ability", "y" * 58 + "ability"
+    assert english.terms(stemmed[1:]).tolist() == [term_id(STEMMER.stemWord(stemmed[1:]))]
+    assert STEMMER.stemWord(whole) != whole
+    assert english.terms(whole).tolist() == [term_id(whole)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "terms"),
+    [
+        ("german/1", "Häuser", ["haus"]),
+        ("russian/1", "Книгами", ["книг"]),
+        ("russian/1", "достопримечательностями", ["достопримечательн"]),
+        ("english/1", "Häuser", ["häuser"]),
+        ("simple/1", "running Häuser", ["running", "häuser"]),
+    ],
+)
+def test_words_are_stemmed_by_language(name, text, terms):
+    assert analyzer(name).terms(text).tolist() == [term_id(term) for term in terms]
+
+
+def test_leaf_terms_are_counted_and_sorted(english):
+    terms = english.leaf_terms(["the cat, the cats", "", "a " * 300 + "b"])
+    assert [array.dtype for array in terms] == [np.int64, np.uint64, np.uint32]
+    assert terms.starts.tolist() == [0, 2, 2, 4]
+    assert terms.lengths.tolist() == [4, 0, 301]
+    the, cat, a, b = (term_id(term) for term in ("the", "cat", "a", "b"))
+    assert terms.entries[:2].tolist() == sorted([the << 8 | 2, cat << 8 | 2])
+    assert terms.entries[2:].tolist() == sorted([a << 8 | MAX_FREQUENCY, b << 8 | 1])
+
+
+def test_no_leaves_have_no_terms(english):
+    terms = english.leaf_terms([])
+    assert terms.starts.tolist() == [0]
+    assert terms.entries.tolist() == terms.lengths.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "term", "spans"),
+    [
+        ("The cats. A cat", "cat", ["cats", "cat"]),
+        ("Use E-4711, not 4711", "4711", ["4711", "4711"]),
+        ("Use E-4711, not 4711", "e-4711", ["E-4711"]),
+        ("大数据库，数据", "数据", ["数据", "数据"]),
+        ("ＦＵＬＬ ﬁle ße", "file", ["ﬁle"]),
+        ("ＦＵＬＬ ﬁle ße", "full", ["ＦＵＬＬ"]),
+        ("ßß, ßa", "ssa", ["ßa"]),
+        ("ße\u0301x, e\u0301", "é", ["e\u0301"]),
+        ("ﾊﾝｶﾞｸ", "ガク", ["ｶﾞｸ"]),
+        ("㎏㍿x", "株式", ["㍿"]),
+        ("½…½", "2...1", ["½…½"]),
+        ("\ufeffCo\u00adop, co\u200dop\u00ad.", "coop", ["Co\u00adop", "co\u200dop\u00ad"]),
+        ("\u00ad葛\U000e0100城 x", "葛城", ["葛\U000e0100城"]),
+        (unicodedata.normalize("NFD", "이데"), "데", [unicodedata.normalize("NFD", "데")]),
+    ],
+)
+def test_matches_lie_in_the_original_text(english, text, term, spans):
+    found = english.matches(text, np.array([term_id(term)], np.uint64))
+    assert [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)] == spans
+
+
+def test_matches_overlap_and_are_in_order(english):
+    terms = {term_id(term): term for term in ("b", "a.b", "数", "数据")}
+    ids = np.array(sorted(terms), np.uint64)
+    found = english.matches("a.b 数据", ids)
+    assert [array.dtype for array in found] == [np.uint32] * 3
+    rows = [(a, b, terms[int(ids[i])]) for a, b, i in zip(*found, strict=True)]
+    assert rows == [(0, 3, "a.b"), (2, 3, "b"), (4, 5, "数"), (4, 6, "数据")]
+
+
+def test_word_ids_are_distinct_and_leave_joined_runs_out(english):
+    ids = english.word_ids("a.b 数 b running").tolist()
+    assert ids == sorted(term_id(term) for term in ("a", "b", "数", "run"))
+
+
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [
+        ("What does error E-4711 mean?", ["error", "e", "4711", "e-4711", "mean"]),
+        ("the The cats cat", ["cat"]),
+        ("To be, or not to be", ["to", "be", "or", "not"]),
+        ("does a doe", ["doe"]),  # The stem of `does` is `doe`, too.
+        ("in-house", ["hous", "in-house"]),
+    ],
+)
+def test_stop_words_leave_a_query_if_something_remains(english, query, terms):
+    assert texts_of(english.query_terms(query)) == terms
+
+
+def test_stop_words_are_in_the_index(english):
+    assert english.terms("the").tolist() == [term_id("the")]
+
+
+def test_query_terms_know_their_ids(english):
+    terms = english.query_terms("cats 数据")
+    assert [term.id for term in terms] == [term_id(term.text) for term in terms]
+
+
+def test_queries_have_a_largest_number_of_terms(english):
+    terms = english.query_terms(" ".join(f"w{i}" for i in range(MAX_QUERY_TERMS + 5)))
+    assert texts_of(terms) == [f"w{i}" for i in range(MAX_QUERY_TERMS)]
+
+
+def test_english_has_69_stop_words_and_others_have_none():
+    assert len(STOP_WORDS["english"]) == 69
+    assert set(STOP_WORDS) <= set(LANGUAGES)
+    assert texts_of(analyzer("simple/1").query_terms("the cat")) == ["the", "cat"]
+
+
+def test_the_newest_version_is_found_by_language():
+    assert analyzer_name("english") == "english/1"
+    assert analyzer("english/1").name == "english/1"
+    assert repr(analyzer("german/1")) == "Analyzer('german/1')"
+    assert {"simple", "english", "german", "russian"} <= set(LANGUAGES)
+
+
+@pytest.mark.parametrize("name", ["", "english", "english/2", "english/1 ", "klingon/1", "/1"])
+def test_unknown_analyzers_are_refused(name):
+    with pytest.raises(InvalidArgument, match="must be") as caught:
+        analyzer(name)
+    assert caught.value.field == "analyzer"
+
+
+def test_unknown_languages_are_refused():
+    with pytest.raises(InvalidArgument, match="'klingon'; it must be one of"):
+        analyzer_name("klingon")

@@ -1,0 +1,119 @@
+"""Quoted phrases and `+must` words: how they are read, and when a text has them."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.errors import InvalidArgument
+from hrag.text.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "required"),
+    [
+        ("plain  words ", "plain  words ", ()),
+        ('the "exact phrase" here', "the exact phrase here", ("exact phrase",)),
+        ("请问“数据库”是什么", "请问“数据库”是什么", ()),
+        ('"a  b" “c”', "a b “c”", ("a b",)),
+        ("fix +E-4711 now", "fix E-4711 now", ("E-4711",)),
+        ("What of +E-4711, and +C++?", "What of E-4711, and C++?", ("E-4711", "C++")),
+        ("+first", "first", ("first",)),
+        ('+"a b" c', "a b c", ("a b",)),
+        ("a\n+b", "a b", ("b",)),
+        ("+x +x", "x x", ("x",)),
+        # Plain text:
+        ("C++ c+d", "C++ c+d", ()),
+        ("1 + 2 ++", "1 + 2 ++", ()),
+        ('say "hello', 'say "hello', ()),
+        ("“a", "“a", ()),
+        ('27" monitor or 24" screen', '27" monitor or 24" screen', ()),
+        ('nothing in "" or " "', 'nothing in "" or " "', ()),
+        ("", "", ()),
+    ],
+)
+def test_queries_are_parsed(query, text, required):
+    assert parse(query) == (text, required)
+
+
+def test_too_many_required_parts_are_refused():
+    words = " ".join(f"+w{i}" for i in range(MAX_REQUIRED))
+    assert len(parse(words).required) == MAX_REQUIRED
+    with pytest.raises(InvalidArgument, match="17 quoted phrases and") as caught:
+        parse(words + ' "one more"')
+    assert caught.value.field == "text"
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("anything", ()),
+        ("The Error\n\tE-4711 again", ("error e-4711", "AGAIN")),
+        ("In C++ or so", ("c++",)),
+        ("Python 3.11.7", ("3.11",)),
+        ("大数据库", ("数据",)),
+        ("用C++写", ("C++",)),
+        ("ＦＵＬＬ width", ("full",)),
+        ("cafe\u0301", ("café",)),
+        ("Stra\u00dfe", ("STRASSE",)),
+        ("concatenate cat", ("cat",)),
+        ("⚠\ufe0fWarning", ("warning",)),
+        ("co\u00adop\u00ad\u00aderate", ("cooperate",)),
+        ("cooperate", ("co\u2060operate",)),
+        ("a -> b", ("->",)),
+    ],
+)
+def test_texts_contain_what_is_required(text, required):
+    assert RequiredParts(required).are_in([text])
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("", ("a",)),
+        ("concatenate", ("cat",)),
+        ("cats", ("cat",)),
+        ("cat\u00ads", ("cat",)),
+        ("E-47110", ("E-4711",)),
+        ("one two", ("two one",)),
+        ("one two", ("one", "three")),
+        ("well known", ("well-known",)),
+        ("cafe\u0301", ("cafe",)),
+        ("q\u0301x", ("x",)),
+        ("हिन्दी", ("हिन",)),
+        ("e" + "\u0363" * 50 + "x", ("x",)),
+    ],
+)
+def test_texts_lack_what_is_required(text, required):
+    assert not RequiredParts(required).are_in([text])
+
+
+def test_each_part_is_in_one_of_the_texts_and_none_goes_on_in_the_next():
+    texts = "Terms of Service\n", "You agree."
+    assert RequiredParts(["terms of service", "you agree"]).are_in(texts)
+    assert not RequiredParts(["service you"]).are_in(texts)
+
+
+@given(st.text("ab ", max_size=30), st.text("ab ", min_size=1, max_size=6))
+def test_every_place_of_a_part_is_looked_at(text, part):
+    """However the part overlaps itself."""
+    text, part = (" ".join(each.split()) for each in (text, part))
+    has = part and re.search(rf"(?<!\w(?=\w)){re.escape(part)}(?!(?<=\w)\w)", text) is not None
+    assert not part or RequiredParts([part]).are_in([text]) == has
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a" * 100_000 + " " + "a" * 30_000, "a" * 30_000),
+        ("ab " * 100_000, "ab " * 10_000 + "a"),
+        ("a" * 200_000, "a" * 100_000),
+    ],
+)
+def test_a_part_that_repeats_itself_takes_no_longer_than_others(text, part):
+    """Those that begin or end inside a word are passed over without comparing all of it again."""
+    began = time.process_time()
+    RequiredParts([part]).are_in([text])
+    assert time.process_time() - began < 2

@@ -1,0 +1,47 @@
+"""What the terms of a query count for."""
+
+import math
+
+import pytest
+
+from hrag.text.analysis import analyzer, term_weights
+
+ENGLISH = analyzer("english/1")
+
+
+def weights(text: str, frequency: int = 3, leaves: int = 100, **known: int) -> dict[str, float]:
+    terms = ENGLISH.query_terms(text)
+    frequencies = [known.get(term.text, frequency) for term in terms]
+    found = term_weights(terms, frequencies, leaves)
+    return dict(zip((term.text for term in terms), found, strict=True))
+
+
+def test_rare_words_count_more_and_all_shares_are_one():
+    found = weights("valve pressure", valv=1, pressur=50)
+    assert math.isclose(sum(found.values()), 1)
+    idf = {
+        name: math.log1p((100 - n + 0.5) / (n + 0.5)) for name, n in (("valv", 1), ("pressur", 50))
+    }
+    assert found == pytest.approx({name: each / sum(idf.values()) for name, each in idf.items()})
+
+
+def test_words_that_occur_nowhere_have_their_share():
+    assert weights("valve zyx", zyx=0)["zyx"] > 0.5
+
+
+def test_joined_runs_count_half_and_characters_a_quarter():
+    joined = weights("E-4711")
+    assert joined["e-4711"] == pytest.approx(joined["4711"] / 2)
+    chinese = weights("错误E4711")
+    assert chinese["错"] == chinese["错误"] == pytest.approx(chinese["e4711"] / 4)
+
+
+def test_pairs_and_joined_runs_that_occur_nowhere_have_no_share():
+    assert weights("a-b-c", **{"a-b-c": 0})["a-b-c"] == 0
+    found = weights("错误", 错误=0, 错=0)
+    assert (found["错误"], found["错"], found["误"]) == (0, pytest.approx(found["错"]), found["误"])
+
+
+def test_a_query_of_nothing_known_has_no_shares():
+    assert term_weights((), (), 10) == []
+    assert term_weights(ENGLISH.query_terms("错误")[1:2], [0], 10) == [0.0]

@@ -1,0 +1,49 @@
+"""Citations: headings and pages."""
+
+import pytest
+
+from hrag.text.citations import heading, pages, pages_of
+from hrag.types import Chunk, PageStart, Span
+
+
+def _chunk(first: int, last: int, *starts: PageStart, title: str = "Guide") -> Chunk:
+    span = Span(100, 200, 100, 200)
+    path = ("Guide", "Keys")
+    return Chunk("d#0.0", "d", 0, 0, "", 1, span, path, first, last, title, "", {}, starts)
+
+
+def test_a_first_section_that_repeats_the_title_is_left_out() -> None:
+    assert heading(_chunk(0, 0)) == "Guide - Keys"
+    assert heading(_chunk(0, 0, title="Other")) == "Other - Guide > Keys"
+    assert heading(_chunk(0, 0, title="")) == "d - Guide > Keys"
+
+
+def test_pages_are_one_or_a_range() -> None:
+    assert [pages(_chunk(*each)) for each in ((0, 0), (3, 3), (3, 4))] == [
+        "",
+        "page 3",
+        "pages 3-4",
+    ]
+
+
+STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; page numbers may have gaps.
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (100, 110, (3, 3)),
+        (100, 120, (3, 3)),
+        (110, 121, (3, 4)),
+        (120, 150, (4, 4)),
+        (100, 200, (3, 9)),
+        (150, 200, (9, 9)),
+        (120, 120, (4, 4)),
+    ],
+)
+def test_a_span_is_on_the_pages_it_touches(start: int, end: int, expected: tuple[int, int]) -> None:
+    assert pages_of(_chunk(3, 9, *STARTS), Span(start, end, start, end)) == expected
+
+
+def test_without_pages_there_are_none() -> None:
+    assert pages_of(_chunk(0, 0), Span(100, 110, 100, 110)) == (0, 0)

@@ -1,0 +1,41 @@
+"""Untrusted text made plain."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.text.plain_text import one_line, plain, printable, quoted_lines, without_markers
+
+ATTACK = "a\x1b[31m\x00\x9b\u202eb\u2066\U000e0041\tc\nd"
+
+
+def test_control_and_hiding_characters_go() -> None:
+    assert plain(ATTACK) == "a[31mb\tc\nd"
+
+
+def test_replaced_ones_keep_their_offsets() -> None:
+    assert len(printable(ATTACK)) == len(ATTACK)
+    assert printable("a\r\x1bb") == "a \N{REPLACEMENT CHARACTER}b"
+
+
+def test_a_title_is_one_line() -> None:
+    assert one_line(" a\u2028 b\r\n\x1bc ") == "a b c"
+
+
+@given(st.text())
+def test_every_line_is_quoted(text: str) -> None:
+    assert all(line.startswith(">") for line in quoted_lines(text).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see [3] and [1, 2-4]", "see ［3］ and ［1, 2-4］"),
+        ("【7】", "［7］"),
+        ("[\t3\N{NO-BREAK SPACE}]", "［\t3\N{NO-BREAK SPACE}］"),
+        ("[note] a[i] []", "[note] a[i] []"),
+        ("[[3]]", "[［3］]"),
+    ],
+)
+def test_what_looks_like_a_marker_cites_nothing(text: str, expected: str) -> None:
+    assert without_markers(text) == expected

@@ -1,0 +1,85 @@
+"""Deadlines."""
+
+import math
+import time
+from concurrent.futures import Future
+from threading import Timer
+
+import pytest
+
+from hrag.errors import Cancelled, DeadlineExceeded
+from hrag.values.deadline import NEVER, Deadline
+
+
+def test_work_continues_before_the_deadline() -> None:
+    deadline = Deadline.after(60)
+    deadline.check("embedding")
+    assert 59 < deadline.remaining_s <= 60
+
+
+@pytest.mark.parametrize("seconds", [0, -1, -math.inf])
+def test_a_deadline_that_has_passed_names_the_stage(seconds: float) -> None:
+    with pytest.raises(DeadlineExceeded, match="the deadline passed while embedding"):
+        Deadline.after(seconds).check("embedding")
+
+
+def test_never_does_not_pass() -> None:
+    NEVER.check("anything")
+    assert NEVER.remaining_s == math.inf
+
+
+def test_a_caller_that_left_differs_from_a_passed_deadline() -> None:
+    with pytest.raises(Cancelled, match="the call was cancelled while embedding"):
+        Deadline.after(60, lambda: False).check("embedding")
+    with pytest.raises(DeadlineExceeded):
+        Deadline.after(-1, lambda: False).check("embedding")
+
+
+def test_within_is_no_later_and_has_the_same_caller() -> None:
+    assert 59 < NEVER.within(60).remaining_s <= 60
+    assert Deadline.after(-1).within(60).remaining_s <= -1
+    with pytest.raises(Cancelled):
+        Deadline(is_waiting=lambda: False).within(60).check("embedding")
+
+
+def test_of_several_callers_the_last_counts() -> None:
+    late, early = Deadline.after(60), Deadline.after(30)
+    assert Deadline.of_any([early, late]).at_s == late.at_s
+    assert Deadline.of_any([early, NEVER]).remaining_s == math.inf
+    with pytest.raises(DeadlineExceeded):
+        Deadline.of_any([Deadline.after(-1), Deadline.after(-2)]).check("embedding")
+
+
+def test_several_callers_wait_while_any_of_them_does() -> None:
+    gone, late = Deadline(is_waiting=lambda: False), Deadline.after(-1)
+    Deadline.of_any([gone, late, NEVER]).check("embedding")
+    with pytest.raises(Cancelled):
+        Deadline.of_any([gone, late]).check("embedding")
+
+
+def test_the_result_of_another_thread_is_returned() -> None:
+    work: Future[int] = Future()
+    Timer(0.02, work.set_result, [7]).start()
+    assert Deadline.after(60).result_of(work, "waiting") == 7
+    assert Deadline.after(-1).result_of(work, "waiting") == 7, "it is done, in time or not"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own")])
+def test_the_error_of_another_thread_is_raised(error: Exception) -> None:
+    work: Future[int] = Future()
+    Timer(0.02, work.set_exception, [error]).start()
+    with pytest.raises(type(error)) as caught:
+        NEVER.result_of(work, "waiting")
+    assert caught.value is error
+
+
+def test_waiting_for_another_thread_ends_when_the_caller_leaves() -> None:
+    work: Future[int] = Future()
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="the deadline passed while waiting"):
+        Deadline.after(0.02).result_of(work, "waiting")
+    left = iter([True, True])
+    with pytest.raises(Cancelled, match="the call was cancelled while waiting"):
+        Deadline(is_waiting=lambda: next(left, False)).result_of(work, "waiting")
+    assert time.monotonic() - began < 5
+    work.set_result(7)  # For others.

@@ -1,0 +1,54 @@
+"""One table says which extension stands for which MIME type."""
+
+from pathlib import Path
+
+import pytest
+
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EXTENSIONS,
+    FORMATS,
+    HTML,
+    MARKDOWN,
+    PDF,
+    PYTHON,
+    RST,
+    format_of,
+    mime_type_of,
+)
+
+
+def test_every_name_and_every_extension_stands_for_one_format():
+    names = [name for each in FORMATS for name in (each.mime_type, *each.aliases)]
+    assert len(set(names)) == len(names)
+    assert len(set(EXTENSIONS)) == len(EXTENSIONS)
+    assert all(name == name.lower() for name in (*names, *EXTENSIONS))
+
+
+@pytest.mark.parametrize(
+    ("file", "mime_type"),
+    [
+        ("a.md", MARKDOWN),
+        (Path("b/c.PDF"), PDF),
+        ("c.rst", RST),
+        ("index.HTM", HTML),
+        ("x.tar.csv", CSV),
+        ("letter.docx", DOCX),
+        ("code.py", PYTHON),
+        ("photo.png", ""),
+        ("README", ""),
+        (".md", ""),
+        ("", ""),
+    ],
+)
+def test_type_of_a_file_is_that_of_its_extension(file, mime_type):
+    assert mime_type_of(file) == mime_type
+
+
+def test_a_format_is_found_by_each_of_its_names():
+    for name in ("text/html", "application/xhtml+xml"):
+        found = format_of(name)
+        assert found is not None
+        assert found.mime_type == HTML
+    assert format_of("image/png") is None

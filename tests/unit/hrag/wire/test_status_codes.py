@@ -1,0 +1,227 @@
+"""Errors as gRPC statuses and back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag import errors
+from hrag.errors import HragError
+from hrag.wire import status_codes
+
+_MAX_TRAILER_BYTES = 8 * 1024  # The default limit of gRPC.
+
+
+def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+SITUATIONS = sorted(
+    (cls for cls in set(_subclasses(HragError)) if cls.__module__ == errors.__name__),
+    key=lambda cls: cls.__name__,
+)
+
+
+class Failure:
+    """A failed call as a client sees it."""
+
+    def __init__(self, sent: Any) -> None:
+        self._sent = sent
+
+    def code(self) -> grpc.StatusCode:
+        return self._sent.code
+
+    def details(self) -> str:
+        return self._sent.details
+
+    def trailing_metadata(self) -> Any:
+        return self._sent.trailing_metadata
+
+
+def _details(error: HragError) -> status_pb2.Status:
+    trailers = dict(status_codes.to_status(error).trailing_metadata)
+    return status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+
+
+def test_every_situation_is_in_the_table() -> None:
+    assert set(status_codes.TABLE) == set(SITUATIONS)
+
+
+def test_reasons_are_unique() -> None:
+    reasons = [situation.reason for situation in status_codes.TABLE.values()]
+    assert len(set(reasons)) == len(reasons)
+
+
+@pytest.mark.parametrize("cls", SITUATIONS)
+@pytest.mark.parametrize("field", ["", "limit"])
+def test_client_gets_the_class_message_and_field_the_server_raised(
+    cls: type[HragError], field: str
+) -> None:
+    got = status_codes.error_from(
+        Failure(status_codes.to_status(cls("limit is 0; 1 to 100", field=field)))
+    )
+    assert type(got) is cls
+    assert (got.message, got.field) == ("limit is 0; 1 to 100", field)
+
+
+@given(st.text(max_size=200), st.sampled_from(SITUATIONS))
+def test_any_message_survives(message: str, cls: type[HragError]) -> None:
+    assert status_codes.error_from(Failure(status_codes.to_status(cls(message)))).message == message
+
+
+def test_the_code_is_that_of_the_table() -> None:
+    for cls, situation in status_codes.TABLE.items():
+        assert status_codes.to_status(cls("no")).code is situation.code
+
+
+def test_an_unlisted_subclass_has_the_status_of_its_base_class() -> None:
+    class PageMissing(errors.DocumentNotFound):
+        pass
+
+    assert (
+        status_codes.situation_of(PageMissing("no")) == status_codes.TABLE[errors.DocumentNotFound]
+    )
+
+
+@pytest.mark.parametrize("cls", SITUATIONS)
+def test_retry_info_is_sent_exactly_for_retryable_errors(cls: type[HragError]) -> None:
+    info = error_details_pb2.RetryInfo()
+    sent = any(detail.Unpack(info) for detail in _details(cls("no")).details)
+    retry_s = status_codes.TABLE[cls].retry_s
+    assert sent == (retry_s is not None)
+    assert info.retry_delay.ToSeconds() == (retry_s or 0)
+
+
+def test_details_are_those_of_google_rpc() -> None:
+    info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    first, second = _details(errors.TooLarge("text is long", field="text")).details
+    assert first.Unpack(info)
+    assert second.Unpack(request)
+    assert (info.reason, info.domain) == ("TOO_LARGE", "hrag")
+    (violation,) = request.field_violations
+    assert (violation.field, violation.description) == ("text", "text is long")
+
+
+def test_clients_do_not_retry_what_the_service_has_retried() -> None:
+    pushback = ("grpc-retry-pushback-ms", "-1")
+    down = status_codes.to_status(errors.EmbedderUnavailable("down"))
+    starting = status_codes.to_status(errors.ServiceUnavailable("starting"))
+    assert pushback in tuple(down.trailing_metadata)
+    assert pushback not in tuple(starting.trailing_metadata)
+
+
+def test_a_message_too_long_for_the_trailers_is_cut() -> None:
+    error = errors.InvalidArgument("level_sizes is 1,2,3" * 1000, field="level_sizes")
+    sent = status_codes.to_status(error)
+    assert len(sent.details) + sum(len(value) for _, value in sent.trailing_metadata) < (
+        _MAX_TRAILER_BYTES
+    )
+    got = status_codes.error_from(Failure(sent))
+    assert got.message.startswith("level_sizes is 1,2,3")
+    assert got.message.endswith("…")
+
+
+class Plain:
+    """A failure that a proxy made."""
+
+    def __init__(self, code: grpc.StatusCode, details: str | None) -> None:
+        self._code = code
+        self._details = details
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str | None:
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "cls"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "connection refused", errors.ServiceUnavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", errors.DeadlineExceeded),
+        (grpc.StatusCode.CANCELLED, "Channel closed!", errors.ServiceUnavailable),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!", errors.TooBusy),
+        (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "SERVER: Received message larger than max (9 vs. 5)",
+            errors.TooLarge,
+        ),
+        (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", errors.InternalError),
+        (grpc.StatusCode.UNKNOWN, None, errors.InternalError),
+    ],
+)
+def test_statuses_without_our_details_are_read_by_their_code(
+    code: grpc.StatusCode, details: str | None, cls: type[HragError]
+) -> None:
+    got = status_codes.error_from(Plain(code, details))
+    assert type(got) is cls
+    assert got.message == (details or "")
+
+
+def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
+    got = status_codes.from_reason(
+        "QUOTA_SPENT", grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "no", ""
+    )
+    assert type(got) is errors.TooBusy
+    assert type(status_codes.from_reason("NEW", 99, "no", "")) is errors.InternalError
+
+
+@pytest.mark.parametrize("message", ["太长的消息" * 500, "a lone surrogate \ud800", "é" * 1001])
+def test_any_message_fits_the_trailers(message: str) -> None:
+    sent = status_codes.to_status(errors.InvalidArgument(message, field="text"))
+    escaped = 3 * len(sent.details.encode())  # Non-ASCII bytes of grpc-message are percent-encoded.
+    assert escaped + sum(len(value) * 4 / 3 for _, value in sent.trailing_metadata) < (
+        _MAX_TRAILER_BYTES
+    )
+    assert status_codes.error_from(Failure(sent)).field == "text"
+
+
+def test_a_quota_is_named_by_quota_failure_and_not_as_a_field():
+    error = errors.StorageQuotaExceeded("full", field="bytes", tenant_id="acme")
+    info, quota = error_details_pb2.ErrorInfo(), error_details_pb2.QuotaFailure()
+    first, second = _details(error).details
+    assert first.Unpack(info)
+    assert second.Unpack(quota)
+    assert info.reason == "STORAGE_QUOTA_EXCEEDED"
+    (violation,) = quota.violations
+    assert (violation.subject, violation.quota_metric) == ("tenant:acme", "bytes")
+    assert violation.description == "full"
+
+
+@pytest.mark.parametrize("cls", [errors.RateQuotaExceeded, errors.StorageQuotaExceeded])
+def test_quota_errors_keep_their_details(cls):
+    error = cls("spent", field="calls", retry_s=0.0375, tenant_id="acme")
+    got = status_codes.error_from(Failure(status_codes.to_status(error)))
+    assert type(got) is cls
+    assert (got.field, got.retry_s, got.tenant_id) == ("calls", 0.0375, "acme")
+
+
+@pytest.mark.parametrize(
+    ("error", "pushback"),
+    [
+        (errors.RateQuotaExceeded("spent", retry_s=0.0371), ["38"]),
+        (errors.RateQuotaExceeded("spent", retry_s=90), ["90000"]),
+        (errors.StorageQuotaExceeded("full"), ["-1"]),
+        (errors.StorageFull("the disk is full"), []),
+    ],
+)
+def test_pushback_sets_the_delay_of_a_clients_retry_policy(error, pushback):
+    trailers = status_codes.to_status(error).trailing_metadata
+    assert [value for key, value in trailers if key == "grpc-retry-pushback-ms"] == pushback
+
+
+def test_an_errors_own_retry_delay_overrides_that_of_the_table():
+    info = error_details_pb2.RetryInfo()
+    details = _details(errors.RateQuotaExceeded("spent", retry_s=0.25)).details
+    assert any(detail.Unpack(info) for detail in details)
+    assert info.retry_delay.ToMilliseconds() == 250
