@@ -96,7 +96,7 @@ demo: $(RUNTIME)
 
 # Writes the synchronous client anew from the asyncio one; a test fails where that was forgotten.
 sync-client: setup
-	$(BIN)/python -m tests.sync_client
+	$(BIN)/python -m tests.support.sync_client
 
 # Three processes share the tests, so that two cores are busy while some wait for programs to start
 # and stop. Benchmarks, which xdist would disable with a warning, are not here.

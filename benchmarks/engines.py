@@ -24,7 +24,7 @@ from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.opened_collection import open_by_number
 from hrag.values.deadline import NEVER
-from tests.postgres_server import PostgresServer
+from tests.support.servers.postgres_server import PostgresServer
 
 # What docs/operations/postgres.md tells every operator, for a machine of 4 GB.
 SERVER_SETTINGS: Mapping[str, str] = {

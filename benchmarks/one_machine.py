@@ -47,7 +47,7 @@ from hrag.types import SearchMode
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 from tests.endurance.processes import memory_of, memory_of_pid
-from tests.processes import Process, fresh, started
+from tests.support.servers.processes import Process, fresh, started
 
 SEED = 101
 LEAVES_EACH = 100

@@ -19,7 +19,7 @@ from hrag.cli.services.processes import GATEWAY, Services, free_addresses
 from hrag.client import Client
 from hrag.types import Document, SearchQuery
 from hrag.wire.retriever import search_request
-from tests.vocabulary import question, sentence
+from tests.support.documents.vocabulary import question, sentence
 
 SEED = 83
 DOCUMENTS = 60

@@ -32,7 +32,7 @@ from hrag.values.deadline import NEVER
 from hrag.wire.retriever import search_request
 from retriever_svc.search_pipeline import Search as Pipeline
 from tests.endurance.processes import MB, memory_of
-from tests.processes import Process, started
+from tests.support.servers.processes import Process, started
 
 SIZES = (10_000, 100_000)
 FULL_SIZES = (*SIZES, 1_000_000)

@@ -26,7 +26,7 @@ from hrag.text.analysis import analyzer
 from hrag.types import DEFAULT_CANDIDATES, DEFAULT_LIMIT, Retrieval, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
-from tests.processes import started
+from tests.support.servers.processes import started
 
 LEAVES = 100_000
 FULL_LEAVES = 1_000_000

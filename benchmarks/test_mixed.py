@@ -36,7 +36,7 @@ from hrag.values.tree import ParsedText
 from hrag.wire.retriever import search_request
 from indexer_svc.chunker import build_tree
 from tests.endurance.processes import wait_until_idle
-from tests.processes import Running, running
+from tests.support.servers.processes import Running, running
 
 LEAVES = 50_000
 LEAVES_EACH = 10

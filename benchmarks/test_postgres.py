@@ -42,8 +42,8 @@ from hrag.types import DEFAULT_LIMIT, Retrieval, SearchMode, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.deadline import NEVER
 from hrag.wire.retriever import search_request
-from tests import postgres_server
-from tests.processes import fresh, started
+from tests.support.servers import postgres_server
+from tests.support.servers.processes import fresh, started
 
 LEAVES_EACH = 100
 DIMENSION = 384

@@ -25,12 +25,12 @@ from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import SummaryUnit
 from hrag.values.quotas import QuotaOf, unlimited
-from tests.fakes import run_maintenance, seal
-from tests.forked import ran
+from tests.support.documents.fakes import run_maintenance, seal
+from tests.support.servers.forked import ran
 
 if TYPE_CHECKING:
     from hrag.models.embedding.builtin import BuiltinEmbedder
-    from tests.postgres_server import PostgresServer
+    from tests.support.servers.postgres_server import PostgresServer
 
 # A busy machine is no failure, and the default run has five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
@@ -97,7 +97,7 @@ def builtin() -> "BuiltinEmbedder":
 @pytest.fixture(scope="session")
 def postgres() -> Iterator["PostgresServer"]:
     """A PostgreSQL server of this process, for all of its tests; they leave it running."""
-    from tests import postgres_server
+    from tests.support.servers import postgres_server
 
     if problem := postgres_server.why_not():
         pytest.skip(problem)

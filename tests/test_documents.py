@@ -15,7 +15,7 @@ import yaml
 
 from hrag.cli.app import app
 from hrag.cli.options.filters import parse_filters
-from tests.manuals import DOCUMENTS, FENCE, MANUALS, ROOT, blocks, page_id
+from tests.support.manuals import DOCUMENTS, FENCE, MANUALS, ROOT, blocks, page_id
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 MOST_BYTES = 8 * 1024  # A map to be read in ten minutes.

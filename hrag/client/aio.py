@@ -1,8 +1,9 @@
 """The asyncio client, and the source of the synchronous one.
 
 `sync.py` is generated from this module, and `sync_catalog.py` from `aio_catalog.py`, by
-`make sync-client` (tests/sync_client.py), so each method has one signature, docstring and body.
-They are committed, so that people can read and debug them; a test fails if they are out of date.
+`make sync-client` (tests/support/sync_client.py), so each method has one signature, docstring and
+body. They are committed, so that people can read and debug them; a test fails if they are out of
+date.
 
 What `grpc` and `grpc.aio` do differently is in `access` (channels) and `ingest_stream`.
 """

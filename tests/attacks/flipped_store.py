@@ -39,7 +39,14 @@ from hrag.values.tree import ParsedText, Section
 from hrag.wire.passages import PASSAGE_FIELDS
 from tests import forked  # noqa: F401  It says what the server that forks has imported.
 from tests.attacks.lmdb_pages import PAGE_BYTES
-from tests.fakes import collection_settings, prepared, query_vector, seal, sentences, unit_vectors
+from tests.support.documents.fakes import (
+    collection_settings,
+    prepared,
+    query_vector,
+    seal,
+    sentences,
+    unit_vectors,
+)
 
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
 _DOCUMENTS = 9

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.processes import Process
+from tests.support.servers.processes import Process
 
 MAX_S = 1.0  # A quiet machine needs a tenth of it.
 MAX_RATIO = 10.0  # Of a p99 under attack to the quiet one; 3 on a quiet machine.

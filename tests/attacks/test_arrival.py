@@ -40,9 +40,9 @@ from tests.attacks.world import (
     VICTIM,
     Guarded,
 )
-from tests.credentials import id_of, new_key
-from tests.processes import FAST, Process, started
-from tests.until import until
+from tests.support.servers.credentials import id_of, new_key
+from tests.support.servers.processes import FAST, Process, started
+from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 

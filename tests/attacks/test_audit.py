@@ -17,8 +17,8 @@ from hrag.filters import Exists
 from hrag.server.auth import Role
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2
-from tests.credentials import UNKNOWN_KEY, id_of, new_key
-from tests.processes import FAST, Process, Running, running
+from tests.support.servers.credentials import UNKNOWN_KEY, id_of, new_key
+from tests.support.servers.processes import FAST, Process, Running, running
 
 pytestmark = pytest.mark.attacks
 

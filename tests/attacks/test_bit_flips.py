@@ -18,7 +18,7 @@ from hrag.errors import DataLoss
 from hrag.types import Document, Passage
 from tests.attacks import flipped_store, lmdb_pages
 from tests.attacks.flipped_store import Examined, Examiner, Value, flipped, random_flips
-from tests.processes import running
+from tests.support.servers.processes import running
 
 pytestmark = pytest.mark.attacks
 

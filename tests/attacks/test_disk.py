@@ -13,9 +13,9 @@ from hrag.client import Client
 from hrag.engine.embedded.store.environment import open_for_reading
 from hrag.types import DEFAULT_COLLECTION, Document
 from tests.crash.disks import MIB, Ballast, small_disk
-from tests.fakes import sentences
-from tests.processes import FAST, running
-from tests.until import until
+from tests.support.documents.fakes import sentences
+from tests.support.servers.processes import FAST, running
+from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 

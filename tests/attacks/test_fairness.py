@@ -32,8 +32,8 @@ from tests.attacks.world import (
     everything_at_once,
     large_batch,
 )
-from tests.processes import FAST, running
-from tests.until import until
+from tests.support.servers.processes import FAST, running
+from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 

@@ -12,9 +12,9 @@ import pytest
 from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.types import Document
-from tests.processes import FAST, fresh, started
-from tests.stores import check_store
-from tests.until import until
+from tests.support.servers.processes import FAST, fresh, started
+from tests.support.servers.stores import check_store
+from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 

@@ -11,7 +11,7 @@ from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.deadline import Deadline
 from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
 from indexer_svc.parsers.parser_pool import ParserPool
-from tests.format_files import (
+from tests.support.documents.format_files import (
     archive,
     docx_file,
     epub_file,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_services import Fake, addresses_of
-from tests.gateways import ANSWER, INGEST, INGEST_MANY, SEARCH, Gateway, gateway_to
-from tests.pki import Authority
-from tests.until import until
+from tests.support.servers.fake_services import Fake, addresses_of
+from tests.support.servers.gateways import ANSWER, INGEST, INGEST_MANY, SEARCH, Gateway, gateway_to
+from tests.support.servers.pki import Authority
+from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 

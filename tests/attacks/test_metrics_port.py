@@ -21,9 +21,9 @@ from hrag.server.serving.metrics_server import (
     REQUEST_S,
 )
 from hrag.types import Document
-from tests.metrics_page import Scrape
-from tests.pki import Authority
-from tests.processes import FAST, START_S, Process, running, started
+from tests.support.servers.metrics_page import Scrape
+from tests.support.servers.pki import Authority
+from tests.support.servers.processes import FAST, START_S, Process, running, started
 
 pytestmark = pytest.mark.attacks
 

@@ -15,7 +15,7 @@ import pytest
 
 from hrag.errors import DeadlineExceeded, HragError, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.types import MARKDOWN, PLAIN_TEXT, Document
-from tests.bombs import (
+from tests.support.documents.bombs import (
     PDF_BOMBS,
     inflating_page,
     lazy_lines,
@@ -23,8 +23,8 @@ from tests.bombs import (
     nested_lists,
     repeated_page,
 )
-from tests.pdfs import pdf_of
-from tests.processes import FAST, Running, is_alive, running
+from tests.support.documents.pdfs import pdf_of
+from tests.support.servers.processes import FAST, Running, is_alive, running
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 

@@ -8,8 +8,8 @@ import pytest
 from hrag.client.tools import knowledge_base
 from hrag.types import Document, SearchQuery
 from hrag.values.answers import AnswerEnd
-from tests.openai_server import OpenAIServer, says
-from tests.processes import FAST, Running, running
+from tests.support.servers.openai_server import OpenAIServer, says
+from tests.support.servers.processes import FAST, Running, running
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 

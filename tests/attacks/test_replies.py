@@ -11,8 +11,8 @@ import pytest
 from hrag.errors import ReplyTooLarge
 from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest
 from hrag.v1 import indexer_pb2, retriever_pb2
-from tests.openai_server import OpenAIServer
-from tests.processes import FAST, Running, running
+from tests.support.servers.openai_server import OpenAIServer
+from tests.support.servers.processes import FAST, Running, running
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 

@@ -9,9 +9,9 @@ import pytest
 from hrag.client import Client
 from hrag.server.auth import Role
 from hrag.types import Document
-from tests import credentials
-from tests.openai_server import OpenAIServer
-from tests.processes import Running, running
+from tests.support.servers import credentials
+from tests.support.servers.openai_server import OpenAIServer
+from tests.support.servers.processes import Running, running
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from hrag.errors import HragError, InvalidArgument, ReplyTooLarge, TooLarge
 from hrag.types import MAX_EMBEDDED_BYTES, Document, SearchMode, SearchQuery
-from tests.processes import FAST, Running, running
+from tests.support.servers.processes import FAST, Running, running
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 

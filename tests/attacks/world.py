@@ -10,9 +10,9 @@ from hrag.server.auth import Role
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as pb
 from tests.attacks.http2 import Connection, half_open
-from tests.credentials import new_key
-from tests.forked import Forked
-from tests.processes import FAST, Running, Start, running
+from tests.support.servers.credentials import new_key
+from tests.support.servers.forked import Forked
+from tests.support.servers.processes import FAST, Running, Start, running
 
 ATTACKER, VICTIM = "attacker", "victim"
 LIMITS = {

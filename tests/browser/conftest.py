@@ -16,10 +16,10 @@ import pytest
 
 from tests.browser import site
 from tests.browser.explorer import TIMEOUT_MS, Explorer
-from tests.gateways import Gateway, gateway_to
-from tests.openai_server import OpenAIServer
-from tests.processes import FAST, Running, running
-from tests.until import until
+from tests.support.servers.gateways import Gateway, gateway_to
+from tests.support.servers.openai_server import OpenAIServer
+from tests.support.servers.processes import FAST, Running, running
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -11,9 +11,9 @@ from hrag.server.auth import Role
 from hrag.types import Document
 from tests.browser.conftest import Open
 from tests.browser.explorer import Explorer, expect
-from tests.credentials import TENANT, UNKNOWN_KEY, new_key
-from tests.gateways import Gateway, gateway_to
-from tests.processes import FAST, running
+from tests.support.servers.credentials import TENANT, UNKNOWN_KEY, new_key
+from tests.support.servers.gateways import Gateway, gateway_to
+from tests.support.servers.processes import FAST, running
 
 pytestmark = pytest.mark.browser
 

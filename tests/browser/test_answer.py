@@ -5,7 +5,7 @@ import pytest
 from tests.browser.conftest import Served
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import ATTACK, MANY
-from tests.openai_server import before_event, events, piece, refuse, says
+from tests.support.servers.openai_server import before_event, events, piece, refuse, says
 
 pytestmark = pytest.mark.browser
 

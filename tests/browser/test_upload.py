@@ -6,7 +6,7 @@ from hrag.cli.ingest.files import document_id
 from hrag.values.formats import EXTENSIONS, mime_type_of
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import ATTACK, GUIDE, MANY
-from tests.pdfs import pdf_of
+from tests.support.documents.pdfs import pdf_of
 
 pytestmark = pytest.mark.browser
 

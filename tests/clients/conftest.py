@@ -16,11 +16,11 @@ import pytest
 
 from hrag.cli.services.processes import Services, free_addresses
 from hrag.server.auth import Role
-from tests.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
-from tests.openai_server import OpenAIServer, Reply, events, piece
-from tests.pki import Authority
-from tests.processes import FAST, START_S
-from tests.stores import check_store
+from tests.support.servers.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
+from tests.support.servers.openai_server import OpenAIServer, Reply, events, piece
+from tests.support.servers.pki import Authority
+from tests.support.servers.processes import FAST, START_S
+from tests.support.servers.stores import check_store
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "node"
 SLOW = "a question that takes its time"

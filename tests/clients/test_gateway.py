@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import EXAMPLES, Secured, node
-from tests.credentials import TENANT
-from tests.gateways import Gateway, gateway_to
-from tests.openai_server import SAID
-from tests.pki import Authority
+from tests.support.servers.credentials import TENANT
+from tests.support.servers.gateways import Gateway, gateway_to
+from tests.support.servers.openai_server import SAID
+from tests.support.servers.pki import Authority
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 

@@ -21,7 +21,7 @@ from tests.clients.conftest import (
     Secured,
     node,
 )
-from tests.openai_server import SAID
+from tests.support.servers.openai_server import SAID
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 

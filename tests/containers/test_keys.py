@@ -13,7 +13,7 @@ from hrag.server.auth import Role
 from hrag.types import Document
 from tests.containers.engine import IMAGE, PROJECT
 from tests.containers.stack import NOTICED_S, Stack, new_key
-from tests.credentials import id_of
+from tests.support.servers.credentials import id_of
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 

@@ -9,7 +9,7 @@ from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.client.credentials import Access
 from hrag.errors import ServiceUnavailable
 from hrag.types import Document
-from tests.pki import Authority
+from tests.support.servers.pki import Authority
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 

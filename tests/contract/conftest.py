@@ -20,10 +20,10 @@ from hrag.engine.protocols import Engine, Reader, Snapshot, Writer
 from hrag.types import SummaryUnit, TreeSettings
 from hrag.values.quotas import Quota
 from tests.conftest import engine_at
-from tests.fakes import ModelCollection, collection_settings, prepared, sentences
-from tests.memory_engine import MemoryEngine
-from tests.postgres_server import PostgresServer
-from tests.postgres_statements import tenants_named
+from tests.support.documents.fakes import ModelCollection, collection_settings, prepared, sentences
+from tests.support.engines.memory_engine import MemoryEngine
+from tests.support.engines.postgres_statements import tenants_named
+from tests.support.servers.postgres_server import PostgresServer
 
 
 @dataclass

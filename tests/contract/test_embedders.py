@@ -27,7 +27,7 @@ from hrag.models.embedding.openai_embedder import OpenAIEmbedder
 from hrag.models.embedding.vector_checks import unit_rows
 from hrag.models.endpoint.endpoint_access import Access
 from hrag.values.deadline import Deadline
-from tests.openai_server import OpenAIServer
+from tests.support.servers.openai_server import OpenAIServer
 
 TEXTS = [
     "The cat sat on the mat.",

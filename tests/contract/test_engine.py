@@ -17,7 +17,7 @@ from hrag.errors import (
 from hrag.types import IngestOutcome, TreeSettings
 from hrag.values.ids import parse_chunk_id
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.fakes import (
+from tests.support.documents.fakes import (
     as_half_precision,
     collection_settings,
     matched_leaves,

@@ -11,7 +11,13 @@ from hrag.errors import (
     StorageQuotaExceeded,
 )
 from hrag.types import MAX_ALIASES, Alias, AliasChange, IngestOutcome, TreeSettings
-from tests.fakes import collection_settings, prepared, query_vector, search_leaves, sentences
+from tests.support.documents.fakes import (
+    collection_settings,
+    prepared,
+    query_vector,
+    search_leaves,
+    sentences,
+)
 
 OLD, NEW = collection_settings(), collection_settings(TreeSettings((64, 200), 0.25, 1), dimension=3)
 

@@ -11,7 +11,7 @@ from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.types import ChunkNode, PageStart, TreeSettings
 from hrag.values.ids import ChunkId, parse_chunk_id
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.fakes import prepared, sentences
+from tests.support.documents.fakes import prepared, sentences
 
 
 def _node(document: PreparedDocument, level: int, index: int) -> tuple[str, tuple[str, ...]]:

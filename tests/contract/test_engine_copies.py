@@ -15,7 +15,7 @@ from hrag.engine.protocols import Reader, Writer
 from hrag.errors import CollectionNotFound, InvalidArgument
 from hrag.types import IngestOutcome, Passage, SearchMode, Span, SummaryUnit, TreeSettings
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.fakes import (
+from tests.support.documents.fakes import (
     SCORE_TOLERANCE,
     collection_settings,
     find,
@@ -24,8 +24,8 @@ from tests.fakes import (
     sentences,
     unit_vectors,
 )
-from tests.memory_engine import MemoryEngine
-from tests.summary_model import EMBEDDER, ModelSummaries, summarise
+from tests.support.engines.memory_engine import MemoryEngine
+from tests.support.engines.summary_model import EMBEDDER, ModelSummaries, summarise
 
 SUMMARISED = collection_settings(summaries=SummaryUnit.CHUNK)
 PLAIN = collection_settings(TreeSettings((64, 200), 0.25, 1), dimension=3)

@@ -9,8 +9,8 @@ import pytest
 from hrag.engine.engine_documents import UnreadableVersion
 from hrag.types import SummaryUnit
 from tests.contract.conftest import Case
-from tests.fakes import collection_settings, prepared, sentences
-from tests.summary_model import EMBEDDER
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.summary_model import EMBEDDER
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 SUMMARISED = collection_settings(summaries=SummaryUnit.CHUNK)

@@ -15,7 +15,7 @@ from hrag.types import IngestOutcome, SearchMode, SummaryUnit
 from hrag.values import canonical_json
 from hrag.values.ids import parse_chunk_id
 from hrag.values.quotas import Quota
-from tests.fakes import (
+from tests.support.documents.fakes import (
     collection_settings,
     find,
     matched_leaves,
@@ -25,7 +25,7 @@ from tests.fakes import (
     search_passages,
     sentences,
 )
-from tests.summary_model import ModelSummaries, summarise
+from tests.support.engines.summary_model import ModelSummaries, summarise
 
 NEW = {"team": "search", "tags": ["x"], "seed": -1}
 SOURCE = "file:moved"

@@ -11,7 +11,7 @@ from hrag.types import PageStart, Passage, SearchMode, Span
 from hrag.values.ids import ChunkId
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.chunker import build_tree
-from tests.fakes import (
+from tests.support.documents.fakes import (
     SCORE_TOLERANCE,
     ModelCollection,
     find,

@@ -7,7 +7,7 @@ import pytest
 from hrag.errors import StorageQuotaExceeded
 from hrag.types import IngestOutcome
 from hrag.values.quotas import Quota
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 
 @pytest.fixture

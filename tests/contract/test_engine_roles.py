@@ -6,8 +6,8 @@ from hrag.engine.reports import CheckReport
 from hrag.errors import NotSupported
 from hrag.values.deadline import Deadline
 from hrag.values.ids import ChunkId
-from tests.fakes import prepared, sentences
-from tests.memory_engine import MemoryEngine
+from tests.support.documents.fakes import prepared, sentences
+from tests.support.engines.memory_engine import MemoryEngine
 
 
 def test_an_engine_has_a_name(catalog, request):

@@ -16,7 +16,7 @@ from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.types import Aggregation, Passage, SearchMode, TreeSettings
 from hrag.values.deadline import Deadline
 from hrag.values.ids import ChunkId, parse_chunk_id
-from tests.fakes import (
+from tests.support.documents.fakes import (
     SCORE_TOLERANCE,
     Leaf,
     ModelCollection,

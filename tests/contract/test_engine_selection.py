@@ -6,8 +6,8 @@ from hrag.engine.engine_documents import PreparedDocument
 from hrag.errors import Cancelled, CollectionNotFound, DeadlineExceeded
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
 from hrag.values.deadline import NEVER, Deadline
-from tests.fakes import prepared, query_vector, search_leaves, sentences
-from tests.filter_model import passes
+from tests.support.documents.fakes import prepared, query_vector, search_leaves, sentences
+from tests.support.engines.filter_model import passes
 
 FILTERS = (
     Match("metadata.even", (True,)),

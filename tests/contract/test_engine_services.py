@@ -30,8 +30,8 @@ from hrag.wire.passages import encoded_passage
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from retriever_svc.browse import Browse
 from retriever_svc.search_pipeline import Search
-from tests.fakes import sentences
-from tests.summary_model import ModelSummaries, summarise
+from tests.support.documents.fakes import sentences
+from tests.support.engines.summary_model import ModelSummaries, summarise
 
 EMBEDDER = HashEmbedder(16)
 TREE = TreeSettings((32, 64, 128), 0.1)

@@ -9,7 +9,7 @@ from hrag.errors import NoSummaries
 from hrag.filters import Match
 from hrag.types import Retrieval, SearchMode, SummaryScope, SummaryUnit, TreeSettings
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.fakes import (
+from tests.support.documents.fakes import (
     SMALL_TREE,
     collection_settings,
     find,
@@ -19,7 +19,7 @@ from tests.fakes import (
     sentences,
     unit_vectors,
 )
-from tests.summary_model import EMBEDDER, ModelSummaries, places_in, summarise
+from tests.support.engines.summary_model import EMBEDDER, ModelSummaries, places_in, summarise
 
 ALL = 1000
 WORDLESS = frozenset({"d3"})  # Not worth a summary.

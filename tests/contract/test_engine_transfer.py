@@ -13,8 +13,16 @@ from hrag.engine.transfer import copier
 from hrag.engine.transfer.transfer import transfer, verify
 from hrag.engine.transfer.transfer_report import TransferProgress, TransferReport
 from hrag.types import IngestOutcome
-from tests.memory_engine import MemoryEngine
-from tests.random_stores import IDS, SETTINGS, Killed, MortalWriter, contents, fill, vectors
+from tests.support.documents.random_stores import (
+    IDS,
+    SETTINGS,
+    Killed,
+    MortalWriter,
+    contents,
+    fill,
+    vectors,
+)
+from tests.support.engines.memory_engine import MemoryEngine
 
 TOLERANCE = 1e-3  # Of components that were stored in 16 bits.
 SEEDS = range(3)

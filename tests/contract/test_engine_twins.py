@@ -24,9 +24,14 @@ from hrag.types import (
     SummaryUnit,
 )
 from tests.contract.conftest import ENGINES, Case, embedded_at, in_memory
-from tests.fakes import SCORE_TOLERANCE, collection_settings, query_vector, read_passages
-from tests.summary_model import ModelSummaries, summarise
-from tests.vocabulary import PHRASES, WORDS, question, wordy
+from tests.support.documents.fakes import (
+    SCORE_TOLERANCE,
+    collection_settings,
+    query_vector,
+    read_passages,
+)
+from tests.support.documents.vocabulary import PHRASES, WORDS, question, wordy
+from tests.support.engines.summary_model import ModelSummaries, summarise
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
 TOP = SETTINGS.tree.top_level

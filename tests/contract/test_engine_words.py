@@ -18,7 +18,7 @@ from hrag.types import (
     SearchMode,
     SummaryUnit,
 )
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ANALYZER,
     SCORE_TOLERANCE,
     Leaf,
@@ -30,7 +30,7 @@ from tests.fakes import (
     sentences,
     unit_vectors,
 )
-from tests.vocabulary import wordy
+from tests.support.documents.vocabulary import wordy
 
 EVERYTHING = 1000
 TOP = 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import open_for_writing
-from tests.damage import delete_content
+from tests.support.engines.damage import delete_content
 
 
 def lose_a_text(data_dir: Path) -> None:

@@ -23,8 +23,8 @@ from hrag.types import (
     TreeSettings,
 )
 from indexer_svc.extractive import extract
-from tests.fakes import ANALYZER, SCORE_TOLERANCE, prepared
-from tests.vocabulary import sentence
+from tests.support.documents.fakes import ANALYZER, SCORE_TOLERANCE, prepared
+from tests.support.documents.vocabulary import sentence
 
 EMBEDDER = HashEmbedder(32)
 TREE = TreeSettings((32, 64, 128))

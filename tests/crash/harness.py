@@ -33,9 +33,9 @@ from tests.crash.load import (
     work_until_gone,
 )
 from tests.crash.verify import ExactSearch, check_beside_services, settle
-from tests.processes import Process
-from tests.stores import check_store
-from tests.until import until
+from tests.support.servers.processes import Process
+from tests.support.servers.stores import check_store
+from tests.support.until import until
 
 LARGE = "large"
 TENANTS = (LARGE, SMALL)

@@ -16,8 +16,8 @@ from hrag.filters import DOCUMENT_ID, Match
 from hrag.types import DEFAULT_CANDIDATES, MAX_LIMIT, IngestResult, Retrieval, SearchMode
 from tests.crash.documents import SMALL, check_passage, document_of, prepared_of, random_query
 from tests.crash.ledger import Collection, Entry, Write
-from tests.fakes import SCORE_TOLERANCE
-from tests.vocabulary import question
+from tests.support.documents.fakes import SCORE_TOLERANCE
+from tests.support.documents.vocabulary import question
 
 _STREAMED = 40  # Documents of one stream, at most: several group commits.
 _SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.

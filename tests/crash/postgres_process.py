@@ -26,8 +26,8 @@ from tests.crash.documents import EMBEDDER, SETTINGS, SMALL, prepared_of, random
 from tests.crash.ledger import Write
 from tests.crash.postgres_ledger import FileLedger, Place
 from tests.crash.statements import end_at_statement
-from tests.fakes import find, unit_vectors
-from tests.vocabulary import question
+from tests.support.documents.fakes import find, unit_vectors
+from tests.support.documents.vocabulary import question
 
 TENANTS = ("large", SMALL)
 COLLECTION = "c"

@@ -24,11 +24,11 @@ from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import StreamWriter, UnaryWriter, Worker
 from tests.crash.verify import ExactSearch, check_beside_services, settle
-from tests.fakes import collection_settings, prepared, seal, sentences
-from tests.forked import HRAG, ran
-from tests.processes import Running, running
-from tests.stores import check_store
-from tests.until import until
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.servers.forked import HRAG, ran
+from tests.support.servers.processes import Running, running
+from tests.support.servers.stores import check_store
+from tests.support.until import until
 
 _TENANT = "large"
 _DISK_BYTES = 192 * MIB  # The default reserve, as much allocated for deletions, and a store.

@@ -30,13 +30,13 @@ from tests.crash.postgres_process import (
     small_thresholds,
     version_of,
 )
-from tests.fakes import find
-from tests.forked import Forked
-from tests.memory_engine import MemoryEngine
-from tests.postgres_server import PostgresServer
-from tests.postgres_twins import TOLERANCE, Twins
-from tests.until import until
-from tests.vocabulary import question
+from tests.support.documents.fakes import find
+from tests.support.documents.vocabulary import question
+from tests.support.engines.memory_engine import MemoryEngine
+from tests.support.engines.postgres_twins import TOLERANCE, Twins
+from tests.support.servers.forked import Forked
+from tests.support.servers.postgres_server import PostgresServer
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

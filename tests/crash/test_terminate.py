@@ -20,9 +20,9 @@ from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gone
 from tests.crash.verify import ExactSearch, settle
-from tests.forked import talking
-from tests.processes import Running, running
-from tests.until import until
+from tests.support.servers.forked import talking
+from tests.support.servers.processes import Running, running
+from tests.support.until import until
 
 _TENANT = "large"
 _STREAMED = "streamed"

@@ -10,8 +10,8 @@ import pytest
 
 from tests.crash import statements
 from tests.crash.transfer_at_point import engine_of, transferred
-from tests.forked import ran
-from tests.random_stores import contents, fill, vectors
+from tests.support.documents.random_stores import contents, fill, vectors
+from tests.support.servers.forked import ran
 
 _POINTS = ("put.written", "put.committed")
 _TOLERANCE = 1e-3  # Of components that were stored in 16 bits.

@@ -36,9 +36,15 @@ from tests.crash.documents import (
     text_of,
 )
 from tests.crash.ledger import CREATED, Collection, Entry
-from tests.fakes import SCORE_TOLERANCE, ModelCollection, find, matched_leaves, recall
-from tests.memory_engine import MemoryEngine
-from tests.vocabulary import question
+from tests.support.documents.fakes import (
+    SCORE_TOLERANCE,
+    ModelCollection,
+    find,
+    matched_leaves,
+    recall,
+)
+from tests.support.documents.vocabulary import question
+from tests.support.engines.memory_engine import MemoryEngine
 
 _LIMIT = 100
 _QUERIES = 3

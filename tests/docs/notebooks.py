@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from traitlets.config import Config
 
-from tests.manuals import ROOT
+from tests.support.manuals import ROOT
 
 _TIMEOUT_S = 120  # Of one cell.
 _NO_PORTS = Config({"KernelManager": {"transport": "ipc"}})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.manuals import ROOT, page_id
+from tests.support.manuals import ROOT, page_id
 
 pytestmark = [pytest.mark.docs, pytest.mark.timeout(300)]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hrag.types import Document, Page
-from tests import stores
-from tests.openai_server import OpenAIServer
-from tests.processes import FAST, Running, running
+from tests.support.servers import stores
+from tests.support.servers.openai_server import OpenAIServer
+from tests.support.servers.processes import FAST, Running, running
 
 _HERE = Path(__file__).parent
 CHAT_KEY = "sk-test-4711"

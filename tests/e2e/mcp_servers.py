@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult
 
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 _COMMAND = ["-c", "from hrag.cli import main; main()", "mcp"]
 

@@ -17,7 +17,7 @@ from hrag.text.plain_text import quoted_lines
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult
 from hrag.values.answers import AnswerEnd, AnswerEvent, FinishReason
 from tests.e2e.conftest import AT_A_TIME, CHAT_KEY, DOGS
-from tests.openai_server import (
+from tests.support.servers.openai_server import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
     SAID,
@@ -31,9 +31,9 @@ from tests.openai_server import (
     says,
     slow,
 )
-from tests.processes import Running
-from tests.stores import COSINE_TOLERANCE
-from tests.until import until
+from tests.support.servers.processes import Running
+from tests.support.servers.stores import COSINE_TOLERANCE
+from tests.support.until import until
 
 AT_ONCE = "0.001"
 

@@ -10,8 +10,15 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.types import Document
 from tests.e2e.conftest import DOGS, MAX_TOKENS
-from tests.openai_server import SAID, OpenAIServer, before_event, events, piece, says
-from tests.processes import Running
+from tests.support.servers.openai_server import (
+    SAID,
+    OpenAIServer,
+    before_event,
+    events,
+    piece,
+    says,
+)
+from tests.support.servers.processes import Running
 
 Shell = Callable[..., Any]
 

@@ -8,10 +8,10 @@ from hrag.types import Document, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.status_codes import error_from
 from tests.e2e.conftest import AT_A_TIME, DOGS, MAX_TOKENS
-from tests.openai_server import (
+from tests.support.servers.openai_server import (
     OpenAIServer,
 )
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 
 def test_the_server_says_what_it_answers_with(services: Running, answering: Running) -> None:

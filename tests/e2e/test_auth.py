@@ -15,8 +15,8 @@ from hrag.errors import HragError, PermissionDenied, Unauthenticated
 from hrag.server.auth import Role, keys
 from hrag.types import Document, IngestResult, SearchQuery
 from hrag.v1 import indexer_pb2, types_pb2
-from tests.credentials import OTHER, TENANT, id_of, new_key
-from tests.processes import FAST, Process, Running, running
+from tests.support.servers.credentials import OTHER, TENANT, id_of, new_key
+from tests.support.servers.processes import FAST, Process, Running, running
 
 
 @pytest.fixture(scope="module")

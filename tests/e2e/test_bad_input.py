@@ -8,7 +8,7 @@ from hrag.errors import TooLarge
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from hrag.wire.status_codes import error_from
-from tests.pdfs import broken_pdf, encrypted_pdf, pdf_without_text
+from tests.support.documents.pdfs import broken_pdf, encrypted_pdf, pdf_without_text
 
 INVALID, MISSING = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
 

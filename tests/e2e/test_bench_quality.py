@@ -7,7 +7,7 @@ import pytest
 from benchmarks.figures import Results
 from benchmarks.quality.__main__ import FIGURES, LATEST, STORED, main, run
 from benchmarks.quality.sets import read_sets
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 DATA = Path(__file__).parent.parent / "data" / "quality"
 

@@ -12,7 +12,7 @@ import pytest
 from hrag import errors
 from hrag.client import Client
 from hrag.types import Document, IngestOutcome, IngestResult
-from tests.processes import Running, running
+from tests.support.servers.processes import Running, running
 
 Results = Iterator[IngestResult | errors.HragError]
 

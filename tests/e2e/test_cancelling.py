@@ -13,9 +13,9 @@ from hrag.types import Document
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
-from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, refuse, slow
-from tests.processes import Running, running
-from tests.until import until
+from tests.support.servers.openai_server import DEFAULT_DIMENSION, OpenAIServer, refuse, slow
+from tests.support.servers.processes import Running, running
+from tests.support.until import until
 
 _THREADS = 2
 _FAR = 1 << 40

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import HRAG, ran
+from tests.support.servers.forked import HRAG, ran
 
 _HRAG = [sys.executable, *HRAG]
 _SETTINGS = {"HRAG_EMBEDDER": "hash:64", "NO_COLOR": "1", "COLUMNS": "100"}

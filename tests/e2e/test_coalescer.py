@@ -11,9 +11,9 @@ from hrag.models.embedding.coalescer import MAX_TEXTS
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.wire.status_codes import error_from
-from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, Reply, refuse
-from tests.processes import Running, running
-from tests.stores import COSINE_TOLERANCE
+from tests.support.servers.openai_server import DEFAULT_DIMENSION, OpenAIServer, Reply, refuse
+from tests.support.servers.processes import Running, running
+from tests.support.servers.stores import COSINE_TOLERANCE
 
 CALLERS = 64
 SLOW_S = 0.1

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.types import Document
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 Run = Callable[..., Any]
 TEXT = "# 指南\n\nRotate every key.\r\n\x1b[31m钥匙\n"

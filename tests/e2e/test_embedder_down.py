@@ -15,7 +15,7 @@ from hrag.cli.services.processes import free_addresses
 from hrag.types import Document, IngestOutcome, Retrieval
 from hrag.v1 import retriever_pb2
 from hrag.wire.status_codes import error_from
-from tests.openai_server import (
+from tests.support.servers.openai_server import (
     DEFAULT_DIMENSION,
     OpenAIServer,
     hang_up,
@@ -24,8 +24,8 @@ from tests.openai_server import (
     shuffled,
     slow,
 )
-from tests.processes import FAST, Running, running
-from tests.stores import COSINE_TOLERANCE, content_of
+from tests.support.servers.processes import FAST, Running, running
+from tests.support.servers.stores import COSINE_TOLERANCE, content_of
 
 TEXT = "".join(f"Sentence {number} tells a story. " for number in range(200))
 KEY = "sk-test-4711"

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.evaluation.judge import CRITERIA
-from tests.openai_server import OpenAIServer, refuse
-from tests.processes import Running
+from tests.support.servers.openai_server import OpenAIServer, refuse
+from tests.support.servers.processes import Running
 
 MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
 QUESTIONS = 20

@@ -7,7 +7,7 @@ import pytest
 
 from hrag.client import Client
 from hrag.types import Document, Retrieval, SearchMode, SearchQuery, SearchResult
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 _BATCH = 32  # The most that one call takes.
 _DIGITS = "零一二三四五六七八九"

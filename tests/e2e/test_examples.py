@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hrag.types import Document, Page
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 pytest.importorskip("pydantic_ai", reason="the example needs pydantic-ai-slim")
 

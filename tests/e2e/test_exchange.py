@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.types import Document, Page, SettingsRequest
-from tests.cypher_script import executed
-from tests.processes import Running
+from tests.support.cypher_script import executed
+from tests.support.servers.processes import Running
 
 Run = Callable[..., Any]
 PAGES = (Page("第一页。" * 300, 5), Page("", 6), Page("Third page. " * 400, 9), Page("", 10))

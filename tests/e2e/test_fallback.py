@@ -9,8 +9,8 @@ from hrag import errors
 from hrag.cli.services.processes import RETRIEVER
 from hrag.client import Client
 from hrag.types import Document, Retrieval, SearchMode, SearchQuery, SearchResult
-from tests.openai_server import OpenAIServer, refuse, slow
-from tests.processes import running, started
+from tests.support.servers.openai_server import OpenAIServer, refuse, slow
+from tests.support.servers.processes import running, started
 
 DOWN = "answered 401"
 

@@ -10,7 +10,7 @@ from hrag.cli.ingest.files import find
 from hrag.client import Client
 from hrag.errors import UnreadableDocument
 from hrag.types import Document, IngestResult, Passage, Retrieval
-from tests.format_files import (
+from tests.support.documents.format_files import (
     DANCE,
     HONEY,
     TITLE,
@@ -20,8 +20,8 @@ from tests.format_files import (
     pptx_file,
     xlsx_file,
 )
-from tests.pdfs import Bookmark, pdf_of
-from tests.processes import Running
+from tests.support.documents.pdfs import Bookmark, pdf_of
+from tests.support.servers.processes import Running
 
 CODE = f'class Honey:\n    def ripen(self):\n        """{HONEY}"""\n# Dance\n'
 LINES = [{"_id": "bee-1", "text": DANCE}, {"text": HONEY, "title": TITLE, "year": 2026}]

@@ -15,11 +15,18 @@ import pytest
 from hrag.config import SettingsError
 from hrag.gateway.app import serve
 from hrag.server.auth import Role, keys
-from tests.credentials import OTHER, TENANT, altered, id_of, new_key
-from tests.forked import HRAG, talking
-from tests.gateways import ANSWER, INGEST, SEARCH, Gateway, gateway_settings, gateway_to
-from tests.pki import Authority
-from tests.processes import FAST, STOP_S, Running, free_addresses, running
+from tests.support.servers.credentials import OTHER, TENANT, altered, id_of, new_key
+from tests.support.servers.forked import HRAG, talking
+from tests.support.servers.gateways import (
+    ANSWER,
+    INGEST,
+    SEARCH,
+    Gateway,
+    gateway_settings,
+    gateway_to,
+)
+from tests.support.servers.pki import Authority
+from tests.support.servers.processes import FAST, STOP_S, Running, free_addresses, running
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "http.md"
 _REVOKED_S = 10.0

@@ -24,8 +24,8 @@ from hrag.types import (
 )
 from hrag.v1 import indexer_pb2, types_pb2
 from hrag.wire.status_codes import error_from
-from tests.pdfs import Bookmark, pdf_of
-from tests.processes import Running
+from tests.support.documents.pdfs import Bookmark, pdf_of
+from tests.support.servers.processes import Running
 
 LONG = "".join(f"Sentence {number} speaks of the same few things. " for number in range(600))
 

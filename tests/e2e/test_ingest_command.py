@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.types import Document
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 Run = Callable[..., Any]
 

@@ -16,10 +16,10 @@ from hrag import errors
 from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.types import Document
-from tests.openai_server import OpenAIServer, slow
-from tests.processes import FAST, Process, Running, running, started
-from tests.stores import check_store, is_embedded
-from tests.until import until
+from tests.support.servers.openai_server import OpenAIServer, slow
+from tests.support.servers.processes import FAST, Process, Running, running, started
+from tests.support.servers.stores import check_store, is_embedded
+from tests.support.until import until
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

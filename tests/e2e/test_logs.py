@@ -14,8 +14,8 @@ from hrag.filters import Match
 from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.values.answers import AnswerEnd
-from tests.openai_server import OpenAIServer, hang_up, refuse
-from tests.processes import FAST, Process, Running, running
+from tests.support.servers.openai_server import OpenAIServer, hang_up, refuse
+from tests.support.servers.processes import FAST, Process, Running, running
 
 _SECRET = "Zyzzyva"
 _KEY = f"sk-{_SECRET}"

@@ -21,9 +21,9 @@ from hrag.cli.services.processes import free_addresses
 from hrag.client import AsyncClient, Client
 from hrag.client.calls import INDEXER_ADDRESS, RETRIEVER_ADDRESS, TIMEOUT_S
 from hrag.types import Document
-from tests.manuals import MANUALS, ROOT, blocks, page_id
-from tests.processes import Running
-from tests.stores import check_store
+from tests.support.manuals import MANUALS, ROOT, blocks, page_id
+from tests.support.servers.processes import Running
+from tests.support.servers.stores import check_store
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 TENANT = "acme"

@@ -21,7 +21,7 @@ from hrag.cli.services.processes import RETRIEVER, free_addresses
 from hrag.text.plain_text import quoted_lines
 from hrag.types import Document, Page
 from tests.e2e.mcp_servers import agent, http, mcp_process, text
-from tests.processes import FAST, Running, running, started
+from tests.support.servers.processes import FAST, Running, running, started
 
 TOOL = "search_knowledge_base"
 _PAGES = (Page("Cats sleep all day."), Page("Dogs bark at night."))

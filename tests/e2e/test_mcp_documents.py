@@ -15,7 +15,7 @@ from hrag.client.tools import async_knowledge_base
 from hrag.filters import Match
 from hrag.types import Document, Page, SettingsRequest
 from tests.e2e.mcp_servers import text
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 TENANT = "mcp-documents"
 OPEN = Match("metadata.team", ("open",))

@@ -21,11 +21,16 @@ from hrag.server.serving.metrics_server import serve_metrics
 from hrag.server.serving.worker_metrics import WorkerMetrics
 from hrag.types import Document, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2
-from tests.metrics_page import Scrape
-from tests.openai_server import COMPLETION_TOKENS, PROMPT_TOKENS, OpenAIServer, refuse
-from tests.processes import FAST, Process, Running, running
-from tests.stores import is_embedded
-from tests.until import until
+from tests.support.servers.metrics_page import Scrape
+from tests.support.servers.openai_server import (
+    COMPLETION_TOKENS,
+    PROMPT_TOKENS,
+    OpenAIServer,
+    refuse,
+)
+from tests.support.servers.processes import FAST, Process, Running, running
+from tests.support.servers.stores import is_embedded
+from tests.support.until import until
 
 _OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations"
 _MANUAL = (_OPERATIONS / "monitoring.md").read_text("utf-8")

@@ -26,7 +26,7 @@ from hrag.types import (
     SettingsRequest,
     SummaryUnit,
 )
-from tests.summary_model import wait_until_summarised
+from tests.support.engines.summary_model import wait_until_summarised
 
 _SENTENCES = (
     "They sleep through most of the day and wake up when it grows dark outside the house.",

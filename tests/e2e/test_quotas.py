@@ -34,9 +34,9 @@ from hrag.types import (
 )
 from hrag.v1 import indexer_pb2, types_pb2
 from hrag.values.quotas import Quota
-from tests.metrics_page import Scrape
-from tests.processes import FAST, Running, running
-from tests.summary_model import wait_until_summarised
+from tests.support.engines.summary_model import wait_until_summarised
+from tests.support.servers.metrics_page import Scrape
+from tests.support.servers.processes import FAST, Running, running
 
 TEXT = "Cats sleep all day. They dream of mice and fish. " * 20
 RELOADED_S = 1.1  # Files are checked once a second.

@@ -10,10 +10,19 @@ from hrag.errors import InvalidArgument, RerankerNotConfigured
 from hrag.types import Document, SearchMode, SearchResult
 from hrag.v1 import retriever_pb2
 from hrag.wire.status_codes import error_from
-from tests.metrics_page import Scrape
-from tests.openai_server import Fault, body, hang_up, indexes, page, refuse, short, slow
-from tests.processes import FAST, Running, running
-from tests.rerank_server import RerankServer, last_score
+from tests.support.servers.metrics_page import Scrape
+from tests.support.servers.openai_server import (
+    Fault,
+    body,
+    hang_up,
+    indexes,
+    page,
+    refuse,
+    short,
+    slow,
+)
+from tests.support.servers.processes import FAST, Running, running
+from tests.support.servers.rerank_server import RerankServer, last_score
 
 KEY = "sk-test-4711"
 QUERY = "how do dogs sleep at night"

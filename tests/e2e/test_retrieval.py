@@ -24,9 +24,9 @@ from hrag.types import (
     SettingsRequest,
     SummaryUnit,
 )
-from tests.cited_places import CASES
-from tests.processes import FAST, Running, running
-from tests.stores import COSINE_TOLERANCE
+from tests.support.documents.cited_places import CASES
+from tests.support.servers.processes import FAST, Running, running
+from tests.support.servers.stores import COSINE_TOLERANCE
 
 TEXTS = {
     "denied": "Access denied means that the key has expired. Ask for another key.",

@@ -18,9 +18,9 @@ from hrag.client import Client
 from hrag.types import Document
 from tests.crash.damage import lose_a_text
 from tests.crash.disks import MIB, Ballast, small_disk
-from tests.forked import HRAG, ran
-from tests.processes import FAST, Running, running
-from tests.stores import check_store
+from tests.support.servers.forked import HRAG, ran
+from tests.support.servers.processes import FAST, Running, running
+from tests.support.servers.stores import check_store
 
 pytestmark = pytest.mark.embedded_only("PostgreSQL has means of its own for these")
 

@@ -8,7 +8,7 @@ import pytest
 from hrag.client import Client
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, IndexStatus, SearchMode, SearchResult
-from tests.processes import FAST, Running, running
+from tests.support.servers.processes import FAST, Running, running
 
 SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
 QUERIES = [f"query {number}" for number in range(20)]

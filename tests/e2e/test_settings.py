@@ -7,7 +7,7 @@ import pytest
 from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.errors import EmbedderMismatch
 from hrag.types import Document, SearchMode, SettingsRequest
-from tests.processes import FAST, Process, running
+from tests.support.servers.processes import FAST, Process, running
 
 TEXT = "".join(f"This is sentence number {number} of a text. " for number in range(2000))
 

@@ -12,7 +12,7 @@ from hrag.types import (
     SummaryScope,
     SummaryUnit,
 )
-from tests.summary_model import wait_until_summarised
+from tests.support.engines.summary_model import wait_until_summarised
 
 _ABOUT = {
     "Brewing coffee": (

@@ -16,9 +16,9 @@ from hrag.client import Client
 from hrag.errors import ServiceUnavailable
 from hrag.server.auth import Role
 from hrag.types import Document
-from tests.credentials import TENANT, new_key
-from tests.pki import Authority
-from tests.processes import FAST, START_S
+from tests.support.servers.credentials import TENANT, new_key
+from tests.support.servers.pki import Authority
+from tests.support.servers.processes import FAST, START_S
 
 
 @pytest.fixture

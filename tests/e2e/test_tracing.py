@@ -17,7 +17,7 @@ from hrag.errors import HragError
 from hrag.observe import tracing
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
-from tests.processes import FAST, running
+from tests.support.servers.processes import FAST, running
 
 _SECRET = "Zyzzyva"
 _SEARCH = "/hrag.v1.RetrieverService/Search"

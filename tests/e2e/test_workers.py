@@ -22,9 +22,17 @@ from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.types import Document
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
-from tests.processes import FAST, Process, Running, children_of, is_alive, running, started
-from tests.stores import is_embedded
-from tests.until import until
+from tests.support.servers.processes import (
+    FAST,
+    Process,
+    Running,
+    children_of,
+    is_alive,
+    running,
+    started,
+)
+from tests.support.servers.stores import is_embedded
+from tests.support.until import until
 
 _COUNT = 3
 _MEMORY_BYTES = 96 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.processes import Process
+from tests.support.servers.processes import Process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MB = 1e6

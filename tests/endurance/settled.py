@@ -9,7 +9,7 @@ from hrag.client import Client
 from hrag.engine.embedded.store.environment import open_for_reading
 from hrag.types import DEFAULT_COLLECTION, IndexStatus
 from tests.endurance.processes import wait_until_idle
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 _POLL_S = 0.05
 

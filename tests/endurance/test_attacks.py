@@ -14,8 +14,8 @@ from tests.attacks.world import (
 )
 from tests.endurance.processes import MB
 from tests.endurance.report import Report
-from tests.processes import fresh
-from tests.until import until
+from tests.support.servers.processes import fresh
+from tests.support.until import until
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(300)]
 

@@ -11,7 +11,7 @@ from tests.endurance.processes import MB, MemorySampler, memory_of, wait_until_i
 from tests.endurance.raw_index import raw_seconds
 from tests.endurance.report import Report
 from tests.endurance.settled import max_segments, wait_until_sealed
-from tests.processes import Running, fresh, running
+from tests.support.servers.processes import Running, fresh, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(2400)]
 

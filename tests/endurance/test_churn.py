@@ -21,7 +21,7 @@ from tests.endurance.processes import MB, Memory, memory_of
 from tests.endurance.report import Report
 from tests.endurance.searches import Window, searching
 from tests.endurance.settled import lmdb_bytes, max_segments, wait_until_settled
-from tests.processes import Process, Running, fresh, running
+from tests.support.servers.processes import Process, Running, fresh, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 

@@ -23,7 +23,7 @@ from tests.endurance import texts
 from tests.endurance.processes import MB, MemorySampler, memory_of
 from tests.endurance.report import Report
 from tests.endurance.searches import Window
-from tests.processes import Running, fresh, running
+from tests.support.servers.processes import Running, fresh, running
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -20,7 +20,7 @@ from hrag.errors import HragError
 from hrag.types import IngestResult
 from tests.endurance.processes import MB, ROOT, MemorySampler
 from tests.endurance.report import Report
-from tests.processes import Running, fresh, running
+from tests.support.servers.processes import Running, fresh, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(300)]
 

@@ -23,8 +23,8 @@ from tests.endurance.load import loading_seconds
 from tests.endurance.processes import memory_of, wait_until_idle
 from tests.endurance.report import Report
 from tests.endurance.settled import wait_until_sealed
-from tests.processes import Process, fresh, started
-from tests.stores import check_store
+from tests.support.servers.processes import Process, fresh, started
+from tests.support.servers.stores import check_store
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(3600)]
 

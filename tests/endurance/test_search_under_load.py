@@ -20,8 +20,8 @@ from tests.endurance import texts
 from tests.endurance.report import Report
 from tests.endurance.searches import Window, searching
 from tests.endurance.settled import wait_until_settled
-from tests.processes import Running, fresh, running
-from tests.until import until
+from tests.support.servers.processes import Running, fresh, running
+from tests.support.until import until
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(1200)]
 

@@ -14,7 +14,7 @@ import pytest
 
 from hrag.client import Client
 from hrag.types import Document, Page
-from tests.processes import Running, running
+from tests.support.servers.processes import Running, running
 
 if find_spec("langchain_core") is None:
     collect_ignore_glob = ["test_*.py"]

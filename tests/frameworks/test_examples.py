@@ -13,7 +13,7 @@ from llama_index.core.llms import MockLLM
 
 from hrag.client import Client
 from tests.frameworks.conftest import QUERY, TENANT
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 pytestmark = pytest.mark.frameworks
 

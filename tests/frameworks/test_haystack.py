@@ -17,7 +17,7 @@ from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
 from hrag.integrations.haystack import HragRetriever
 from hrag.types import Aggregation, SearchMode
 from tests.frameworks.conftest import DOCUMENTS, QUERY, TENANT
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 pytestmark = pytest.mark.frameworks
 

@@ -19,7 +19,7 @@ from hrag.filters import Exists, Match, NoneOf, Range
 from hrag.integrations.langchain import HragRetriever
 from hrag.types import SearchMode
 from tests.frameworks.conftest import QUERY, TENANT
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 pytestmark = pytest.mark.frameworks
 

@@ -22,7 +22,7 @@ from hrag.filters import Match
 from hrag.integrations.llama_index import HragRetriever
 from hrag.types import SearchMode
 from tests.frameworks.conftest import QUERY, TENANT
-from tests.processes import Running
+from tests.support.servers.processes import Running
 
 pytestmark = pytest.mark.frameworks
 

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from tests.fuzz.messages import parts, readable, shortened
 from tests.fuzz.world import OTHER, OWN, SECRET
-from tests.methods import METHODS
+from tests.support.methods import METHODS
 
 DEADLINE_S = 10.0
 SHORT_S = 0.05  # For calls that wait for a sequence that is never reached.

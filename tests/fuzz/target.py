@@ -14,13 +14,13 @@ import grpc
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.server.auth import Role
-from tests.credentials import new_key
 from tests.endurance.processes import MB, memory_of
 from tests.fuzz.calls import CALLS, Caller, Outcome
 from tests.fuzz.messages import Messages, readable
 from tests.fuzz.world import NAMES, OTHER, OWN, SETTINGS, plant, seeds, stored_of
-from tests.openai_server import OpenAIServer
-from tests.processes import FAST, Process, Running, running
+from tests.support.servers.credentials import new_key
+from tests.support.servers.openai_server import OpenAIServer
+from tests.support.servers.processes import FAST, Process, Running, running
 
 # The memory that the allocator keeps after large documents or replies varies by 20 MB. An
 # endurance run has 5,000 messages between the middles of its halves, so a leak of 5 KB a message

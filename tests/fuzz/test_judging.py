@@ -15,7 +15,7 @@ from tests.fuzz import calls
 from tests.fuzz.calls import CALLS, Caller, promised
 from tests.fuzz.messages import Messages, parts, readable
 from tests.fuzz.world import NAMES, SECRET, seeds
-from tests.servers import connected
+from tests.support.servers.servers import connected
 
 _SEARCH = "/hrag.v1.RetrieverService/Search"
 _CODE = grpc.StatusCode

@@ -25,8 +25,9 @@ from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from indexer_svc.parsers.parser_functions import parse
-from tests.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
-from tests.format_files import (
+from tests.fuzz.damage import damaged
+from tests.fuzz.test_fuzz import SEED
+from tests.support.documents.format_files import (
     archive,
     docx_file,
     epub_file,
@@ -35,9 +36,8 @@ from tests.format_files import (
     with_part,
     xlsx_file,
 )
-from tests.fuzz.damage import damaged
-from tests.fuzz.test_fuzz import SEED
-from tests.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
+from tests.support.documents.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
+from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
 
 FEWEST, FEW, MORE, MANY = 10, 150, 1_000, 10_000
 _SOON_S = 5.0  # For some kilobytes on a busy machine; a quiet one needs a hundredth.

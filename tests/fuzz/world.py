@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from hrag.client import Client
 from hrag.types import Document, DocumentInfo, Page, SettingsRequest, SummaryUnit
 from hrag.v1 import filter_pb2, indexer_pb2, retriever_pb2, types_pb2
-from tests.pdfs import pdf_of
+from tests.support.documents.pdfs import pdf_of
 
 SECRET = "quagga-4711"
 OWN, OTHER = "acme", "globex"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.conftest import Llama
-from tests.processes import FAST, Running, running
+from tests.support.servers.processes import FAST, Running, running
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(1800)]
 

@@ -17,7 +17,7 @@ from hrag.values.answers import AnswerEnd, FinishReason
 from hrag.values.deadline import NEVER
 from retriever_svc.markers import MarkerFilter
 from tests.models.conftest import Llama
-from tests.processes import FAST, running
+from tests.support.servers.processes import FAST, running
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
 

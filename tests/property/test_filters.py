@@ -16,8 +16,7 @@ from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range, filter_digest
-from tests import filter_model
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ModelCollection,
     find,
     matched_leaves,
@@ -27,6 +26,7 @@ from tests.fakes import (
     seal,
     search_leaves,
 )
+from tests.support.engines import filter_model
 
 metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 

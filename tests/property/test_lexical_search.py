@@ -18,10 +18,10 @@ from hrag.errors import outcome_of
 from hrag.filters import Filter
 from hrag.types import Passage, Retrieval, SearchMode
 from tests.conftest import engine_at
-from tests.fakes import collection_settings, query_vector, run_maintenance, seal
-from tests.filter_model import FILTERS, METADATA
-from tests.memory_engine import MemoryEngine
-from tests.vocabulary import question, wordy
+from tests.support.documents.fakes import collection_settings, query_vector, run_maintenance, seal
+from tests.support.documents.vocabulary import question, wordy
+from tests.support.engines.filter_model import FILTERS, METADATA
+from tests.support.engines.memory_engine import MemoryEngine
 
 PLACES = [("t", "c"), ("t", "c2"), ("t2", "c")]
 SETTINGS = collection_settings()

@@ -16,10 +16,15 @@ from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SummaryUnit
 from hrag.values.deadline import NEVER
 from tests.conftest import Engine, engine_at
 from tests.contract.test_engine_twins import drawn
-from tests.fakes import DIMENSION, ModelCollection, collection_settings, matched_leaves
-from tests.rankings import Embedder, PlainSnapshot, search_of
-from tests.summary_model import ModelSummaries, summarise
-from tests.vocabulary import question, wordy
+from tests.support.documents.fakes import (
+    DIMENSION,
+    ModelCollection,
+    collection_settings,
+    matched_leaves,
+)
+from tests.support.documents.vocabulary import question, wordy
+from tests.support.engines.rankings import Embedder, PlainSnapshot, search_of
+from tests.support.engines.summary_model import ModelSummaries, summarise
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
 REQUESTS = 5

@@ -25,9 +25,9 @@ from hrag.filters import (
     check_filter,
 )
 from hrag.values.deadline import Deadline
-from tests import filter_model
-from tests.fakes import ModelCollection, prepared
-from tests.postgres_server import PostgresServer
+from tests.support.documents.fakes import ModelCollection, prepared
+from tests.support.engines import filter_model
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -26,11 +26,11 @@ from hrag.engine.postgres.store.opened_collection import open_by_number
 from hrag.errors import CollectionHasAliases, HragError
 from hrag.filters import Filter
 from hrag.types import CollectionSettings, SummaryUnit
-from tests import filter_model
-from tests.fakes import collection_settings, unit_vectors
-from tests.postgres_server import PostgresServer
-from tests.postgres_twins import Twins, twins_at
-from tests.vocabulary import wordy
+from tests.support.documents.fakes import collection_settings, unit_vectors
+from tests.support.documents.vocabulary import wordy
+from tests.support.engines import filter_model
+from tests.support.engines.postgres_twins import Twins, twins_at
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import hrag_fast
 from hrag_fast import _bm25_reference as reference
-from tests.lexical import DROPPED, forward, query
+from tests.support.documents.lexical import DROPPED, forward, query
 
 # Rows beside the borders of windows, so that short lists have several blocks.
 ROWS = st.sampled_from([0, 1, 2, 31, 32, 100, 8190, 8191, 8192, 8193, 16383, 16384, 20000])

@@ -27,9 +27,9 @@ from hrag.engine.protocols import Writer
 from hrag.errors import CollectionNotFound, DocumentNotFound, StorageQuotaExceeded
 from hrag.types import IngestOutcome, SummaryUnit
 from hrag.values.quotas import Quota, QuotaOf, unlimited
-from tests.fakes import ModelCollection, collection_settings, prepared, sentences
-from tests.postgres_server import PostgresServer
-from tests.summary_model import EMBEDDER, ModelSummaries, summarise
+from tests.support.documents.fakes import ModelCollection, collection_settings, prepared, sentences
+from tests.support.engines.summary_model import EMBEDDER, ModelSummaries, summarise
+from tests.support.servers.postgres_server import PostgresServer
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
 NAMES = ("c", "d")

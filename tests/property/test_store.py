@@ -29,8 +29,7 @@ from hrag.types import (
     SummaryUnit,
     TreeSettings,
 )
-from tests import filter_model
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ModelCollection,
     collection_settings,
     find,
@@ -44,8 +43,9 @@ from tests.fakes import (
     search_passages,
     sentences,
 )
-from tests.summarisers import summary_collection
-from tests.summary_model import EMBEDDER, ModelSummaries, summarise
+from tests.support.engines import filter_model
+from tests.support.engines.summarisers import summary_collection
+from tests.support.engines.summary_model import EMBEDDER, ModelSummaries, summarise
 
 TENANTS = ("t", "t2")
 MIN_RECALL = 0.99

@@ -19,8 +19,8 @@ from indexer_svc.boundaries import CUT_SECTION, Boundaries
 from indexer_svc.boundaries import boundaries_of as section_boundaries
 from indexer_svc.chunker import Level, build_tree
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared
 from tests.property.strategies import documents, text_of, tree_settings
+from tests.support.documents.fakes import collection_settings, prepared
 
 # Changes only with the cutting; the version in the content hash must then change as well.
 GOLDEN = "c133b300ec24678209085906c1bb3bc4ed63ccbccfdb8b115a515924c024e5ec"

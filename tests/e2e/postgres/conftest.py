@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from tests import stores
-from tests.postgres_server import PostgresServer
+from tests.support.servers import stores
+from tests.support.servers.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,9 +12,9 @@ import pytest
 from hrag.types import Document
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
-from tests.processes import Running, running
-from tests.stores import dsn_of
-from tests.until import until
+from tests.support.servers.processes import Running, running
+from tests.support.servers.stores import dsn_of
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

@@ -11,11 +11,11 @@ import pytest
 
 from hrag.cli.services.processes import free_addresses
 from hrag.types import Document
-from tests.forked import HRAG, ran
-from tests.metrics_page import Scrape
-from tests.postgres_server import PASSWORD
-from tests.processes import FAST, Running, running
-from tests.stores import settings_of
+from tests.support.servers.forked import HRAG, ran
+from tests.support.servers.metrics_page import Scrape
+from tests.support.servers.postgres_server import PASSWORD
+from tests.support.servers.processes import FAST, Running, running
+from tests.support.servers.stores import settings_of
 
 pytestmark = pytest.mark.postgres
 

@@ -17,10 +17,10 @@ from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
-from tests.postgres_server import PASSWORD, PostgresServer
-from tests.processes import FAST, Process, Running, running
-from tests.stores import settings_of
-from tests.until import until
+from tests.support.servers.postgres_server import PASSWORD, PostgresServer
+from tests.support.servers.processes import FAST, Process, Running, running
+from tests.support.servers.stores import settings_of
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

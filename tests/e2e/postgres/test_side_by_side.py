@@ -16,9 +16,9 @@ import pytest
 from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.types import Document, IngestOutcome, Retrieval
-from tests.processes import FAST, Process, started
-from tests.stores import check_store
-from tests.until import until
+from tests.support.servers.processes import FAST, Process, started
+from tests.support.servers.stores import check_store
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

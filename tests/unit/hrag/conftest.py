@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pki import Authority
+from tests.support.servers.pki import Authority
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag_fast import Graph, _reference, supported_paths
-from tests.fakes import unit_vectors
+from tests.support.documents.fakes import unit_vectors
 
 HEADER_BYTES = _reference.HEADER.size
 LINKS0_BYTES = 4 * (2 * 16 + 1)

@@ -11,7 +11,7 @@ import pytest
 import hrag_fast
 from hrag_fast import _bm25_reference as reference
 from hrag_fast import bm25
-from tests.lexical import DROPPED, forward, query, zipf_rows
+from tests.support.documents.lexical import DROPPED, forward, query, zipf_rows
 
 WINDOW = reference.WINDOW_ROWS
 # Three rows: both terms, the one, the other often.

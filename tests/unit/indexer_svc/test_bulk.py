@@ -15,8 +15,8 @@ from hrag.types import Document, IngestOutcome
 from indexer_svc import bulk, ingest_pipeline
 from indexer_svc.bulk import IngestRequest
 from tests.conftest import Engine
-from tests.fakes import search_leaves, sentences
-from tests.streams import (
+from tests.support.documents.fakes import search_leaves, sentences
+from tests.support.engines.streams import (
     CREATED,
     SOON_S,
     UNCHANGED,
@@ -30,7 +30,7 @@ from tests.streams import (
     shown,
     then,
 )
-from tests.until import until
+from tests.support.until import until
 
 LEAF = "word " * 31  # Fits one leaf.
 

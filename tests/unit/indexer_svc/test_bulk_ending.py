@@ -15,7 +15,7 @@ from hrag.types import Document
 from hrag.values.deadline import Deadline
 from indexer_svc import bulk
 from tests.conftest import Engine
-from tests.streams import (
+from tests.support.engines.streams import (
     CREATED,
     UNCHANGED,
     Service,
@@ -28,7 +28,7 @@ from tests.streams import (
     stages,
     then,
 )
-from tests.until import until
+from tests.support.until import until
 
 
 @pytest.fixture

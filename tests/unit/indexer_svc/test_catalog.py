@@ -12,7 +12,7 @@ from hrag.types import Listing
 from hrag.values.deadline import NEVER
 from indexer_svc.stored_catalog import Catalog
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hrag.text import tokens
 from hrag.types import TreeSettings
 from hrag.values.tree import NONE, PageSpan, ParsedText, Section, Tree
 from indexer_svc.chunker import Level, build_tree
-from tests.fakes import sentences
+from tests.support.documents.fakes import sentences
 
 
 def contents(parsed: ParsedText, tree: Tree, level: int = 0) -> list[str]:

@@ -17,8 +17,8 @@ from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.ingest_pipeline import Draft, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 from tests.conftest import Engine
-from tests.streams import Service, asked, numbered, service_of, stages
-from tests.until import until
+from tests.support.engines.streams import Service, asked, numbered, service_of, stages
+from tests.support.until import until
 
 
 @pytest.fixture

@@ -17,8 +17,15 @@ from indexer_svc import mime_types
 from indexer_svc.extract import MAX_RUN_CHARS, MAX_WHITE_SPACE_CHARS, extract
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import parse
-from tests import pdfs
-from tests.format_files import DANCE, docx_file, epub_file, html_page, pptx_file, xlsx_file
+from tests.support.documents import pdfs
+from tests.support.documents.format_files import (
+    DANCE,
+    docx_file,
+    epub_file,
+    html_page,
+    pptx_file,
+    xlsx_file,
+)
 
 PLENTY = 32 << 20
 MIB = 1 << 20

@@ -16,7 +16,7 @@ from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.document_limits import MAX_SOURCE_BYTES
 from indexer_svc.stored_catalog import Catalog
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 STORED = {"a": 1, "b": {"c": [1, 2]}, "d": None}
 SOURCE = "https://example.org/d"

@@ -7,7 +7,14 @@ from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
 from hrag.values.formats import CSV, DOCX, EPUB, FORMATS, HTML, PPTX, PYTHON, RST, XLSX
 from indexer_svc import mime_types
 from indexer_svc.mime_types import require_readable, resolve_mime_type
-from tests.format_files import archive, docx_file, epub_file, html_page, pptx_file, xlsx_file
+from tests.support.documents.format_files import (
+    archive,
+    docx_file,
+    epub_file,
+    html_page,
+    pptx_file,
+    xlsx_file,
+)
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500)
 

@@ -24,7 +24,7 @@ from hrag.values.quotas import Quota
 from indexer_svc import ingest_pipeline as pipeline_module
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from tests.conftest import Engine
-from tests.fakes import search_leaves
+from tests.support.documents.fakes import search_leaves
 
 TREE = TreeSettings((32, 64, 128), 0.1)
 TEXT = "The cat sat on the mat. " * 40

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from indexer_svc.prefetch_queue import PrefetchQueue
-from tests.until import until
+from tests.support.until import until
 
 SOON_S = 10.0
 

@@ -8,7 +8,7 @@ from hrag.types import SummaryUnit, TreeSettings
 from hrag.values.tree import NONE, PageSpan, ParsedText, Section, Tree, section_parents
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import heading, sections
-from tests.fakes import sentences
+from tests.support.documents.fakes import sentences
 
 TREE = TreeSettings((32, 64, 128), 0.0)
 

@@ -16,7 +16,14 @@ from hrag.values.deadline import NEVER
 from hrag.values.reply_limit import ReplyLimit
 from hrag.wire.retriever import batch_from, encoded_batch
 from retriever_svc.search_pipeline import _ERROR_BYTES
-from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
+from tests.support.engines.rankings import (
+    DIMENSION,
+    QUERY,
+    Embedder,
+    FakeReader,
+    FakeSnapshot,
+    search_of,
+)
 
 
 def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:

@@ -8,7 +8,7 @@ from hrag import errors
 from hrag.types import Chunk, ChunkNode, Hierarchy
 from retriever_svc.browse import Browse
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 TEXT = sentences(60)
 

@@ -27,7 +27,7 @@ from hrag.values.deadline import NEVER, Deadline
 from hrag.wire.passages import encoded_passage
 from retriever_svc.results import stage_seconds
 from retriever_svc.search_pipeline import Search
-from tests.rankings import (
+from tests.support.engines.rankings import (
     DIMENSION,
     QUERY,
     SEQUENCE,

@@ -12,7 +12,7 @@ from hrag.types import Chunk, MatchedChild, Passage, SearchMode, SearchQuery, Se
 from hrag.values.deadline import NEVER, Deadline
 from hrag.wire.passages import encoded_passage
 from retriever_svc.rerank_stage import RerankSetup
-from tests.rankings import QUERY, PlainSnapshot, search_of
+from tests.support.engines.rankings import QUERY, PlainSnapshot, search_of
 
 NAMES = [f"p{number}" for number in range(20)]
 TOP = 6

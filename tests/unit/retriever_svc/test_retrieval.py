@@ -18,8 +18,8 @@ from hrag.types import (
     SearchResult,
 )
 from hrag.values.deadline import NEVER
-from tests import rankings
-from tests.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
+from tests.support.engines import rankings
+from tests.support.engines.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 SETTINGS = replace(rankings.SETTINGS, analyzer="english/1")
 WORDS = replace(SETTINGS, embedder="none", dimension=0)

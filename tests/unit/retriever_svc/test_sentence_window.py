@@ -15,7 +15,7 @@ from hrag.values.deadline import NEVER
 from retriever_svc.prepared_query import EmbeddedQuery, prepared_query
 from retriever_svc.sentence_window import SentenceWindowSearch
 from retriever_svc.work_limit import EmbeddingWork
-from tests.rankings import DIMENSION, QUERY, Embedder, FakeSnapshot, search_of
+from tests.support.engines.rankings import DIMENSION, QUERY, Embedder, FakeSnapshot, search_of
 
 
 def test_rounds_stay_in_the_collection_that_an_alias_named_at_first() -> None:

@@ -11,8 +11,8 @@ from hrag.types import EmbeddedReaderStatus, Limits, ReaderStatus, ServerInfo
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
 from retriever_svc.servicer import RetrieverServicer
-from tests import credentials
-from tests.servers import connected
+from tests.support.servers import credentials
+from tests.support.servers.servers import connected
 
 LIMITS = Limits(*range(14))
 EMBEDDED = ReaderStatus(1.5, EmbeddedReaderStatus(9, 7, 2, 100, 200, 1))

@@ -19,7 +19,7 @@ from hrag.config import EngineSettings
 from hrag.engine import CheckReport, open_engine
 from hrag.errors import NotSupported
 from hrag.v1.indexer_pb2_grpc import IndexerServiceServicer
-from tests.servers import INDEXER, serving
+from tests.support.servers.servers import INDEXER, serving
 
 
 def _names(group: Any) -> Iterator[str]:

@@ -6,9 +6,9 @@ from hrag.client import AsyncClient, Client
 from hrag.client.credentials import Access
 from hrag.errors import InvalidArgument, PermissionDenied, Unauthenticated
 from hrag.types import Document, SearchQuery
-from tests.credentials import OTHER, TENANT, new_key
-from tests.methods import servicer_of
-from tests.servers import INDEXER, RETRIEVER, serving
+from tests.support.methods import servicer_of
+from tests.support.servers.credentials import OTHER, TENANT, new_key
+from tests.support.servers.servers import INDEXER, RETRIEVER, serving
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hrag import errors
 from hrag.client import Client, any_loop
 from hrag.types import SearchQuery
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
-from tests.servers import serving
+from tests.support.servers.servers import serving
 
 QUERY = SearchQuery("acme", "dogs")
 WAIT_S = 20.0

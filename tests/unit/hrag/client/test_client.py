@@ -20,7 +20,7 @@ from hrag.types import (
     SearchResult,
 )
 from hrag.values.answers import AnswerEvent, AnswerQuery, FinishReason
-from tests.fake_services import (
+from tests.support.servers.fake_services import (
     REPLIES,
     Call,
     Fake,

@@ -9,7 +9,7 @@ import pytest
 from hrag import errors
 from hrag.client import AsyncClient
 from hrag.types import Document, Page
-from tests.fake_services import (
+from tests.support.servers.fake_services import (
     Fake,
     addresses_of,
     client_of,

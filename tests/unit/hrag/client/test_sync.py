@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hrag.client import AsyncClient, Client
-from tests.sync_client import SOURCE, TARGETS, synchronous
+from tests.support.sync_client import SOURCE, TARGETS, synchronous
 
 STREAMS = {"answer", "ingest_many"}
 METHODS = [name for name in dir(AsyncClient) if not name.startswith("_")]

@@ -13,7 +13,7 @@ from hrag.types import ByteRange
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import types_pb2 as tpb
 from hrag.values.reply_limit import ReplyLimit
-from tests.fake_services import Fake, run_async, run_sync
+from tests.support.servers.fake_services import Fake, run_async, run_sync
 
 BOTH = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
 LONG, SHORT = "a long text", "short"

@@ -6,7 +6,7 @@ from threading import Barrier, Event
 from hrag.errors import ChatUnavailable
 from hrag.evaluation.chat_calls import ChatCalls
 from hrag.evaluation.journal import Journal
-from tests.evaluation_fakes import ToldChat
+from tests.support.documents.evaluation_fakes import ToldChat
 
 WAIT_S = 10
 

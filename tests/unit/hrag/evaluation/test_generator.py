@@ -18,7 +18,7 @@ from hrag.evaluation.questions import GoldSpan
 from hrag.evaluation.report_files import Report, report_json
 from hrag.evaluation.searches import Searched
 from hrag.types import TreeSettings
-from tests.evaluation_fakes import ToldChat, nearly_full_disk, passage
+from tests.support.documents.evaluation_fakes import ToldChat, nearly_full_disk, passage
 
 CHUNKS = {"a": 4, "b": 3}
 WORDS = "The valve  opens\nat 3 bar. " * 3

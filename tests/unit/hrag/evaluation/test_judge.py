@@ -27,7 +27,7 @@ from hrag.evaluation.questions import Question
 from hrag.evaluation.searches import Searched
 from hrag.evaluation.systems import parse_systems
 from hrag.types import SearchMode, SearchResult
-from tests.evaluation_fakes import ToldChat, ToldClient, passage, result
+from tests.support.documents.evaluation_fakes import ToldChat, ToldClient, passage, result
 
 SYSTEMS = parse_systems("context,standard")
 QUESTIONS = tuple(Question(f"q{n}", f"question {n}?") for n in range(8))

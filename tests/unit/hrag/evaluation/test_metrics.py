@@ -19,7 +19,7 @@ from hrag.evaluation.retrieval_metrics import (
 )
 from hrag.evaluation.retrieved import Retrieved, find_quote
 from hrag.text.tokens import encode
-from tests.evaluation_fakes import passage
+from tests.support.documents.evaluation_fakes import passage
 
 
 def spans(*triples: tuple[str, int, int]) -> tuple[TextSpan, ...]:

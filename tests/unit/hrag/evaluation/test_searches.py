@@ -28,7 +28,7 @@ from hrag.evaluation.searches import (
 from hrag.evaluation.summary import as_json, summarise
 from hrag.evaluation.systems import parse_systems
 from hrag.types import MAX_LIMIT, SearchMode, SearchResult, Timings
-from tests.evaluation_fakes import ToldClient, nearly_full_disk, passage, result
+from tests.support.documents.evaluation_fakes import ToldClient, nearly_full_disk, passage, result
 
 WORDS = "one two three four five six seven eight nine ten "  # Eleven tokens.
 QUESTIONS = (

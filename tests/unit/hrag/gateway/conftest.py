@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fake_services import Fake, addresses_of
-from tests.gateways import Gateway, gateway_to
+from tests.support.servers.fake_services import Fake, addresses_of
+from tests.support.servers.gateways import Gateway, gateway_to
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fake_services import Fake, addresses_of
-from tests.gateways import SEARCH, Gateway, gateway_to
+from tests.support.servers.fake_services import Fake, addresses_of
+from tests.support.servers.gateways import SEARCH, Gateway, gateway_to
 
 ORIGIN = "https://app.example.org"
 HOST = "hrag.example.org"

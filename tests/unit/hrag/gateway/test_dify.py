@@ -12,8 +12,8 @@ from hrag.gateway.http.reply import JSON
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.values.ids import quoted
-from tests.fake_services import Fake
-from tests.gateways import Gateway
+from tests.support.servers.fake_services import Fake
+from tests.support.servers.gateways import Gateway
 
 PATH = "/retrieval"
 _ASKED = {

@@ -1,7 +1,7 @@
 """Whether the gateway lives, and whether it is ready."""
 
-from tests.gateways import SEARCH, Gateway, gateway_to
-from tests.processes import free_addresses
+from tests.support.servers.gateways import SEARCH, Gateway, gateway_to
+from tests.support.servers.processes import free_addresses
 
 
 def test_health_is_that_of_both_services(gateway: Gateway) -> None:

@@ -21,8 +21,8 @@ from hrag.server.serving.worker_metrics import WorkerMetrics
 from hrag.types import SummaryUnit
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER
-from tests.fakes import collection_settings, prepared, sentences, unit_vectors
-from tests.metrics_page import Scrape
+from tests.support.documents.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.support.servers.metrics_page import Scrape
 
 
 def grown(series: str, act: Callable[[], object], **labels: str) -> float:

@@ -14,7 +14,7 @@ from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.types import MatchedChild, MatchedSentence, Span, TermSpan, TreeSettings
 from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
-from tests.fakes import prepared, sentences
+from tests.support.documents.fakes import prepared, sentences
 
 
 @dataclass(frozen=True)

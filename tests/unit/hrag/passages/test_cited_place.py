@@ -18,8 +18,8 @@ from hrag_fast import Matches, matched_sentence
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from indexer_svc.parsers.parser_functions import parse
-from tests import pdfs
-from tests.cited_places import CASES, markdown
+from tests.support.documents import pdfs
+from tests.support.documents.cited_places import CASES, markdown
 
 WORD = re.compile(r"[a-z0-9]+|[\u4e00-\u9fff]")
 

@@ -19,7 +19,14 @@ from hrag.passages.sentence_windows import ChosenWindows, Window
 from hrag.text import tokens
 from hrag.types import Aggregation, Chunk, PageStart, SearchMode, Span
 from hrag.values.deadline import NEVER, Deadline
-from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
+from tests.support.engines.rankings import (
+    DIMENSION,
+    QUERY,
+    Embedder,
+    FakeReader,
+    FakeSnapshot,
+    search_of,
+)
 
 TEXT = [f"Sentence {number} is about {word}. " for number, word in enumerate("abcdefghijkl")]
 WHOLE = "".join(TEXT)

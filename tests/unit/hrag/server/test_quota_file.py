@@ -9,7 +9,7 @@ from hrag.config import SettingsError
 from hrag.host import watched_file
 from hrag.server.quota_file import Quotas, open_quotas
 from hrag.values.quotas import Quota
-from tests.servers import settings
+from tests.support.servers.servers import settings
 
 DEFAULT = Quota(calls_per_s=5, burst=9, max_bytes=100, max_documents=7)
 

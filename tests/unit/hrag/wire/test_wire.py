@@ -25,7 +25,7 @@ from hrag.v1 import types_pb2 as tpb
 from hrag.wire import common, indexer, retriever
 from hrag.wire.filters import filter_from, filter_from_json, filter_json, filter_message
 from hrag.wire.passages import encoded_passage
-from tests.values import (
+from tests.support.documents.values import (
     F32,
     METADATA,
     TEXT,

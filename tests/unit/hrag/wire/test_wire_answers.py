@@ -10,7 +10,7 @@ from hrag.errors import ChatUnavailable, InvalidArgument
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.answers import AnswerEnd, AnswerQuery, Citation, FinishReason
 from hrag.wire import answers
-from tests.values import F32, NAME, TEXT, U32, queries, search_results, spans
+from tests.support.documents.values import F32, NAME, TEXT, U32, queries, search_results, spans
 
 citations = st.builds(Citation, U32, NAME, NAME, U32, U32, spans, U32, U32, score=st.none() | F32)
 ends = st.builds(

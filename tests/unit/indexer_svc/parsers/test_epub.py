@@ -5,7 +5,7 @@ import pytest
 from hrag.errors import UnreadableDocument
 from hrag.values.formats import EPUB
 from indexer_svc.parsers.parser_functions import parse
-from tests.format_files import DANCE, HONEY, TITLE, epub_file
+from tests.support.documents.format_files import DANCE, HONEY, TITLE, epub_file
 
 PLENTY = 1 << 20
 NCX = (

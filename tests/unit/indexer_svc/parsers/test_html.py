@@ -7,7 +7,7 @@ import pytest
 from hrag.errors import TooLarge, UnreadableDocument
 from indexer_svc.parsers.html import as_html, parse_html
 from indexer_svc.parsers.parsed_file import Heading
-from tests.format_files import TITLE, html_page
+from tests.support.documents.format_files import TITLE, html_page
 
 PLENTY = 1 << 20
 

@@ -16,7 +16,7 @@ from hrag.values.formats import DOCX, PPTX, XLSX
 from indexer_svc.mime_types import resolve_mime_type
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import parse
-from tests.format_files import (
+from tests.support.documents.format_files import (
     DANCE,
     HONEY,
     TITLE,

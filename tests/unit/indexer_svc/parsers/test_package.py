@@ -10,7 +10,14 @@ from hrag.values.formats import DOCX, EPUB, PPTX, XLSX
 from indexer_svc.parsers import package as module
 from indexer_svc.parsers.package import Package, readable, resolved
 from indexer_svc.parsers.parser_functions import parse
-from tests.format_files import archive, docx_file, epub_file, pptx_file, with_part, xlsx_file
+from tests.support.documents.format_files import (
+    archive,
+    docx_file,
+    epub_file,
+    pptx_file,
+    with_part,
+    xlsx_file,
+)
 
 PLENTY = 1 << 20
 ENTITIES = b'<!DOCTYPE a [<!ENTITY b "boom"><!ENTITY c SYSTEM "file:///etc/passwd">]><a>&b;&c;</a>'

@@ -9,7 +9,7 @@ from hrag.errors import HragError, TooLarge, UnreadableDocument
 from indexer_svc.parsers import pdf
 from indexer_svc.parsers.parsed_file import PageRange
 from indexer_svc.parsers.pdf import Bookmark, PdfContent, read_pdf
-from tests import pdfs
+from tests.support.documents import pdfs
 
 PLENTY = 1 << 20
 

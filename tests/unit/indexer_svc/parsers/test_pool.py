@@ -26,7 +26,7 @@ from indexer_svc.parsers.parser_functions import Family
 from indexer_svc.parsers.parser_pool import ParserPool
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
-from tests.until import until
+from tests.support.until import until
 
 SOON_S = 10.0
 

@@ -17,9 +17,9 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import Family, parse
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
 from indexer_svc.parsers.protocol import ParserFault
-from tests import pdfs
-from tests.bombs import inflating_page, repeated_page
-from tests.format_files import (
+from tests.support.documents import pdfs
+from tests.support.documents.bombs import inflating_page, repeated_page
+from tests.support.documents.format_files import (
     docx_file,
     epub_file,
     html_page,

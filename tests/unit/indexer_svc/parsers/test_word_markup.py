@@ -9,7 +9,7 @@ from docx.enum.style import WD_STYLE_TYPE
 
 from hrag.values.formats import DOCX
 from indexer_svc.parsers.parser_functions import parse
-from tests.format_files import saved, strict, with_part
+from tests.support.documents.format_files import saved, strict, with_part
 
 PLENTY = 1 << 20
 MAIN_PART = "word/document.xml"

@@ -3,7 +3,7 @@
 import pytest
 
 from indexer_svc import summariser as summariser_module
-from tests.summarisers import SETTINGS, FakeEmbedder
+from tests.support.engines.summarisers import SETTINGS, FakeEmbedder
 
 
 @pytest.fixture(autouse=True)

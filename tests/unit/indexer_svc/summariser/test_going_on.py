@@ -20,8 +20,8 @@ from hrag.errors import (
 )
 from indexer_svc import summariser as summariser_module
 from indexer_svc.summariser import Summariser
-from tests.fakes import collection_settings
-from tests.summarisers import (
+from tests.support.documents.fakes import collection_settings
+from tests.support.engines.summarisers import (
     LIMITS,
     LONG,
     SETTINGS,

@@ -11,8 +11,8 @@ from hrag.errors import ChatUnavailable, EmbedderRejected, EmbedderUnavailable, 
 from hrag.types import SummaryUnit
 from indexer_svc import summariser as summariser_module
 from indexer_svc.summariser import Summariser, SummaryLimits
-from tests.fakes import DIMENSION, collection_settings, prepared, sentences
-from tests.summarisers import (
+from tests.support.documents.fakes import DIMENSION, collection_settings, prepared, sentences
+from tests.support.engines.summarisers import (
     LIMITS,
     LONG,
     SHORT,

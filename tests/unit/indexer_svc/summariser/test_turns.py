@@ -1,8 +1,8 @@
 """Whose document is summarised next: collections take turns."""
 
 from indexer_svc import summariser as summariser_module
-from tests.fakes import sentences
-from tests.summarisers import (
+from tests.support.documents.fakes import sentences
+from tests.support.engines.summarisers import (
     LONG,
     SETTINGS,
     SHORT,

@@ -10,8 +10,8 @@ from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc import summariser as summariser_module
 from indexer_svc.extractive import extract
 from indexer_svc.summariser import MAX_CHARS, SummaryLimits
-from tests.fakes import collection_settings, sentences
-from tests.summarisers import (
+from tests.support.documents.fakes import collection_settings, sentences
+from tests.support.engines.summarisers import (
     LONG,
     SETTINGS,
     SHORT,

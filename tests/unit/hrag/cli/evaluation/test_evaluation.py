@@ -15,7 +15,13 @@ from hrag.cli.evaluation import evaluation
 from hrag.errors import CollectionNotFound
 from hrag.models.chat import chat_factory
 from hrag.types import SearchResult
-from tests.evaluation_fakes import ToldChat, ToldClient, nearly_full_disk, passage, result
+from tests.support.documents.evaluation_fakes import (
+    ToldChat,
+    ToldClient,
+    nearly_full_disk,
+    passage,
+    result,
+)
 
 COLLECTIONS = ("tree", "flat")
 BOTH = ("--compare", "standard:collection=tree,standard:collection=flat")

@@ -12,7 +12,7 @@ from hrag.cli.exchange.graph import GraphFormat, graph_of
 from hrag.cli.exchange.graphml import GraphMl
 from hrag.cli.exchange.stored_documents import StoredDocument
 from hrag.types import Chunk, ChunkNode, DocumentInfo, Span
-from tests.cypher_script import executed
+from tests.support.cypher_script import executed
 
 NASTY = '猫\'s \\ "q" \r\n\t </data>&amp; ]]> \\u0027 \\\\u005c; MATCH (n) DETACH DELETE n; //'
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

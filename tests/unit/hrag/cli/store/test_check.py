@@ -12,8 +12,8 @@ from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import StoredDocument, open_engine
 from hrag.errors import StorageFull
-from tests.damage import flip_first
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.damage import flip_first
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hrag.cli.app import app
 from hrag.errors import Unauthenticated
 from hrag.server.auth import Role
 from hrag.server.auth.api_keys import ApiKeys
-from tests.credentials import expired, id_of, new_key
+from tests.support.servers.credentials import expired, id_of, new_key
 
 
 @pytest.fixture

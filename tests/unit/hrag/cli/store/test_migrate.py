@@ -13,8 +13,8 @@ from hrag.cli.app import app
 from hrag.cli.store import migrate
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from tests.memory_engine import MemoryEngine
-from tests.random_stores import SETTINGS, contents, fill
+from tests.support.documents.random_stores import SETTINGS, contents, fill
+from tests.support.engines.memory_engine import MemoryEngine
 
 ENGINES = ("embedded", "postgres")
 THERE, BACK = ("--from", "embedded", "--to", "postgres"), ("--from", "postgres", "--to", "embedded")

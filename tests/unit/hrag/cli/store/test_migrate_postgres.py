@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from tests.random_stores import contents, fill
+from tests.support.documents.random_stores import contents, fill
 
 pytestmark = pytest.mark.postgres
 

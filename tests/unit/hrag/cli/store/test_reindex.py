@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import StoredDocument, open_engine
-from tests.damage import flip_first
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.damage import flip_first
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from tests.forked import HRAG, talking
-from tests.processes import children_of, is_alive
+from tests.support.servers.forked import HRAG, talking
+from tests.support.servers.processes import children_of, is_alive
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)

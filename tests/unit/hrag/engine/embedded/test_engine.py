@@ -8,7 +8,7 @@ import pytest
 from hrag.config import EngineSettings
 from hrag.engine import Engine, open_engine
 from hrag.errors import StoreMissing, StoreUnavailable
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 
 def engine_in(folder: Path) -> Engine:

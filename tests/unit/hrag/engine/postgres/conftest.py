@@ -10,8 +10,8 @@ from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
-from tests.fakes import collection_settings, prepared, sentences
-from tests.postgres_server import PostgresServer
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.servers.postgres_server import PostgresServer
 
 
 @pytest.fixture

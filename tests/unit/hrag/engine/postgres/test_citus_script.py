@@ -12,9 +12,15 @@ from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
-from tests.fakes import collection_settings, find, prepared, query_vector, sentences
-from tests.manuals import ROOT
-from tests.postgres_server import PostgresServer
+from tests.support.documents.fakes import (
+    collection_settings,
+    find,
+    prepared,
+    query_vector,
+    sentences,
+)
+from tests.support.manuals import ROOT
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -17,9 +17,15 @@ from hrag.engine import open_engine
 from hrag.engine.protocols import Engine, Reader, Writer
 from hrag.errors import CollectionNotFound, StoreMissing, StoreUnavailable
 from tests.conftest import _with_schema
-from tests.fakes import collection_settings, find, prepared, query_vector, sentences
-from tests.postgres_server import PostgresServer, hosts
-from tests.until import until
+from tests.support.documents.fakes import (
+    collection_settings,
+    find,
+    prepared,
+    query_vector,
+    sentences,
+)
+from tests.support.servers.postgres_server import PostgresServer, hosts
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

@@ -17,9 +17,9 @@ from hrag.errors import CollectionNotFound, DocumentNotFound, HragError, Invalid
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.types import Retrieval, SearchMode
 from hrag.values.ids import ChunkId
-from tests.fakes import collection_settings, find, prepared, query_vector
-from tests.postgres_server import PostgresServer
-from tests.postgres_twins import Twins, assert_alike, twins_at
+from tests.support.documents.fakes import collection_settings, find, prepared, query_vector
+from tests.support.engines.postgres_twins import Twins, assert_alike, twins_at
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from hrag.engine.engine_documents import CollectionHandle
-from tests.manuals import ROOT
-from tests.postgres_server import PostgresServer
+from tests.support.manuals import ROOT
+from tests.support.servers.postgres_server import PostgresServer
 
 OPERATIONS = ROOT / "docs" / "operations"
 QUERIES: dict[str, Any] = yaml.safe_load((OPERATIONS / "postgres-queries.yml").read_text("utf-8"))

@@ -5,8 +5,8 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from tests.postgres_server import PostgresServer
-from tests.processes import is_alive
+from tests.support.servers.postgres_server import PostgresServer
+from tests.support.servers.processes import is_alive
 
 pytestmark = pytest.mark.postgres
 

@@ -8,9 +8,9 @@ import pytest
 from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
-from tests.fakes import collection_settings, prepared, sentences
-from tests.manuals import ROOT, blocks
-from tests.postgres_server import PostgresServer
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.manuals import ROOT, blocks
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.manuals import ROOT
+from tests.support.manuals import ROOT
 
 FOLDER = ROOT / "hrag" / "engine" / "postgres"
 MODULES = sorted(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.postgres_statements import STORE_WIDE, tenants_named, unbound_tables
+from tests.support.engines.postgres_statements import STORE_WIDE, tenants_named, unbound_tables
 
 pytestmark = pytest.mark.postgres
 

@@ -4,8 +4,8 @@ import pytest
 
 from hrag.engine.transfer.transfer_catalog import Catalog, conflicts, missing
 from hrag.types import TreeSettings
-from tests.fakes import collection_settings
-from tests.memory_engine import MemoryEngine
+from tests.support.documents.fakes import collection_settings
+from tests.support.engines.memory_engine import MemoryEngine
 
 SETTINGS = collection_settings()
 

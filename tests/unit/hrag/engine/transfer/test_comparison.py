@@ -14,7 +14,7 @@ from hrag.engine.engine_documents import (
 from hrag.engine.transfer.comparison import LOWEST_COSINE, are_alike, differing_fields, problem_of
 from hrag.engine.transfer.pairs import Pair
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.fakes import as_half_precision, prepared, sentences, unit_vectors
+from tests.support.documents.fakes import as_half_precision, prepared, sentences, unit_vectors
 
 DOCUMENT = prepared("d", ParsedText(sentences(20), (Section("One", 1, 0),)), metadata={"n": 1})
 SUMMARIES = DocumentSummaries(

@@ -4,7 +4,7 @@ import random
 
 from hrag.engine.engine_documents import UnreadableDocument
 from hrag.engine.transfer.pairs import pairs
-from tests.random_stores import IDS
+from tests.support.documents.random_stores import IDS
 
 
 def exports(drawn: random.Random, which: str) -> dict[str, UnreadableDocument]:

@@ -17,10 +17,10 @@ from hrag.engine.transfer.transfer import transfer, verify
 from hrag.engine.transfer.transfer_report import TransferProgress, TransferReport
 from hrag.errors import CollectionExists, StorageFull, TooLarge
 from hrag.types import SummaryUnit
-from tests.damage import flip_first
-from tests.fakes import collection_settings, prepared, sentences, unit_vectors
-from tests.memory_engine import MemoryEngine
-from tests.random_stores import contents
+from tests.support.documents.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.support.documents.random_stores import contents
+from tests.support.engines.damage import flip_first
+from tests.support.engines.memory_engine import MemoryEngine
 
 SETTINGS = collection_settings(summaries=SummaryUnit.SECTION)
 IDS = ("a", "b", "c")
@@ -260,7 +260,7 @@ def test_a_collection_that_cannot_be_read_on_is_reported(source, target, monkeyp
             raise DataLoss("a page is damaged")
         yield from ()
 
-    monkeypatch.setattr("tests.memory_engine.MemoryReader.export", torn)
+    monkeypatch.setattr("tests.support.engines.memory_engine.MemoryReader.export", torn)
     report = transferred(source, target)
     assert ("", "cannot be read: a page is damaged") in problems(report)
     assert list(target.named("t", "c").versions) == ["a"]

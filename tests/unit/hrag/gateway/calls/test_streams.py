@@ -10,8 +10,8 @@ import pytest
 
 from hrag import errors
 from hrag.v1 import indexer_pb2_grpc
-from tests.fake_services import Fake, addresses_of
-from tests.gateways import ANSWER, INGEST_MANY, Gateway, Reply, gateway_to
+from tests.support.servers.fake_services import Fake, addresses_of
+from tests.support.servers.gateways import ANSWER, INGEST_MANY, Gateway, Reply, gateway_to
 
 _SEARCH = {"search": {"text": "a"}}
 _CONNECT = {"content-type": "application/connect+json"}

@@ -8,8 +8,8 @@ import pytest
 
 from hrag import errors
 from hrag.gateway.services.methods import METHODS
-from tests.fake_services import Fake
-from tests.gateways import INGEST, JSON, SEARCH, Gateway
+from tests.support.servers.fake_services import Fake
+from tests.support.servers.gateways import INGEST, JSON, SEARCH, Gateway
 
 _UNARY = [
     each.path

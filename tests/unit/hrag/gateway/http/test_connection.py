@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hrag.gateway.http.http_server import HttpServer
-from tests.gateways import gateway_settings
+from tests.support.servers.gateways import gateway_settings
 
 _SETTLE_S = 0.2
 _BUFFER_BYTES = 4096  # Of the kernel, for each side.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hrag.gateway.http.static_files import static_routes
-from tests.gateways import Gateway
+from tests.support.servers.gateways import Gateway
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.methods import METHODS
-from tests.gateways import Gateway
+from tests.support.servers.gateways import Gateway
 
 
 def test_every_method_is_in_the_document_with_its_comment(gateway: Gateway) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.openai_server import (
+from tests.support.servers.openai_server import (
     OpenAIServer,
 )
 

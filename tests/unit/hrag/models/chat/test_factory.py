@@ -7,7 +7,7 @@ import pytest
 from hrag.config import CommonSettings, SettingsError
 from hrag.models.chat.chat_factory import open_chat
 from hrag.values.deadline import NEVER
-from tests.openai_server import (
+from tests.support.servers.openai_server import (
     SAID,
     OpenAIServer,
 )

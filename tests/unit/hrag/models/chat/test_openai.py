@@ -15,8 +15,8 @@ from hrag.models.chat.openai_chat import MAX_LINE_BYTES, MAX_TOKEN_CHARS, OpenAI
 from hrag.models.endpoint.endpoint_access import Access
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER, Deadline
-from tests import openai_server
-from tests.openai_server import (
+from tests.support.servers import openai_server
+from tests.support.servers.openai_server import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
     SAID,

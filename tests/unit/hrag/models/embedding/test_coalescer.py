@@ -21,7 +21,7 @@ from hrag.models.embedding.coalescer import (
 from hrag.models.embedding.embedder_factory import open_query_embedders
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.values.deadline import NEVER, Deadline
-from tests.until import until
+from tests.support.until import until
 
 PATIENCE_S = 10
 OCCUPYING = "occupying"

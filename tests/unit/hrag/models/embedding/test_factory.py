@@ -8,8 +8,8 @@ import pytest
 
 from hrag.config import CommonSettings
 from hrag.models.embedding.embedder_factory import open_embedder
-from tests import openai_server
-from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, vectors_of
+from tests.support.servers import openai_server
+from tests.support.servers.openai_server import DEFAULT_DIMENSION, OpenAIServer, vectors_of
 
 KEY = "sk-test-4711"
 TEXTS = ["first secret", "second secret", "third secret"]

@@ -25,8 +25,14 @@ from hrag.models.embedding.openai_embedder import (
 from hrag.models.endpoint.endpoint_access import Access
 from hrag.models.endpoint.openai_endpoint import MAX_REPLY_BYTES
 from hrag.values.deadline import Deadline
-from tests import openai_server
-from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base64, vectors_of
+from tests.support.servers import openai_server
+from tests.support.servers.openai_server import (
+    DEFAULT_DIMENSION,
+    Fault,
+    OpenAIServer,
+    in_base64,
+    vectors_of,
+)
 
 KEY = "sk-test-4711"
 TEXTS = ["first secret", "second secret", "third secret"]

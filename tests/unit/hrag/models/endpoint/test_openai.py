@@ -22,9 +22,9 @@ from hrag.models.endpoint.openai_endpoint import (
     RetryPolicy,
 )
 from hrag.values.deadline import NEVER, Deadline
-from tests import openai_server
-from tests.openai_server import Fault, OpenAIServer, Reply
-from tests.until import until
+from tests.support.servers import openai_server
+from tests.support.servers.openai_server import Fault, OpenAIServer, Reply
+from tests.support.until import until
 
 DEADLINE_S = 0.6
 LATEST_S = 1.0

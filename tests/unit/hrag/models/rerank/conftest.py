@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.rerank_server import RerankServer
+from tests.support.servers.rerank_server import RerankServer
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from hrag.models.rerank.endpoint_reranker import EndpointReranker
 from hrag.models.rerank.request_forms import FORMS
 from hrag.observe.metrics import INSTRUMENTS
 from hrag.values.deadline import NEVER, Deadline
-from tests import openai_server
-from tests.openai_server import Fault
-from tests.rerank_server import TOKENS, RerankServer
+from tests.support.servers import openai_server
+from tests.support.servers.openai_server import Fault
+from tests.support.servers.rerank_server import TOKENS, RerankServer
 
 KEY = "sk-test-4711"
 QUERY = "secret cats and dogs"

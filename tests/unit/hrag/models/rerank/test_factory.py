@@ -9,8 +9,8 @@ from hrag.errors import RerankerRejected
 from hrag.models.rerank.reranker_factory import open_reranker
 from hrag.observe.metrics import INSTRUMENTS
 from hrag.values.deadline import NEVER
-from tests.openai_server import refuse
-from tests.rerank_server import RerankServer
+from tests.support.servers.openai_server import refuse
+from tests.support.servers.rerank_server import RerankServer
 
 
 def _open_from(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:

@@ -18,8 +18,8 @@ from hrag.server.serving.grpc_server import Server
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.values.deadline import Deadline
-from tests.servers import built
-from tests.until import until
+from tests.support.servers.servers import built
+from tests.support.until import until
 
 
 class Endings(retriever_pb2_grpc.RetrieverServiceServicer):

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from hrag.errors import Unauthenticated
 from hrag.server.auth import Identity, Role, keys
 from hrag.server.auth.api_keys import ApiKeys
-from tests.credentials import UNKNOWN_KEY, altered, id_of, new_key
+from tests.support.servers.credentials import UNKNOWN_KEY, altered, id_of, new_key
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 

@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from hrag.errors import Unauthenticated
 from hrag.server.auth import Identity, Role
 from hrag.server.auth.web_tokens import TokenPolicy, WebTokens
-from tests.credentials import AUDIENCE, ISSUER, new_issuer, write_jwks
-from tests.until import until
+from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, write_jwks
+from tests.support.until import until
 
 TERMS = TokenPolicy(ISSUER, AUDIENCE, 30.0, "tenants", "role")
 ISSUED = new_issuer()

@@ -16,9 +16,9 @@ from hrag.server.calls.rate_limiter import RateLimiter
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.quotas import unlimited
 from hrag.wire.status_codes import error_from
-from tests.credentials import new_key
-from tests.methods import METHODS, request_of, servicer_of
-from tests.servers import RETRIEVER, connected
+from tests.support.methods import METHODS, request_of, servicer_of
+from tests.support.servers.credentials import new_key
+from tests.support.servers.servers import RETRIEVER, connected
 
 _SEARCH = "/hrag.v1.RetrieverService/Search"
 _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"

@@ -20,9 +20,9 @@ from hrag.server.auth import Role
 from hrag.types import SearchQuery
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.wire.status_codes import error_from
-from tests.credentials import new_key
-from tests.methods import METHODS, code_of, request_of, servicer_of
-from tests.servers import INDEXER, RETRIEVER, connected, serving
+from tests.support.methods import METHODS, code_of, request_of, servicer_of
+from tests.support.servers.credentials import new_key
+from tests.support.servers.servers import INDEXER, RETRIEVER, connected, serving
 
 SLOW = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 2}
 _SEARCH = "/hrag.v1.RetrieverService/Search"

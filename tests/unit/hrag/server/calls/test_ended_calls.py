@@ -20,8 +20,8 @@ from hrag.server.calls.call import Call
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.values.deadline import Deadline
-from tests.servers import connected
-from tests.until import until
+from tests.support.servers.servers import connected
+from tests.support.until import until
 
 CALLS = 5
 

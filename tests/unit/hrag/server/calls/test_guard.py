@@ -22,7 +22,8 @@ from hrag.server.calls.guard import OPEN, RULES
 from hrag.types import MAX_BATCH_SEARCHES
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.wire.status_codes import error_from
-from tests.credentials import (
+from tests.support.methods import METHODS, SERVICES, code_of, marked, request_of, servicer_of
+from tests.support.servers.credentials import (
     AUDIENCE,
     ISSUER,
     OTHER,
@@ -36,8 +37,7 @@ from tests.credentials import (
     new_key,
     write_jwks,
 )
-from tests.methods import METHODS, SERVICES, code_of, marked, request_of, servicer_of
-from tests.servers import INDEXER, RETRIEVER, connected
+from tests.support.servers.servers import INDEXER, RETRIEVER, connected
 
 _OK = grpc.StatusCode.OK
 _NO_CREDENTIAL = grpc.StatusCode.UNAUTHENTICATED

@@ -21,9 +21,9 @@ from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.values.deadline import Deadline
 from hrag.wire.status_codes import error_from
-from tests.credentials import TENANT, UNKNOWN_KEY, id_of, new_key
-from tests.servers import INDEXER, connected
-from tests.until import until
+from tests.support.servers.credentials import TENANT, UNKNOWN_KEY, id_of, new_key
+from tests.support.servers.servers import INDEXER, connected
+from tests.support.until import until
 
 _SEARCH = "/hrag.v1.RetrieverService/Search"
 _INGEST = "/hrag.v1.IndexerService/IngestDocument"

@@ -12,7 +12,7 @@ from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.values.quotas import unlimited
-from tests.servers import connected
+from tests.support.servers.servers import connected
 
 
 class Context:

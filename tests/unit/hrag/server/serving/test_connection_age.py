@@ -17,9 +17,9 @@ from hrag.client import AsyncClient, Client
 from hrag.server.serving import grpc_server
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
-from tests.methods import servicer_of
-from tests.servers import RETRIEVER, connected, serving
-from tests.until import until
+from tests.support.methods import servicer_of
+from tests.support.servers.servers import RETRIEVER, connected, serving
+from tests.support.until import until
 
 _AGE_S = 0.3
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

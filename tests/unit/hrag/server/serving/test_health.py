@@ -19,8 +19,8 @@ from hrag.server.serving.health_service import Health
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.wire.status_codes import error_from
-from tests.methods import servicer_of
-from tests.servers import RETRIEVER, connected, serving
+from tests.support.methods import servicer_of
+from tests.support.servers.servers import RETRIEVER, connected, serving
 
 _KNOWN = pb.HealthCheckResponse
 _UNREADABLE = b"\xff"

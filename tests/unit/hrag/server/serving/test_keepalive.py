@@ -14,7 +14,7 @@ import pytest
 from hrag.server.serving import grpc_server
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
-from tests.servers import connected, serving
+from tests.support.servers.servers import connected, serving
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _PING, _GOAWAY = 4, 6, 7

@@ -6,8 +6,8 @@ import pytest
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, SettingsError
 from hrag.server.serving.metrics_access import OPEN, MetricsAccess, open_metrics_access
-from tests.pki import Authority
-from tests.servers import settings
+from tests.support.servers.pki import Authority
+from tests.support.servers.servers import settings
 
 EXPOSED = "0.0.0.0:9461"
 TOKEN = "0123456789abcdef"

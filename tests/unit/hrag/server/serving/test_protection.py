@@ -9,8 +9,8 @@ from hrag.config import NO_AUTH_WORDS, SettingsError
 from hrag.server.auth.api_keys import ApiKeys
 from hrag.server.auth.web_tokens import WebTokens
 from hrag.server.serving.protection import Protection, open_protection
-from tests.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
-from tests.servers import settings
+from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
+from tests.support.servers.servers import settings
 
 LOCAL = "127.0.0.1:50051"
 EXPOSED = "0.0.0.0:50051"

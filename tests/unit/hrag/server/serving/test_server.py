@@ -25,8 +25,8 @@ from hrag.server.serving.grpc_server import Server
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.wire.status_codes import error_from
-from tests.servers import RETRIEVER, built, connected, serving
-from tests.until import until
+from tests.support.servers.servers import RETRIEVER, built, connected, serving
+from tests.support.until import until
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _OPEN = {"HRAG_INSECURE_NO_AUTH": NO_AUTH_WORDS, "HRAG_INSECURE_PLAINTEXT": PLAINTEXT_WORDS}

@@ -14,10 +14,10 @@ from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS, SettingsError
 from hrag.errors import InvalidArgument, ServiceUnavailable
 from hrag.host import watched_file
 from hrag.server.serving.protection import open_protection
-from tests.credentials import TENANT, new_key
-from tests.methods import servicer_of
-from tests.pki import Authority, Pair, with_password
-from tests.servers import RETRIEVER, serving, settings
+from tests.support.methods import servicer_of
+from tests.support.servers.credentials import TENANT, new_key
+from tests.support.servers.pki import Authority, Pair, with_password
+from tests.support.servers.servers import RETRIEVER, serving, settings
 
 _LOOKED_AT_S = 0.15
 EXPOSED = "0.0.0.0:50052"

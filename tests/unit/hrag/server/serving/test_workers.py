@@ -26,8 +26,8 @@ from hrag.server.serving.workers import (
     worker_address,
     worker_command,
 )
-from tests.processes import is_alive
-from tests.until import until
+from tests.support.servers.processes import is_alive
+from tests.support.until import until
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
 # Only the first started worker runs the body of `if first`; all share the folder.

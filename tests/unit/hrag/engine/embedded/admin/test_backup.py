@@ -17,7 +17,7 @@ from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreUnavailable
 from tests.crash.disks import KIB, MIB, Ballast, small_disk
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
 
 Act = Callable[[], object]
 Entries = list[tuple[str, bytes, bytes]]

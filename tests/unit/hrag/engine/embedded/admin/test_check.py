@@ -24,8 +24,8 @@ from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.reports import CheckReport
 from hrag.values.tree import CHUNK, Tree
-from tests.damage import delete_content, put_part
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.engines.damage import delete_content, put_part
 
 ORDINAL, ADDRESS = schema.u64(1), schema.address(schema.u64(1), 1, 1)
 COLLECTION = schema.u32(1)

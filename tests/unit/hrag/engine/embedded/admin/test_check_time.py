@@ -9,7 +9,7 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.checks import document_checks
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 
 def test_the_time_is_linear_in_the_number_of_documents(

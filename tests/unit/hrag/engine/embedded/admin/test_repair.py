@@ -13,8 +13,15 @@ from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss, StoreUnavailable
 from hrag.filters import Exists
-from tests.damage import flip_first
-from tests.fakes import collection_settings, find, prepared, seal, sentences, unit_vectors
+from tests.support.documents.fakes import (
+    collection_settings,
+    find,
+    prepared,
+    seal,
+    sentences,
+    unit_vectors,
+)
+from tests.support.engines.damage import flip_first
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from tests.fakes import collection_settings
+from tests.support.documents.fakes import collection_settings
 
 
 @pytest.fixture

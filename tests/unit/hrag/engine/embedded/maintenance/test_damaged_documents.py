@@ -14,9 +14,9 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from hrag.values.deadline import Deadline
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.until import until
 from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, segment_count
-from tests.until import until
 
 
 @pytest.fixture

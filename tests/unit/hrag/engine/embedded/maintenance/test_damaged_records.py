@@ -22,10 +22,16 @@ from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from hrag.values.deadline import Deadline
-from tests.fakes import collection_settings, prepared, run_maintenance, seal, sentences
+from tests.support.documents.fakes import (
+    collection_settings,
+    prepared,
+    run_maintenance,
+    seal,
+    sentences,
+)
+from tests.support.until import until
 from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, segment_count
 from tests.unit.hrag.engine.embedded.store.bits import flip
-from tests.until import until
 
 TEXT = sentences(200)
 

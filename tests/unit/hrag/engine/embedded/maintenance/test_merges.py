@@ -13,7 +13,7 @@ from hrag.engine.embedded.segments.manifest import ManifestEntry
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from tests.conftest import Engine
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ANALYZER,
     ModelCollection,
     collection_settings,

@@ -13,7 +13,7 @@ from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 from tests.unit.hrag.engine.embedded.maintenance.workers import Clock
 
 

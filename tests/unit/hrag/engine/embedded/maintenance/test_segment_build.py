@@ -14,7 +14,7 @@ from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
 from hrag.engine.embedded.segments import manifest, segment_files
 from hrag.errors import StorageFull
 from tests.conftest import Engine
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ModelCollection,
     prepared,
     query_vector,

@@ -20,9 +20,9 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DeadlineExceeded, StorageFull, StoreUnavailable
 from hrag.types import IngestOutcome
 from hrag.values.deadline import NEVER, Deadline
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.until import until
 from tests.unit.hrag.engine.embedded.maintenance.workers import THRESHOLD, running, segment_count
-from tests.until import until
 
 WAIT_S = 10.0
 MOST_TAILS = 100

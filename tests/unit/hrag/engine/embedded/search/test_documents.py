@@ -6,8 +6,8 @@ from hrag.engine.embedded.search import document_reader
 from hrag.errors import DataLoss
 from hrag.values.ids import ChunkId
 from tests.conftest import Engine
-from tests.damage import flip_part
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.damage import flip_part
 
 
 @pytest.mark.parametrize("name", ["texts", "trees"])

@@ -8,7 +8,7 @@ from hrag.errors import CollectionNotFound
 from hrag.types import Collection, SummaryUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.support.documents.fakes import collection_settings, prepared, sentences, unit_vectors
 
 SETTINGS = collection_settings()
 

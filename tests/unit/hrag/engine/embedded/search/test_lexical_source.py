@@ -17,8 +17,8 @@ from hrag.engine import PreparedDocument
 from hrag.engine.find import Found
 from hrag.types import Passage, Retrieval, SearchMode, TreeSettings
 from tests.conftest import Engine
-from tests.fakes import collection_settings, find, prepared
-from tests.memory_engine import MemoryEngine
+from tests.support.documents.fakes import collection_settings, find, prepared
+from tests.support.engines.memory_engine import MemoryEngine
 
 LEAVES = 10_000
 MOST = 300  # More candidates than a search has by default.

@@ -12,8 +12,8 @@ from hrag.engine.embedded.segments import segment_files
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf
 from hrag.types import Retrieval, SearchMode
 from tests.conftest import Engine
-from tests.fakes import collection_settings as settings
-from tests.fakes import find, prepared, query_vector, sentences
+from tests.support.documents.fakes import collection_settings as settings
+from tests.support.documents.fakes import find, prepared, query_vector, sentences
 
 SEGMENTS = 3
 DOCUMENTS = 4  # In each.

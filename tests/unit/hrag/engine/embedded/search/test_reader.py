@@ -20,7 +20,7 @@ from hrag.types import Retrieval, SearchQuery, SummaryUnit
 from hrag.values.deadline import Deadline
 from retriever_svc.prepared_query import EmbeddedQuery, prepared_query
 from tests.conftest import Engine
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ModelCollection,
     collection_settings,
     prepared,

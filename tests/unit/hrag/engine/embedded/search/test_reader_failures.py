@@ -21,8 +21,7 @@ from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.damage import forget_damage, reported_damage
 from hrag.errors import DataLoss
 from tests.conftest import Engine
-from tests.damage import flip_part
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ModelCollection,
     prepared,
     query_vector,
@@ -31,7 +30,8 @@ from tests.fakes import (
     search_leaves,
     sentences,
 )
-from tests.until import until
+from tests.support.engines.damage import flip_part
+from tests.support.until import until
 
 NAMES = ("first", "second")
 

@@ -20,7 +20,7 @@ from hrag.values.deadline import OF_CALL, Deadline
 from retriever_svc.browse import Browse
 from retriever_svc.known_collections import KnownCollections
 from tests.conftest import Engine
-from tests.fakes import (
+from tests.support.documents.fakes import (
     ModelCollection,
     prepared,
     query_vector,
@@ -29,7 +29,7 @@ from tests.fakes import (
     search_leaves,
     sentences,
 )
-from tests.until import until
+from tests.support.until import until
 
 SOON_S = 5.0  # On a machine that is busy.
 

@@ -9,7 +9,13 @@ from hrag.engine.embedded.search import selected_rows
 from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
 from hrag.filters import AllOf, Match
-from tests.fakes import collection_settings, find, prepared, query_vector, sentences
+from tests.support.documents.fakes import (
+    collection_settings,
+    find,
+    prepared,
+    query_vector,
+    sentences,
+)
 
 
 class View:

@@ -7,7 +7,14 @@ from hrag.engine.embedded.search import snapshot as snapshot_module
 from hrag.filters import Match
 from hrag.types import SearchMode, SummaryScope, SummaryUnit
 from tests.conftest import Engine
-from tests.fakes import collection_settings, find, prepared, query_vector, sentences, unit_vectors
+from tests.support.documents.fakes import (
+    collection_settings,
+    find,
+    prepared,
+    query_vector,
+    sentences,
+    unit_vectors,
+)
 
 
 @pytest.mark.parametrize("scope", list(SummaryScope))

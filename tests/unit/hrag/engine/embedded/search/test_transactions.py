@@ -13,7 +13,7 @@ from hrag.types import CollectionSettings, SearchMode, SearchQuery
 from hrag.values.deadline import Deadline
 from retriever_svc.search_pipeline import Search
 from tests.conftest import Engine
-from tests.fakes import DIMENSION, SMALL_TREE, prepared, sentences
+from tests.support.documents.fakes import DIMENSION, SMALL_TREE, prepared, sentences
 
 SETTINGS = CollectionSettings(SMALL_TREE, f"hash/{DIMENSION}", DIMENSION)
 

@@ -12,7 +12,7 @@ from hrag.engine.embedded.segments.segment_files import SegmentSearch, load
 from hrag.engine.find import FindRequest
 from hrag.types import SearchMode
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, query_vector, sentences
+from tests.support.documents.fakes import collection_settings, prepared, query_vector, sentences
 
 SETTINGS = collection_settings()
 

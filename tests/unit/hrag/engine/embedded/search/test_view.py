@@ -14,7 +14,7 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.lmdb_records import Change
 from hrag.engine.embedded.store.queries import read_counters
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 SETTINGS = collection_settings()
 

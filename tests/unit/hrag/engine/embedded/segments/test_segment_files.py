@@ -22,7 +22,7 @@ from hrag.engine.embedded.segments.vector_part import VectorPart
 from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.text.analysis import analyzer
-from tests.fakes import ANALYZER, query_vector, unit_vectors
+from tests.support.documents.fakes import ANALYZER, query_vector, unit_vectors
 
 FILES = ("index.hnsw", "postings.bin", "rows.npz")
 IDS = analyzer(ANALYZER).word_ids("even odd")

@@ -12,7 +12,7 @@ from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.child_process import run_module
 from hrag.engine.embedded.store.environment import Store
-from tests.processes import children_of, is_alive
+from tests.support.servers.processes import children_of, is_alive
 
 _WAIT_S = 30.0
 

@@ -10,8 +10,8 @@ from hrag.engine.embedded.store.content import Content, DamagedContent
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
-from tests.damage import flip_part
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.damage import flip_part
 
 PAGE = 4096
 OWNER = schema.address(schema.u64(1), 2, 3)

@@ -14,7 +14,7 @@ from hrag.engine.embedded.store.environment import (
     open_for_writing,
 )
 from hrag.errors import DataLoss, StorageFull, StoreMissing, StoreUnavailable, TooBusy
-from tests.forked import ran
+from tests.support.servers.forked import ran
 
 
 def test_a_new_store_has_every_database_and_numbers_of_its_own(store):

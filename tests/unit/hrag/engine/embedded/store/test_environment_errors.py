@@ -13,8 +13,8 @@ from hrag.engine.embedded.store.environment import open_alone, open_for_reading,
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 from tests.crash.disks import MIB, Ballast, small_disk
-from tests.fakes import collection_settings, prepared, sentences
-from tests.forked import ran
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.servers.forked import ran
 
 # Damage
 

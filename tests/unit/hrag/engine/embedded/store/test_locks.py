@@ -8,7 +8,7 @@ import pytest
 
 from hrag.engine.embedded.store import store_locks
 from hrag.errors import StoreUnavailable
-from tests.forked import talking
+from tests.support.servers.forked import talking
 
 
 def nothing() -> None:
@@ -121,7 +121,7 @@ _COMER = """
 import os, pathlib, sys, time
 from hrag.engine.embedded.store import store_locks
 from hrag.errors import StoreUnavailable
-from tests.forked import talking
+from tests.support.servers.forked import talking
 folder, ours, theirs = pathlib.Path(sys.argv[1]), *sys.argv[2:]
 locks._namespace = ours.encode
 locks._TRIES, locks._PAUSE_S = 4, 0.0002

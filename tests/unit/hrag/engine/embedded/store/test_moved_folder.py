@@ -8,7 +8,7 @@ from hrag.engine.embedded.store.environment import open_for_reading, open_for_wr
 from hrag.engine.embedded.store.totals import measure
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StoreUnavailable
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 
 @pytest.mark.parametrize("replaced", [False, True])

@@ -16,7 +16,7 @@ from hrag.engine.embedded.segments.damage import report_damage
 from hrag.engine.embedded.store import privacy
 from hrag.engine.embedded.store.environment import Store, open_for_reading, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
 
 NOBODY = 65534
 

@@ -27,8 +27,8 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from hrag.types import IngestOutcome
 from hrag.values.ids import ChunkId
-from tests.damage import delete_content, flip_first
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.engines.damage import delete_content, flip_first
 
 ADDRESS = schema.address(schema.u64(1), 1, 1)
 OLDER = [schema.OLDEST_VERSION, schema.SCHEMA_VERSION - 1]

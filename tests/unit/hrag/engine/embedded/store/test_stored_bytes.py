@@ -9,7 +9,7 @@ import pytest
 
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import MAX_METADATA_VALUES
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 _RANDOM = random.Random(5)
 Metadata = Callable[[int], Mapping[str, Any]]

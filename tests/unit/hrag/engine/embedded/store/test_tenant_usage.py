@@ -17,8 +17,8 @@ from hrag.observe.metrics import INSTRUMENTS
 from hrag.types import IngestOutcome, IngestResult, SummaryUnit
 from hrag.values.quotas import Quota, TenantUsage
 from hrag.values.tree import ParsedText
-from tests.fakes import collection_settings, prepared, sentences
-from tests.summary_model import ModelCollection, ModelSummaries, summarise
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.summary_model import ModelCollection, ModelSummaries, summarise
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 

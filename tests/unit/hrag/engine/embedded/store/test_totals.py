@@ -7,7 +7,7 @@ import pytest
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.totals import measure
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 

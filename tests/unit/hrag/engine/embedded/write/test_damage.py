@@ -20,7 +20,14 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.errors import DataLoss, DocumentNotFound, HragError
 from hrag.types import IngestOutcome, IngestResult, SearchMode, SummaryUnit
-from tests.fakes import collection_settings, find, prepared, seal, sentences, unit_vectors
+from tests.support.documents.fakes import (
+    collection_settings,
+    find,
+    prepared,
+    seal,
+    sentences,
+    unit_vectors,
+)
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 OLD, NEW = sentences(20), sentences(12, 1)

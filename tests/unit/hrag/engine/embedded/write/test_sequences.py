@@ -8,9 +8,9 @@ from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionExists, DocumentNotFound
 from hrag.types import SummaryUnit
-from tests.fakes import collection_settings, prepared, seal, sentences
-from tests.summarisers import summary_collection
-from tests.summary_model import ModelCollection, ModelSummaries, summarise
+from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.engines.summarisers import summary_collection
+from tests.support.engines.summary_model import ModelCollection, ModelSummaries, summarise
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
 

@@ -11,8 +11,8 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import InvalidArgument, StorageFull
 from hrag.types import IngestOutcome, SummaryUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.fakes import collection_settings, prepared, sentences, unit_vectors
-from tests.summarisers import ranges_of, texts_of
+from tests.support.documents.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.support.engines.summarisers import ranges_of, texts_of
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
 TEXT = sentences(40)

@@ -20,7 +20,7 @@ from hrag.errors import CollectionNotFound, DataLoss, StorageFull, TooLarge
 from hrag.types import IngestOutcome
 from hrag.values import canonical_json
 from hrag.values.deadline import Deadline
-from tests.fakes import collection_settings, prepared, sentences
+from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 
 @pytest.fixture

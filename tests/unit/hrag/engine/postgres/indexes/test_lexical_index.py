@@ -7,7 +7,7 @@ import pytest
 from hrag.engine.postgres.admin.administration import PostgresAdministration
 from hrag.engine.postgres.indexes import lexical_index
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
-from tests.vocabulary import wordy
+from tests.support.documents.vocabulary import wordy
 
 pytestmark = pytest.mark.postgres
 

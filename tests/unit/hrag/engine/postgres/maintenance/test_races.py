@@ -24,10 +24,16 @@ from hrag.engine.postgres.write.transaction import TenantTransaction
 from hrag.errors import DocumentNotFound
 from hrag.types import SummaryUnit
 from hrag.values.quotas import unlimited
-from tests.fakes import collection_settings, find, prepared, query_vector, sentences
-from tests.postgres_twins import Twins, twins_at
-from tests.until import until
-from tests.vocabulary import wordy
+from tests.support.documents.fakes import (
+    collection_settings,
+    find,
+    prepared,
+    query_vector,
+    sentences,
+)
+from tests.support.documents.vocabulary import wordy
+from tests.support.engines.postgres_twins import Twins, twins_at
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

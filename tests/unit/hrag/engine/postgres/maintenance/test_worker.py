@@ -10,8 +10,8 @@ from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import StoreUnavailable
 from hrag.values.deadline import Deadline
-from tests.fakes import collection_settings, prepared, sentences
-from tests.until import until
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

@@ -16,8 +16,8 @@ from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.connection import Cursor
 from hrag.filters import Range
 from hrag.types import Aggregation, FusionMethod, Passage, Retrieval, SearchMode, TreeSettings
-from tests.fakes import collection_settings, query_vector
-from tests.vocabulary import question, wordy
+from tests.support.documents.fakes import collection_settings, query_vector
+from tests.support.documents.vocabulary import question, wordy
 
 pytestmark = pytest.mark.postgres
 

@@ -22,9 +22,15 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Filter, Match, Range
 from hrag.types import SearchMode, TreeSettings
-from tests.fakes import as_half_precision, collection_settings, matched_leaves, prepared, sentences
-from tests.postgres_plans import nodes, plans
-from tests.postgres_server import PostgresServer
+from tests.support.documents.fakes import (
+    as_half_precision,
+    collection_settings,
+    matched_leaves,
+    prepared,
+    sentences,
+)
+from tests.support.engines.postgres_plans import nodes, plans
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(900)]
 

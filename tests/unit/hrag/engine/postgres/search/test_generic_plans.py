@@ -17,9 +17,9 @@ from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Exists
 from hrag.types import Retrieval, SearchMode
 from hrag.values.ids import parse_chunk_id
-from tests.fakes import collection_settings, query_vector
-from tests.postgres_plans import nodes, plans
-from tests.vocabulary import wordy
+from tests.support.documents.fakes import collection_settings, query_vector
+from tests.support.documents.vocabulary import wordy
+from tests.support.engines.postgres_plans import nodes, plans
 
 pytestmark = pytest.mark.postgres
 

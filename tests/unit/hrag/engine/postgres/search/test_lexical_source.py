@@ -17,7 +17,7 @@ from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.errors import Cancelled, DeadlineExceeded
 from hrag.text.analysis import LeafTerms, QueryTerm
 from hrag.values.deadline import NEVER, Deadline
-from tests.fakes import collection_settings
+from tests.support.documents.fakes import collection_settings
 
 LEAVES = 4  # Of each document.
 

@@ -16,8 +16,14 @@ from hrag.engine.postgres.search.sources.vector_source import VectorSource, near
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from hrag.filters import Match
 from hrag.types import Retrieval, SearchMode
-from tests.fakes import as_half_precision, matched_leaves, prepared, query_vector, sentences
-from tests.vocabulary import wordy
+from tests.support.documents.fakes import (
+    as_half_precision,
+    matched_leaves,
+    prepared,
+    query_vector,
+    sentences,
+)
+from tests.support.documents.vocabulary import wordy
 
 pytestmark = pytest.mark.postgres
 

@@ -5,7 +5,7 @@ import pytest
 
 from hrag.engine.postgres.store import arrays
 from hrag.engine.postgres.store.database import Database
-from tests.fakes import unit_vectors
+from tests.support.documents.fakes import unit_vectors
 
 pytestmark = pytest.mark.postgres
 

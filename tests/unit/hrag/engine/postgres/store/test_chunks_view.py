@@ -18,7 +18,13 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.types import SummaryUnit, TreeSettings
 from hrag.values.ids import ChunkId
-from tests.fakes import SMALL_TREE, collection_settings, prepared, sentences, unit_vectors
+from tests.support.documents.fakes import (
+    SMALL_TREE,
+    collection_settings,
+    prepared,
+    sentences,
+    unit_vectors,
+)
 
 pytestmark = pytest.mark.postgres
 

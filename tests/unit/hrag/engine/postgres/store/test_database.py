@@ -20,7 +20,7 @@ from hrag.errors import (
     TooBusy,
 )
 from hrag.values.deadline import Deadline
-from tests.until import until
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

@@ -14,7 +14,7 @@ from hrag.errors import (
     StoreUnavailable,
 )
 from hrag.values.deadline import NEVER, Deadline
-from tests.postgres_server import PostgresServer
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -11,8 +11,8 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.schema import create_or_check, migrate
 from hrag.errors import Cancelled, DeadlineExceeded
 from hrag.values.deadline import Deadline
-from tests import pgbouncer
-from tests.postgres_server import PostgresServer
+from tests.support.servers import pgbouncer
+from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -11,8 +11,8 @@ from hrag.engine.postgres.store import connection_pool
 from hrag.engine.postgres.store.database import Database
 from hrag.errors import DeadlineExceeded, StoreUnavailable
 from hrag.values.deadline import Deadline
-from tests.postgres_server import PASSWORD, PostgresServer
-from tests.until import until
+from tests.support.servers.postgres_server import PASSWORD, PostgresServer
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

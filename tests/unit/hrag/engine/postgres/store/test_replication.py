@@ -7,7 +7,7 @@ import pytest
 
 from hrag.engine.postgres.store.database import Database
 from hrag.errors import StoreUnavailable
-from tests.postgres_server import PostgresServer, hosts
+from tests.support.servers.postgres_server import PostgresServer, hosts
 
 pytestmark = pytest.mark.postgres
 

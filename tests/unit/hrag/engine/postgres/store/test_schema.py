@@ -11,8 +11,8 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.schema import Migration, check_version, create_or_check, migrate
 from hrag.engine.reports import MigrationReport
 from hrag.errors import StoreMissing, StoreUnavailable
-from tests.postgres_server import PostgresServer
-from tests.until import until
+from tests.support.servers.postgres_server import PostgresServer
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 

@@ -22,7 +22,7 @@ from hrag.errors import HragError, InvalidArgument, StorageQuotaExceeded, StoreU
 from hrag.filters import Exists
 from hrag.types import IngestOutcome, SummaryUnit, TreeSettings
 from hrag.values.quotas import Quota
-from tests.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.support.documents.fakes import collection_settings, prepared, sentences, unit_vectors
 
 pytestmark = pytest.mark.postgres
 

@@ -25,9 +25,9 @@ from hrag.errors import StorageFull, StoreUnavailable
 from hrag.types import CollectionSettings
 from hrag_fast import Postings, write_postings
 from tests.crash.disks import MIB, Ballast, small_disk
-from tests.damage import delete_content, put_part
-from tests.fakes import collection_settings, run_maintenance, seal
-from tests.vocabulary import wordy
+from tests.support.documents.fakes import collection_settings, run_maintenance, seal
+from tests.support.documents.vocabulary import wordy
+from tests.support.engines.damage import delete_content, put_part
 
 SEGMENT = "collection t/c: segment 1: "
 FOREVER = 10**9

@@ -14,7 +14,7 @@ from hrag.config import EngineSettings, load
 from hrag.engine import open_engine
 
 if TYPE_CHECKING:
-    from tests.postgres_server import PostgresServer
+    from tests.support.servers.postgres_server import PostgresServer
 
 
 class _Databases:

@@ -22,8 +22,8 @@ from typing import Any
 import psycopg
 
 from hrag.cli.services.processes import free_addresses
-from tests.processes import children_of, is_alive
-from tests.until import until
+from tests.support.servers.processes import children_of, is_alive
+from tests.support.until import until
 
 PASSWORD = "a password of tests"
 _NOBODY = 65534

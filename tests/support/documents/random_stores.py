@@ -17,7 +17,7 @@ from hrag.engine.engine_documents import (
 from hrag.engine.protocols import Reader, Writer
 from hrag.types import CollectionSettings, SummaryUnit, TreeSettings
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.fakes import collection_settings, prepared, unit_vectors
+from tests.support.documents.fakes import collection_settings, prepared, unit_vectors
 
 SETTINGS = {
     ("acme", "Handbook"): collection_settings(summaries=SummaryUnit.SECTION),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hrag.types import MARKDOWN, Document, Page
-from tests import pdfs
+from tests.support.documents import pdfs
 
 
 def story(topic: str, count: int) -> str:

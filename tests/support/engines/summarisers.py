@@ -21,7 +21,7 @@ from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.tree import ParsedText
 from indexer_svc.summariser import Summariser, SummaryLimits
-from tests.fakes import DIMENSION, collection_settings, find, prepared, sentences
+from tests.support.documents.fakes import DIMENSION, collection_settings, find, prepared, sentences
 
 WAIT_S = 10.0
 LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)

@@ -1,13 +1,13 @@
 """A local server with `POST /rerank` in both forms, and faults on demand.
 
 A text's score is the number of the query's words in it. Faults are those of
-`tests.openai_server`; `data` of a reply are its entries.
+`tests.support.servers.openai_server`; `data` of a reply are its entries.
 """
 
 import json
 from typing import Any
 
-from tests.openai_server import Fault, OpenAIServer, Reply
+from tests.support.servers.openai_server import Fault, OpenAIServer, Reply
 
 TOKENS = 11  # That it reports for each request in Cohere's form.
 

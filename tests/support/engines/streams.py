@@ -16,7 +16,7 @@ from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from tests.conftest import Engine
-from tests.until import until
+from tests.support.until import until
 
 TREE = TreeSettings((32, 64, 128), 0.1)
 SOON_S = 10.0

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import psycopg
 
 from hrag.cli.services.processes import free_addresses
-from tests.postgres_server import PostgresServer, unprivileged
-from tests.until import until
+from tests.support.servers.postgres_server import PostgresServer, unprivileged
+from tests.support.until import until
 
 _OLDEST = (1, 22)
 _CONFIGURATION = """\

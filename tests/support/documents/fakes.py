@@ -38,7 +38,7 @@ from hrag.values.ids import parse_chunk_id
 from hrag.values.tree import ParsedText
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from indexer_svc.chunker import build_tree
-from tests.filter_model import passes
+from tests.support.engines.filter_model import passes
 
 DIMENSION = 16
 ANALYZER = analyzer_name(DEFAULT_LANGUAGE)

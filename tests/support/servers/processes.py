@@ -21,8 +21,8 @@ from hrag.cli.services.processes import INDEXER, RETRIEVER, Service, free_addres
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
-from tests.forked import Forked
-from tests.stores import check_store, settings_of
+from tests.support.servers.forked import Forked
+from tests.support.servers.stores import check_store, settings_of
 
 # Beside other tests, an indexer of low priority would not seal in time.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}

@@ -19,7 +19,7 @@ from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.wire import indexer as wire
-from tests.servers import INDEXER, RETRIEVER, serving
+from tests.support.servers.servers import INDEXER, RETRIEVER, serving
 
 Call = Callable[[Any], Any]
 

@@ -51,8 +51,8 @@ from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, Summa
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.quotas import TenantUsage, unlimited
 from hrag.values.reply_limit import UNLIMITED, field_bytes
-from tests.fakes import aggregated
-from tests.filter_model import passes
+from tests.support.documents.fakes import aggregated
+from tests.support.engines.filter_model import passes
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
 F32 = np.float32  # Scores have as many bits as those of other engines, so that ties are ties.

@@ -1,13 +1,14 @@
 """Hostile PDFs and Markdown: small files that cost their parser memory, time or stack.
 
-Written by `tests.pdfs`' means, without a library. Each is named for what it abuses.
+They are written by `tests.support.documents.pdfs`, without a library. Each is named for what it
+abuses.
 """
 
 import hashlib
 import zlib
 from collections.abc import Callable, Mapping
 
-from tests.pdfs import FILE_ID, FONT, Bookmark, pdf_of, written
+from tests.support.documents.pdfs import FILE_ID, FONT, Bookmark, pdf_of, written
 
 _CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
 _PAGE = (

@@ -14,7 +14,7 @@ from hrag.engine.protocols import Writer
 from hrag.filters import Filter
 from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_COLLECTION, ChosenSection, IndexStatus, SummaryScope
-from tests.fakes import Leaf, ModelCollection, unit_vectors
+from tests.support.documents.fakes import Leaf, ModelCollection, unit_vectors
 
 EMBEDDER = "fake"  # Of `collection_settings`.
 

@@ -8,7 +8,7 @@ from typing import Any
 from hrag.engine import PreparedDocument
 from hrag.types import CollectionSettings
 from hrag.values.tree import ParsedText, Section
-from tests.fakes import collection_settings, prepared
+from tests.support.documents.fakes import collection_settings, prepared
 
 _COMMON = """
 valve pressure pump sensor filter motor engine cooling water steam heating boiler gauge leak

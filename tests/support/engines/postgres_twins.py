@@ -21,9 +21,9 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Filter, Match, NoneOf
 from hrag.types import CollectionSettings, Passage, Retrieval, SearchMode
-from tests.fakes import collection_settings, find, query_vector
-from tests.memory_engine import MemoryEngine
-from tests.vocabulary import question
+from tests.support.documents.fakes import collection_settings, find, query_vector
+from tests.support.documents.vocabulary import question
+from tests.support.engines.memory_engine import MemoryEngine
 
 TOLERANCE = 1e-4
 FILTERS: tuple[Filter | None, ...] = (

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CLIENT = Path(__file__).resolve().parent.parent / "hrag" / "client"
+CLIENT = Path(__file__).resolve().parents[2] / "hrag" / "client"
 SOURCE = CLIENT / "aio.py"
 TARGETS = {SOURCE: CLIENT / "sync.py", CLIENT / "aio_catalog.py": CLIENT / "sync_catalog.py"}
 
