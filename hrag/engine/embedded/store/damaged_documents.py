@@ -1,4 +1,4 @@
-"""Detects damage to a stored document, and finds what is needed to remove such a document.
+"""Detects damage to a stored document, and finds what is needed to remove that document.
 
 Ingesting a document again replaces the stored version, so nothing of a damaged version is needed.
 But counters, the tenant's usage and filter terms are shared with other documents. They are
@@ -49,8 +49,8 @@ class DamagedDocument(NamedTuple):
 def is_intact(store: Store, txn: Txn, collection: int, document_id: str) -> bool:
     """Returns True if no stored value of a document is damaged; its terms are checked too.
 
-    Returns True if there is no such document. In a summary collection, the document's `summarised`
-    entry is checked too. Raises DataLoss if the collection's record is damaged.
+    Returns True if the document does not exist. In a summary collection, the document's entry in
+    `summarised` is checked too. Raises DataLoss if the collection's record is damaged.
     """
     holds_summaries = bool(read_collection(store, txn, collection).summarises)
     try:

@@ -156,7 +156,7 @@ class Store:
     def copy_to(self, folder: Path) -> None:
         """Writes a compact, durable copy of LMDB's file into `folder`, from one snapshot.
 
-        During the copy, the store's own file grows by what is written to the store. Raises
+        During the copy, the original file grows by what is written to the store. Raises
         StorageFull or StoreUnavailable.
         """
         try:

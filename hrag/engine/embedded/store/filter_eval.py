@@ -30,7 +30,7 @@ Keep: TypeAlias = Callable[[bytes, Callable[[], Ordinals]], Ordinals]
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY = np.dtype(">u8")
-# So many ordinals, 8 MiB, may wait in separate sets before the sets are merged.
+# At most this many ordinals, 8 MiB, wait in separate sets before the sets are merged.
 _MERGE_AT = 1 << 20
 
 

@@ -76,7 +76,7 @@ def open_database(
 
 
 def damaged_pages(directory: Path, reason: str) -> DataLoss:
-    """Returns the error for damage to LMDB's own pages, which cannot be mended."""
+    """Returns the error for damage to LMDB's page structure, which cannot be mended."""
     return DataLoss(
         f"{directory / location.DATA} is damaged in LMDB's own pages ({reason}); "
         "`hrag check` finds what can still be read; restore a backup"

@@ -1,7 +1,7 @@
 """The files of a store, the file system they are on, and errors that name their owner.
 
 A store is a folder on a local disk. LMDB maps its files into memory, and network file systems do
-not keep such maps coherent. Knows nothing of the contents of the files.
+not keep these maps coherent. Knows nothing of the contents of the files.
 """
 
 import os

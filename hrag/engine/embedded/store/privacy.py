@@ -1,7 +1,7 @@
 """Restricts access to a store's files to their owner.
 
 hrag creates files with mode 0600 and folders with mode 0700. A store may have wider modes if an
-earlier version created it, or if it was copied or mounted with them. Such modes are tightened when
+earlier version created it, or if it was copied or mounted with them. These modes are tightened when
 the store is opened. The data folder itself may belong to an operator, for example the root of a
 volume. Then its mode stays unchanged.
 """

@@ -139,7 +139,7 @@ def all_segments(store: Store, txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
     """Yields every segment with the number of its collection.
 
     Segments of a deleted collection are included until they are reclaimed. Damaged records are
-    skipped; reads of their own collection report them.
+    skipped: reads of their collection report them.
     """
     for key, value in txn.sound_entries(store.db["segments"]):
         yield schema.read_in_collection(key)[0], SegmentRecord.from_bytes(value)

@@ -89,7 +89,7 @@ def _packed_bytes(value_bytes: int) -> int:
 def _scattered_bytes(key_bytes: int, value_bytes: int) -> int:
     """Returns the disk space of a short entry whose key comes between existing keys.
 
-    Pages of such entries are about two thirds full.
+    Pages of these entries are about two thirds full.
     """
     return _node_bytes(key_bytes, value_bytes) * 3 // 2
 
