@@ -128,6 +128,6 @@ def _remove_damaged(
         if not txn.is_sound(key, value, db):
             removed += keys
             keys = []
-    for key in removed:
-        txn.delete(key, db=db)
+    for removed_key in removed:
+        txn.delete(removed_key, db=db)
     return removed, len(keys)

@@ -208,7 +208,7 @@ class EmbeddedWriter(CollectionWriter):
         page_token: str,
         reply: ReplyLimit = UNLIMITED,
         *,
-        given: Filter | None = None,
+        filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
         number = collection.collection_id
@@ -216,8 +216,8 @@ class EmbeddedWriter(CollectionWriter):
             existing_collection(self._store, txn, collection)
             matches = (
                 None
-                if given is None
-                else matching_ordinals(self._store, txn, number, given, deadline)
+                if filter is None
+                else matching_ordinals(self._store, txn, number, filter, deadline)
             )
             all_ordinals = ordinals_by_id(self._store, txn, number, page_token, matches, deadline)
             ordinals = list(islice(all_ordinals, page_size + 1))
