@@ -159,7 +159,7 @@ class Writer(Protocol):
         """Returns the sequence of the deletion, or raises DocumentNotFound."""
 
     def delete_matching(
-        self, collection: CollectionHandle, given: Filter, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter, deadline: Deadline = NEVER
     ) -> Iterator[DocumentDeletion]:
         """Deletes the documents that pass the filter `given`, which has been checked, in steps.
 
@@ -194,7 +194,7 @@ class Writer(Protocol):
         page_token: str,
         reply: ReplyLimit = UNLIMITED,
         *,
-        given: Filter | None = None,
+        filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
         """Returns documents in order of id, beginning after the id `page_token`.
@@ -205,7 +205,7 @@ class Writer(Protocol):
         """
 
     def count(
-        self, collection: CollectionHandle, given: Filter | None, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
         """Counts the documents that pass the filter `given`, which has been checked; None: all.
 

@@ -1,1 +1,1 @@
-"""How is everything kept on one machine: LMDB the truth, segments and tails derived from it?"""
+"""How does one machine store everything in LMDB, and derive segments and tails from it?"""

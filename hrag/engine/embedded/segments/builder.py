@@ -1,8 +1,9 @@
 """Builds a segment from blocks of leaves.
 
-The builder holds what all parts of a segment share: each row's label and ancestors. A part
-is one way to search the rows, and has its own files; the builder gives every block to each
-part. Memory holds what is being built and one block, never a collection's vectors as well.
+The builder stores what all parts of a segment share: each row's label and ancestors. A part is
+one kind of index over the rows and has separate files. The builder passes every block to each
+part. Memory contains the indexes that are being built and one block, but never all vectors of the
+collection as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,21 +19,21 @@ from hrag.engine.embedded.segments.segment_files import Rows
 
 
 class SegmentPart(Protocol):
-    """One kind of index over a segment's rows, such as that of their vectors."""
+    """An index over a segment's rows, for example the index of their vectors."""
 
     def add(self, block: LeafBlock) -> None:
         """Indexes the next leaves."""
 
     def write(self, folder: Path, order: NDArray[np.int64]) -> Mapping[str, NDArray[Any]]:
-        """Writes the part's own files into `folder`, not yet durably.
+        """Writes the part's files into `folder`, without syncing them.
 
-        `order` is `int64[rows]`: row i of the segment is the leaf that came as number
-        `order[i]`. Returns arrays to be stored with the rows. Raises OSError.
+        `order` is `int64[rows]`: row i of the segment is the leaf that was added as number
+        `order[i]`. Returns arrays by name, which are stored with the rows. Raises OSError.
         """
 
 
 class SegmentBuilder:
-    """Gathers leaves into one segment. Give each leaf once, in any order."""
+    """Builds one segment from leaves. Each leaf must be added once, in any order."""
 
     def __init__(self, heights: int, parts: Sequence[SegmentPart]) -> None:
         """`heights` is the number of levels from the embedded one to the top."""
@@ -41,7 +42,10 @@ class SegmentBuilder:
         self._ancestors = [np.empty((heights, 0), np.uint32)]
 
     def resume_from(self, rows: Rows, living: NDArray[np.bool_]) -> None:
-        """Takes over the living rows of the segment from which the parts resume too."""
+        """Takes over the living rows of an existing segment; `living` is `bool[rows]`.
+
+        The parts must resume from the same segment.
+        """
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])
 
@@ -53,11 +57,11 @@ class SegmentBuilder:
         self._ancestors.append(block.ancestors)
 
     def labels(self) -> Labels:
-        """The rows' labels, ascending: `uint64[rows]`."""
+        """Returns the rows' labels, ascending: `uint64[rows]`."""
         return np.sort(np.concatenate(self._labels))
 
     def write(self, folder: Path) -> dict[str, NDArray[Any]]:
-        """Lets each part write its files into `folder`; returns all arrays of the rows.
+        """Makes each part write its files into `folder`; returns all arrays of the rows by name.
 
         Raises OSError.
         """

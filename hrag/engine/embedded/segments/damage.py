@@ -1,9 +1,9 @@
-"""Damage reports from a reader, which cannot write to LMDB, to the writer's process.
+"""Reports of damaged segments, from a reader to the writer's process.
 
-A reader that finds a listed segment damaged creates the empty file `<segment>.damaged`
-beside it. The scrubber of the writer's process reads these markers and verifies the
-segments. A damaged segment is rebuilt. A sound one loses its marker: what the reader met
-was transient, so readers read the segment again.
+A reader cannot write to LMDB. When it finds that a listed segment is damaged, it creates the empty
+file `<segment>.damaged` in the same folder. The scrubber of the writer's process reads these
+markers and verifies the segments. A damaged segment is rebuilt. If a segment is sound, its marker
+is deleted: the reader's error was transient, and readers read the segment again.
 """
 
 import os
@@ -23,15 +23,15 @@ def report_damage(folder: Path, segment_id: int) -> None:
 def reported_damage(folder: Path) -> set[int]:
     """Returns the ids of the segments that have a marker."""
     with os.scandir(folder) as entries:
-        markers = [Path(each.name) for each in entries if each.name.endswith(MARKER)]
+        markers = [Path(entry.name) for entry in entries if entry.name.endswith(MARKER)]
     return {int(marker.stem) for marker in markers if marker.stem.isdecimal()}
 
 
 def is_reported(folder: Path, segment_id: int) -> bool:
-    """Whether the segment has a marker. Raises OSError if that cannot be seen."""
+    """Returns True if the segment has a marker. Raises OSError if the folder cannot be read."""
     return segment_files.path_of(folder, segment_id).with_suffix(MARKER).exists()
 
 
 def forget_damage(folder: Path, segment_id: int) -> None:
-    """Deletes the segment's marker, if there is one."""
+    """Deletes the segment's marker, if it exists."""
     segment_files.path_of(folder, segment_id).with_suffix(MARKER).unlink(missing_ok=True)

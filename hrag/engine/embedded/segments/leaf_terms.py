@@ -1,4 +1,4 @@
-"""Terms of consecutive leaves, joined from blocks. See `hrag.text.analysis.LeafTerms`."""
+"""Joins the terms of consecutive leaves from blocks, as `hrag.text.analysis.LeafTerms`."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ NO_LEAVES = LeafTerms(np.zeros(1, np.int64), np.empty(0, np.uint64), np.empty(0,
 
 
 def without_terms(leaf_count: int) -> LeafTerms:
-    """Returns the terms of leaves that have none."""
+    """Returns the LeafTerms of `leaf_count` leaves that have no terms."""
     return LeafTerms(
         np.zeros(leaf_count + 1, np.int64), np.empty(0, np.uint64), np.zeros(leaf_count, np.uint32)
     )

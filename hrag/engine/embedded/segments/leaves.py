@@ -1,8 +1,9 @@
 """Reads the leaves of many documents from LMDB into dense arrays.
 
-Tails, builds and reindexing all read leaves here, so that a row means the same in each: a
-label, the index of the leaf's ancestor at every level from the embedded one up, its vector
-and its terms. Terms are not stored in LMDB: analysing a text costs less than reading them.
+Tails, segment builds and reindexing all read leaves with this module, so a row means the same for
+each of them. A row consists of the leaf's label, the index of its ancestor at every level from
+the embedded one up, its vector, and its terms. LMDB does not store terms, because analysing a text
+costs less than reading its terms.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,9 +28,11 @@ from hrag.values.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class LeafBlock:
-    """Leaves in order of label: `uint64[n]`, `uint32[levels, n]`, `float32[n, dimension]`.
+    """Leaves in order of label.
 
-    A collection without an analyzer has no terms, one without an embedder vectors of no numbers.
+    The shapes are `uint64[n]` for `labels`, `uint32[levels, n]` for `ancestors`, and
+    `float32[n, dimension]` for `vectors`. Without an analyzer, the collection's leaves have no
+    terms. Without an embedder, the dimension is 0.
     """
 
     labels: NDArray[np.uint64]
@@ -64,7 +67,10 @@ def read_leaves(
     settings: CollectionSettings,
     ordinals: Iterable[int],
 ) -> LeafBlock:
-    """Copies the leaves of documents that exist in this transaction."""
+    """Copies the leaves of documents that exist in this transaction, in the order of `ordinals`.
+
+    The labels ascend if the ordinals do. Raises DataLoss.
+    """
     level = settings.tree.embedding_level
     heights = settings.tree.top_level - level + 1
     labels = [np.empty(0, np.uint64)]
@@ -80,7 +86,7 @@ def read_leaves(
         vectors.append(vectors_in_place(store, txn, address, count, settings.dimension))
         if settings.analyzer:
             indexed = read_indexed_leaves(store, txn, address, tree, settings)
-            texts = [each.lexical for each in indexed]
+            texts = [leaf.lexical for leaf in indexed]
             terms.append(analyzer(settings.analyzer).leaf_terms(texts))
         else:
             terms.append(without_terms(count))
@@ -95,7 +101,7 @@ def read_leaves(
 def read_indexed_leaves(
     store: Store, txn: Txn, address: bytes, tree: Tree, settings: CollectionSettings
 ) -> list[IndexedLeaf]:
-    """Returns what is indexed of each leaf, see `hrag.passages.indexed_text`."""
+    """Returns the texts of each leaf that are indexed; see `hrag.passages.indexed_text`."""
     text = str(required(txn.get(address, db=store.db["texts"])), "utf-8")
     level = settings.tree.embedding_level
     if not settings.index_headings:
@@ -105,9 +111,10 @@ def read_indexed_leaves(
 
 
 def vectors_in_place(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
-    """Returns a document's `count` vectors, in place if they are one value's.
+    """Returns a document's vectors, `float32[count, dimension]`.
 
-    Valid as long as the transaction.
+    They are not copied if LMDB stores them in a single value. They are valid until the transaction
+    ends.
     """
     value = required(txn.get(address, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4", count * dimension).reshape(count, dimension)

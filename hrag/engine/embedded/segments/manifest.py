@@ -1,10 +1,10 @@
-"""Which segments does a collection have, and which of their leaves are deleted?
+"""The list of a collection's segments, and the tombstones of their deleted documents.
 
-Segments cover ranges of ordinals that do not overlap; every living document up to the
-collection's `sealed_ordinal` is in exactly one of them. Deleting a sealed document writes a
+Segments cover ranges of ordinals that do not overlap. Every living document up to the
+collection's `sealed_ordinal` is in exactly one segment. Deleting a sealed document writes a
 tombstone and raises its segment's deleted count, in one transaction; its leaves stay in the
-files. So a reader reads the tombstones to know which leaves live, and the merge policy reads
-one count to know whether a segment is worth rewriting. All functions work inside a
+files. So a reader reads the tombstones to know which leaves are living, and the merge policy reads
+one count to decide whether a segment is worth rewriting. All functions work inside a
 transaction of the caller.
 """
 
@@ -27,14 +27,14 @@ from hrag.values.errors import DataLoss
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A listed segment, and how many of its leaves were deleted since it was built."""
+    """A listed segment, and the number of its leaves that were deleted since it was built."""
 
     record: SegmentRecord
     deleted_leaves: int
 
     @property
     def living_leaves(self) -> int:
-        """Leaves of documents that still exist."""
+        """The number of leaves whose documents still exist."""
         return self.record.rows - self.deleted_leaves
 
 
@@ -52,18 +52,19 @@ class Contents:
 
 
 def read_manifest(store: Store, txn: Txn, collection: int) -> list[ManifestEntry]:
-    """Returns the collection's segments in order of ordinals."""
-    found = []
+    """Returns the collection's segments in order of ordinals. Raises DataLoss."""
+    entries = []
     for key, value in store.scan(txn, "segments", schema.u32(collection)):
         deleted = required(txn.get(bytes(key), db=store.db["deleted_leaves"]))
-        found.append(ManifestEntry(SegmentRecord.from_bytes(value), schema.read_u64(deleted)))
-    return found
+        entries.append(ManifestEntry(SegmentRecord.from_bytes(value), schema.read_u64(deleted)))
+    return entries
 
 
 def add_tombstone(store: Store, txn: Txn, collection: int, ordinal: int, leaf_count: int) -> None:
-    """Records the deletion of a document that a segment holds.
+    """Records the deletion of a document that a segment contains.
 
-    Raises DataLoss, before anything is written, as `read_deleted_leaves` does.
+    If the segment's count of deleted leaves is damaged or missing, raises DataLoss before anything
+    is written.
     """
     segment, deleted = read_deleted_leaves(store, txn, collection, ordinal)
     entry = schema.in_collection(collection, ordinal)
@@ -72,28 +73,28 @@ def add_tombstone(store: Store, txn: Txn, collection: int, ordinal: int, leaf_co
 
 
 def read_deleted_leaves(store: Store, txn: Txn, collection: int, ordinal: int) -> tuple[bytes, int]:
-    """Returns the key of the segment that holds a document, and its number of deleted leaves.
+    """Returns the key of the segment that contains a document, and its number of deleted leaves.
 
     Raises DataLoss if that number is damaged or missing.
     """
-    entry = schema.in_collection(collection, ordinal)
-    found = store.scan(txn, "deleted_leaves", schema.u32(collection), entry)
-    key, value = required(next(found, None))
+    start = schema.in_collection(collection, ordinal)
+    counts = store.scan(txn, "deleted_leaves", schema.u32(collection), start)
+    key, value = required(next(counts, None))
     return bytes(key), schema.read_u64(value)
 
 
 def deleted_ordinals(
     store: Store, txn: Txn, collection: int, first: int = 0, last: int = MAX_ORDINAL
 ) -> NDArray[np.uint64]:
-    """Returns the tombstones from `first` to `last`, ascending: `uint64[n]` ordinals."""
-    found = [ordinal for ordinal, _ in _tombstones(store, txn, collection, first, last)]
-    return np.array(found, np.uint64)
+    """Returns the ordinals from `first` to `last` that have tombstones, ascending: `uint64[n]`."""
+    tombstones = _read_tombstones(store, txn, collection, first, last)
+    return np.array([ordinal for ordinal, _ in tombstones], np.uint64)
 
 
-def _tombstones(
+def _read_tombstones(
     store: Store, txn: Txn, collection: int, first: int, last: int
 ) -> Iterator[tuple[int, int]]:
-    """Yields ordinals from `first` to `last` that have tombstones, with their leaf counts."""
+    """Yields the ordinals from `first` to `last` that have tombstones, with their leaf counts."""
     start = schema.in_collection(collection, first)
     for key, value in store.scan(txn, "tombstones", schema.u32(collection), start):
         ordinal = schema.read_in_collection(key)[1]
@@ -103,11 +104,14 @@ def _tombstones(
 
 
 def repair(store: Store, txn: Txn, collection: int) -> bool:
-    """Writes damaged tombstones and all numbers of deleted leaves again.
+    """Repairs a collection's tombstones and its counts of deleted leaves.
 
-    Tombstones follow from what the segments hold and what lives. Returns False where a record of a
-    segment is damaged, or a file that is needed: then the collection has no segments any more, all
-    of its documents are its tail, and the caller has to change the counters.
+    If a tombstone is damaged, all are computed again: a document that a segment contains, but that
+    no longer exists, has a tombstone. All counts are computed again in any case.
+
+    Returns False if a segment's record, or a file that is needed, is damaged. Then the collection
+    has no segments any more, all of its documents are its tail, and the caller must change the
+    counters.
     """
     try:
         listed = listed_segments(store, txn, collection)
@@ -126,7 +130,10 @@ def repair(store: Store, txn: Txn, collection: int) -> bool:
 def _rewrite_tombstones(
     store: Store, txn: Txn, collection: int, listed: Sequence[SegmentRecord]
 ) -> None:
-    """Raises DamagedSegment, and leaves the tombstones incomplete."""
+    """Writes all tombstones again, from the labels in the segments' files.
+
+    Raises DamagedSegment; then the tombstones are incomplete.
+    """
     _delete_all(store, txn, "tombstones", collection)
     for record in listed:
         (labels,) = segment_files.load_arrays(store.segments, record, ["labels"])
@@ -139,7 +146,7 @@ def _recount_deleted_leaves(
     _delete_all(store, txn, "deleted_leaves", collection)
     for record in listed:
         covered = record.first_ordinal, record.last_ordinal
-        deleted = sum(count for _, count in _tombstones(store, txn, collection, *covered))
+        deleted = sum(count for _, count in _read_tombstones(store, txn, collection, *covered))
         key = schema.in_collection(collection, record.last_ordinal)
         txn.put(key, schema.u64(deleted), db=store.db["deleted_leaves"])
 
@@ -153,10 +160,10 @@ def _delete_all(store: Store, txn: Txn, database: str, collection: int) -> None:
 def publish(
     store: Store, txn: Txn, collection: int, record: SegmentRecord, contents: Contents
 ) -> list[int]:
-    """Lists `record` in place of the segments in its range; returns the ids of those.
+    """Lists `record` instead of the segments in its range; returns the ids of the latter.
 
-    Some documents of `contents` may have been deleted since they were read. A record
-    without rows is not listed: nothing in its range lives. The tenant's data stays the
+    Some documents of `contents` may have been deleted since they were read. A record without rows
+    is not listed, because no document in its range exists any more. The tenant's data stays the
     same, so no sequence is used; readers notice the commit by the change log's cursor.
     """
     counters = read_counters(store, txn, collection)
@@ -180,41 +187,44 @@ def publish(
 
 
 def _unlist(store: Store, txn: Txn, collection: int, record: SegmentRecord) -> list[int]:
+    """Removes the segments in the range of `record` from the list; returns their ids."""
     replaced = []
-    for each in read_manifest(store, txn, collection):
-        if record.first_ordinal <= each.record.last_ordinal <= record.last_ordinal:
-            key = schema.in_collection(collection, each.record.last_ordinal)
+    for entry in read_manifest(store, txn, collection):
+        if record.first_ordinal <= entry.record.last_ordinal <= record.last_ordinal:
+            key = schema.in_collection(collection, entry.record.last_ordinal)
             txn.delete(key, db=store.db["segments"])
             txn.delete(key, db=store.db["deleted_leaves"])
-            replaced.append(each.record.segment_id)
+            replaced.append(entry.record.segment_id)
     return replaced
 
 
 def _keep_tombstones(
     store: Store, txn: Txn, collection: int, record: SegmentRecord, contents: Contents
 ) -> int:
-    """Deletes the tombstones of documents that the new segment does not hold.
+    """Deletes the tombstones of documents that the new segment does not contain.
 
-    Returns how many leaves the remaining ones stand for.
+    Returns how many leaves the documents with the remaining tombstones have.
     """
     tombstones = deleted_ordinals(store, txn, collection, record.first_ordinal, record.last_ordinal)
-    held = np.isin(tombstones, contents.ordinals)
-    for ordinal in tombstones[~held].tolist():
+    is_contained = np.isin(tombstones, contents.ordinals)
+    for ordinal in tombstones[~is_contained].tolist():
         txn.delete(schema.in_collection(collection, ordinal), db=store.db["tombstones"])
-    return int(contents.counts[np.isin(contents.ordinals, tombstones[held])].sum())
+    has_tombstone = np.isin(contents.ordinals, tombstones[is_contained])
+    return int(contents.counts[has_tombstone].sum())
 
 
 def _add_tombstones(
     store: Store, txn: Txn, collection: int, contents: Contents, after: int = 0
 ) -> int:
-    """Adds tombstones for the documents past the ordinal `after` that do not live.
+    """Adds tombstones for documents of `contents` that no longer exist.
 
-    Returns how many leaves they had. Of a tail, they are those deleted while it was sealed.
+    Only documents with an ordinal above `after` count. Returns how many leaves they had. When a
+    tail is sealed, they are the documents that were deleted while the segment was built.
     """
-    fresh = contents.ordinals > after
+    is_after = contents.ordinals > after
     deleted = 0
     for ordinal, count in zip(
-        contents.ordinals[fresh].tolist(), contents.counts[fresh].tolist(), strict=True
+        contents.ordinals[is_after].tolist(), contents.counts[is_after].tolist(), strict=True
     ):
         entry = schema.in_collection(collection, ordinal)
         if not txn.has(entry, db=store.db["ordinals"]):

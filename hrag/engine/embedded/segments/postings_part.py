@@ -1,8 +1,8 @@
 """The postings of a segment: an inverted index of its leaves' terms, for BM25.
 
-Leaves come in blocks; every few thousand of them become an inverted index in memory, and all
-of these are merged into one file. A build may resume from the postings of an existing segment,
-whose texts are then not analysed again.
+Leaves come in blocks. Every few thousand leaves become an inverted index in memory, called a run,
+and all runs are merged into one file. A build may resume from the postings of an existing
+segment; then the texts of that segment are not analysed again.
 """
 
 from pathlib import Path
@@ -18,24 +18,29 @@ from hrag.engine.embedded.store.failpoints import reach
 from hrag.text.analysis import LeafTerms
 from hrag_fast import Postings, postings_of, write_postings
 
-_RUN_LEAVES = 8192  # As many as a window of the index has: each run is one.
+# A run has as many leaves as a window of the index has rows.
+_RUN_LEAVES = 8192
 DROPPED = np.uint32(0xFFFF_FFFF)
-"""The new number of a row that `write_postings` leaves out."""
+"""In a remap, marks a row that `write_postings` drops."""
 
 
 class PostingsPart:
-    """Indexes the terms of a segment's leaves. See `builder.SegmentPart`."""
+    """Indexes the terms of a segment's leaves. Implements `builder.SegmentPart`."""
 
     def __init__(self) -> None:
-        # Each inverted index, and which of the builder's leaves its rows are.
+        # Each inverted index, and for each of its rows the number of the builder's leaf, or -1.
         self._runs: list[tuple[Postings, NDArray[np.int64]]] = []
         self._lengths = [np.empty(0, np.uint32)]
+        # Blocks that are not in a run yet.
         self._waiting: list[LeafTerms] = []
         self._waiting_leaves = 0
         self._leaves = 0
 
     def resume_from(self, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Takes over the living rows of `base`, before anything is added."""
+        """Takes over the living rows of `base`; call it before `add`.
+
+        `living` is `bool[rows]`. Raises TypeError if `base` has no postings.
+        """
         if base.postings is None:
             raise TypeError("the segment to resume from has no postings")
         leaves = np.full(len(living), -1, np.int64)
@@ -45,7 +50,7 @@ class PostingsPart:
         self._leaves = int(living.sum())
 
     def add(self, block: LeafBlock) -> None:
-        """Takes over the terms of the next leaves."""
+        """Adds the terms of the next leaves."""
         self._waiting.append(block.terms)
         self._lengths.append(block.terms.lengths)
         self._waiting_leaves += len(block.labels)
@@ -53,6 +58,7 @@ class PostingsPart:
             self._invert()
 
     def _invert(self) -> None:
+        """Makes a run of the blocks that are waiting."""
         terms = joined(self._waiting)
         run = Postings(postings_of(terms.starts, terms.entries, self._waiting_leaves))
         self._runs.append((run, self._leaves + np.arange(self._waiting_leaves)))
@@ -60,7 +66,7 @@ class PostingsPart:
         self._waiting, self._waiting_leaves = [], 0
 
     def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Writes the postings. Returns `lengths`, `uint32[rows]`. Raises OSError."""
+        """Writes the postings into `folder`. Returns `lengths`, `uint32[rows]`. Raises OSError."""
         if self._waiting_leaves:
             self._invert()
         row_of = np.empty(len(order), np.uint32)
@@ -73,7 +79,7 @@ class PostingsPart:
 def _renumbered(
     postings: Postings, leaves: NDArray[np.int64], row_of: NDArray[np.uint32]
 ) -> tuple[Postings, NDArray[np.uint32]]:
-    """The postings with each row's new number, or the mark of a row that is dropped."""
+    """Returns the postings and their remap: each row's new number, or `DROPPED`."""
     rows = row_of[leaves]
     rows[leaves < 0] = DROPPED
     return postings, rows

@@ -1,21 +1,21 @@
-"""The files of a segment: immutable indexes with their dense arrays, in a folder of its own.
+"""The files of a segment: immutable indexes with their dense arrays, in one folder per segment.
 
-hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches in memory; the
-postings are read in memory by `hrag_fast.Postings`. A collection has one of both, or both.
+hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches in memory.
+`hrag_fast.Postings` reads the postings in memory. A collection has one of the two or both.
 
-No file is mapped: truncating a mapped file would end the process with SIGBUS, and writing
-into it would lead a search astray. Each process has a copy of what it verified, so nothing
-that happens to a file afterwards reaches a search.
+No file is mapped: truncating a mapped file would kill the process with SIGBUS, and writing
+into it would make a search return wrong results. Each process has a copy of the bytes that it
+verified, so later changes to a file do not affect a search.
 
-A segment is derived from LMDB and readable only once the manifest there lists it: files
-are written under a temporary name, read back and summed, synced, and renamed; the commit
-of the manifest comes last. hnswlib reports neither a full disk nor a wrong dimension, so
-nothing it writes or reads is trusted without size, checksum and count.
+A segment is derived from LMDB and is readable only after the manifest in LMDB lists it. Its files
+are written under a temporary name, read back to compute their checksums, synced, and renamed. The
+commit of the manifest comes last. hnswlib reports neither a full disk nor a wrong dimension, so a
+file that it writes or reads is trusted only if its size, its checksum and its counts are right.
 
-Rows are in order of label. Exact duplicates ruin the recall of HNSW, so each distinct
-vector is indexed once: item i of the index stands for rows
-`members[heads[i]:heads[i + 1]]`, none if all of them were deleted before the segment was
-built. Where all vectors differ and none was deleted, item i is row i.
+Rows are in order of label. Exact duplicates ruin the recall of HNSW, so each distinct vector is
+indexed once: item i of the index stands for the rows `members[heads[i]:heads[i + 1]]`. An item
+has no rows if all of them were deleted before the segment was built. If all vectors differ and
+none was deleted, item i is row i.
 """
 
 import hashlib
@@ -42,44 +42,49 @@ from hrag.engine.find import Vector
 from hrag.host.private_files import FILE_MODE, make_folder
 from hrag_fast import Graph, GraphSearch, Postings
 
-# ef at search, with the index of `vector_part`: 64 gave recall@10 of 1.0 on 100,000 x 384 and
-# of 0.995 on 100,000 x 96, but 0.96 on 100,000 x 64; there ef 300 gives 0.993, and costs a sixth
-# more than 100 on 384. A search for more items has at least as large an ef.
+# HNSW's `ef` at search, for the index of `vector_part`. With 100,000 vectors, `ef` 64 gave a
+# recall@10 of 1.0 for 384 dimensions and of 0.995 for 96, but of only 0.96 for 64 dimensions. For
+# 64 dimensions, `ef` 300 gives 0.993, and takes a sixth more time than `ef` 100 for 384 dimensions.
+# A search for more items than this uses an `ef` of at least their number.
 _EF = 64
 _EF_OF_SHORT = 300
-_SHORT = 96  # Dimensions; vectors with fewer are short.
-# Of 1,000,000 x 384, ef 64 finds 0.89 of the nearest ten, 128 finds 0.983, 200 0.990, 300 0.996:
-# with the square root of the items it stays above 0.99.
+# Vectors with fewer dimensions than this are short.
+_SHORT = 96
+# With 1,000,000 vectors of 384 dimensions, `ef` 64 finds 0.89 of the nearest ten, 128 finds 0.983,
+# 200 finds 0.990, and 300 finds 0.996. Above this number of items, `ef` grows with the square root
+# of their number, which keeps the recall above 0.99.
 _EF_ITEMS = 1 << 16
 
-UNFINISHED = ".tmp"  # Suffix of a folder whose files are not durable yet.
+# The suffix of a folder whose files are not durable yet.
+UNFINISHED = ".tmp"
 INDEX = "index.hnsw"
 POSTINGS = "postings.bin"
 ROWS = "rows.npz"
 
-# What Graph, Postings and numpy raise for files that are not theirs.
+# Graph, Postings and numpy raise these errors for files in a wrong format.
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
 _BLOCK_BYTES = 1 << 20
-# By huge pages, a segment of 170 MB is loaded in 0.73 of the time and freed in 2 ms instead of
-# 15, in which Python's lock is held.
+# With huge pages, loading a segment of 170 MB takes 0.73 of the time. Freeing it takes 2 ms instead
+# of 15 ms, during which Python's global lock is held.
 _HUGE_FROM_BYTES = 4 << 20
 
 WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
 
 
 class DamagedSegment(Exception):
-    """A segment's files are not what the manifest says."""
+    """A segment's files differ from what the manifest says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Dense arrays that belong to an index, one column per row, rows in order of label.
+    """Dense arrays about the rows of a segment, in order of label.
 
-    `labels` is `uint64[rows]`; `ancestors` `uint32[levels, rows]`, its row 0 the leaf's
-    own index; `heads` and `members` are `uint32`, empty where item i is row i or there are no
-    vectors; `lengths` are `uint32[rows]`, the number of each leaf's terms, empty without
-    postings.
+    * `labels`: `uint64[rows]`.
+    * `ancestors`: `uint32[levels, rows]`; the first level is the index of the leaf itself.
+    * `heads` and `members`: `uint32`, as the module describes; empty if item i is row i for every
+      i, or if there are no vectors.
+    * `lengths`: `uint32[rows]`, the number of each leaf's terms; empty without postings.
     """
 
     labels: NDArray[np.uint64]
@@ -99,7 +104,7 @@ class Rows:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the arrays."""
+        """The memory of the arrays."""
         return sum(getattr(self, name).nbytes for name in self.__slots__)
 
 
@@ -107,8 +112,8 @@ class Rows:
 class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
-    `items` is each row's item, `uint32[rows]`. A part that the collection does not have is
-    None.
+    `items` has each row's item, `uint32[rows]`. `graph` is None without vectors, `postings` is None
+    without an analyzer.
     """
 
     record: SegmentRecord
@@ -119,29 +124,30 @@ class LoadedSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Memory it takes in this process."""
+        """The memory that the segment uses in this process."""
         indexes = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
-        beside = 0 if self.graph is None else self.graph.size_bytes
-        return self.rows.size_bytes + self.items.nbytes + indexes + beside
+        graph_bytes = 0 if self.graph is None else self.graph.size_bytes
+        return self.rows.size_bytes + self.items.nbytes + indexes + graph_bytes
 
     def search(self, query: Vector) -> "SegmentSearch":
-        """Begins to look for the rows nearest to `query`."""
+        """Begins an ANN search for the rows nearest to `query`, `float32[dimension]`."""
         ef = search_ef(self.record.dimension, self.record.items)
         return SegmentSearch(self, self._vectors.search(query, ef))
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
-        """Returns the cosine of each of `rows`, `float32[n]`."""
+        """Returns the cosine of each of `rows` with the query, `float32[n]`."""
         return self._vectors.scores(query, self.items[rows])
 
     def best(
         self, query: Vector, rows: NDArray[np.uint32], count: int
     ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns the `count` of `rows`, ascending, nearest to the query, and their cosines.
+        """Returns those `count` of `rows` that are nearest to the query, and their cosines.
 
-        Exact; of rows equally near the lower ones. `uint32[n]` and `float32[n]`, best first.
+        `rows` must ascend. The result is exact, `uint32[n]` and `float32[n]`, best first. Of rows
+        that are equally near, the lower ones are returned.
         """
-        places, cosines = self._vectors.best(query, self.items[rows], count)
-        return rows[places], cosines
+        positions, cosines = self._vectors.best(query, self.items[rows], count)
+        return rows[positions], cosines
 
     @property
     def _vectors(self) -> Graph:
@@ -152,11 +158,12 @@ class LoadedSegment:
     def expand(
         self, items: NDArray[np.uint32], scores: Vector
     ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns the rows that items stand for, with the score of each."""
+        """Returns the rows that items stand for, each with the score of its item."""
         heads = self.rows.heads
         if not len(heads):
             return items, scores
-        # Signed, because a head may be smaller than the number of rows before it in the result.
+        # The counts are signed, because a head may be smaller than the number of rows before it in
+        # the result.
         counts = (heads[items + 1] - heads[items]).astype(np.int64)
         before = np.cumsum(counts) - counts
         positions = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
@@ -165,9 +172,9 @@ class LoadedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSearch:
-    """A search of one query in a segment, which goes on where it stopped.
+    """A search of one query in a segment; each call of `nearest` continues the one before.
 
-    To be used from one thread at a time.
+    Only one thread may use it at a time.
     """
 
     segment: LoadedSegment
@@ -176,9 +183,9 @@ class SegmentSearch:
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Returns the rows nearest to the query, `uint32[n]`, and their cosines, `float32[n]`.
 
-        At least `count` rows where the segment has as many; those that share a vector come
-        together. Returns None if HNSW reached fewer items than that, which happens in a
-        graph that is not fully connected.
+        Returns all rows of the nearest `count` items, or of all items if the segment has fewer.
+        Returns None if HNSW reached fewer items, which happens in a graph that is not fully
+        connected.
         """
         items, scores = self.graph_search.nearest(count)
         if len(items) < min(count, self.segment.record.items):
@@ -187,16 +194,19 @@ class SegmentSearch:
 
 
 def search_ef(dimension: int, items: int) -> int:
-    """Returns HNSW's `ef`: how many candidates a search for fewer items looks at."""
+    """Returns HNSW's `ef`: the number of candidates that a search keeps in its list.
+
+    `items` is the number of items in the index.
+    """
     base = _EF_OF_SHORT if dimension < _SHORT else _EF
     return round(base * max(1.0, math.sqrt(items / _EF_ITEMS)))
 
 
 def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, SegmentFile]:
-    """Writes a segment's files durably and returns what the manifest shall say of them.
+    """Writes a segment's files durably; returns their sizes and checksums for the manifest.
 
-    `write_parts` writes its files into the folder it is given and returns the arrays of
-    the rows. Raises OSError, for instance when the disk is full; then nothing is left.
+    `write_parts` writes the parts' files into the folder that is passed to it, and returns the
+    arrays of the rows. Raises OSError, for example when the disk is full; then no file remains.
     """
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
@@ -219,13 +229,14 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
 
 
 def load(folder: Path, record: SegmentRecord, *, with_graph: bool = True) -> LoadedSegment:
-    """Reads a segment into memory. Raises DamagedSegment with the file and its defect.
+    """Reads a segment into memory. Raises DamagedSegment, which names the file and the defect.
 
-    Without its graph, which is most of it, a segment has no vectors to search.
+    Without `with_graph`, the graph is not read, which saves most of the memory; then the vectors
+    cannot be searched.
     """
     path = path_of(folder, record.segment_id)
-    wanted = [name for name in record.files if with_graph or name != INDEX]
-    files = {name: _read(path / name, record.files[name]) for name in wanted}
+    names = [name for name in record.files if with_graph or name != INDEX]
+    files = {name: _read(path / name, record.files[name]) for name in names}
     try:
         graph = Graph(files[INDEX]) if record.dimension and with_graph else None
         postings = Postings(files[POSTINGS]) if record.analyzer else None
@@ -240,7 +251,7 @@ def load(folder: Path, record: SegmentRecord, *, with_graph: bool = True) -> Loa
         _check_graph(path / INDEX, graph, record)
     if postings is not None and not postings.rows == len(rows.lengths) == record.rows:
         raise DamagedSegment(
-            f"{path / POSTINGS} is about {postings.rows} leaves; the manifest says {record.rows}"
+            f"{path / POSTINGS} has {postings.rows} leaves; the manifest says {record.rows}"
         )
     return LoadedSegment(record, rows, rows.items(), graph, postings)
 
@@ -251,9 +262,9 @@ def _rows(packed: memoryview, record: SegmentRecord) -> Rows:
         names += ["heads", "members"]
     if record.analyzer:
         names += ["lengths"]
-    found = dict(zip(names, _arrays(packed, names), strict=True))
-    none = np.empty(0, np.uint32)
-    return Rows(**{name: found.get(name, none) for name in Rows.__slots__})
+    arrays = dict(zip(names, _arrays(packed, names), strict=True))
+    empty = np.empty(0, np.uint32)
+    return Rows(**{name: arrays.get(name, empty) for name in Rows.__slots__})
 
 
 def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
@@ -281,10 +292,11 @@ def _arrays(packed: memoryview, names: Sequence[str]) -> list[NDArray[Any]]:
 
 @contextmanager
 def verified_copy(folder: Path, record: SegmentRecord, name: str) -> Iterator[Path]:
-    """Yields the path of a copy of a segment's file that no other process can reach.
+    """Yields the path of a copy of a segment's file that no other process can change.
 
-    For readers that take paths and trust what they read. The copy has no name in the folder
-    and takes its disk until the end. Raises DamagedSegment, or OSError when the disk is full.
+    Libraries that read a path and do not check its content can read this copy. The copy has no
+    name in the folder. It uses disk space until the block ends. Raises DamagedSegment, or OSError
+    when the disk is full.
     """
     source, expected = path_of(folder, record.segment_id) / name, record.files[name]
     with TemporaryFile(dir=folder) as copy:
@@ -295,7 +307,7 @@ def verified_copy(folder: Path, record: SegmentRecord, name: str) -> Iterator[Pa
 
 
 def verify(folder: Path, record: SegmentRecord) -> None:
-    """Reads a segment's files; raises DamagedSegment unless sizes and checksums are right."""
+    """Reads a segment's files. Raises DamagedSegment if a size or a checksum is wrong."""
     buffer = bytearray(_BLOCK_BYTES)
     for name, file in record.files.items():
         for _ in _verified_blocks(path_of(folder, record.segment_id) / name, file, buffer):
@@ -303,7 +315,7 @@ def verify(folder: Path, record: SegmentRecord) -> None:
 
 
 def has_its_sizes(folder: Path, record: SegmentRecord) -> bool:
-    """Whether all files of a segment exist with the manifest's sizes; reads none."""
+    """Returns True if all files of a segment exist with the manifest's sizes; reads no file."""
     path = path_of(folder, record.segment_id)
     try:
         return all(
@@ -333,14 +345,16 @@ def remove_path(path: Path) -> None:
 
 
 def _read(path: Path, expected: SegmentFile) -> memoryview:
-    """Returns the bytes of a file in memory of this process; raises DamagedSegment.
+    """Reads a file into the memory of this process and verifies it. Raises DamagedSegment.
 
-    What is returned is what was summed, whatever happens to the file meanwhile.
+    The checksum is computed from the returned bytes, so a change of the file during the read cannot
+    go unnoticed.
     """
-    # Unlike a bytearray of that size it is not zeroed first, and freed at once.
+    # Unlike a bytearray of this size, an anonymous map is not filled with zeros first, and its
+    # memory is freed immediately.
     pages = mmap.mmap(-1, max(expected.size_bytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if expected.size_bytes >= _HUGE_FROM_BYTES:
-        with suppress(OSError):  # A kernel without huge pages.
+        with suppress(OSError):  # The kernel may not support huge pages.
             pages.madvise(mmap.MADV_HUGEPAGE)
     memory = memoryview(pages)
     for _ in _verified_blocks(path, expected, memory, keep=True):
@@ -351,10 +365,11 @@ def _read(path: Path, expected: SegmentFile) -> memoryview:
 def _verified_blocks(
     path: Path, expected: SegmentFile, buffer: bytearray | memoryview, *, keep: bool = False
 ) -> Iterator[memoryview]:
-    """Reads a file into `buffer` and yields it in blocks, which are valid until the next one.
+    """Reads a file through `buffer` and yields its blocks; each is valid until the next one.
 
-    With `keep` the buffer holds the whole file at the end. Raises DamagedSegment if the file
-    cannot be read, at once for a wrong size and after the last block for a wrong checksum.
+    With `keep`, the buffer must be as large as the file and contains all of it at the end. Raises
+    DamagedSegment if the file cannot be read. A wrong size is reported before the first block, a
+    wrong checksum after the last one.
     """
     digest, position = hashlib.sha256(), 0
     view = memoryview(buffer)

@@ -1,1 +1,1 @@
-"""What is stored in LMDB, and how is it opened?"""
+"""What does a store keep in LMDB, and how is it opened?"""

@@ -1,9 +1,9 @@
-"""The change log of each collection, and one list of which collections changed when.
+"""A change log for each collection, and a list of commits that names the changed collections.
 
-A reader that has a hundred of ten thousand collections in memory reads the list from its
-cursor on to learn which of them changed, and then the logs of those alone. Both are
-trimmed; a reader that has fallen behind their beginning loads its collections again. So a
-repair empties them up to a damaged entry.
+A reader may have a hundred of ten thousand collections in memory. It reads the list of commits
+from its cursor on to learn which collections changed, and then reads only the logs of these.
+Both are trimmed at their beginning. A reader that has not read entries before they were trimmed
+loads its collections again. So a repair may remove all entries up to a damaged one.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def append_change(
 ) -> Counters:
     """Adds a change with the tenant's `sequence` to a collection's log.
 
-    Returns the new counters, which the caller has to store.
+    Returns the new counters, which the caller must store.
     """
     key = schema.in_collection(collection, sequence)
     txn.put(key, change.to_bytes(), db=store.db["changes"])
@@ -35,9 +35,9 @@ def trimmed(
     counters: Counters,
     max_entries: int = MAX_LOG_ENTRIES,
 ) -> Counters:
-    """Removes the oldest log entries past `max_entries`, damaged or not.
+    """Removes the oldest log entries, even damaged ones, until `max_entries` remain.
 
-    Returns the new counters, which the caller has to store.
+    Returns the new counters, which the caller must store.
     """
     surplus = max(counters.log_entries - max_entries, 0)
     entries = txn.entries(store.db["changes"], schema.u32(collection))
@@ -53,38 +53,40 @@ def trimmed(
 def repaired(store: Store, txn: Txn, collection: int, counters: Counters) -> Counters:
     """Removes a collection's log entries up to the last damaged one, if there is any.
 
-    Returns the new counters, which the caller has to store.
+    Returns the new counters, which the caller must store.
     """
-    removed, left = _remove_damaged(store, txn, "changes", schema.u32(collection))
+    removed, remaining = _remove_damaged(store, txn, "changes", schema.u32(collection))
     if removed:
         log_start = schema.read_in_collection(removed[-1])[1]
-        counters = counters._replace(log_entries=left, log_start=log_start)
+        counters = counters._replace(log_entries=remaining, log_start=log_start)
     return counters
 
 
 def changes_after(store: Store, txn: Txn, collection: int, sequence: int) -> Iterator[Change]:
-    """The collection's changes after the tenant's `sequence`, in order.
+    """Yields the collection's changes after the tenant's `sequence`, in order.
 
-    The log must still hold them: `sequence` is at least the counters' `log_start`.
+    The log must still contain them: `sequence` must be at least the counters' `log_start`.
     """
     start = schema.in_collection(collection, sequence + 1)
     for _, value in store.scan(txn, "changes", schema.u32(collection), start):
         yield Change.from_bytes(value)
 
 
-# The list of commits
+# The list of commits.
 
 
 def note_commit(store: Store, txn: Txn, collection: int) -> None:
-    """Lists a collection that this transaction creates, changes or gives other names or segments.
+    """Adds a collection to the list of commits and trims the list.
 
-    So a repair knows how many changes there can have been.
+    Call it in each transaction that creates or changes a collection, or changes its names or its
+    segments. Because every change adds an entry, a repair knows the highest possible number of
+    changes.
     """
     cursor = store.next_number(txn, schema.COMMIT_CURSOR)
     txn.put(schema.u64(cursor), schema.u32(collection), db=store.db["commits"])
-    past = schema.u64(max(cursor - MAX_LOG_ENTRIES, 0))
+    last_trimmed = schema.u64(max(cursor - MAX_LOG_ENTRIES, 0))
     keys = (bytes(key) for key, _ in txn.entries(store.db["commits"]))
-    for key in list(takewhile(lambda key: key <= past, keys)):
+    for key in list(takewhile(lambda key: key <= last_trimmed, keys)):
         txn.delete(key, db=store.db["commits"])
 
 
@@ -94,14 +96,14 @@ def repair_commits(store: Store, txn: Txn) -> None:
 
 
 def commit_cursor(store: Store, txn: Txn) -> int:
-    """The number of the store's last commit, over all tenants."""
+    """Returns the number of the last entry in the list of commits, over all tenants."""
     return store.number(txn, schema.COMMIT_CURSOR)
 
 
 def changed_after(store: Store, txn: Txn, cursor: int) -> set[int] | None:
-    """Collections with a commit after `cursor`.
+    """Returns the numbers of the collections with a commit after `cursor`.
 
-    None if the list begins later, has gaps or is damaged.
+    Returns None if the list begins after `cursor`, has gaps or is damaged.
     """
     count = commit_cursor(store, txn) - cursor
     if count > MAX_LOG_ENTRIES:
@@ -114,9 +116,9 @@ def changed_after(store: Store, txn: Txn, cursor: int) -> set[int] | None:
 def _remove_damaged(
     store: Store, txn: Txn, database: str, prefix: bytes = b""
 ) -> tuple[list[bytes], int]:
-    """Removes the entries up to the last damaged one.
+    """Removes the entries up to and including the last damaged one.
 
-    Returns their keys, and how many entries are left.
+    Returns the removed keys, and the number of entries that remain.
     """
     db = store.db[database]
     keys: list[bytes] = []
@@ -126,6 +128,6 @@ def _remove_damaged(
         if not txn.is_sound(key, value, db):
             removed += keys
             keys = []
-    for each in removed:
-        txn.delete(each, db=db)
+    for removed_key in removed:
+        txn.delete(removed_key, db=db)
     return removed, len(keys)

@@ -1,8 +1,8 @@
-"""Checksums of stored values, and values that carry one.
+"""Checksums of stored values, and stored values that end with their checksums.
 
 A checksum is XXH3 of 64 bits (https://xxhash.com). Its seed comes from the database and the
-key, so that a value that shows up under another key is noticed as well as a flipped bit. A
-value ends with its checksum, or, where parts of it are read, with one for each block.
+key. So a value that appears under a wrong key is detected, and not only a flipped bit. A value
+ends with its checksum. A value of which parts are read ends with one checksum for each block.
 """
 
 import struct
@@ -13,23 +13,24 @@ from xxhash import xxh3_64_intdigest
 
 Buffer = bytes | memoryview
 
-BLOCK_BYTES = 4096  # 0.2 % of a text are checksums; a block takes 0.3 us to check.
+# With this size, 0.2 % of a text are checksums, and checking a block takes 0.3 us.
+BLOCK_BYTES = 4096
 SUM_BYTES = 8
 _SUM = struct.Struct("<Q")
 
 
 def seed_of(key: Buffer, seed: int) -> int:
-    """The seed of the values under a key, in a database that has the seed `seed`."""
+    """Returns the seed for the values under a key, in a database that has the seed `seed`."""
     return xxh3_64_intdigest(key, seed)
 
 
 def checksum_of(data: Buffer, seed: int) -> bytes:
-    """Returns the checksum of a value, packed."""
+    """Returns the checksum of a value, as 8 bytes."""
     return _SUM.pack(xxh3_64_intdigest(data, seed))
 
 
 def verified(value: memoryview, seed: int) -> memoryview | None:
-    """Returns the data of a value with its checksum behind it; None if it is damaged."""
+    """Returns the data of a value that ends with its checksum; None if the value is damaged."""
     data = value[:-SUM_BYTES]
     if value[-SUM_BYTES:] != checksum_of(data, seed):
         return None
@@ -37,7 +38,7 @@ def verified(value: memoryview, seed: int) -> memoryview | None:
 
 
 def block_checksums_of(data: Buffer, seed: int) -> bytes:
-    """Returns the checksum of each block of `data`, packed, in order."""
+    """Returns the checksums of the blocks of `data` in order, each as 8 bytes."""
     starts = range(0, len(data), BLOCK_BYTES)
     sums = [
         xxh3_64_intdigest(data[start : start + BLOCK_BYTES], seed + block)
@@ -47,18 +48,18 @@ def block_checksums_of(data: Buffer, seed: int) -> bytes:
 
 
 def bytes_in_blocks(size_bytes: int) -> int:
-    """The length of so many bytes with the checksums of their blocks."""
+    """Returns the length of `size_bytes` of data together with the checksums of its blocks."""
     return size_bytes + -(-size_bytes // BLOCK_BYTES) * SUM_BYTES
 
 
 def data_bytes(size_bytes: int) -> int:
-    """The length of the data in so many bytes that end with the checksums of its blocks."""
+    """Returns the length of the data in a value of `size_bytes`, which ends with checksums."""
     blocks = -(-size_bytes // (BLOCK_BYTES + SUM_BYTES))
     return size_bytes - blocks * SUM_BYTES
 
 
 def are_verified(value: memoryview, seed: int) -> bool:
-    """Whether a value ends with the checksums of its blocks."""
+    """Returns True if a value ends with the right checksums of its blocks."""
     try:
         Blocks(value, lambda: seed, _raise).check_all()
     except _Damaged:
@@ -75,10 +76,11 @@ def _raise() -> NoReturn:
 
 
 class Blocks:
-    """The data of a value that ends with the checksums of its blocks, not checked yet.
+    """The data of a value that ends with the checksums of its blocks; blocks are checked on demand.
 
-    `damaged` is called when a block is not what was stored, and raises. `checked` has a 1 for
-    each block that needs no check, and gets one for each that was checked; others may share it.
+    `damaged` is called when a block does not match its checksum; it must raise. `checked` has one
+    byte for each block: 1 for a block that needs no check, else 0. Checking a block sets its byte
+    to 1. Several objects may share one `checked`.
     """
 
     __slots__ = ("_checked", "_count", "_damaged", "_seed", "_sums", "data")
@@ -104,24 +106,24 @@ class Blocks:
             self._checked.extend(bytes(count - len(self._checked)))
 
     def reporting(self, damaged: Callable[[], NoReturn]) -> "Blocks":
-        """Returns the same data with another `damaged`."""
+        """Returns a copy for the same data that calls another `damaged`."""
         other = Blocks.__new__(Blocks)
         other.data, other._sums, other._count = self.data, self._sums, self._count
         other._seed, other._damaged, other._checked = self._seed, damaged, self._checked
         return other
 
     def check(self, start: int, end: int) -> None:
-        """Checks the blocks that hold the bytes from `start` to `end`, each once."""
+        """Checks the blocks that contain the bytes from `start` to `end`, each only once."""
         first, last = start // BLOCK_BYTES, min(-(-end // BLOCK_BYTES), self._count)
         if self._checked.find(0, first, last) >= 0:
-            self._check(first, last)
+            self._check_blocks(first, last)
 
     def check_all(self) -> memoryview:
-        """Checks every block; returns the data."""
+        """Checks every block and returns the data."""
         self.check(0, len(self.data))
         return self.data
 
-    def _check(self, first: int, last: int) -> None:
+    def _check_blocks(self, first: int, last: int) -> None:
         seed = self._seed()
         sums = struct.unpack_from(f"<{last - first}Q", self._sums, first * SUM_BYTES)
         for block, expected in enumerate(sums, first):

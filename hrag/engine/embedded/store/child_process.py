@@ -1,7 +1,8 @@
-"""Runs a module of ours as a program of its own, which damaged pages may end.
+"""Runs a module of hrag in a child process, because damaged pages may kill that process.
 
-It ends with its parent, even if that is killed: it may hold a read transaction, for which the
-store would grow and could not be vacuumed. `run_module` starts the module through this one:
+The child ends when its parent ends, even if the parent is killed. Otherwise a read transaction of
+the child could stay open, and the store would grow and could not be vacuumed. `run_module` starts
+the module through this one:
 
     python -m hrag.engine.embedded.store.child_process PARENT MODULE ARGUMENTS...
 """
@@ -15,12 +16,17 @@ import sys
 from pathlib import Path
 
 _MODULE = "hrag.engine.embedded.store.child_process"
-_PR_SET_PDEATHSIG = 1  # Of <linux/prctl.h>.
-_IMPORT_ROOT = Path(__file__).parents[4]  # The folder that holds the package `hrag`.
+# The value is from <linux/prctl.h>.
+_PR_SET_PDEATHSIG = 1
+# The folder that contains the package `hrag`.
+_IMPORT_ROOT = Path(__file__).parents[4]
 
 
 def run_module(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Returns how `python -m module` ended, and what it wrote; its standard input is empty."""
+    """Runs `python -m module`; returns its exit code and what it wrote.
+
+    Its standard input is empty.
+    """
     return subprocess.run(
         [sys.executable, "-m", _MODULE, str(os.getpid()), module, *arguments],
         cwd=_IMPORT_ROOT,
@@ -33,10 +39,14 @@ def run_module(module: str, *arguments: str) -> "subprocess.CompletedProcess[str
 
 
 def main(parent: int, module: str, *arguments: str) -> None:
-    """Runs the module here. The kernel ends this process with the thread that started it."""
+    """Runs the module in this process.
+
+    The kernel kills this process when the thread that started it ends.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have ended before the call of `prctl`.
     if os.getppid() != parent:
-        sys.exit("the parent has ended")  # Before it could be told to the kernel.
+        sys.exit("the parent has ended")
     sys.argv[1:] = arguments
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -1,17 +1,18 @@
-"""What was read of the store at one commit, for all transactions that see that commit.
+"""A cache of values read from the store, shared by all transactions that see the same commit.
 
-LMDB overwrites no page that its last commit or a running transaction refers to. So what one
-transaction has read, memory of LMDB's pages included, holds for every other one of the same
-id. Most searches begin after the same commit as the one before: they find here what that one
-has looked up, checked and unpacked, and need not let go of Python's lock for each look-up, as
-py-lmdb does.
+LMDB overwrites no page that its last commit or a running transaction refers to. So a value that
+one transaction has read is valid for every other transaction with the same id, even if the value
+points into LMDB's pages. Most searches see the same commit as the search before them. They find
+here what the earlier search has looked up, checked and unpacked. A cache hit also avoids releasing
+and taking Python's global lock, which py-lmdb does at each look-up.
 """
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 _MAX_BYTES = 32 << 20
-_ENTRY_BYTES = 300  # Of an entry that says nothing of its size.
+# The assumed size of an entry whose caller does not state one.
+_ENTRY_BYTES = 300
 
 T = TypeVar("T")
 
@@ -19,9 +20,9 @@ T = TypeVar("T")
 class CommitCache:
     """Values by key, as the transactions with the id `txn_id` read them.
 
-    A key begins with what its value is, because names of tenants and collections may be any words.
-    Safe to use from several threads, without a lock: those in a race read twice. Once it has
-    `max_bytes`, it is emptied.
+    A key begins with the kind of its value, because tenants and collections may have any names.
+    Threads may use the cache at the same time without a lock: in a race, several of them read the
+    same value. An entry that would make the cache exceed `max_bytes` empties it first.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "_values", "txn_id")
@@ -44,7 +45,7 @@ class CommitCache:
         self._values[key] = value
 
     def once(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Returns the value under `key`, or what `read` returns, which is kept."""
+        """Returns the value under `key`; if there is none, calls `read` and keeps its result."""
         value: T | None = self._values.get(key)
         if value is None:
             value = read()
@@ -53,7 +54,7 @@ class CommitCache:
 
 
 class NoCache(CommitCache):
-    """Keeps nothing: for transactions that write, whose reads change."""
+    """A cache that keeps nothing, for write transactions: they change what they read."""
 
     __slots__ = ()
 

@@ -1,16 +1,17 @@
-"""The content of a document: its tree, text and vectors as one run of bytes, cut into values.
+"""The content of a document: its tree, text and vectors as one byte string, cut into values.
 
-| bytes         | what                                                               |
-| ------------- | ------------------------------------------------------------------ |
-| 3 u32, LE     | lengths of tree, text and vectors, their checksums included        |
-| u32, LE       | checksum of these lengths and of whose they are                    |
-| the lengths   | tree, text, vectors, each with its checksums behind it; vectors at |
-|               | a multiple of four                                                 |
+| length            | meaning                                                          |
+| ----------------- | ---------------------------------------------------------------- |
+| 3 u32, LE         | lengths of tree, text and vectors, with their checksums          |
+| u32, LE           | checksum of these lengths, seeded with the document's address    |
+| the three lengths | tree, text and vectors, each followed by its checksums; vectors  |
+|                   | begin at an offset that is a multiple of four                    |
 
-LMDB gives a value of over half a page pages of its own, and the end of the last one stays empty.
-So the whole pages of a content are one value, and the rest of it, less than a page, is cut into
-equal pieces that share pages with those of other documents. A long content is one value: there
-half a page is little, and nothing has to be joined to read it. Knows nothing of transactions.
+LMDB stores a value that is longer than half a page in separate pages, and the end of the last page
+stays empty. So the whole pages of a content become one value. The remainder, less than a page, is
+cut into pieces of equal length, which share pages with pieces of other documents. A long content
+is a single value: half an empty page is little compared with it, and no pieces have to be joined
+to read it. Knows nothing of transactions.
 """
 
 import struct
@@ -21,9 +22,12 @@ from xxhash import xxh3_64_intdigest
 
 from hrag.engine.embedded.store.checksums import Buffer, seed_of
 
-PARTS = ("trees", "texts", "vectors")  # Passages need a document's first two parts.
+# Passages need only the first two parts, so these come first.
+PARTS = ("trees", "texts", "vectors")
+# A longer content is stored as a single value.
 LONG_BYTES = 64 << 10
-PIECE_BYTES = 660  # Six fill a page; so short that little of one is empty.
+# Six pieces of this size fill a page. They are short, so little of a page stays empty.
+PIECE_BYTES = 660
 
 _PAGE = 4096
 _PAGE_HEADER = 16
@@ -35,20 +39,20 @@ _SEED = seed_of(b"contents", 0)
 _NUMBERS = [bytes([number]) for number in range(_PAGE // PIECE_BYTES + 3)]
 
 Sealed = tuple[Buffer, Buffer]
-"""The data of a part, and its checksums."""
+"""The data of a part and the checksums of that data."""
 
 
 class DamagedContent(Exception):
-    """The content is not what was stored."""
+    """The content differs from what was stored."""
 
 
 def value_key(slot: bytes, number: int) -> bytes:
-    """The key of one of the values of the content in a packed slot, from 0 on."""
+    """Returns the key of value `number`, counted from 0, of the content in a packed slot."""
     return slot + _NUMBERS[number]
 
 
 def joined(parts: Sequence[Sealed], owner: bytes) -> bytes:
-    """Returns the content of tree, text and vectors; `owner` is their document's address."""
+    """Returns the content that consists of three parts; `owner` is their document's address."""
     lengths = _LENGTHS.pack(*(len(data) + len(sums) for data, sums in parts))
     (tree, tree_sums), (text, text_sums), (vectors, vector_sums) = parts
     gap = bytes(_gap(len(tree) + len(tree_sums) + len(text) + len(text_sums)))
@@ -57,42 +61,46 @@ def joined(parts: Sequence[Sealed], owner: bytes) -> bytes:
 
 
 def size_bytes(lengths: Sequence[int]) -> int:
-    """The length of the content of parts with these lengths, checksums included."""
+    """Returns the length of a content whose parts, with checksums, have these lengths."""
     return _HEADER_BYTES + sum(lengths) + _gap(lengths[0] + lengths[1])
 
 
 def value_lengths(content_bytes: int) -> list[int]:
-    """Returns the lengths of the values that a content of so many bytes is cut into."""
+    """Returns the lengths of the values into which a content of `content_bytes` is cut."""
     if content_bytes > LONG_BYTES:
         return [content_bytes]
-    rest = (content_bytes + _PAGE_HEADER) % _PAGE
-    whole = content_bytes - rest
-    if whole <= 0:
-        whole, rest = 0, content_bytes
-    if not rest:
-        return [whole]
-    count = -(-rest // PIECE_BYTES)
-    ends = [rest * place // count for place in range(count + 1)]
+    remainder = (content_bytes + _PAGE_HEADER) % _PAGE
+    whole_pages = content_bytes - remainder
+    if whole_pages <= 0:
+        whole_pages, remainder = 0, content_bytes
+    if not remainder:
+        return [whole_pages]
+    count = -(-remainder // PIECE_BYTES)
+    ends = [remainder * piece // count for piece in range(count + 1)]
     pieces = [end - start for start, end in pairwise(ends)]
-    return [whole, *pieces] if whole else pieces
+    return [whole_pages, *pieces] if whole_pages else pieces
 
 
 def cut(content: bytes) -> list[memoryview]:
-    """Returns the values in which a content is stored."""
-    found, start = [], 0
+    """Cuts a content into the values that are stored."""
+    values, start = [], 0
     for length in value_lengths(len(content)):
-        found.append(memoryview(content)[start : start + length])
+        values.append(memoryview(content)[start : start + length])
         start += length
-    return found
+    return values
 
 
 class Content:
-    """What was read of the content of the document at `address`: a beginning of it at least."""
+    """The content of the document at `address`, of which at least the first value was read.
 
-    __slots__ = ("address", "bounds", "held")
+    `bounds` has the start and end of each part, in the order of `PARTS`. `data` is the beginning
+    of the content, as far as it was read.
+    """
+
+    __slots__ = ("address", "bounds", "data")
 
     def __init__(self, address: bytes, first: memoryview) -> None:
-        """`first` is the first value. Raises DamagedContent."""
+        """Reads the header of the first value, `first`. Raises DamagedContent."""
         lengths = first[: _LENGTHS.size]
         if bytes(first[_LENGTHS.size : _HEADER_BYTES]) != _sum(lengths, address):
             raise DamagedContent
@@ -101,7 +109,7 @@ class Content:
         start = ends[1] + _gap(tree + text)
         self.bounds = (_HEADER_BYTES, ends[0]), (ends[0], ends[1]), (start, start + vectors)
         self.address = address
-        self.held = first
+        self.data = first
 
     @property
     def size_bytes(self) -> int:
@@ -109,20 +117,24 @@ class Content:
         return self.needed_bytes(len(PARTS) - 1)
 
     def needed_bytes(self, part: int) -> int:
-        """How much of the content is to be held for a part; a text is read with its tree."""
+        """Returns how many bytes from the start of the content are needed to read a part.
+
+        The tree and the text are always read together.
+        """
         needed: int = self.bounds[max(part, 1)][1]
         return needed
 
     def part(self, part: int) -> memoryview:
-        """Returns a part with its checksums. Raises DamagedContent if it is not whole."""
+        """Returns a part with its checksums. Raises DamagedContent if `data` ends inside it."""
         start, end = self.bounds[part]
-        if end > len(self.held):
+        if end > len(self.data):
             raise DamagedContent
-        return self.held[start:end]
+        return self.data[start:end]
 
 
-def _gap(before: int) -> int:
-    return -(_HEADER_BYTES + before) % _ALIGNMENT
+def _gap(length: int) -> int:
+    """Returns the padding before the vectors; `length` is that of tree and text together."""
+    return -(_HEADER_BYTES + length) % _ALIGNMENT
 
 
 def _sum(lengths: Buffer, owner: bytes) -> bytes:

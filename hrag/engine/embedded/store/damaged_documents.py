@@ -1,8 +1,8 @@
-"""Is a stored document what was written, and how is one removed that is not?
+"""Detects damage to a stored document, and finds what is needed to remove that document.
 
-A document that is ingested again replaces the stored one, so that nothing of a damaged one is
-needed. What it held that others share is counted and written again from the collection's
-other documents: counters, the tenant's usage, filter terms. That reads all their records.
+Ingesting a document again replaces the stored version, so nothing of a damaged version is needed.
+But counters, the tenant's usage and filter terms are shared with other documents. They are
+computed again from the collection's other documents, which reads the records of all of these.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from hrag.engine.embedded.store.queries import (
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
-# Counters of the documents that live.
+# The counters that are sums over the living documents.
 OF_DOCUMENTS = (
     "documents",
     "chunks",
@@ -36,7 +36,10 @@ OF_DOCUMENTS = (
 
 
 class DamagedDocument(NamedTuple):
-    """What is left of a document: its ordinal, and its address if that is known."""
+    """The known facts about a damaged document: its ordinal, address and number of leaves.
+
+    `address` is None if it is unknown. `leaf_count` is 0 if the number of leaves is unknown.
+    """
 
     ordinal: int
     address: bytes | None
@@ -44,10 +47,10 @@ class DamagedDocument(NamedTuple):
 
 
 def is_intact(store: Store, txn: Txn, collection: int, document_id: str) -> bool:
-    """Whether all that is stored of a document is what was written, its terms included.
+    """Returns True if no stored value of a document is damaged; its terms are checked too.
 
-    Of the summaries of a document also what they are summaries of. Raises DataLoss if the
-    collection's record is damaged.
+    Returns True if the document does not exist. In a summary collection, the document's entry in
+    `summarised` is checked too. Raises DataLoss if the collection's record is damaged.
     """
     holds_summaries = bool(read_collection(store, txn, collection).summarises)
     try:
@@ -63,7 +66,7 @@ def is_intact(store: Store, txn: Txn, collection: int, document_id: str) -> bool
         return False
     with txn.cursor(store.db["terms"]) as cursor:
         has_terms = all(
-            cursor.set_key_dup(each, term_entry(each, ordinal)) for each in terms_of(document)
+            cursor.set_key_dup(term, term_entry(term, ordinal)) for term in terms_of(document)
         )
     return has_terms and None not in values
 
@@ -71,13 +74,16 @@ def is_intact(store: Store, txn: Txn, collection: int, document_id: str) -> bool
 def find_damaged(
     store: Store, txn: Txn, collection: int, document_id: str
 ) -> DamagedDocument | None:
-    """Returns what is left of a document, of which some entry is damaged; None if nothing is."""
+    """Returns what is known about a document that may be damaged; None if it is not found.
+
+    Searches by the document's id, or if the entry of the id is damaged, through all records.
+    """
     ordinal = _ordinal_of(store, txn, collection, document_id)
     return None if ordinal is None else damaged_at(store, txn, collection, ordinal)
 
 
 def damaged_at(store: Store, txn: Txn, collection: int, ordinal: int) -> DamagedDocument:
-    """Returns what is left of the document with this ordinal."""
+    """Returns what is known about the document with this ordinal."""
     try:
         address: bytes | None = address_of(store, txn, collection, ordinal)
     except DataLoss:
@@ -99,7 +105,11 @@ def _ordinal_of(store: Store, txn: Txn, collection: int, document_id: str) -> in
 
 
 def _address_by_content(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes | None:
-    """Checksums tell whose a value is, so every slot can be tried."""
+    """Returns the address of a document whose slot is unknown, or None.
+
+    Tries every slot: the seed of a checksum depends on the document, so a checksum matches only
+    for the document to which the value belongs.
+    """
     for name in schema.BY_SLOT:
         db = store.db[name]
         for slot in {bytes(key[: schema.SLOT_BYTES]) for key, _ in txn.entries(db)}:
@@ -110,7 +120,11 @@ def _address_by_content(store: Store, txn: Txn, collection: int, ordinal: int) -
 
 
 def _leaf_count(store: Store, txn: Txn, address: bytes | None) -> int:
-    """How many leaves the document has; 0 if neither entry, record nor tree says it."""
+    """Returns the document's number of leaves.
+
+    Reads it from the entry in `ordinals`, from the record or from the tree. Returns 0 if all three
+    are missing or damaged.
+    """
     if address is None:
         return 0
     collection, ordinal = schema.read_in_collection(address[schema.SLOT_BYTES :])
@@ -131,7 +145,7 @@ def _leaf_count(store: Store, txn: Txn, address: bytes | None) -> int:
 def readable_documents(
     store: Store, txn: Txn, collection: int
 ) -> Iterator[tuple[int, DocumentRecord]]:
-    """Yields the ordinal and record of each document whose record can be read."""
+    """Yields the ordinal and record of each document whose record is not damaged."""
     for key, value in txn.sound_entries(store.db["ordinals"], schema.u32(collection)):
         ordinal = schema.read_in_collection(key)[1]
         slot = schema.read_document_entry(value)[1]
@@ -144,9 +158,9 @@ def readable_documents(
 def recounted(
     store: Store, txn: Txn, collection: int, counters: Counters, without: int = 0
 ) -> Counters:
-    """Returns the counters with those of documents counted again.
+    """Returns `counters` with the fields in `OF_DOCUMENTS` computed again from all records.
 
-    The document with the ordinal `without` does not count.
+    The document with the ordinal `without` is not counted.
     """
     counted = counters._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     for ordinal, document in readable_documents(store, txn, collection):
@@ -156,10 +170,10 @@ def recounted(
 
 
 def rewrite_terms(store: Store, txn: Txn, collection: int) -> None:
-    """Writes the terms of all documents of a collection again, and no others."""
+    """Deletes all terms of a collection and writes those of its readable documents again."""
     terms = store.db["terms"]
     for key in {bytes(key) for key, _ in txn.entries(terms, schema.u32(collection))}:
         txn.delete(key, db=terms)
     for ordinal, document in readable_documents(store, txn, collection):
-        for each in terms_of(document):
-            txn.put(each, term_entry(each, ordinal), db=terms)
+        for term in terms_of(document):
+            txn.put(term, term_entry(term, ordinal), db=terms)

@@ -1,15 +1,15 @@
-"""The disk below a store: has it space, and are files on it durable?"""
+"""Free space on a store's disk, and syncing files to it."""
 
 import errno
 import os
 from pathlib import Path
 
-# What the operating system reports when the disk, a quota or a file can take no more bytes.
+# The operating system reports these errors when the disk, a quota or a file is full.
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def free_bytes(directory: Path) -> int:
-    """Returns the free bytes on the disk of `directory`, without those reserved for root."""
+    """Returns the free bytes on the disk of `directory`, without bytes reserved for root."""
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
 

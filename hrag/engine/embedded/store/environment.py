@@ -1,7 +1,8 @@
-"""How is a store opened, and what is a transaction on it?
+"""Opens a store and begins its transactions.
 
-One LMDB environment per process, never across a fork. The reply to a write is sent after
-its transaction is on disk: LMDB syncs at every commit. Knows nothing of documents.
+A process has one LMDB environment for a store, and a forked child must not use it. LMDB syncs at
+every commit, so a transaction is on disk before the reply to its write is sent. Knows nothing of
+documents.
 """
 
 import os
@@ -33,17 +34,19 @@ from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
 
 __all__ = ["Store", "Txn", "open_alone", "open_for_reading", "open_for_writing"]
 
-RESTORE = "restore.tmp"  # The unfinished copy of a restore, in the store's folder.
+# The unfinished copy of a restore, in the store's folder.
+RESTORE = "restore.tmp"
 
 _log = structlog.get_logger()
 
-_LOCK_BYTES = (MAX_READERS + 64) * 64  # Each reader has a line of 64 bytes in lock.mdb.
+# Each reader has an entry of 64 bytes in lock.mdb.
+_LOCK_BYTES = (MAX_READERS + 64) * 64
 
 
 class Store:
     """An open environment with its databases; `store.db["texts"]` is one of them.
 
-    Holds the files `locks` open until it is closed.
+    The files `locks` stay open, and so locked, until the store is closed.
     """
 
     def __init__(
@@ -65,26 +68,28 @@ class Store:
         self._cache = CommitCache(0)
 
     def read(self) -> AbstractContextManager[Txn]:
-        """A transaction with one consistent view; keep it short, or the file grows.
+        """Begins a read transaction, which sees one snapshot of the store.
 
-        Like `write`, raises StorageFull, StoreUnavailable or TooBusy for what LMDB reports,
-        and DataLoss where a value is not what was stored.
+        Keep it short: while it is open, the file grows. Raises StorageFull, StoreUnavailable or
+        TooBusy for errors that LMDB reports, and DataLoss if a value differs from what was stored.
         """
         return self._transaction(write=False)
 
     def write(self) -> AbstractContextManager[Txn]:
-        """A transaction that commits durably at its end; on an exception it changes nothing.
+        """Begins a write transaction, which commits durably at its end.
 
-        Raises StoreUnavailable if the store is no longer in its place, see `require_place`.
+        On an exception it changes nothing. Raises the same errors as `read`, and StoreUnavailable
+        if the store's folder was moved, replaced or removed; see `require_place`.
         """
         self.require_place()
         return self._transaction(write=True)
 
     @contextmanager
     def growing_write(self, extra_bytes: int) -> Iterator[Txn]:
-        """Like `write`, for what grows the store, by about `extra_bytes`.
+        """Begins a write transaction that makes the store grow by about `extra_bytes`.
 
-        Leaves alone what deletions need. Raises StorageFull before anything is written.
+        Works like `write`, but does not use the disk space reserved for deletions: if there is no
+        other space, raises StorageFull before anything is written.
         """
         self.require_place()
         self.require_space()
@@ -95,7 +100,7 @@ class Store:
 
     @property
     def used_bytes(self) -> int:
-        """Size of LMDB's pages, free ones included, without the reserve behind them."""
+        """The size of LMDB's pages, free pages included, without the reserve after them."""
         pages: int = self.env.info()["last_pgno"] + 1
         return pages * int(self.env.stat()["psize"])
 
@@ -105,30 +110,31 @@ class Store:
             with self.env.begin(write=write, buffers=True) as raw:
                 yield Txn(raw, self._owner_of) if write else self._reader(raw)
         except lmdb.Error as error:
-            found = explained(error, self.directory)
-            if found is None:
+            domain_error = explained(error, self.directory)
+            if domain_error is None:
                 raise
-            raise found from error
+            raise domain_error from error
 
     def _reader(self, raw: RawTxn) -> Txn:
         cache, txn_id = self._cache, raw.id()
         if cache.txn_id != txn_id:
             cache = CommitCache(txn_id)
-            if txn_id > self._cache.txn_id:  # Else it began before others that end earlier.
+            # A transaction on an older commit must not replace the cache of a newer commit.
+            if txn_id > self._cache.txn_id:
                 self._cache = cache
         return Txn(raw, self._owner_of, cache)
 
     def require_place(self) -> None:
         """Raises StoreUnavailable if the folder was moved, replaced or removed meanwhile.
 
-        LMDB would go on in a file that nobody may find again, or that goes when it is closed.
-        What was committed before is in the folder, wherever that is now; reading goes on.
+        Without this check, LMDB would keep writing to the old file. That file may be lost, or may
+        be deleted when it is closed. Earlier commits stay in the moved folder, and reads continue.
         """
         if location.identity(self._data) != self._identity:
             raise StoreUnavailable(
                 f"{self.directory} was moved, replaced or removed while it was in use, so nothing "
                 "more is written; move it back, or restart the services with HRAG_DATA_DIR set "
-                "to where it is now: it holds all that was acknowledged"
+                "to its new path: the folder contains everything that was acknowledged"
             )
 
     def _owner_of(self, txn: Txn, database: str, key: bytes) -> str:
@@ -137,31 +143,35 @@ class Store:
     def require_space(self, extra_bytes: int = 0) -> None:
         """Raises StorageFull unless `extra_bytes` fit on the disk without touching the reserve.
 
-        So much stays free for others too, besides the reserve that deletions have, see `Reserve`.
+        Besides the blocks that `Reserve` allocates for deletions, the same number of bytes stays
+        free on the disk for other programs.
         """
         free = disk.free_bytes(self.directory)
         if free < self._reserve_bytes + extra_bytes:
             raise StorageFull(
-                f"the disk of {self.directory} has {free:,} bytes free; this write takes "
+                f"the disk of {self.directory} has {free:,} bytes free; this write needs "
                 f"{extra_bytes:,} and HRAG_DISK_RESERVE_BYTES keeps {self._reserve_bytes:,}"
             )
 
     def copy_to(self, folder: Path) -> None:
-        """Writes a compact, durable copy of LMDB's file as of one moment into `folder`.
+        """Writes a compact, durable copy of LMDB's file into `folder`, from one snapshot.
 
-        The file itself grows by what is written meanwhile. Raises StorageFull or
-        StoreUnavailable.
+        During the copy, the original file grows by what is written to the store. Raises
+        StorageFull or StoreUnavailable.
         """
         try:
             self.env.copy(str(folder), compact=True)
         except lmdb.Error as error:
-            found = explained(error, folder)
-            raise found or StoreUnavailable(f"cannot copy to {folder}: {error}") from error
+            domain_error = explained(error, folder)
+            raise domain_error or StoreUnavailable(f"cannot copy to {folder}: {error}") from error
         (folder / location.DATA).chmod(FILE_MODE)
         disk.sync(folder / location.DATA)
 
     def reserve_disk(self) -> None:
-        """Allocates the reserve for deletions; without enough disk, tries again at each write."""
+        """Allocates the reserve for deletions.
+
+        If the disk has not enough space, logs a warning; each later write tries again.
+        """
         if not self._reserve_bytes:
             return
         reserve_bytes = min(self._reserve_bytes, MAX_RESERVE_BYTES)
@@ -194,21 +204,25 @@ class Store:
     def scan(
         self, txn: Txn, database: str, prefix: bytes, start: bytes = b""
     ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the entries whose key begins with `prefix`, in order, from key `start` on."""
+        """Yields the entries whose key begins with `prefix`, in order, from the key `start` on.
+
+        The values have no checksums. Raises DataLoss at a damaged one.
+        """
         db = self.db[database]
         for key, value in txn.entries(db, prefix, start):
             yield key, txn.checked(key, value, db)
 
 
-# Opening
+# Opening a store.
 
 
 def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
-    """Opens or creates a store. One writer process at a time.
+    """Opens or creates a store for the only process that writes to it.
 
-    Documents leave `reserve_bytes` of its disk free, and deletions have as much, up to
-    MAX_RESERVE_BYTES, inside the store's own file. Raises StoreUnavailable if another
-    writer has it or it cannot be opened, and StorageFull if it cannot be created.
+    Writing documents leaves `reserve_bytes` of the disk free. For deletions, the same number of
+    bytes, but at most MAX_RESERVE_BYTES, is allocated inside the store's file. Raises
+    StoreUnavailable if another process is the writer or the store cannot be opened, and
+    StorageFull if it cannot be created.
     """
     location.refuse_network(directory)
     with ExitStack() as undo:
@@ -233,7 +247,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
 def open_for_reading(directory: Path) -> Store:
     """Opens an existing store for reading; a writer may have it open.
 
-    Raises StoreMissing while there is none, StoreUnavailable if it cannot be opened.
+    Raises StoreMissing if there is no store, and StoreUnavailable if it cannot be opened.
     """
     location.require_data(directory, "; an indexer creates one when it starts")
     location.refuse_network(directory)
@@ -248,9 +262,10 @@ def open_for_reading(directory: Path) -> Store:
 
 
 def open_alone(directory: Path) -> Store:
-    """Opens for reading what no other process changes: a copy, or a store locked exclusively.
+    """Opens for reading a store that no other process changes.
 
-    Creates no file there. Raises StoreMissing or StoreUnavailable.
+    It must be a copy, or locked exclusively. Creates no file in the folder. Raises StoreMissing or
+    StoreUnavailable.
     """
     location.require_data(directory)
     with ExitStack() as undo:
@@ -262,7 +277,7 @@ def open_alone(directory: Path) -> Store:
 
 
 def _create_databases(store: Store) -> None:
-    """Creates all databases in a new store, and opens those of another."""
+    """Creates all databases in a new store; opens the databases of an existing one."""
     if store.env.stat()["entries"]:
         _find_databases(store)
         _upgrade(store)
@@ -278,7 +293,11 @@ def _create_databases(store: Store) -> None:
 
 
 def _find_databases(store: Store) -> None:
-    """Opens all databases; the first holds the version, for another version may have others."""
+    """Opens all databases.
+
+    The schema version is in the first one. It is checked before the others are opened, because
+    another version may have other databases.
+    """
     is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
         try:
@@ -295,7 +314,7 @@ def _find_databases(store: Store) -> None:
 
 
 def _upgrade(store: Store) -> None:
-    """Notes that the store may hold what the newest schema allows."""
+    """Stores the newest schema version, because this process writes values of that version."""
     with store.read() as txn:
         version = store.number(txn, schema.SCHEMA)
     if version != schema.SCHEMA_VERSION:
@@ -305,7 +324,8 @@ def _upgrade(store: Store) -> None:
 
 def _check_schema(store: Store, txn: Txn) -> None:
     meta = store.db["meta"]
-    value = txn.raw.get(schema.SCHEMA, db=meta.handle)  # Of any version, with a checksum or not.
+    # The value has a checksum or none, depending on the version.
+    value = txn.raw.get(schema.SCHEMA, db=meta.handle)
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
         value = txn.checked(schema.SCHEMA, value, meta)
     version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
@@ -337,8 +357,8 @@ def _join(directory: Path) -> IO[bytes]:
 def _fill_lock_file(path: Path) -> None:
     """Allocates LMDB's whole table of readers on the disk before LMDB maps it.
 
-    LMDB leaves it sparse, and the 60th reader on a full disk would end with SIGBUS. Only
-    while no process has it open: closing the file drops this process's locks on it.
+    LMDB leaves the file sparse, so on a full disk the 60th reader would be killed by SIGBUS. Call
+    this only while no process has the file open: closing it drops this process's locks on it.
     """
     if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
         with open(path, "ab", opener=opener) as file, suppress(OSError):
@@ -346,7 +366,7 @@ def _fill_lock_file(path: Path) -> None:
 
 
 def _refuse_lost_data(directory: Path) -> None:
-    """Raises StoreUnavailable where a new store would hide the loss of an old one."""
+    """Raises StoreUnavailable if creating a store here would hide the loss of an old one."""
     if location.has_data(directory):
         return
     if (directory / RESTORE).exists():
@@ -356,21 +376,21 @@ def _refuse_lost_data(directory: Path) -> None:
         )
     if any((directory / location.SEGMENTS).iterdir()):
         raise StoreUnavailable(
-            f"{directory} has segments but no {location.DATA}, which holds the documents: it was "
-            "lost, or a restore was interrupted; run `hrag restore`, or name an empty folder"
+            f"{directory} has segments but no {location.DATA}, which contains the documents: it "
+            "was lost, or a restore was interrupted; run `hrag restore`, or name an empty folder"
         )
 
 
 def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> None:
     """Raises StoreUnavailable if the end of the data file is missing.
 
-    A short file may still be whole: pages that a transaction took at the end and gave back
-    were never written. So all pages are read, by a process that may die of it.
+    A file that is too short may still be complete: a transaction may have allocated pages at its
+    end and freed them without writing them. So a child process, which may die, reads all pages.
     """
     needed = Store(env, directory).used_bytes
-    found = (directory / location.DATA).stat().st_size
-    if found < needed and not page_probe.every_page_is_readable(directory, lock=lock):
+    file_bytes = (directory / location.DATA).stat().st_size
+    if file_bytes < needed and not page_probe.every_page_is_readable(directory, lock=lock):
         raise StoreUnavailable(
-            f"cannot open the store in {directory}: {location.DATA} is damaged: it has {found:,} "
-            f"of {needed:,} bytes; restore a backup"
+            f"cannot open the store in {directory}: {location.DATA} is damaged: it has "
+            f"{file_bytes:,} of {needed:,} bytes; restore a backup"
         )

@@ -1,28 +1,28 @@
-"""Failpoints: named moments at which a test may end the process.
+"""Failpoints: named points in the code at which a test may end the process.
 
-In production `reach` does nothing: only tests `install` a hook. A failpoint is named for
-what has just happened.
+In production `reach` does nothing, because only tests `install` a hook. A failpoint is named after
+the step that has just been completed.
 """
 
 from collections.abc import Callable
 
 POINTS = (
-    "put.written",  # In the transaction, before its commit.
-    "put.committed",  # On disk, not yet acknowledged.
+    "put.written",  # The transaction is not committed yet.
+    "put.committed",  # The document is on disk, but not acknowledged yet.
     "metadata.written",
     "metadata.committed",
     "delete.written",
     "delete.committed",
     "summaries.written",
     "summaries.committed",
-    "seal.built",  # A tail's index is in memory.
+    "seal.built",  # The index of a tail is in memory.
     "merge.built",
-    "postings.written",  # Beside the index; the rows are not.
-    "segment.written",  # Files exist under their temporary name.
+    "postings.written",  # The postings are written, but the arrays of the rows are not.
+    "segment.written",  # The files exist in a folder with a temporary name.
     "segment.synced",
-    "segment.renamed",  # No manifest lists them yet.
+    "segment.renamed",  # No manifest lists the segment yet.
     "publish.written",
-    "publish.committed",  # The segments it replaces are still on disk.
+    "publish.committed",  # The segments that were replaced are still on disk.
     "segment.removed",
     "reclaim.written",
     "reclaim.committed",
@@ -32,7 +32,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def install(hook: Callable[[str], None] | None) -> None:
-    """Calls `hook` with the name of every failpoint that is reached from now on."""
+    """Makes `reach` call `hook` with the failpoint's name; None removes the hook."""
     global _hook  # noqa: PLW0603 - one hook for the whole process is what tests need
     _hook = hook
 

@@ -1,7 +1,8 @@
-"""Filter evaluation: from a filter to the documents that it selects, by ordinal.
+"""Evaluates a filter: finds the documents that pass it, as sorted ordinals.
 
-Reads the terms stored for each field of each document. The cost grows with what the
-conditions select, not with the collection, unless a filter has NoneOf conditions alone.
+Reads the terms that are stored for each field of each document. The cost grows with the number of
+documents that the conditions match, not with the size of the collection. The exception is a filter
+that consists of NoneOf conditions only.
 """
 
 from array import array
@@ -25,18 +26,19 @@ from hrag.values.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 Keep: TypeAlias = Callable[[bytes, Callable[[], Ordinals]], Ordinals]
-"""Returns the documents that have a term: those it kept, or what the function reads."""
+"""Returns the documents that have a term: from a cache, or as the function passed reads them."""
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY = np.dtype(">u8")
-_MERGE_AT = 1 << 20  # Ordinals: 8 MiB of them.
+# At most this many ordinals, 8 MiB, wait in separate sets before the sets are merged.
+_MERGE_AT = 1 << 20
 
 
 class FilterEvaluation:
     """Evaluates filters on a collection's documents in one transaction.
 
-    Holds a few sets at a time, however many conditions there are. Raises DeadlineExceeded
-    between two conditions.
+    Keeps only a few sets in memory at a time, even for a filter with many conditions. Raises
+    DeadlineExceeded between two conditions.
     """
 
     def __init__(
@@ -55,102 +57,112 @@ class FilterEvaluation:
         self._collection = collection
         self._all_documents = all_documents
 
-    def select(self, given: Filter) -> Ordinals:
-        """Returns the documents that a filter, which has been checked, selects."""
+    def select(self, filter: Filter) -> Ordinals:
+        """Returns the ordinals of the documents that pass a filter that the caller has checked."""
         self._deadline.check("filtering")
-        match given:
+        match filter:
             case AllOf(inner):
                 return self._all(inner)
             case AnyOf(inner):
                 return self._any(inner)
             case NoneOf(inner):
                 return difference(self._all_documents(), self._any(inner))
-            case Match() | Exists() if given.field == DOCUMENT_ID:
-                return self._by_id(given)
+            case Match() | Exists() if filter.field == DOCUMENT_ID:
+                return self._by_id(filter)
             case Match() | Range() | Exists():
-                return self._by_term(given)
+                return self._by_term(filter)
 
     def _all(self, filters: Sequence[Filter]) -> Ordinals:
-        wanted = [each for each in filters if not isinstance(each, NoneOf)]
-        unwanted = [each for each in filters if isinstance(each, NoneOf)]
-        found = reduce(intersection, map(self.select, wanted)) if wanted else self._all_documents()
-        for each in unwanted:
-            found = difference(found, self._any(each.filters))
-        return found
+        positive = [condition for condition in filters if not isinstance(condition, NoneOf)]
+        negative = [condition for condition in filters if isinstance(condition, NoneOf)]
+        matches = (
+            reduce(intersection, map(self.select, positive)) if positive else self._all_documents()
+        )
+        for condition in negative:
+            matches = difference(matches, self._any(condition.filters))
+        return matches
 
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
-        """Merges the sets whenever they hold more than `_MERGE_AT` beyond the last result."""
+        """Returns the documents that pass at least one of the filters.
+
+        Merges the sets whenever together they have more ordinals than `_MERGE_AT` plus twice the
+        size of the last merged set.
+        """
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT
-        for each in filters:
-            sets.append(self.select(each))
+        for condition in filters:
+            sets.append(self.select(condition))
             size += len(sets[-1])
             if size > bound:
                 sets = [union(sets)]
                 size, bound = len(sets[0]), _MERGE_AT + 2 * len(sets[0])
         return union(sets)
 
-    def _by_id(self, given: Match | Exists) -> Ordinals:
-        if isinstance(given, Exists):
+    def _by_id(self, filter: Match | Exists) -> Ordinals:
+        if isinstance(filter, Exists):
             return self._all_documents()
-        found = []
-        for name in set(map(str, given.values)):
-            if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:  # Beyond, LMDB has no such key.
+        ordinals = []
+        for name in set(map(str, filter.values)):
+            # LMDB cannot look up a key that is longer than any stored one may be.
+            if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:
                 key = schema.document_id(self._collection, name)
                 value = self._txn.get(key, db=self._store.db["document_ids"])
                 if value is not None:
-                    found.append(schema.read_u64(value))
-        return np.array(sorted(found), np.uint64)
+                    ordinals.append(schema.read_u64(value))
+        return np.array(sorted(ordinals), np.uint64)
 
-    def _by_term(self, given: Match | Range | Exists) -> Ordinals:
-        prefix = field_prefix(self._collection, given.field)
-        match given:
+    def _by_term(self, filter: Match | Range | Exists) -> Ordinals:
+        prefix = field_prefix(self._collection, filter.field)
+        match filter:
             case Match():
-                return self._having({term(prefix, value) for value in given.values})
+                return self._having({term(prefix, value) for value in filter.values})
             case Range():
-                return self._within(*terms_between(prefix, given))
+                return self._within(*terms_between(prefix, filter))
             case Exists():
                 return self._within(*all_terms(prefix))
 
     def _within(self, start: bytes, end: bytes) -> Ordinals:
-        """The documents that have a term in the range from `start` to before `end`."""
-        alone, seeds, shared = bytearray(), array("Q"), []
+        """Returns the documents that have a term in the range from `start` to before `end`.
+
+        The entries of all terms that only one document has are checked together, in one array.
+        """
+        single_entries, seeds, shared_terms = bytearray(), array("Q"), []
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
             if not cursor.set_range(start):
                 return _NOTHING
             for key, entry in cursor.iternext_nodup(keys=True, values=True):
-                found = bytes(key)
-                if found >= end:
+                term_key = bytes(key)
+                if term_key >= end:
                     break
                 if cursor.count() == 1:
-                    alone += entry
-                    seeds.append(term_seed(found))
+                    single_entries += entry
+                    seeds.append(term_seed(term_key))
                 else:
-                    shared.append(found)
-        own = self._checked(
-            np.frombuffer(alone, _ENTRY).astype(np.uint64), np.array(seeds, np.uint64)
+                    shared_terms.append(term_key)
+        single = self._checked(
+            np.frombuffer(single_entries, _ENTRY).astype(np.uint64), np.array(seeds, np.uint64)
         )
-        return union([own, self._having(shared)])
+        return union([single, self._having(shared_terms)])
 
     def _having(self, terms: Iterable[bytes]) -> Ordinals:
-        """The documents that have one of the terms."""
+        """Returns the documents that have at least one of the terms."""
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
-            found = [self._keep(each, partial(self._read, cursor, each)) for each in sorted(terms)]
-        return union(found)
+            sets = [self._keep(key, partial(self._read, cursor, key)) for key in sorted(terms)]
+        return union(sets)
 
-    def _read(self, cursor: Any, of_term: bytes) -> Ordinals:
-        """The documents that have a term."""
-        entries = cursor.getmulti(
-            [of_term], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
+    def _read(self, cursor: Any, term_key: bytes) -> Ordinals:
+        """Returns the documents that have a term."""
+        pairs = cursor.getmulti(
+            [term_key], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
         )
-        packed = np.dtype([("term", f"V{len(of_term)}"), ("entry", _ENTRY)])
-        found = np.frombuffer(entries, packed)["entry"].astype(np.uint64)
-        return self._checked(found, np.uint64(term_seed(of_term)))
+        packed = np.dtype([("term", f"V{len(term_key)}"), ("entry", _ENTRY)])
+        entries = np.frombuffer(pairs, packed)["entry"].astype(np.uint64)
+        return self._checked(entries, np.uint64(term_seed(term_key)))
 
     def _checked(
         self, entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
     ) -> Ordinals:
-        """The ordinals of entries of terms with these seeds. Raises DataLoss."""
+        """Returns the ordinals of entries, whose terms have these seeds. Raises DataLoss."""
         ordinals, damaged = ordinals_of_entries(entries, seeds)
         if damaged.any():
             at = np.flatnonzero(damaged)[0]
@@ -159,7 +171,7 @@ class FilterEvaluation:
         return ordinals
 
     def _fail(self, entry: np.uint64, seed: np.uint64) -> NoReturn:
-        """Names the document if one flipped bit explains the damage."""
+        """Raises DataLoss. Names the document if one flipped bit explains the damage."""
         flipped = entry ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
         ordinals, wrong = ordinals_of_entries(flipped, seed)
         names = {

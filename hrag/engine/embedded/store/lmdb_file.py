@@ -1,6 +1,6 @@
-"""How is LMDB's file opened, and what do LMDB's errors mean?
+"""Opens LMDB's file and translates LMDB's errors into errors for operators.
 
-Knows which options and databases an environment has; nothing of locks or of what is stored.
+Knows which options and databases an environment has. Knows nothing of locks or of stored values.
 """
 
 import errno
@@ -14,23 +14,26 @@ from hrag.engine.embedded.store.disk import FULL_DISK
 from hrag.host.private_files import FILE_MODE
 from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailable, TooBusy
 
-# Read transactions open at once, over all processes: 256 workers of 16 threads and more.
+# The limit for open read transactions in all processes together. It suffices for more than 256
+# workers with 16 threads each.
 MAX_READERS = 6144
 
-_LMDB_0_9 = 0  # lmdb 3 bundles two formats that cannot read each other; this is the older.
-# A map cannot grow under open readers, so it is larger than any disk; it is sparse, and
-# real use is bounded by the disk.
+# The package lmdb 3 supports two incompatible file formats; this number means the older one.
+_LMDB_0_9 = 0
+# A map cannot grow while readers have it open, so it is larger than any disk. The map is sparse,
+# so only the disk limits the real size.
 _MAP_BYTES = 1 << 44
-_SPARE_READ_TXNS = 64  # Kept for reuse, so that a read transaction costs a fraction of a us.
+# Read transactions are kept for reuse, so that beginning one takes a fraction of a microsecond.
+_SPARE_READ_TXNS = 64
 
 _DAMAGED = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.CursorFullError)
 _FOREIGN = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
 
 def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environment:
-    """Returns the environment in `directory`, or raises StoreUnavailable.
+    """Opens the environment in `directory` and returns it. Raises StoreUnavailable.
 
-    Does not notice a file whose end is missing; see `page_probe`.
+    Does not detect that the end of a file is missing; `page_probe` does.
     """
     try:
         return lmdb.open(
@@ -57,18 +60,23 @@ def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environmen
 def open_database(
     env: lmdb.Environment, name: str, creating: "lmdb.Transaction[memoryview] | None" = None
 ) -> Any:
-    """Returns the database's handle; in the transaction `creating` it may be created.
+    """Returns the handle of a database.
 
-    Raises lmdb.NotFoundError.
+    The database is created if it is missing and `creating`, a write transaction, is passed.
+    Otherwise raises lmdb.NotFoundError if it is missing.
     """
-    many = name in schema.MANY_VALUED
+    many_valued = name in schema.MANY_VALUED
     return env.open_db(
-        name.encode(), creating, create=creating is not None, dupsort=many, dupfixed=many
+        name.encode(),
+        creating,
+        create=creating is not None,
+        dupsort=many_valued,
+        dupfixed=many_valued,
     )
 
 
 def damaged_pages(directory: Path, reason: str) -> DataLoss:
-    """The error for damage to what LMDB itself keeps in its file, which nothing mends."""
+    """Returns the error for damage to LMDB's page structure, which cannot be mended."""
     return DataLoss(
         f"{directory / location.DATA} is damaged in LMDB's own pages ({reason}); "
         "`hrag check` finds what can still be read; restore a backup"
@@ -76,11 +84,15 @@ def damaged_pages(directory: Path, reason: str) -> DataLoss:
 
 
 def explained(error: lmdb.Error, directory: Path) -> HragError | None:
-    """Returns the domain error that LMDB's error means for an operator; None if unknown."""
+    """Returns an error that explains LMDB's error to an operator.
+
+    Returns None for an error that this function does not know.
+    """
     code = getattr(error, "code", 0)
     if code in FULL_DISK or isinstance(error, (lmdb.DiskError, lmdb.MapFullError)):
         return StorageFull(f"the disk of {directory} is full; nothing of this write was kept")
-    if code == errno.EIO:  # Also what LMDB says when the disk took a write only in part.
+    # LMDB also reports EIO when the disk accepted only a part of a write.
+    if code == errno.EIO:
         return StorageFull(
             f"the disk of {directory} is full or failing; nothing of this write was kept"
         )

@@ -1,6 +1,6 @@
-"""The values that only a store in LMDB has: their fields and their encoding as bytes.
+"""The records that only a store in LMDB has: their fields and their encoding as bytes.
 
-Records that are read once and then cached are JSON; those that every call reads are packed.
+Records that are read once and then cached are JSON. Records that every call reads are packed.
 """
 
 import struct
@@ -15,13 +15,14 @@ from hrag.values.status import Segment
 class Counters(NamedTuple):
     """Running totals of a collection, updated in the transaction of each change.
 
-    `sequence` is the tenant's sequence at the collection's last change, `sealed_sequence`
-    at the last change that segments cover, `log_start` at the last change whose log entry
-    was trimmed. `sealed_ordinal` is the last ordinal that a segment covers, and
-    `tail_leaves` counts the living leaves above it. `unsummarised` counts documents whose
-    summaries are not written yet, `summary_tokens` the tokens that a chat model has read
-    and written for summaries. `stored_bytes` is what all documents take, see
-    `tenant_usage.stored_bytes`.
+    * `sequence`: the tenant's sequence at the collection's last change.
+    * `sealed_sequence`: the tenant's sequence at the last change that segments cover.
+    * `log_start`: the tenant's sequence at the last change whose log entry was trimmed.
+    * `sealed_ordinal`: the last ordinal that a segment covers.
+    * `tail_leaves`: the number of living leaves whose ordinals are above `sealed_ordinal`.
+    * `unsummarised`: the number of documents whose summaries are not written yet.
+    * `summary_tokens`: the tokens that a chat model has read and written for summaries.
+    * `stored_bytes`: the sum over all documents of `tenant_usage.stored_bytes`.
     """
 
     documents: int = 0
@@ -48,7 +49,7 @@ class Counters(NamedTuple):
         return cls._make(_COUNTERS.unpack(value))
 
     def plus(self, document: DocumentRecord, ordinal: int, sign: int) -> "Counters":
-        """The counters after a document is added (`sign` 1) or removed (`sign` -1)."""
+        """Returns the counters after a document is added (`sign` 1) or removed (`sign` -1)."""
         leaves = sign * document.leaf_count
         return self._replace(
             documents=self.documents + sign,
@@ -66,10 +67,10 @@ _COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
 
 
 class Change(NamedTuple):
-    """One entry of the change log: the ordinal added and the one removed, 0 for none.
+    """An entry of the change log: the ordinals that a change added and removed, 0 for none.
 
-    With neither, a document's metadata changed: its leaves are the same, and filters may
-    select others.
+    If both are 0, a document's metadata changed. Its leaves are the same, but the document may now
+    pass other filters.
     """
 
     added: int = 0
@@ -88,7 +89,7 @@ _CHANGE = struct.Struct("<QQ")
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """Size and checksum of a segment's file, verified when it was written."""
+    """The size and checksum of a segment's file, verified when the file was written."""
 
     size_bytes: int
     sha256: str
@@ -98,11 +99,12 @@ class SegmentFile:
 class SegmentRecord:
     """A segment as the manifest lists it.
 
-    It holds the leaves of those documents from `first_ordinal` to `last_ordinal` that
-    existed when it was built: `rows` leaves. Its index has `items` distinct vectors, some
-    of which may belong to leaves that were deleted before; a segment of the dimension 0 has
-    no vectors. Its postings have the terms of `analyzer`; without one it has none.
-    `covered_sequence` is the tenant's sequence at the last change that it covers.
+    It contains the leaves of the documents from `first_ordinal` to `last_ordinal` that existed
+    when the segment was built: `rows` leaves. Its index has `items` distinct vectors, some of which
+    may belong only to leaves that were deleted before the segment was built. A segment with
+    `dimension` 0 has no vectors. Its postings contain the terms of `analyzer`; without an analyzer
+    it has no postings. `covered_sequence` is the tenant's sequence at the last change that it
+    covers.
     """
 
     segment_id: int
@@ -128,14 +130,17 @@ class SegmentRecord:
 
     @property
     def size_bytes(self) -> int:
-        """The size of its files."""
+        """The total size of the segment's files."""
         return sum(file.size_bytes for file in self.files.values())
 
     def info(self) -> Segment:
-        """The fields that clients see."""
+        """Returns the fields that clients see."""
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)
 
 
 def packed_document(record: DocumentRecord, *, has_content: bool = True) -> bytes:
-    """Value of `documents`: an array; of a document of schema 8 or older an object."""
+    """Returns a document's value in `documents`.
+
+    It is a JSON array, or without `has_content`, as schema 8 and older wrote it, a JSON object.
+    """
     return record.to_short_bytes() if has_content else record.to_bytes()

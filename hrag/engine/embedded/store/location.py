@@ -1,7 +1,7 @@
-"""Where does a store lie, on what file system, and whose files are they?
+"""The files of a store, the file system they are on, and errors that name their owner.
 
-A store is a folder on a local disk: LMDB maps its files into memory, which network file
-systems do not keep coherent. Knows nothing of the contents of those files.
+A store is a folder on a local disk. LMDB maps its files into memory, and network file systems do
+not keep these maps coherent. Knows nothing of the contents of the files.
 """
 
 import os
@@ -19,11 +19,12 @@ LOCK = "lock.mdb"
 SEGMENTS = "segments"
 INDEXER_LOCK = "indexer.lock"
 USERS_LOCK = "users.lock"
-VACUUM = "vacuum.tmp"  # The unfinished copy of a vacuum.
+# The unfinished copy of a vacuum.
+VACUUM = "vacuum.tmp"
 BACKUP_LOCK = "backup.lock"
 FILES = (DATA, LOCK, USERS_LOCK, INDEXER_LOCK, BACKUP_LOCK, SEGMENTS)
 
-# File systems in user space are listed as "fuse." and a name.
+# The kernel lists a file system in user space as "fuse." and its name.
 _NETWORK = re.compile(
     r"(fuse\.)?("
     "9p|acfs|afs|beegfs|ceph|ceph-fuse|cifs|coda|davfs|glusterfs|gpfs|lustre|mfs|ncp|ncpfs|"
@@ -34,33 +35,33 @@ _NETWORK = re.compile(
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-# The file system
+# The file system.
 
 
 def file_system(mountinfo: str, path: Path) -> str:
-    """Returns the type of the file system that holds `path`, or "" if no mount does.
+    """Returns the type of the file system that contains `path`, or "" if no mount point does.
 
     `mountinfo` is the text of `/proc/self/mountinfo`; `path` is absolute and without links.
     """
-    found, longest = "", -1
+    kind, longest = "", -1
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) < 5 or not after:
             continue
         point = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[4]))
-        # Of two mounts at one point, the later one is seen.
+        # If two mounts have the same mount point, the later one hides the earlier one.
         if path.is_relative_to(point) and len(point.parts) >= longest:
-            found, longest = after.split(" ")[0], len(point.parts)
-    return found
+            kind, longest = after.split(" ")[0], len(point.parts)
+    return kind
 
 
 def refuse_network(directory: Path) -> None:
-    """Raises StoreUnavailable if `directory` lies, or would lie, on a network file system."""
+    """Raises StoreUnavailable if `directory` is, or would be, on a network file system."""
     try:
         mountinfo = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
-        return  # Without /proc the type is unknown.
+        return  # Without /proc, the type of the file system is unknown.
     kind = file_system(mountinfo, directory.resolve())
     if _NETWORK.fullmatch(kind):
         raise StoreUnavailable(
@@ -70,13 +71,19 @@ def refuse_network(directory: Path) -> None:
 
 
 def has_data(directory: Path) -> bool:
-    """Whether `directory` holds a store: an empty LMDB file is one that is being created."""
+    """Returns True if `directory` contains a store.
+
+    An empty LMDB file does not count: it belongs to a store that is being created.
+    """
     path = directory / DATA
     return path.exists() and path.stat().st_size > 0
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another that later has its path; None if there is none."""
+    """Returns the device and inode of a file, or None if it does not exist.
+
+    They differ if another file has replaced the one at this path.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -85,21 +92,21 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def require_data(directory: Path, hint: str = "") -> None:
-    """Raises StoreMissing if `directory` holds no store; the message ends with `hint`.
+    """Raises StoreMissing if `directory` contains no store; the message ends with `hint`.
 
-    Raises StoreUnavailable if this process may not look.
+    Raises StoreUnavailable if this process may not access the folder.
     """
     with explained_errors(directory):
         if not has_data(directory):
             raise StoreMissing(f"{directory} holds no store{hint}")
 
 
-# Errors of the file system
+# Errors of the file system.
 
 
 @contextmanager
 def explained_errors(directory: Path) -> Iterator[None]:
-    """Raises StorageFull or StoreUnavailable in place of an OSError about the store."""
+    """Raises StorageFull or StoreUnavailable instead of an OSError from inside the block."""
     try:
         yield
     except OSError as error:
@@ -110,13 +117,13 @@ def explained_errors(directory: Path) -> Iterator[None]:
 
 
 def explanation(directory: Path, reason: str) -> str:
-    """Returns why the store in `directory` cannot be used.
+    """Returns a message that says why the store in `directory` cannot be used.
 
-    A file that this process may not access is named with its owner; otherwise the message
-    gives `reason`.
+    If this process may not access one of the store's files, the message names that file and its
+    owner; otherwise it contains `reason`.
     """
-    held = next(path for path in (directory, *directory.absolute().parents) if _exists(path))
-    for path in (held, *(directory / name for name in FILES)):
+    existing = next(path for path in (directory, *directory.absolute().parents) if _exists(path))
+    for path in (existing, *(directory / name for name in FILES)):
         if _exists(path) and not _may_use(path):
             status = path.stat()
             return (
@@ -129,7 +136,10 @@ def explanation(directory: Path, reason: str) -> str:
 
 
 def _exists(path: Path) -> bool:
-    """False also for a file in a folder that this process may not look into."""
+    """Returns True if this process can see that `path` exists.
+
+    Returns False for a file in a folder that this process may not search.
+    """
     with suppress(OSError):
         path.stat()
         return True
@@ -137,8 +147,8 @@ def _exists(path: Path) -> bool:
 
 
 def _may_use(path: Path) -> bool:
-    wanted = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
-    return os.access(path, wanted, effective_ids=True)
+    mode = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+    return os.access(path, mode, effective_ids=True)
 
 
 def _user(uid: int) -> str:

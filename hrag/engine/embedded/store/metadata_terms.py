@@ -1,8 +1,8 @@
-"""The keys of the database `terms`: a collection's number, then a filter term.
+"""Keys and values of the database `terms`, which filters read.
 
-Under a term are the ordinals that have it. Ordinals have 44 bits; the other 20 bits of an entry
-are a checksum of the ordinal and the term (Fibonacci hashing), which numpy checks for many
-entries at once.
+A key is a collection's number, then a filter term. Its values, called entries, name the documents
+that have the term. An entry has 64 bits: the ordinal has 44 bits, and the other 20 bits are a
+checksum of the ordinal and the term (Fibonacci hashing). numpy checks many entries at once.
 """
 
 import numpy as np
@@ -15,22 +15,24 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import seed_of
 
 _ALL_BITS = (1 << 64) - 1
-_CHECK_BITS = LEAF_BITS  # What an ordinal leaves of 64 bits.
-_FACTOR = 0x9E3779B97F4A7C15  # 2 ** 64 divided by the golden ratio.
+# An ordinal does not need the other bits of the 64.
+_CHECK_BITS = LEAF_BITS
+# This is 2 ** 64 divided by the golden ratio.
+_FACTOR = 0x9E3779B97F4A7C15
 
 
 def field_prefix(collection: int, field: str) -> bytes:
-    """The prefix of all terms of a field."""
+    """Returns the prefix of the keys of all terms of a field."""
     return schema.u32(collection) + filter_terms.field_prefix(field)
 
 
 def term_seed(term: bytes) -> int:
-    """The seed of the checksums under a term."""
+    """Returns the seed of the checksums in the entries of a term, which is a key of `terms`."""
     return seed_of(term, 0)
 
 
 def term_entry(term: bytes, ordinal: int) -> bytes:
-    """The entry of a document under a term that it has."""
+    """Returns the entry under a term for the document with this ordinal."""
     product = (ordinal ^ term_seed(term)) * _FACTOR & _ALL_BITS
     return schema.u64(ordinal << _CHECK_BITS | product >> (64 - _CHECK_BITS))
 
@@ -38,9 +40,9 @@ def term_entry(term: bytes, ordinal: int) -> bytes:
 def ordinals_of_entries(
     entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """The ordinals of entries, and which of these are not what was stored.
+    """Returns the ordinals of entries, and True for each entry that is damaged.
 
-    `seeds` is the seed of each entry's term, or that of all.
+    `seeds` has the seed of each entry's term, or is one seed if all entries have the same term.
     """
     ordinals = entries >> np.uint64(_CHECK_BITS)
     products = (ordinals ^ seeds) * np.uint64(_FACTOR)
@@ -50,6 +52,6 @@ def ordinals_of_entries(
 
 
 def terms_of(document: DocumentRecord) -> list[bytes]:
-    """All terms of a document, sorted, each once."""
+    """Returns the keys of all terms of a document, sorted and without duplicates."""
     prefix = schema.u32(document.collection)
-    return [prefix + each for each in filter_terms.terms_of(document)]
+    return [prefix + term for term in filter_terms.terms_of(document)]

@@ -1,6 +1,6 @@
-"""Whose is an entry? Names documents and collections in reports of damage.
+"""Names the document or collection to which a damaged entry belongs, for error messages.
 
-Looks at the other entries without trusting them, for they may be damaged too.
+Reads other entries to find the name, and does not trust them: they may be damaged too.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _NAMED = {"collection_names": "collection", "tenants": "tenant"}
 
 
 def owner_of(txn: Txn, db: Mapping[str, Database], database: str, key: bytes) -> str:
-    """Returns whose the entry is, such as `document 'a' of collection 'acme/handbook'`."""
+    """Returns the name of what an entry belongs to, like `document 'a' of collection 't/docs'`."""
     if database in schema.BY_SLOT:
         return document_owner(txn, db, *schema.read_in_collection(key[schema.SLOT_BYTES :]))
     if database in _BY_ORDINAL:
@@ -32,26 +32,32 @@ def owner_of(txn: Txn, db: Mapping[str, Database], database: str, key: bytes) ->
 
 
 def document_owner(txn: Txn, db: Mapping[str, Database], collection: int, ordinal: int) -> str:
-    """Returns the document with this ordinal, by its id, or by the ordinal if it has none."""
+    """Returns a name of the document with this ordinal, with its collection.
+
+    The name contains the document's id, or the ordinal if no id is stored for it.
+    """
     name = document_name(txn, db, collection, ordinal)
-    found = f"document {name!r}" if name else f"ordinal {ordinal}"
-    return f"{found} of {collection_owner(txn, db, collection)}"
+    document = f"document {name!r}" if name else f"ordinal {ordinal}"
+    return f"{document} of {collection_owner(txn, db, collection)}"
 
 
 def document_name(txn: Txn, db: Mapping[str, Database], collection: int, ordinal: int) -> str:
     """Returns the id of the document with this ordinal; "" if there is none.
 
-    Looks through the collection's ids, which takes 1 us each.
+    Scans the collection's ids, at 1 us for each id.
     """
-    wanted = schema.u64(ordinal)
+    packed = schema.u64(ordinal)
     for key, value in txn.entries(db["document_ids"], schema.u32(collection)):
-        if value[: len(wanted)] == wanted:
+        if value[: len(packed)] == packed:
             return str(key[schema.COLLECTION_BYTES :], "utf-8", "replace")
     return ""
 
 
 def collection_owner(txn: Txn, db: Mapping[str, Database], number: int) -> str:
-    """Returns the collection with this number by tenant and name; a summary collection too."""
+    """Returns a name of the collection with this number: its tenant and its name.
+
+    A summary collection is named after the collection that it summarises.
+    """
     record = collection_record(txn, db, number)
     if record is not None:
         kind = "the summaries of collection" if record.summarises else "collection"

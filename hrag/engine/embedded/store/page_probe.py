@@ -1,7 +1,7 @@
 """Checks in a child process that every page of a store's file can be read.
 
-Reading past the end of a mapped file ends the process with SIGBUS, which nothing can
-catch. So `every_page_is_readable` starts this module as a program of its own:
+Reading past the end of a mapped file ends the process with SIGBUS, which Python cannot catch.
+So `every_page_is_readable` runs this module as a separate program:
 
     python -m hrag.engine.embedded.store.page_probe DIRECTORY [--lock]
 """
@@ -18,13 +18,16 @@ _MODULE = "hrag.engine.embedded.store.page_probe"
 
 
 def every_page_is_readable(directory: Path, *, lock: bool) -> bool:
-    """Whether a child process could read all pages; with `lock`, as one of LMDB's readers."""
+    """Returns True if a child process could read all pages.
+
+    With `lock`, the child registers in LMDB's table of readers.
+    """
     probe = child_process.run_module(_MODULE, str(directory.absolute()), *["--lock"] * lock)
     return probe.returncode == 0
 
 
 def read_every_page(directory: Path, *, lock: bool) -> None:
-    """Reads a byte of every page in use; past the end of the file the process dies."""
+    """Reads a byte of every page in use; a page past the end of the file kills the process."""
     with open_lmdb(directory, readonly=True, lock=lock) as env:
         databases = [open_database(env, name) for name in schema.DATABASES]
         with env.begin(buffers=True) as txn:
@@ -34,7 +37,7 @@ def read_every_page(directory: Path, *, lock: bool) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Reads the store in the folder that the arguments name."""
+    """Reads every page of the store in the folder that the arguments name."""
     parser = argparse.ArgumentParser(prog=f"python -m {_MODULE}")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--lock", action="store_true")

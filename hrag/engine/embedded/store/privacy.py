@@ -1,8 +1,9 @@
-"""Are a store's files for their owner alone?
+"""Restricts access to a store's files to their owner.
 
-What hrag creates has the mode 0600, folders 0700. A store of an earlier version, or one that
-was copied or mounted with wider modes, is tightened when it is opened. The data folder itself
-may be an operator's, such as the root of a volume: then it stays as it is.
+hrag creates files with mode 0600 and folders with mode 0700. A store may have wider modes if an
+earlier version created it, or if it was copied or mounted with them. These modes are tightened when
+the store is opened. The data folder itself may belong to an operator, for example the root of a
+volume. Then its mode stays unchanged.
 """
 
 from collections.abc import Iterator
@@ -19,9 +20,9 @@ _MODES = 0o7777
 
 
 def tighten(directory: Path) -> None:
-    """Takes everybody else's access from the store's files and logs what was changed, once.
+    """Removes access by other users from the store's files, and logs how many were changed.
 
-    Logs a warning that names a file whose mode may not be changed.
+    Logs a warning, which names one file, if this process may not change the mode of some files.
     """
     changed, refused = 0, list[Path]()
     for path in _open_to_others(directory):
@@ -29,7 +30,7 @@ def tighten(directory: Path) -> None:
             path.chmod(path.stat().st_mode & _MODES & ~OTHERS)
             changed += 1
         except FileNotFoundError:
-            continue  # A segment that was replaced meanwhile.
+            continue  # The file belonged to a segment that was replaced meanwhile.
         except OSError:
             refused.append(path)
     if changed:
@@ -45,9 +46,10 @@ def tighten(directory: Path) -> None:
 
 
 def _open_to_others(directory: Path) -> Iterator[Path]:
-    """Yields what others may use: the content of a folder before the folder itself.
+    """Yields the files and folders that other users may access.
 
-    The content of a folder that others cannot enter is not looked at.
+    Files in a folder come before the folder itself. A folder that other users cannot enter is not
+    searched.
     """
     for name in location.FILES:
         path = directory / name

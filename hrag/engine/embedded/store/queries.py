@@ -1,4 +1,4 @@
-"""Lookups and deletions that several rooms need, inside a transaction of the caller."""
+"""Look-ups and deletions that several packages share, inside a transaction of the caller."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 def required(value: Value | None) -> Value:
-    """`value`, which another entry refers to, or DataLoss if it is missing."""
+    """Returns `value`, which another entry refers to. Raises DataLoss if it is None."""
     if value is None:
         raise DataLoss("the store is damaged: an entry is missing; `hrag check` names it")
     return value
@@ -29,7 +29,7 @@ def required(value: Value | None) -> Value:
 def find_collection(store: Store, txn: Txn, tenant_id: str, name: str) -> int:
     """Returns the number of the collection with this name or alias.
 
-    The only place that resolves aliases. Raises CollectionNotFound.
+    Only this function resolves aliases. Raises CollectionNotFound.
     """
     value = txn.get(schema.collection_name(tenant_id, name), db=store.db["collection_names"])
     if value is None:
@@ -40,9 +40,10 @@ def find_collection(store: Store, txn: Txn, tenant_id: str, name: str) -> int:
 def collection_numbers(
     store: Store, txn: Txn, prefix: bytes = b"", start: bytes = b""
 ) -> Iterator[int]:
-    """Yields the collections whose key in `collection_names` begins with `prefix`, by name.
+    """Yields the numbers of the collections whose key in `collection_names` begins with `prefix`.
 
-    From the key `start` on; each once: aliases are left out.
+    They come in order of key, from the key `start` on. Aliases are skipped, so each collection
+    comes once.
     """
     for _, value in store.scan(txn, "collection_names", prefix, start):
         number, is_alias = schema.read_name(value)
@@ -51,7 +52,7 @@ def collection_numbers(
 
 
 def aliases_of(store: Store, txn: Txn, tenant_id: str) -> Iterator[tuple[str, int]]:
-    """Yields a tenant's aliases with their collections, by name."""
+    """Yields a tenant's aliases with their collections' numbers, in order of alias."""
     prefix = schema.collection_name(tenant_id, "")
     for key, value in store.scan(txn, "collection_names", prefix):
         number, is_alias = schema.read_name(value)
@@ -60,7 +61,7 @@ def aliases_of(store: Store, txn: Txn, tenant_id: str) -> Iterator[tuple[str, in
 
 
 def describe_aliases(store: Store, txn: Txn, tenant_id: str) -> tuple[Alias, ...]:
-    """What clients see of a tenant's aliases, by name."""
+    """Returns a tenant's aliases as clients see them, in order of alias."""
     return tuple(
         Alias(alias, read_collection(store, txn, number).name)
         for alias, number in aliases_of(store, txn, tenant_id)
@@ -68,24 +69,30 @@ def describe_aliases(store: Store, txn: Txn, tenant_id: str) -> tuple[Alias, ...
 
 
 def collection_exists(store: Store, txn: Txn, number: int) -> bool:
-    """Whether the collection has not been deleted."""
+    """Returns True if the collection exists, which means that it was not deleted."""
     return txn.has(schema.u32(number), db=store.db["collections"])
 
 
 def read_collection(store: Store, txn: Txn, number: int) -> CollectionRecord:
-    """The record of a collection that exists in this transaction."""
+    """Returns the record of a collection that exists in this transaction."""
     value = txn.get(schema.u32(number), db=store.db["collections"])
     return _collection_record(bytes(required(value)))
 
 
 @lru_cache(maxsize=1024)
 def _collection_record(value: bytes) -> CollectionRecord:
-    """Every document needs it, and it hardly ever changes."""
+    """Decodes a collection's record.
+
+    The result is cached, because every document needs the record and it rarely changes.
+    """
     return CollectionRecord.from_bytes(value)
 
 
 def set_analyzer(store: Store, txn: Txn, number: int, analyzer: str) -> bool:
-    """Changes the analyzer of a collection that exists; returns False if it was the same."""
+    """Changes the analyzer of a collection that exists.
+
+    Returns False, and writes nothing, if the collection already has this analyzer.
+    """
     record = read_collection(store, txn, number)
     if record.settings.analyzer == analyzer:
         return False
@@ -95,67 +102,71 @@ def set_analyzer(store: Store, txn: Txn, number: int, analyzer: str) -> bool:
 
 
 def read_counters(store: Store, txn: Txn, number: int) -> Counters:
-    """The counters of a collection that exists in this transaction."""
+    """Returns the counters of a collection that exists in this transaction."""
     return Counters.from_bytes(required(txn.get(schema.u32(number), db=store.db["counters"])))
 
 
 def describe_collection(store: Store, txn: Txn, number: int) -> Collection:
-    """What clients see of a collection that exists in this transaction."""
+    """Returns a collection that exists in this transaction as clients see it."""
     record = read_collection(store, txn, number)
     documents = read_counters(store, txn, number).documents
     return Collection(record.tenant_id, record.name, record.settings, documents)
 
 
 def handle_of(store: Store, txn: Txn, number: int) -> CollectionHandle:
-    """A handle of a collection that exists in this transaction."""
+    """Returns a handle of a collection that exists in this transaction."""
     record = read_collection(store, txn, number)
     return CollectionHandle(record.tenant_id, record.name, number, record.settings)
 
 
 def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:
-    """The collection's segments in order of ordinals: those of the oldest documents first."""
+    """Returns the collection's segments in order of ordinals: the oldest documents first."""
     entries = store.scan(txn, "segments", schema.u32(number))
     return [SegmentRecord.from_bytes(value) for _, value in entries]
 
 
 def is_listed(store: Store, txn: Txn, number: int, record: SegmentRecord) -> bool:
-    """Whether the collection has this segment, whatever became of its other records."""
+    """Returns True if the manifest lists exactly this segment.
+
+    Reads only the entry of this segment, so damage to other entries does not matter.
+    """
     key = schema.in_collection(number, record.last_ordinal)
     value = txn.get_sound(key, db=store.db["segments"])
     return value is not None and SegmentRecord.from_bytes(value) == record
 
 
 def all_segments(store: Store, txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
-    """Every segment with its collection, deleted collections included until reclaimed.
+    """Yields every segment with the number of its collection.
 
-    Leaves out damaged records: they are the matter of their own collection.
+    Segments of a deleted collection are included until they are reclaimed. Damaged records are
+    skipped: reads of their collection report them.
     """
     for key, value in txn.sound_entries(store.db["segments"]):
         yield schema.read_in_collection(key)[0], SegmentRecord.from_bytes(value)
 
 
 def address_of(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes:
-    """The address of a document that exists in this transaction; see `schema.address`."""
+    """Returns the address of a document that exists in this transaction; see `schema.address`."""
     value = txn.get(schema.in_collection(collection, ordinal), db=store.db["ordinals"])
     slot = schema.read_document_entry(required(value))[1]
     return schema.address(slot, collection, ordinal)
 
 
 def is_living(store: Store, txn: Txn, collection: int, ordinal: int) -> bool:
-    """Whether the ordinal is that of a document that exists in this transaction."""
+    """Returns True if a document with this ordinal exists in this transaction."""
     key = schema.in_collection(collection, ordinal)
     return ordinal <= MAX_ORDINAL and txn.has(key, db=store.db["ordinals"])
 
 
 def read_document(store: Store, txn: Txn, address: bytes) -> DocumentRecord:
-    """The record of a document that exists in this transaction."""
+    """Returns the record of a document that exists in this transaction."""
     return DocumentRecord.from_bytes(required(txn.get(address, db=store.db["documents"])))
 
 
 def find_document(
     store: Store, txn: Txn, collection: int, document_id: str
 ) -> tuple[int, DocumentRecord | None]:
-    """A document's ordinal and record by its id; 0 and None if there is none."""
+    """Returns the ordinal and record of the document with this id; 0 and None if there is none."""
     value = txn.get(schema.document_id(collection, document_id), db=store.db["document_ids"])
     if value is None:
         return 0, None
@@ -168,13 +179,13 @@ def erase_document(
 ) -> int:
     """Deletes one version of a document, except its id, counters and log entry.
 
-    With `keep_slot`, what its slot has stays, for the next version to take its place. Returns
-    the number of its terms.
+    With `keep_slot`, the values under its slot stay, and the next version overwrites them. Returns
+    the number of the document's terms.
     """
     address = address_of(store, txn, document.collection, ordinal)
     terms = terms_of(document)
-    for each in terms:
-        txn.delete(each, term_entry(each, ordinal), db=store.db["terms"])
+    for term in terms:
+        txn.delete(term, term_entry(term, ordinal), db=store.db["terms"])
     erase_entries(store, txn, document.collection, ordinal, None if keep_slot else address)
     return len(terms)
 
@@ -182,7 +193,10 @@ def erase_document(
 def erase_entries(
     store: Store, txn: Txn, collection: int, ordinal: int, address: bytes | None
 ) -> None:
-    """Deletes what is stored under a document's ordinal, and under its address if that is known."""
+    """Deletes the entries under a document's ordinal, and frees its slot.
+
+    If `address` is None, the values under the slot stay and the slot is not freed.
+    """
     entry = schema.in_collection(collection, ordinal)
     for database in ("ordinals", "unsummarised", "summarised"):
         txn.delete(entry, db=store.db[database])

@@ -1,13 +1,14 @@
-"""The disk that deletions need: allocated inside LMDB's file before anybody needs it.
+"""A reserve of disk blocks for deletions, allocated inside LMDB's file in advance.
 
-LMDB never changes a page in place: to delete, it first writes. Blocks that the file has
-already cannot be taken by others, and writing into them never meets a full disk. So before a
-write that may grow the store, the file has the blocks of all pages in use, of that write and
-of the reserve; deletions take theirs from the reserve, and what they free is used again.
+LMDB never changes a page in place, so even a deletion first writes new pages. Other files cannot
+use blocks that LMDB's file already has, and writing into these blocks never fails with a full disk.
+So before a write that may grow the store, the file gets the blocks for all pages in use, for that
+write, and for the reserve. Deletions use blocks of the reserve, and the pages that they free
+are used again.
 
-Holds for file systems that write in place, such as ext4, XFS and tmpfs; Btrfs and ZFS copy
-what is written, so there the reserve is only likely to help. One that cannot allocate has no
-reserve.
+This works on file systems that write in place, for example ext4, XFS and tmpfs. Btrfs and ZFS
+copy blocks when they write, so there the reserve helps only in most cases. On a file system that
+cannot allocate blocks there is no reserve.
 """
 
 import errno
@@ -22,17 +23,19 @@ from hrag.values.errors import StorageFull
 _log = structlog.get_logger()
 
 MAX_RESERVE_BYTES = 64 << 20
-"""More than hundreds of deletions take while a reader keeps their old pages."""
-_STEP_BYTES = 1 << 20  # So that not every small document asks the file system.
+"""More than hundreds of deletions need while a read transaction keeps their old pages in use."""
+# Allocating in larger steps avoids a system call for every small document.
+_STEP_BYTES = 1 << 20
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
 
 
 class Reserve:
-    """Blocks of LMDB's file, allocated `reserve_bytes` past what is in use; 0 for none.
+    """Blocks of LMDB's file, allocated up to `reserve_bytes` after the pages in use.
 
-    Only for the process that has the store for writing. Its methods are called within a
-    write transaction, or before there can be any: where a file system cannot allocate, the
-    C library writes zeros instead, and nobody else may write there meanwhile.
+    With 0 `reserve_bytes` nothing is allocated. Only the process that has opened the store for
+    writing may use a reserve. Its methods are called inside a write transaction, or before there
+    can be one. The reason: where a file system cannot allocate, the C library writes zeros
+    instead, and no transaction may write there meanwhile.
     """
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:
@@ -42,10 +45,10 @@ class Reserve:
         self._allocated = 0
 
     def allocate(self, used_bytes: int, extra_bytes: int = 0) -> None:
-        """Has the blocks of `used_bytes`, of `extra_bytes` more and of the reserve allocated.
+        """Allocates blocks for the `used_bytes`, for `extra_bytes` more, and for the reserve.
 
-        Raises StorageFull if the disk does not have them. What is in use may have holes
-        before the first call, none afterwards.
+        Raises StorageFull if the disk does not have enough. Before the first call, the part of the
+        file that is in use may have holes; afterwards it has none.
         """
         end = used_bytes + extra_bytes + self._reserve_bytes
         if not self._reserve_bytes or end <= self._allocated:
@@ -66,7 +69,7 @@ class Reserve:
             self._fallocate(end)
         except OSError as error:
             raise StorageFull(
-                f"the disk of {self._path.parent} is full: this write would take of the "
+                f"the disk of {self._path.parent} is full: this write would use some of the "
                 f"{self._reserve_bytes:,} bytes that HRAG_DISK_RESERVE_BYTES keeps for deletions"
             ) from error
 

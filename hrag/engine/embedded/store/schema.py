@@ -1,27 +1,31 @@
-"""Every LMDB database of a store, once, with its key and value.
+"""Lists every LMDB database of a store, with its key and its value.
 
 Numbers in keys are fixed-width big-endian, so keys sort by number and share prefixes.
-Names are the only variable part and come last, so a prefix lists them in order.
+Names are the only part whose length varies. They come last, so the entries with a prefix are in
+order of name.
 
 | database            | key                          | value                                |
 | ------------------- | ---------------------------- | ------------------------------------ |
 | meta                | name                         | u64, or text for `store_id`          |
-| collection_names    | tenant NUL name or alias     | collection u32; behind it 1, in one  |
-|                     |                              | byte, if the name is an alias        |
+| collection_names    | tenant NUL name or alias     | collection u32; an alias has one     |
+|                     |                              | more byte, 1, after it               |
 | collections         | collection u32               | CollectionRecord (JSON)              |
 | counters            | collection u32               | Counters (packed u64)                |
 | tenants             | tenant                       | Usage (packed u64); never deleted    |
-| deleted_collections | collection u32               | empty; to be reclaimed               |
+| deleted_collections | collection u32               | empty; the background reclaim        |
+|                     |                              | deletes what the collection stored   |
 | document_ids        | collection u32, document id  | ordinal u64                          |
 | ordinals            | collection u32, ordinal u64  | leaf count u32, slot u64             |
 | documents           | slot u64                     | DocumentRecord (JSON array)          |
 | texts               | slot u64, number u8          | content: tree, text and vectors of a |
-|                     |                              | document, cut; see `content.py`      |
-| trees               |                              | see below                            |
-| vectors             |                              | see below                            |
+|                     |                              | document, cut into several values;   |
+|                     |                              | see `content.py`                     |
+| trees               | slot u64                     | only of schema 8 or older; see below |
+| vectors             | slot u64                     | only of schema 8 or older; see below |
 | free_slots          | slot u64                     | empty                                |
-| terms               | see `metadata_terms.py`      | ordinals that have it, sorted, each  |
-|                     |                              | with a checksum of 20 bits in a u64  |
+| terms               | see `metadata_terms.py`      | ordinals of the documents that have  |
+|                     |                              | the term, ascending; each u64 is an  |
+|                     |                              | ordinal and a checksum of 20 bits    |
 | changes             | collection u32, sequence u64 | Change (packed)                      |
 | commits             | cursor u64                   | collection u32 that a commit changed |
 | segments            | collection u32, last ordinal | SegmentRecord (JSON)                 |
@@ -30,31 +34,35 @@ Names are the only variable part and come last, so a prefix lists them in order.
 |                     |                              | that a segment still holds           |
 | unsummarised        | collection u32, ordinal u64  | empty; the document's summaries are  |
 |                     |                              | not written yet                      |
-| summarised          | collection u32, ordinal u64  | Summarised (packed): what the leaves |
-|                     |                              | of this document are summaries of    |
+| summarised          | collection u32, ordinal u64  | Summarised (packed): which leaves of |
+|                     |                              | which document the leaves of this    |
+|                     |                              | summary document summarise           |
 
-A document that schema 8 or an older one wrote has three values under its slot in place of a
-content: `texts` has its UTF-8, `trees` a `hrag.values.tree.Tree`, `vectors`
-float32[leaves, dimension], LE. Its record is a JSON object. It stays so until it is ingested again.
+Schema 8 and older stored a document's content as three values under its slot: `texts` has the
+text in UTF-8, `trees` a `hrag.values.tree.Tree`, and `vectors` float32[leaves, dimension],
+little-endian. The document's record is a JSON object there. A document stays in this form until it
+is ingested again.
 
-Every value is followed by a checksum of 64 bits, a text by one for each block; see
-`checksums.py`. Its seed comes from the database and the key; of the databases by slot from
-the slot's document too. Values that are empty have none, and terms one of their own.
+A checksum of 64 bits follows every value; a text has one checksum for each of its blocks. See
+`checksums.py`. The seed of a checksum comes from the database and the key. In the databases whose
+key is a slot, it also comes from the document that the slot stores. Empty values have no
+checksum, and the entries of `terms` contain a shorter one.
 
 An ordinal names one version of one document and is never used twice; `labels.py` packs it
-with a leaf's index into a label. A slot is where a document is stored. The document's next
-version reuses it, and another document once this one is deleted: with ever new keys, the pages
-of old ones would stay mostly empty.
+with a leaf's index into a label. A slot is the key under which a document is stored. The next
+version of the document reuses the slot. After the document is deleted, another document reuses
+it. If every version had a new key, the pages of the old keys would stay mostly empty.
 
-A sequence numbers the changes of one tenant: `tenants` has its last one. The cursor numbers
-the entries of `commits` across all tenants, segments that were published included; a reader
-follows it to learn which collections to look at.
+A sequence numbers the changes of one tenant; `tenants` stores the tenant's last sequence. The
+cursor numbers the entries of `commits` across all tenants. Publishing a segment adds an entry too.
+A reader follows the cursor to learn which collections have changed.
 """
 
 import struct
 
 SCHEMA_VERSION = 9
-OLDEST_VERSION = 7  # It is opened as it is; a writer makes it the newest.
+# The oldest version that can be opened. Readers use it unchanged; a writer upgrades it.
+OLDEST_VERSION = 7
 
 DATABASES = (
     "meta",
@@ -79,7 +87,8 @@ DATABASES = (
     "unsummarised",
     "summarised",
 )
-BY_COLLECTION = (  # Their keys begin with a collection's number.
+# Keys of these databases begin with a collection's number.
+BY_COLLECTION = (
     "counters",
     "document_ids",
     "ordinals",
@@ -91,12 +100,18 @@ BY_COLLECTION = (  # Their keys begin with a collection's number.
     "unsummarised",
     "summarised",
 )
-MANY_VALUED = ("terms",)  # A key has several values, all of one size.
-BY_SLOT = ("documents", "texts", "trees", "vectors")  # Their keys in `Txn` are addresses.
-CONTENTS = "texts"  # The database that has the contents of documents.
-IN_BLOCKS = ("texts",)  # Searches read parts of these values.
-OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids", "summarised")  # Replaced with a document.
-REPAIRED = (  # Made again from the rest, or emptied because the rest does without.
+# A key of these databases has several values, all of the same size.
+MANY_VALUED = ("terms",)
+# Keys of these databases are addresses where they are passed to `Txn`; see `address`.
+BY_SLOT = ("documents", "texts", "trees", "vectors")
+# This database contains the contents of documents.
+CONTENTS = "texts"
+# These values have a checksum for each block, because searches read parts of them.
+IN_BLOCKS = ("texts",)
+# Ingesting a document again replaces its entries in these databases.
+OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids", "summarised")
+# A repair rebuilds these databases from the other ones, or removes entries that are not required.
+REPAIRED = (
     "counters",
     "tenants",
     "terms",
@@ -129,30 +144,30 @@ u64 = _U64.pack
 
 
 def read_u32(value: bytes | memoryview) -> int:
-    """Unpacks what `u32` packed."""
+    """Returns the number that `u32` packed."""
     number: int = _U32.unpack(value)[0]
     return number
 
 
 def read_u64(value: bytes | memoryview) -> int:
-    """Unpacks what `u64` packed."""
+    """Returns the number that `u64` packed."""
     number: int = _U64.unpack(value)[0]
     return number
 
 
 def in_collection(collection: int, number: int) -> bytes:
-    """Key of `ordinals` and of every other database keyed by collection and a u64."""
+    """Returns a key of `ordinals`, or of another database keyed by a collection and a u64."""
     return _U32_U64.pack(collection, number)
 
 
 def read_in_collection(key: bytes | memoryview) -> tuple[int, int]:
-    """Unpacks what `in_collection` packed."""
+    """Returns the collection and the number that `in_collection` packed."""
     collection, number = _U32_U64.unpack(key)
     return collection, number
 
 
 def remedy(database: str) -> str:
-    """Returns what mends a damaged entry of a database."""
+    """Returns the clause of an error message that says how to mend an entry of `database`."""
     if database in OF_DOCUMENT:
         return "ingesting the document again mends it"
     if database in REPAIRED:
@@ -161,40 +176,43 @@ def remedy(database: str) -> str:
 
 
 def document_entry(leaf_count: int, slot: bytes) -> bytes:
-    """Value of `ordinals`; `slot` is already packed."""
+    """Returns a value of `ordinals`; `slot` is already packed."""
     return _U32.pack(leaf_count) + slot
 
 
 def read_document_entry(value: memoryview) -> tuple[int, bytes]:
-    """Unpacks the leaf count and the slot, which stays packed."""
+    """Returns the leaf count and the slot of a value of `ordinals`; the slot stays packed."""
     return read_u32(value[: _U32.size]), bytes(value[_U32.size :])
 
 
 def address(slot: bytes, collection: int, ordinal: int) -> bytes:
-    """A packed slot with the document that lies there: key of the databases by slot."""
+    """Returns a document's address, which is the key of the databases in `BY_SLOT`.
+
+    The address is the packed slot, then the collection and ordinal of the document that it stores.
+    """
     return slot + _U32_U64.pack(collection, ordinal)
 
 
 def collection_name(tenant_id: str, name: str) -> bytes:
-    """Key of `collection_names`; neither part can hold NUL."""
+    """Returns a key of `collection_names`; neither argument can contain NUL."""
     return f"{tenant_id}\0{name}".encode()
 
 
 def alias(collection: int) -> bytes:
-    """Value of `collection_names` for an alias of the collection."""
+    """Returns the value of `collection_names` for an alias of the collection."""
     return _U32.pack(collection) + _ALIAS
 
 
 def read_name(value: memoryview) -> tuple[int, bool]:
-    """Unpacks a value of `collection_names`: the collection, and whether the name is an alias."""
+    """Returns the collection of a `collection_names` value, and True if the name is an alias."""
     return read_u32(value[: _U32.size]), value[_U32.size :] == _ALIAS
 
 
 def tenant(tenant_id: str) -> bytes:
-    """Key of `tenants`."""
+    """Returns a key of `tenants`."""
     return tenant_id.encode()
 
 
 def document_id(collection: int, name: str) -> bytes:
-    """Key of `document_ids`."""
+    """Returns a key of `document_ids`."""
     return _U32.pack(collection) + name.encode()

@@ -1,9 +1,9 @@
-"""What each tenant has stored, and the number of its last change.
+"""The usage record of each tenant: the amount of stored data, and the last sequence.
 
-The record is updated in the transaction of each change. Adding up the counters of a
-tenant's collections instead would cost 3 us a collection: with ten thousand of them, every
-commit would take longer than its sync to disk. A deletion frees quota when it commits,
-though LMDB's pages are freed in the background.
+The record is updated in the transaction of each change. Summing the counters of a tenant's
+collections instead would take 3 us for each collection: with ten thousand collections, every
+commit would take longer than its sync to disk. Deleting frees quota at the commit, although
+LMDB's pages are freed later, in the background.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.lmdb_records import packed_document
 
-# LMDB 0.9: pages of 4 KiB with a header; an entry has a header and a 16-bit offset. Larger
-# ones have pages of their own, so that each page holds two at least.
+# The layout of LMDB 0.9: a page has 4 KiB and a header; an entry has a header and a 16-bit offset.
+# An entry larger than `_LARGEST_NODE` is stored in separate pages, so that at least two entries
+# fit into every page.
 _PAGE = 4096
 _PAGE_HEADER = 16
 _NODE_HEADER = 8 + 2
@@ -28,32 +29,36 @@ _NOTHING = Usage()
 
 
 def read_usage(store: Store, txn: Txn, tenant_id: str) -> Usage:
-    """The tenant's record; all zero before its first change."""
+    """Returns the tenant's record; all fields are 0 before its first change."""
     value = txn.get(schema.tenant(tenant_id), db=store.db["tenants"])
     return _NOTHING if value is None else Usage.from_bytes(value)
 
 
 def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
-    """Stores the tenant's record; there is no way to delete one, see `Usage`."""
+    """Stores the tenant's record.
+
+    Records are never deleted, so that a tenant's sequences never restart; see `Usage`.
+    """
     txn.put(schema.tenant(tenant_id), usage.to_bytes(), db=store.db["tenants"])
 
 
 def stored_bytes(
     document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int, *, has_content: bool = True
 ) -> int:
-    """By how many bytes LMDB's file grows for a document, within a factor of two.
+    """Returns by how many bytes LMDB's file grows for a document, within a factor of two.
 
-    Counts the record and the values of the content, each in pages of its own or packed with
-    those of other documents, and the entries by which the document is found: its terms, id,
-    ordinal and place in the log. Without `has_content`, the document is as schema 8 stored it.
-    A term is counted as if no other document had it. Entries that an update leaves for later
-    ones to use are not counted.
+    Counts the record and the values of the content. A value is either in separate pages or shares
+    pages with values of other documents. Also counts the entries that lead to the document: its
+    terms, its id, its ordinal and its log entry. Without `has_content`, the document is counted in
+    the form in which schema 8 stored it. A term is counted as if no other document had it. Free
+    space that an update leaves for later writes is not counted.
 
-    The digits of the store's own numbers in the record do not count, so that a document
-    takes as much wherever and whenever it is stored.
+    The record contains numbers of the store: collection, sequence and stored bytes. Each of them
+    is counted as one digit. So the result does not depend on where and when a document is stored.
     """
     numbers = (document.collection, document.sequence, document.stored_bytes)
-    digits = sum(len(str(number)) - 1 for number in numbers)  # As if each were 0.
+    # Each number is counted as if it were 0.
+    digits = sum(len(str(number)) - 1 for number in numbers)
     parts = [
         tree_bytes + SUM_BYTES,
         bytes_in_blocks(document.text_bytes),
@@ -70,7 +75,10 @@ def stored_bytes(
 
 
 def _packed_bytes(value_bytes: int) -> int:
-    """What a value takes under a slot: slots ascend, so LMDB fills its pages."""
+    """Returns the disk space of a value under a slot.
+
+    New slots ascend, so LMDB fills the pages completely.
+    """
     node_bytes = _node_bytes(_U64, value_bytes)
     if node_bytes > _LARGEST_NODE:
         pages = -(-(_PAGE_HEADER + value_bytes) // _PAGE)
@@ -79,7 +87,10 @@ def _packed_bytes(value_bytes: int) -> int:
 
 
 def _scattered_bytes(key_bytes: int, value_bytes: int) -> int:
-    """What a short entry takes that comes between others: pages are about two thirds full."""
+    """Returns the disk space of a short entry whose key comes between existing keys.
+
+    Pages of these entries are about two thirds full.
+    """
     return _node_bytes(key_bytes, value_bytes) * 3 // 2
 
 

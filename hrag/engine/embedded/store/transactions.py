@@ -1,8 +1,7 @@
-"""A transaction whose values carry checksums.
+"""An LMDB transaction that adds checksums to the values it writes and checks those it reads.
 
-What is written gets a checksum, what is read is checked: a flipped bit raises DataLoss with
-the name of the document, never a wrong value. `Database` says how the values of each database
-are protected; see `schema`.
+A flipped bit raises DataLoss, whose message names the document; a read never returns a wrong
+value. `Database` says how the values of each database are protected; see `schema`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,30 +29,40 @@ from hrag.values.errors import DataLoss
 
 RawTxn: TypeAlias = "lmdb.Transaction[memoryview]"
 OwnerOf: TypeAlias = "Callable[[Txn, str, bytes], str]"
-"""Names the owner of an entry by its database and key; does not trust any value."""
+"""Returns the name of the document or collection to which an entry belongs.
+
+The arguments are a transaction, the database's name and the key. Trusts no stored value."""
 _NO_CACHE = NoCache()
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One LMDB database: its handle, and how its values are protected."""
+    """An LMDB database: its handle, and how its values are protected."""
 
     name: str
     handle: Any
     seed: int
     key_bytes: int | None
-    """Only so much of a key is LMDB's; the rest says whose the value is."""
+    """The length of LMDB's key, which is a prefix of the key passed to `Txn`; None for all of it.
+
+    The remainder of the key names the document, and only the checksum's seed depends on it.
+    """
     checked: bool
+    """True if values have checksums that `Txn` writes and checks."""
     blocks: bool
+    """True if values have a checksum for each block instead of one checksum."""
     part: int | None
-    """Of a document's content, whose place in it this is, see `content`."""
+    """Which part of a document's content this is: an index into `content.PARTS`, or None."""
     contents: Any
-    """The handle of the database that has the contents of documents."""
+    """The handle of the database that contains the contents of documents."""
 
     @classmethod
-    def of(cls, name: str, handle: Any, others: "Mapping[str, Database]") -> "Database":
-        """The database with this name of `schema.DATABASES`, of which `others` come first."""
-        contents = others.get(schema.CONTENTS)
+    def of(cls, name: str, handle: Any, databases: "Mapping[str, Database]") -> "Database":
+        """Returns the database with this name of `schema.DATABASES`.
+
+        `databases` has the databases that come before it in `schema.DATABASES`.
+        """
+        contents = databases.get(schema.CONTENTS)
         return cls(
             name,
             handle,
@@ -67,56 +76,57 @@ class Database:
 
 
 def _checksums(key: bytes, data: Buffer, db: Database) -> bytes:
-    """What is stored behind the data of an entry."""
+    """Returns the checksums that are stored after the data of an entry."""
     return (block_checksums_of if db.blocks else checksum_of)(data, seed_of(key, db.seed))
 
 
 class Txn:
-    """An LMDB transaction; its values are checked, and live as long as it does.
+    """An LMDB transaction that checks its values; they are valid until it ends.
 
-    `cache` has what transactions that see the same commit have read.
+    `cache` has values that transactions which see the same commit have read.
     """
 
     __slots__ = ("_content", "_owner_of", "cache", "raw")
 
     def __init__(self, raw: RawTxn, owner_of: OwnerOf, cache: CommitCache = _NO_CACHE) -> None:
-        """`owner_of` says whose an entry is, for errors; a writer has no `cache`."""
+        """`owner_of` names the owner of an entry in errors; a write transaction has no `cache`."""
         self.raw = raw
         self.cache = cache
         self._owner_of = owner_of
-        self._content: Content | None = None  # Several parts of one are read in turn.
+        # The last content is kept, because callers read several parts of one content in turn.
+        self._content: Content | None = None
 
     def get(self, key: bytes, db: Database) -> memoryview | None:
-        """Returns a key's value, or None. Raises DataLoss if it is not what was stored."""
-        value = self._stored(key, db)
+        """Returns a key's value, or None. Raises DataLoss if it differs from what was stored."""
+        value = self._read_stored(key, db)
         return None if value is None else self.checked(key, value, db)
 
     def get_sound(self, key: bytes, db: Database) -> memoryview | None:
-        """Returns a key's value; None if there is none, or it is not what was stored."""
+        """Returns a key's value; None if there is none or if it is damaged."""
         try:
-            value = self._found(key, db)
+            value = self._read_raw(key, db)
         except DamagedContent:
             return None
-        return None if value is None else self._sound(key, value, db)
+        return None if value is None else self._data_if_sound(key, value, db)
 
     def has(self, key: bytes, db: Database) -> bool:
-        """Whether there is such a key; its value is not checked."""
+        """Returns True if the key exists; does not check its value."""
         try:
-            return self._found(key, db) is not None
+            return self._read_raw(key, db) is not None
         except DamagedContent:
             return True
 
     def checksum(self, key: bytes, db: Database) -> bytes:
-        """Returns the checksum behind a key's value, b"" without a value; it is not checked.
+        """Returns the checksum stored with a key's value, or b"" if there is no value.
 
-        Equal checksums under a key mean equal values.
+        Does not check the value. Equal checksums under a key mean equal values.
         """
-        value = self._stored(key, db)
+        value = self._read_stored(key, db)
         return b"" if value is None else bytes(value[-SUM_BYTES:])
 
     def get_again(self, key: bytes, db: Database) -> memoryview | None:
-        """Returns a value that was checked a short while ago, and does not check it."""
-        value = self._stored(key, db)
+        """Returns a value without checking it, because the caller checked it a short time ago."""
+        value = self._read_stored(key, db)
         if value is None:
             return None
         return value[: data_bytes(len(value))] if db.blocks else value[:-SUM_BYTES]
@@ -124,37 +134,43 @@ class Txn:
     def get_blocks(
         self, key: bytes, db: Database, checked: bytearray | None = None
     ) -> Blocks | None:
-        """Returns a value that is stored in blocks, to be checked where it is read.
+        """Returns a value that is stored in blocks, or None; its blocks are checked on demand.
 
-        `checked` says which blocks were checked a short while ago, see `Blocks`.
+        `checked` marks the blocks that were checked a short time ago; see `Blocks`.
         """
-        value = self._stored(key, db)
-        return None if value is None else self._blocks(key, value, db, checked)
+        value = self._read_stored(key, db)
+        return None if value is None else self._open_blocks(key, value, db, checked)
 
     def again(self, blocks: Blocks, key: bytes, db: Database) -> Blocks:
-        """Returns what `get_blocks` of another transaction of this commit returned."""
-        return blocks.reporting(partial(self._damaged, key, db))
+        """Returns `blocks` for use in this transaction.
+
+        Another transaction that sees the same commit got them from `get_blocks`.
+        """
+        return blocks.reporting(partial(self._raise_damage, key, db))
 
     def checked(self, key: Buffer, value: memoryview, db: Database) -> memoryview:
-        """Returns the data of an entry as LMDB holds it. Raises DataLoss."""
+        """Checks an entry as LMDB stores it and returns its data without checksums.
+
+        Raises DataLoss.
+        """
         if not db.checked:
             return value
         if db.blocks:
-            return self._blocks(key, value, db).check_all()
+            return self._open_blocks(key, value, db).check_all()
         data = verified(value, seed_of(key, db.seed))
         if data is None:
-            self._damaged(bytes(key), db)
+            self._raise_damage(bytes(key), db)
         return data
 
     def is_sound(self, key: Buffer, value: memoryview, db: Database) -> bool:
-        """Whether an entry is what was stored."""
+        """Returns True if an entry matches its checksums."""
         if not db.checked:
             return True
         seed = seed_of(key, db.seed)
         return are_verified(value, seed) if db.blocks else verified(value, seed) is not None
 
     def put(self, key: bytes, data: Buffer, db: Database, append: bool = False) -> None:
-        """Stores a value with its checksum. See `lmdb.Transaction.put`."""
+        """Stores a value with its checksum. `append` is as in `lmdb.Transaction.put`."""
         if db.checked:
             data = b"".join((data, _checksums(key, data, db)))
         self._content = None
@@ -165,8 +181,8 @@ class Txn:
     ) -> None:
         """Stores the content of a document: its tree, text and vectors, with their checksums.
 
-        Takes the place of the content that the slot has. See `content` for how, and
-        `lmdb.Transaction.put`.
+        Replaces the content that the slot has. `content` describes the form in which it is
+        stored; `append` is as in `lmdb.Transaction.put`.
         """
         self._content = None
         sealed = [(data, _checksums(address, data, db)) for db, data in parts]
@@ -174,17 +190,17 @@ class Txn:
         values = content.cut(content.joined(sealed, address))
         for number, value in enumerate(values):
             self.raw.put(content.value_key(slot, number), value, db=handle, append=append)
-        left = len(values)
-        while not append and self.raw.delete(content.value_key(slot, left), db=handle):
-            left += 1
+        surplus = len(values)
+        while not append and self.raw.delete(content.value_key(slot, surplus), db=handle):
+            surplus += 1
 
     def has_content(self, address: bytes, db: Database) -> bool:
-        """Whether tree, text and vectors of a document are stored as one content."""
+        """Returns True if a document's tree, text and vectors are stored as one content."""
         key = content.value_key(address[: schema.SLOT_BYTES], 0)
         return self.raw.get(key, db=db.contents) is not None
 
     def delete_content(self, slot: bytes, db: Database) -> None:
-        """Deletes what a packed slot has in the database of contents."""
+        """Deletes all values under a packed slot in the database of contents."""
         self._content = None
         with self.raw.cursor(db=db.contents) as cursor:
             cursor.set_range(slot)
@@ -192,23 +208,26 @@ class Txn:
                 cursor.delete()
 
     def delete(self, key: bytes, value: bytes = b"", *, db: Database) -> bool:
-        """Deletes a key, or one of its values; returns whether it was there."""
+        """Deletes a key, or one of its values; returns True if it existed."""
         self._content = None
         return bool(self.raw.delete(key[: db.key_bytes], value, db=db.handle))
 
     def cursor(self, db: Database) -> Any:
-        """Returns LMDB's cursor, whose values are not checked."""
+        """Returns LMDB's cursor; it does not check values."""
         return self.raw.cursor(db=db.handle)
 
     def stat(self, db: Database) -> dict[str, int]:
         """Returns LMDB's statistics of a database."""
-        found: dict[str, int] = self.raw.stat(db.handle)  # type: ignore[assignment]
-        return found
+        statistics: dict[str, int] = self.raw.stat(db.handle)  # type: ignore[assignment]
+        return statistics
 
     def entries(
         self, db: Database, prefix: bytes = b"", start: bytes = b""
     ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields entries as LMDB holds them, with `prefix`, in order, from `start` on."""
+        """Yields the entries whose key begins with `prefix`, in order, from the key `start` on.
+
+        Values are as LMDB stores them: with checksums, and not checked.
+        """
         with self.cursor(db) as cursor:
             if not cursor.set_range(max(prefix, start)):
                 return
@@ -220,57 +239,66 @@ class Txn:
     def sound_entries(
         self, db: Database, prefix: bytes = b"", start: bytes = b""
     ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields keys and values as `entries` does, without checksums, but for damaged ones."""
+        """Yields entries like `entries`, but checks them and skips damaged ones.
+
+        The values have no checksums.
+        """
         for key, stored in self.entries(db, prefix, start):
-            value = self._sound(key, stored, db)
+            value = self._data_if_sound(key, stored, db)
             if value is not None:
                 yield key, value
 
-    def _stored(self, key: bytes, db: Database) -> memoryview | None:
-        """Returns a key's value as LMDB holds it, with its checksums. Raises DataLoss."""
-        try:
-            return self._found(key, db)
-        except DamagedContent:
-            self._damaged(key, db)
+    def _read_stored(self, key: bytes, db: Database) -> memoryview | None:
+        """Returns a key's value with its checksums, which are not checked, or None.
 
-    def _found(self, key: bytes, db: Database) -> memoryview | None:
-        """As `_stored`; raises DamagedContent."""
+        Raises DataLoss if the header of a document's content is damaged.
+        """
+        try:
+            return self._read_raw(key, db)
+        except DamagedContent:
+            self._raise_damage(key, db)
+
+    def _read_raw(self, key: bytes, db: Database) -> memoryview | None:
+        """Returns the same as `_read_stored`, but raises DamagedContent instead of DataLoss."""
         if db.part is not None:
-            found = self._content_of(key, db, db.part)
-            if found is not None:
-                return found.part(db.part)
+            stored_content = self._read_content(key, db, db.part)
+            if stored_content is not None:
+                return stored_content.part(db.part)
         return self.raw.get(key[: db.key_bytes], db=db.handle)
 
-    def _content_of(self, address: bytes, db: Database, part: int) -> Content | None:
-        """A document's content, all of it where its first value lacks the part; None without."""
-        found, first_key = self._content, content.value_key(address[: schema.SLOT_BYTES], 0)
-        if found is None or found.address != address:
+    def _read_content(self, address: bytes, db: Database, part: int) -> Content | None:
+        """Returns a document's content with at least `part`, or None if it has no content.
+
+        Reads only the first value if the part is inside it, else all values.
+        """
+        loaded, first_key = self._content, content.value_key(address[: schema.SLOT_BYTES], 0)
+        if loaded is None or loaded.address != address:
             first = self.raw.get(first_key, db=db.contents)
             if first is None:
                 return None
-            found = self._content = Content(address, first)
-        if len(found.held) < found.needed_bytes(part):
-            values = [found.held]
-            missing_bytes = found.size_bytes - len(found.held)
+            loaded = self._content = Content(address, first)
+        if len(loaded.data) < loaded.needed_bytes(part):
+            values = [loaded.data]
+            missing_bytes = loaded.size_bytes - len(loaded.data)
             with self.raw.cursor(db=db.contents) as cursor:
                 cursor.set_key(first_key)
                 while missing_bytes > 0 and cursor.next():
                     values.append(cursor.value())
                     missing_bytes -= len(values[-1])
-            found.held = memoryview(b"".join(values))
-        return found
+            loaded.data = memoryview(b"".join(values))
+        return loaded
 
-    def _sound(self, key: Buffer, value: memoryview, db: Database) -> memoryview | None:
+    def _data_if_sound(self, key: Buffer, value: memoryview, db: Database) -> memoryview | None:
         return self.checked(key, value, db) if self.is_sound(key, value, db) else None
 
-    def _blocks(
+    def _open_blocks(
         self, key: Buffer, value: memoryview, db: Database, checked: bytearray | None = None
     ) -> Blocks:
         key = bytes(key)
-        damaged = partial(self._damaged, key, db)
+        damaged = partial(self._raise_damage, key, db)
         return Blocks(value, partial(seed_of, key, db.seed), damaged, checked)
 
-    def _damaged(self, key: bytes, db: Database) -> NoReturn:
+    def _raise_damage(self, key: bytes, db: Database) -> NoReturn:
         raise DataLoss(
             f"{self._owner_of(self, db.name, key)} is damaged: its entry in {db.name!r} does "
             f"not match its checksum; {schema.remedy(db.name)}; `hrag check` finds all damage"

@@ -1,7 +1,7 @@
 """Creates, deletes and lists collections and their aliases.
 
-Names and aliases of a tenant are entries of one database, so that none is used twice and one
-look-up finds a collection by either.
+A tenant's names and aliases are entries of one database. So no name is used twice, and one look-up
+finds a collection by its name or by an alias.
 """
 
 from itertools import islice
@@ -45,17 +45,20 @@ from hrag.values.quotas import QuotaOf, unlimited
 
 
 class IndexMaintenance(Protocol):
-    """Keeps the index in order in the background."""
+    """Builds and maintains the index in the background."""
 
     def changed(self, collection: int) -> None:
-        """Called after each commit, with the number of a collection that it changed."""
+        """Notes that a commit has changed the collection; the writer calls it after the commit."""
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
-        """Waits while too much of the collection is not indexed; raises DeadlineExceeded."""
+        """Applies backpressure: waits while too many leaves of the collection are not indexed.
+
+        Raises DeadlineExceeded.
+        """
 
 
 class CollectionWriter:
-    """The part of `hrag.engine.Writer` that is about collections as a whole."""
+    """Implements the methods of `hrag.engine.Writer` that concern collections and aliases."""
 
     def __init__(
         self,
@@ -74,13 +77,13 @@ class CollectionWriter:
     ) -> tuple[Collection, int]:
         store, key = self._store, schema.collection_name(tenant_id, name)
         with store.growing_write(0) as txn:
-            found = txn.get(key, db=store.db["collection_names"])
-            if found is not None:
-                _, is_alias = schema.read_name(found)
+            existing = txn.get(key, db=store.db["collection_names"])
+            if existing is not None:
+                _, is_alias = schema.read_name(existing)
                 raise name_taken(tenant_id, name, "name", is_alias=is_alias)
-            used, more = read_usage(store, txn, tenant_id), Usage(collections=1, sequence=1)
-            check_quota(tenant_id, used.info(self._quota_of(tenant_id)), more.info())
-            used = used.plus(more)
+            used, added = read_usage(store, txn, tenant_id), Usage(collections=1, sequence=1)
+            check_quota(tenant_id, used.info(self._quota_of(tenant_id)), added.info())
+            used = used.plus(added)
             write_usage(store, txn, tenant_id, used)
             number = store.next_number(txn, schema.LAST_COLLECTION)
             txn.put(key, schema.u32(number), db=store.db["collection_names"])
@@ -91,11 +94,12 @@ class CollectionWriter:
         """Adds a collection, and its summary collection if it has summaries."""
         tenant_id, name, settings = record.tenant_id, record.name, record.settings
         if settings.summaries is not SummaryUnit.NONE:
-            second = self._store.next_number(txn, schema.LAST_COLLECTION)
-            own = summary_settings(settings)
-            summaries = CollectionRecord(tenant_id, name, own, summarises=number)
-            self._add_collection(txn, second, summaries, used)
-            record = CollectionRecord(tenant_id, name, settings, summaries=second)
+            summary_number = self._store.next_number(txn, schema.LAST_COLLECTION)
+            summaries = CollectionRecord(
+                tenant_id, name, summary_settings(settings), summarises=number
+            )
+            self._add_collection(txn, summary_number, summaries, used)
+            record = CollectionRecord(tenant_id, name, settings, summaries=summary_number)
         sequence = used.sequence
         counters = Counters(sequence=sequence, sealed_sequence=sequence, log_start=sequence)
         txn.put(schema.u32(number), record.to_bytes(), db=self._store.db["collections"])
@@ -107,20 +111,22 @@ class CollectionWriter:
         with store.write() as txn:
             number = find_collection(store, txn, tenant_id, name)
             record = read_collection(store, txn, number)
-            named = [alias for alias, of in aliases_of(store, txn, tenant_id) if of == number]
-            check_no_aliases(tenant_id, record.name, named)
+            tenant_aliases = aliases_of(store, txn, tenant_id)
+            aliases = [alias for alias, target in tenant_aliases if target == number]
+            check_no_aliases(tenant_id, record.name, aliases)
             numbers = [number, record.summaries] if record.summaries else [number]
-            counters = [read_counters(store, txn, each) for each in numbers]
-            freed = Usage(-1, -counters[0].documents, -sum(each.stored_bytes for each in counters))
+            counters = [read_counters(store, txn, counted) for counted in numbers]
+            freed_bytes = sum(counter.stored_bytes for counter in counters)
+            freed = Usage(-1, -counters[0].documents, -freed_bytes)
             used = read_usage(store, txn, tenant_id).plus(freed).plus(Usage(sequence=1))
             write_usage(store, txn, tenant_id, used)
             txn.delete(schema.collection_name(tenant_id, name), db=store.db["collection_names"])
-            for each in numbers:
-                txn.delete(schema.u32(each), db=store.db["collections"])
-                txn.delete(schema.u32(each), db=store.db["counters"])
-                txn.put(schema.u32(each), b"", db=store.db["deleted_collections"])
-                note_commit(store, txn, each)
-        self._committed(*numbers)
+            for deleted in numbers:
+                txn.delete(schema.u32(deleted), db=store.db["collections"])
+                txn.delete(schema.u32(deleted), db=store.db["counters"])
+                txn.put(schema.u32(deleted), b"", db=store.db["deleted_collections"])
+                note_commit(store, txn, deleted)
+        self._notify_maintenance(*numbers)
         return used.sequence
 
     def collection(self, tenant_id: str, name: str) -> Collection:
@@ -132,12 +138,10 @@ class CollectionWriter:
         prefix = schema.collection_name(tenant_id, "")
         after = prefix + page_token.encode() + b"\0" if page_token else b""
         with self._store.read() as txn:
-            found_numbers = collection_numbers(self._store, txn, prefix, after)
-            numbers = list(islice(found_numbers, page_size + 1))
-            found = [
-                describe_collection(self._store, txn, number) for number in numbers[:page_size]
-            ]
-        return Listing(tuple(found), found[-1].name if len(numbers) > page_size else "")
+            all_numbers = collection_numbers(self._store, txn, prefix, after)
+            numbers = list(islice(all_numbers, page_size + 1))
+            page = [describe_collection(self._store, txn, number) for number in numbers[:page_size]]
+        return Listing(tuple(page), page[-1].name if len(numbers) > page_size else "")
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
         with self._store.read() as txn:
@@ -149,27 +153,27 @@ class CollectionWriter:
         with store.growing_write(0) as txn:
             number = find_collection(store, txn, tenant_id, collection)
             used, previous = read_usage(store, txn, tenant_id), ""
-            found = txn.get(key, db=store.db["collection_names"])
-            if found is None:
+            existing = txn.get(key, db=store.db["collection_names"])
+            if existing is None:
                 check_alias_count(tenant_id, sum(1 for _ in aliases_of(store, txn, tenant_id)))
             else:
-                before, is_alias = schema.read_name(found)
+                previous_number, is_alias = schema.read_name(existing)
                 if not is_alias:
                     raise name_taken(tenant_id, alias, "alias", is_alias=False)
-                previous = read_collection(store, txn, before).name
-            now = Alias(alias, read_collection(store, txn, number).name)
-            if previous != now.collection:
+                previous = read_collection(store, txn, previous_number).name
+            new_alias = Alias(alias, read_collection(store, txn, number).name)
+            if previous != new_alias.collection:
                 used = used.plus(Usage(sequence=1))
                 write_usage(store, txn, tenant_id, used)
                 txn.put(key, schema.alias(number), db=store.db["collection_names"])
                 note_commit(store, txn, number)
-        return AliasChange(now, previous, used.sequence)
+        return AliasChange(new_alias, previous, used.sequence)
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
         store, key = self._store, schema.collection_name(tenant_id, alias)
         with store.write() as txn:
-            found = txn.get(key, db=store.db["collection_names"])
-            number, is_alias = (0, False) if found is None else schema.read_name(found)
+            value = txn.get(key, db=store.db["collection_names"])
+            number, is_alias = (0, False) if value is None else schema.read_name(value)
             if not is_alias:
                 raise no_alias(tenant_id, alias)
             used = read_usage(store, txn, tenant_id).plus(Usage(sequence=1))
@@ -182,7 +186,8 @@ class CollectionWriter:
         with self._store.read() as txn:
             return describe_aliases(self._store, txn, tenant_id)
 
-    def _committed(self, *collections: int) -> None:
+    def _notify_maintenance(self, *collections: int) -> None:
+        """Reports collections that a commit has changed, by number."""
         if self._maintenance is not None:
             for number in collections:
                 self._maintenance.changed(number)

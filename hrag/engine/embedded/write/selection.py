@@ -1,4 +1,4 @@
-"""Which documents does a filter select, for calls that list, count or delete them?"""
+"""Finds documents by a filter or in order of id, for calls that list, count or delete them."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -14,35 +14,37 @@ from hrag.engine.embedded.store.filter_eval import FilterEvaluation
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
-_AT_A_TIME = 4096  # Entries, between two looks at the deadline: a few milliseconds.
+# The deadline is checked after so many entries, which is every few milliseconds.
+_BATCH_ENTRIES = 4096
 
 Entry = TypeVar("Entry")
 
 
-def selected(
-    store: Store, txn: Txn, collection: int, given: Filter, deadline: Deadline
+def matching_ordinals(
+    store: Store, txn: Txn, collection: int, filter: Filter, deadline: Deadline
 ) -> Ordinals:
-    """Returns the documents that a checked filter selects, by ordinal.
+    """Returns the ordinals of the documents that pass a filter, which must have been checked.
 
     Raises DeadlineExceeded or Cancelled.
     """
 
-    @cache  # A filter may have thousands of NoneOf conditions.
-    def everything() -> Ordinals:
+    # The result is cached, because a filter may have thousands of NoneOf conditions.
+    @cache
+    def all_ordinals() -> Ordinals:
         keys = (key for key, _ in txn.entries(store.db["ordinals"], schema.u32(collection)))
         ordinals = (schema.read_in_collection(key)[1] for key in keys)
-        parts = [np.array(part, np.uint64) for part in _parts(ordinals, deadline)]
-        return np.concatenate([np.empty(0, np.uint64), *parts])
+        batches = [np.array(batch, np.uint64) for batch in _batches(ordinals, deadline)]
+        return np.concatenate([np.empty(0, np.uint64), *batches])
 
-    return FilterEvaluation(store, txn, collection, everything, deadline).select(given)
+    return FilterEvaluation(store, txn, collection, all_ordinals, deadline).select(filter)
 
 
 def ordinals_by_id(
     store: Store, txn: Txn, collection: int, after: str, among: Ordinals | None, deadline: Deadline
 ) -> Iterator[int]:
-    """Yields documents in order of id, from after the id `after` on; only those `among`, if given.
+    """Yields the ordinals of documents in order of document id, beginning after the id `after`.
 
-    Raises DeadlineExceeded or Cancelled.
+    If `among` is not None, yields only ordinals in it. Raises DeadlineExceeded or Cancelled.
     """
     prefix = schema.document_id(collection, "")
     start = schema.document_id(collection, after) + b"\0" if after else b""
@@ -51,13 +53,14 @@ def ordinals_by_id(
     if among is None:
         yield from ordinals
         return
-    for part in _parts(ordinals, deadline):
-        found = np.array(part, np.uint64)
-        yield from found[is_in(found, among)].tolist()
+    for batch in _batches(ordinals, deadline):
+        candidates = np.array(batch, np.uint64)
+        yield from candidates[is_in(candidates, among)].tolist()
 
 
-def _parts(entries: Iterable[Entry], deadline: Deadline) -> Iterator[list[Entry]]:
+def _batches(entries: Iterable[Entry], deadline: Deadline) -> Iterator[list[Entry]]:
+    """Yields the entries in batches; checks the deadline before each batch."""
     entries = iter(entries)
-    while part := list(islice(entries, _AT_A_TIME)):
+    while batch := list(islice(entries, _BATCH_ENTRIES)):
         deadline.check("filtering")
-        yield part
+        yield batch

@@ -1,6 +1,6 @@
-"""What the changes of a transaction share: numbers, collections' counters, tenants' usage.
+"""State shared by the changes of a transaction: store numbers, collection counters, tenant usage.
 
-Each is read once and written once, at the end.
+Each value is read at most once, and written once at the end of the transaction.
 """
 
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
@@ -20,7 +20,7 @@ from hrag.values.quotas import QuotaOf
 
 
 class SharedState:
-    """The shared state of one transaction, for the changes in it; `finish` writes it."""
+    """The state that all changes of one transaction share; `finish` writes it."""
 
     def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._store = store
@@ -32,12 +32,15 @@ class SharedState:
         self._counters: dict[int, Counters] = {}
         self._usage: dict[str, Usage] = {}
         self.changed: set[int] = set()
-        """Numbers of the collections that have a change."""
+        """The numbers of the collections that the transaction has changed."""
         self.is_whole = True
-        """False if a change has failed halfway, so that the transaction must not be committed."""
+        """False if an error ended a change after its first write.
+
+        Then the transaction must not be committed.
+        """
 
     def finish(self) -> None:
-        """Writes what the changes share; call it last."""
+        """Writes the shared state; call it after the last change."""
         store, txn = self._store, self._txn
         for name, value in self._numbers.items():
             txn.put(name, schema.u64(value), db=store.db["meta"])
@@ -49,14 +52,14 @@ class SharedState:
         for number in self.changed:
             note_commit(store, txn, number)
 
-    def _next(self, name: bytes) -> int:
-        """Increments one of the store's numbers and returns it."""
-        number = self._last(name)
+    def _next_number(self, name: bytes) -> int:
+        """Increments one of the store's numbers and returns it. Raises DataLoss."""
+        number = self._last_number(name)
         self._numbers[name] = number + 1
         return number + 1
 
-    def _last(self, name: bytes) -> int:
-        """The last value of one of the store's numbers. Raises DataLoss."""
+    def _last_number(self, name: bytes) -> int:
+        """Returns the last value of one of the store's numbers. Raises DataLoss."""
         return self._numbers.get(name) or self._store.number(self._txn, name)
 
     def _next_sequence(self, tenant_id: str) -> int:
@@ -64,38 +67,44 @@ class SharedState:
         self._usage[tenant_id] = usage._replace(sequence=usage.sequence + 1)
         return usage.sequence + 1
 
-    def _existing(self, handle: CollectionHandle) -> CollectionRecord:
-        """The collection's record, or CollectionNotFound if it has been deleted."""
-        found = self._collections.get(handle.collection_id)
-        if found is None:
-            found = existing_collection(self._store, self._txn, handle)
-            self._collections[handle.collection_id] = found
-        return found
+    def _read_collection(self, handle: CollectionHandle) -> CollectionRecord:
+        """Returns the collection's record. Raises CollectionNotFound if it has been deleted."""
+        record = self._collections.get(handle.collection_id)
+        if record is None:
+            record = existing_collection(self._store, self._txn, handle)
+            self._collections[handle.collection_id] = record
+        return record
 
     def _counters_of(self, handle: CollectionHandle) -> Counters:
         number = handle.collection_id
-        found = self._counters.get(number)
-        return read_counters(self._store, self._txn, number) if found is None else found
+        counters = self._counters.get(number)
+        return read_counters(self._store, self._txn, number) if counters is None else counters
 
     def _usage_of(self, tenant_id: str) -> Usage:
-        found = self._usage.get(tenant_id)
-        return read_usage(self._store, self._txn, tenant_id) if found is None else found
+        usage = self._usage.get(tenant_id)
+        return read_usage(self._store, self._txn, tenant_id) if usage is None else usage
 
-    def _check_quota(self, tenant_id: str, more: Usage) -> None:
+    def _check_quota(self, tenant_id: str, added: Usage) -> None:
+        """Raises StorageQuotaExceeded if the tenant's quota does not allow `added` as well."""
         used = self._usage_of(tenant_id).info(self._quota_of(tenant_id))
-        check_quota(tenant_id, used, more.info())
+        check_quota(tenant_id, used, added.info())
 
     def _count(
         self, handle: CollectionHandle, document: DocumentRecord, ordinal: int, sign: int
     ) -> None:
-        """Counts a document as added (`sign` 1) or removed (-1), for its tenant too."""
-        documents = 0 if self._existing(handle).summarises else sign
-        more = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
-        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(more)
+        """Counts a document as added (`sign` 1) or removed (`sign` -1).
+
+        Changes the counters of its collection and the usage of its tenant. The usage does not count
+        summary documents, but it counts their bytes.
+        """
+        documents = 0 if self._read_collection(handle).summarises else sign
+        added = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
+        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(added)
         counters = self._counters_of(handle).plus(document, ordinal, sign)
         self._counters[handle.collection_id] = counters
 
     def _log(self, handle: CollectionHandle, change: Change, sequence: int) -> None:
+        """Adds a change to the collection's change log."""
         number, counters = handle.collection_id, self._counters_of(handle)
         self._counters[number] = append_change(
             self._store, self._txn, number, counters, change, sequence
@@ -104,7 +113,7 @@ class SharedState:
 
 
 def existing_collection(store: Store, txn: Txn, handle: CollectionHandle) -> CollectionRecord:
-    """The collection's record, or CollectionNotFound if it has been deleted."""
+    """Returns the collection's record. Raises CollectionNotFound if it has been deleted."""
     if not collection_exists(store, txn, handle.collection_id):
         raise no_collection(handle.tenant_id, handle.name)
     return read_collection(store, txn, handle.collection_id)

@@ -1,8 +1,8 @@
 """Changes documents within one LMDB write transaction.
 
-A document is written whole or not at all: everything that can be refused is refused before
-its first byte is written, and what it shares with others is read, and so verified, before. An
-error after the first byte leaves `is_whole` False.
+A document is written completely or not at all. Everything that can be refused is refused before
+the first byte of the document is written. The state that it shares with other documents is also
+read, and so verified, before that. An error after the first byte leaves `is_whole` False.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,37 +46,43 @@ from hrag.values.errors import DataLoss
 
 
 class WriteTransaction(SharedState):
-    """The changes of one transaction; `finish` writes what they share."""
+    """The changes of one transaction; `finish` writes the state that they share."""
 
     def put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
-        """Creates or replaces a document, unless it is stored already.
+        """Creates or replaces a document, unless it is already stored with the same content hash.
 
-        Raises CollectionNotFound, InvalidArgument or TooLarge for a document that does not
-        fit the collection, StorageQuotaExceeded if its tenant may not have so much, DataLoss
-        if what it shares with other documents is damaged.
+        Raises CollectionNotFound, InvalidArgument or TooLarge for a document that does not fit the
+        collection, StorageQuotaExceeded if the tenant would exceed its quota, or DataLoss if the
+        state that the document shares with others is damaged.
         """
-        collection = self._existing(handle)
+        collection = self._read_collection(handle)
         check_shapes(document, handle.settings)
-        found = self._find_sound(handle, document.document_id)
-        old_ordinal, old = found or (0, None)
+        intact = self._find_intact(handle, document.document_id)
+        old_ordinal, old = intact or (0, None)
         unchanged = unchanged_result(old, document.content_hash)
-        if unchanged is not None and self._has_sound_summaries(handle, document.document_id):
+        if unchanged is not None and self._has_intact_summaries(handle, document.document_id):
             return unchanged
         new = record_of(handle, document)
         terms = terms_of(new)
-        takes = stored_bytes(new, terms, document.tree.size_bytes)
-        if not collection.summarises:  # Nobody waits for the error if summaries are refused.
-            more = growth(old, takes) if found else self._growth_by_mending(handle, document, takes)
-            self._check_quota(handle.tenant_id, more)
+        new_bytes = stored_bytes(new, terms, document.tree.size_bytes)
+        # Summaries are usually written in the background, where no caller receives a quota error.
+        if not collection.summarises:
+            added = (
+                growth(old, new_bytes)
+                if intact
+                else self._growth_over_damaged(handle, document, new_bytes)
+            )
+            self._check_quota(handle.tenant_id, added)
         slot = None if old is None else self._slot_to_keep(handle, old_ordinal)
         self._check_shared(handle, document.document_id, slot)
         self.is_whole = False
-        sequence, ordinal = self._next_sequence(handle.tenant_id), self._next(schema.LAST_ORDINAL)
-        if found is None:
+        sequence = self._next_sequence(handle.tenant_id)
+        ordinal = self._next_number(schema.LAST_ORDINAL)
+        if intact is None:
             old_ordinal = self._remove_damaged(handle, document.document_id, sequence)
         elif old is not None:
             self._remove(handle, old_ordinal, old, sequence, keep_slot=slot is not None)
-        new = replace(new, stored_bytes=takes, sequence=sequence)
+        new = replace(new, stored_bytes=new_bytes, sequence=sequence)
         self._add(ordinal, new, terms, document, slot)
         self._count(handle, new, ordinal, 1)
         if collection.summaries:
@@ -88,20 +94,20 @@ class WriteTransaction(SharedState):
     def put_summaries(
         self, handle: CollectionHandle, ordinal: int, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores the summaries of a document; False if they are no longer pending.
+        """Stores the summaries of a document; returns False if it does not wait for them any more.
 
-        The `tokens` that they cost count in either case. Raises CollectionNotFound.
+        The `tokens` that the summaries cost are counted in either case. Raises CollectionNotFound.
         """
-        self._existing(handle)
-        waiting = self._unmark_unsummarised(handle, ordinal)
+        self._read_collection(handle)
+        is_waiting = self._unmark_unsummarised(handle, ordinal)
         counters = self._counters_of(handle)
         self._counters[handle.collection_id] = counters._replace(
             summary_tokens=counters.summary_tokens + tokens
         )
-        if waiting and summaries.summaries:
+        if is_waiting and summaries.summaries:
             address = address_of(self._store, self._txn, handle.collection_id, ordinal)
             document = read_document(self._store, self._txn, address)
-            collection = summary_handle(handle, self._existing(handle).summaries)
+            collection = summary_handle(handle, self._read_collection(handle).summaries)
             self.put(collection, as_document(document, summaries))
             sections = tuple(summary.leaves for summary in summaries.summaries[1:])
             self._txn.put(
@@ -109,16 +115,16 @@ class WriteTransaction(SharedState):
                 Summarised(ordinal, sections).to_bytes(),
                 db=self._store.db["summarised"],
             )
-        return waiting
+        return is_waiting
 
     def put_stored(
         self, handle: CollectionHandle, document: PreparedDocument, summaries: DocumentSummaries
     ) -> IngestResult:
-        """Puts a document together with its summaries; raises as `put` does.
+        """Puts a document together with its summaries.
 
-        Raises InvalidArgument if the collection has no summaries.
+        Raises the errors of `put`, and InvalidArgument if the collection has no summaries.
         """
-        self._existing(handle)
+        self._read_collection(handle)
         check_summaries(document, handle)
         result = self.put(handle, document)
         ordinal, _ = self._find(handle, document.document_id)
@@ -133,54 +139,63 @@ class WriteTransaction(SharedState):
         metadata: Mapping[str, Any],
         source: str,
     ) -> DocumentInfo:
-        """Replaces metadata and source of the document that is as of the sequence `until`.
+        """Replaces the metadata and the source of a document whose sequence is `until`.
 
-        Its ordinal stays, and with it what segments hold. Raises CollectionNotFound,
-        DocumentNotFound, DocumentChanged or StorageQuotaExceeded.
+        The document keeps its ordinal, so its leaves in segments stay valid. Raises
+        CollectionNotFound, DocumentNotFound, StorageQuotaExceeded, or DocumentChanged if the
+        document has another sequence.
         """
-        collection = self._existing(handle)
+        collection = self._read_collection(handle)
         ordinal, old = self._find(handle, document_id)
         if old is None:
             raise no_document(handle, document_id)
         if old.sequence != until:
             raise document_changed(document_id, until, old.sequence)
-        new = self._revised(ordinal, old, metadata, source)
+        new = self._with_metadata(ordinal, old, metadata, source)
         self._check_quota(handle.tenant_id, growth(old, new.stored_bytes))
         sequence = self._next_sequence(handle.tenant_id)
-        self._revise(handle, ordinal, old, replace(new, sequence=sequence))
+        self._replace_record(handle, ordinal, old, replace(new, sequence=sequence))
         if collection.summaries:
             summaries = summary_handle(handle, collection.summaries)
-            number, found = self._find(summaries, document_id)
-            if found is not None:
-                same = self._revised(number, found, metadata, source)
-                self._revise(summaries, number, found, replace(same, sequence=sequence))
+            number, old_summary = self._find(summaries, document_id)
+            if old_summary is not None:
+                new_summary = replace(
+                    self._with_metadata(number, old_summary, metadata, source), sequence=sequence
+                )
+                self._replace_record(summaries, number, old_summary, new_summary)
         return replace(new, sequence=sequence).info()
 
-    def _revised(
+    def _with_metadata(
         self, ordinal: int, old: DocumentRecord, metadata: Mapping[str, Any], source: str
     ) -> DocumentRecord:
-        """The record with other metadata; its empty hash equals that of no document."""
+        """Returns the record with other metadata and another source.
+
+        Its content hash is empty, so that it equals that of no document that is put later.
+        """
         new = replace(old, metadata=metadata, source=source, content_hash="")
         address = address_of(self._store, self._txn, old.collection, ordinal)
         tree = required(self._txn.get(address, db=self._store.db["trees"]))
         has_content = self._has_content(address)
-        takes = stored_bytes(new, terms_of(new), len(tree), has_content=has_content)
-        return replace(new, stored_bytes=takes)
+        new_bytes = stored_bytes(new, terms_of(new), len(tree), has_content=has_content)
+        return replace(new, stored_bytes=new_bytes)
 
     def _has_content(self, address: bytes) -> bool:
-        """Whether the document was stored by the newest schema: it stays as it was stored."""
+        """Returns True if the document is stored as a content, which schema 8 did not have.
+
+        A document keeps its form until it is ingested again.
+        """
         return self._txn.has_content(address, db=self._store.db[schema.CONTENTS])
 
-    def _revise(
+    def _replace_record(
         self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
     ) -> None:
-        """Stores another record of the same version of a document, with its terms."""
+        """Replaces the record of a version of a document, and its terms; logs the change."""
         txn, db = self._txn, self._store.db
         before, after = set(terms_of(old)), set(terms_of(new))
-        for each in before - after:
-            txn.delete(each, term_entry(each, ordinal), db=db["terms"])
-        for each in after - before:
-            txn.put(each, term_entry(each, ordinal), db=db["terms"])
+        for term in before - after:
+            txn.delete(term, term_entry(term, ordinal), db=db["terms"])
+        for term in after - before:
+            txn.put(term, term_entry(term, ordinal), db=db["terms"])
         address = address_of(self._store, txn, handle.collection_id, ordinal)
         record = packed_document(new, has_content=self._has_content(address))
         txn.put(address, record, db=db["documents"])
@@ -189,15 +204,15 @@ class WriteTransaction(SharedState):
         self._log(handle, Change(), new.sequence)
 
     def delete(self, handle: CollectionHandle, document_id: str) -> int:
-        """Returns the sequence of the deletion.
+        """Deletes a document and returns the sequence of the deletion.
 
         Raises CollectionNotFound or DocumentNotFound.
         """
-        self._existing(handle)
-        found = self._find_sound(handle, document_id)
-        if found is None:
+        self._read_collection(handle)
+        intact = self._find_intact(handle, document_id)
+        if intact is None:
             return self._delete_damaged(handle, document_id)
-        ordinal, document = found
+        ordinal, document = intact
         if document is None:
             raise no_document(handle, document_id)
         sequence = self._next_sequence(handle.tenant_id)
@@ -207,11 +222,11 @@ class WriteTransaction(SharedState):
     def delete_unchanged(
         self, handle: CollectionHandle, ordinals: Sequence[int], until: int
     ) -> DocumentDeletion:
-        """Deletes those of the documents that still exist as they were at the sequence `until`.
+        """Deletes the documents with these ordinals, except those changed after sequence `until`.
 
-        Raises CollectionNotFound.
+        Ordinals of documents that no longer exist are skipped. Raises CollectionNotFound.
         """
-        self._existing(handle)
+        self._read_collection(handle)
         deleted, number = 0, handle.collection_id
         for ordinal in ordinals:
             if not is_living(self._store, self._txn, number, ordinal):
@@ -229,7 +244,7 @@ class WriteTransaction(SharedState):
             deleted += 1
         return DocumentDeletion(deleted, self._usage_of(handle.tenant_id).sequence)
 
-    # Documents
+    # Documents.
 
     def _find(
         self, handle: CollectionHandle, document_id: str
@@ -237,30 +252,30 @@ class WriteTransaction(SharedState):
         return find_document(self._store, self._txn, handle.collection_id, document_id)
 
     def _check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
-        """Reads all that putting a document changes and that is not its own.
+        """Reads the shared state that putting a document changes. Raises DataLoss if it is damaged.
 
-        A new version is to take `slot`, or any if that is None. Raises DataLoss.
+        The new version will be stored in `slot`, or in any slot if that is None.
         """
         self._usage_of(handle.tenant_id)
-        self._last(schema.LAST_ORDINAL)
+        self._last_number(schema.LAST_ORDINAL)
         if slot is None and self._free_slot() is None:
-            self._last(schema.LAST_SLOT)
+            self._last_number(schema.LAST_SLOT)
         self._check_tombstone(handle, document_id)
-        number = self._existing(handle).summaries
+        number = self._read_collection(handle).summaries
         if number:
             self._check_tombstone(summary_handle(handle, number), document_id)
 
     def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
-        """Reads what removing the document, if it is stored, changes of its collection.
+        """Reads the state of the collection that removing the document would change.
 
-        Raises DataLoss.
+        Raises DataLoss if it is damaged.
         """
         store, txn, number = self._store, self._txn, handle.collection_id
-        self._existing(handle)
+        self._read_collection(handle)
         sealed_ordinal = self._counters_of(handle).sealed_ordinal
-        found = find_damaged(store, txn, number, document_id)
-        if found is not None and found.ordinal <= sealed_ordinal:
-            manifest.read_deleted_leaves(store, txn, number, found.ordinal)
+        stored = find_damaged(store, txn, number, document_id)
+        if stored is not None and stored.ordinal <= sealed_ordinal:
+            manifest.read_deleted_leaves(store, txn, number, stored.ordinal)
 
     def _add(
         self,
@@ -270,17 +285,20 @@ class WriteTransaction(SharedState):
         document: PreparedDocument,
         slot: bytes | None,
     ) -> None:
-        """Stores a version of a document, in the place of the one before if that has a slot."""
+        """Stores a version of a document.
+
+        It overwrites the version in `slot`, or if that is None, it gets another slot.
+        """
         txn, db = self._txn, self._store.db
         name = schema.document_id(record.collection, record.document_id)
         entry = schema.in_collection(record.collection, ordinal)
-        slot, is_new = self._take_slot() if slot is None else (slot, False)
+        slot, is_new = self._allocate_slot() if slot is None else (slot, False)
         txn.put(name, schema.u64(ordinal), db=db["document_ids"])
         txn.put(entry, schema.document_entry(record.leaf_count, slot), db=db["ordinals"])
-        for each in terms:
-            txn.put(each, term_entry(each, ordinal), db=db["terms"])
+        for term in terms:
+            txn.put(term, term_entry(term, ordinal), db=db["terms"])
         address = schema.address(slot, record.collection, ordinal)
-        # Appended where the slot is past all others: LMDB then fills its pages.
+        # A new slot comes after all other slots. Appending its values makes LMDB fill the pages.
         txn.put(address, packed_document(record), db=db["documents"], append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
         parts = (
@@ -291,18 +309,22 @@ class WriteTransaction(SharedState):
         txn.put_content(address, parts, append=is_new)
 
     def _slot_to_keep(self, handle: CollectionHandle, ordinal: int) -> bytes | None:
-        """The packed slot whose values the next version overwrites; None for an older schema's.
+        """Returns the packed slot whose values the next version overwrites.
 
-        Deleted values would make LMDB merge pages, and those written then split them again.
+        Deleting the values instead would make LMDB merge pages, which writing the new values would
+        split again. Returns None for a document in the form of schema 8 or older.
         """
         address = address_of(self._store, self._txn, handle.collection_id, ordinal)
         return address[: schema.SLOT_BYTES] if self._has_content(address) else None
 
-    def _take_slot(self) -> tuple[bytes, bool]:
-        """A packed slot, a free one if there is any, and whether it is past all others."""
+    def _allocate_slot(self) -> tuple[bytes, bool]:
+        """Returns a packed slot, and True if it is a new one.
+
+        A free slot is reused if there is any. A new slot comes after all others.
+        """
         slot = self._free_slot()
         if slot is None:
-            return schema.u64(self._next(schema.LAST_SLOT)), True
+            return schema.u64(self._next_number(schema.LAST_SLOT)), True
         self._txn.delete(slot, db=self._store.db["free_slots"])
         return slot, False
 
@@ -313,7 +335,7 @@ class WriteTransaction(SharedState):
     def _delete(
         self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
     ) -> None:
-        """Deletes a document and its id, as the change `sequence`."""
+        """Deletes a document and its id, in the change with this sequence; logs the change."""
         self._remove(handle, ordinal, document, sequence)
         name = schema.document_id(handle.collection_id, document.document_id)
         self._txn.delete(name, db=self._store.db["document_ids"])
@@ -328,8 +350,11 @@ class WriteTransaction(SharedState):
         *,
         keep_slot: bool = False,
     ) -> None:
-        """Deletes one version of a document with its summaries, as the change `sequence`."""
-        if self._existing(handle).summaries:
+        """Deletes one version of a document and its summaries, in the change with this sequence.
+
+        With `keep_slot`, the values under its slot stay for the next version to overwrite.
+        """
+        if self._read_collection(handle).summaries:
             self._remove_summaries(handle, ordinal, document.document_id, sequence)
         erase_document(self._store, self._txn, ordinal, document, keep_slot=keep_slot)
         if ordinal <= self._counters_of(handle).sealed_ordinal:
@@ -337,19 +362,19 @@ class WriteTransaction(SharedState):
             manifest.add_tombstone(self._store, self._txn, number, ordinal, leaf_count)
         self._count(handle, document, ordinal, -1)
 
-    # Damaged documents
+    # Damaged documents.
 
-    def _find_sound(
+    def _find_intact(
         self, handle: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord | None] | None:
-        """As `_find`; None if anything that is stored of the document is damaged."""
+        """Returns the result of `_find`, or None if any stored value of the document is damaged."""
         if is_intact(self._store, self._txn, handle.collection_id, document_id):
             return self._find(handle, document_id)
         return None
 
-    def _has_sound_summaries(self, handle: CollectionHandle, document_id: str) -> bool:
-        """Whether the document's summaries, if it has any, are what was stored."""
-        number = self._existing(handle).summaries
+    def _has_intact_summaries(self, handle: CollectionHandle, document_id: str) -> bool:
+        """Returns True if the document's summaries are not damaged, or if it has none."""
+        number = self._read_collection(handle).summaries
         return not number or is_intact(self._store, self._txn, number, document_id)
 
     def _delete_damaged(self, handle: CollectionHandle, document_id: str) -> int:
@@ -362,64 +387,68 @@ class WriteTransaction(SharedState):
         return sequence
 
     def _remove_damaged(self, handle: CollectionHandle, document_id: str, sequence: int) -> int:
-        """Removes a damaged version with its summaries; returns its ordinal, 0 if none is left.
+        """Removes a damaged version of a document and its summaries; returns its ordinal.
 
-        Terms and counters are made again from the collection's other documents.
+        Returns 0 if no entry leads to an ordinal any more. Terms and counters are computed again
+        from the collection's other documents.
         """
         store, txn, number = self._store, self._txn, handle.collection_id
-        found = find_damaged(store, txn, number, document_id)
-        if found is not None:
-            if self._existing(handle).summaries:
-                self._remove_summaries(handle, found.ordinal, document_id, sequence)
-            erase_entries(store, txn, number, found.ordinal, found.address)
-            if found.ordinal <= self._counters_of(handle).sealed_ordinal:
-                manifest.add_tombstone(store, txn, number, found.ordinal, found.leaf_count)
+        damaged = find_damaged(store, txn, number, document_id)
+        if damaged is not None:
+            if self._read_collection(handle).summaries:
+                self._remove_summaries(handle, damaged.ordinal, document_id, sequence)
+            erase_entries(store, txn, number, damaged.ordinal, damaged.address)
+            if damaged.ordinal <= self._counters_of(handle).sealed_ordinal:
+                manifest.add_tombstone(store, txn, number, damaged.ordinal, damaged.leaf_count)
         rewrite_terms(store, txn, number)
         self._recount(handle)
-        return 0 if found is None else found.ordinal
+        return 0 if damaged is None else damaged.ordinal
 
-    def _growth_by_mending(
-        self, handle: CollectionHandle, document: PreparedDocument, takes: int
+    def _growth_over_damaged(
+        self, handle: CollectionHandle, document: PreparedDocument, new_bytes: int
     ) -> Usage:
-        """What a document of `takes` bytes in place of a damaged one adds to its tenant's usage.
+        """Returns the growth of the tenant's usage if a document replaces a damaged one.
 
-        That counts what was damaged, unless it has been counted again since.
+        `new_bytes` are the stored bytes of the new document. The usage still includes the damaged
+        document, unless the collection has been counted again since the damage. So the collection
+        is counted here without it.
         """
         store, txn, number = self._store, self._txn, handle.collection_id
-        found = find_damaged(store, txn, number, document.document_id)
+        damaged = find_damaged(store, txn, number, document.document_id)
         before = self._counters_of(handle)
-        after = recounted(store, txn, number, before, without=found.ordinal if found else 0)
+        after = recounted(store, txn, number, before, without=damaged.ordinal if damaged else 0)
         return Usage(
             documents=after.documents + 1 - before.documents,
-            stored_bytes=after.stored_bytes + takes - before.stored_bytes,
+            stored_bytes=after.stored_bytes + new_bytes - before.stored_bytes,
         )
 
     def _recount(self, handle: CollectionHandle) -> None:
-        """Counts the collection's documents again, and corrects its tenant's usage by as much."""
+        """Counts the collection's documents again, and corrects the tenant's usage accordingly."""
         before = self._counters_of(handle)
         after = recounted(self._store, self._txn, handle.collection_id, before)
         documents = after.documents - before.documents
-        more = Usage(
-            documents=0 if self._existing(handle).summarises else documents,
+        added = Usage(
+            documents=0 if self._read_collection(handle).summarises else documents,
             stored_bytes=after.stored_bytes - before.stored_bytes,
         )
-        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(more)
+        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(added)
         self._counters[handle.collection_id] = after
 
-    # Summaries
+    # Summaries.
 
     def _remove_summaries(
         self, handle: CollectionHandle, ordinal: int, document_id: str, sequence: int
     ) -> None:
+        """Removes the summaries of a document, or the entry that says that it waits for them."""
         if self._unmark_unsummarised(handle, ordinal):
             return
-        collection = summary_handle(handle, self._existing(handle).summaries)
-        found = self._find_sound(collection, document_id)
-        if found is None:
+        collection = summary_handle(handle, self._read_collection(handle).summaries)
+        intact = self._find_intact(collection, document_id)
+        if intact is None:
             self._delete_damaged(collection, document_id)
             return
-        number, summaries = found
-        if summaries is not None:  # Some documents are not worth a summary.
+        number, summaries = intact
+        if summaries is not None:  # A document that is too short has no summaries.
             self._delete(collection, number, summaries, sequence)
 
     def _mark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> None:
@@ -428,13 +457,13 @@ class WriteTransaction(SharedState):
         self._count_unsummarised(handle, 1)
 
     def _unmark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> bool:
-        """True if the document was waiting for its summaries."""
+        """Deletes the entry of a document that waits for summaries; returns True if it existed."""
         entry = schema.in_collection(handle.collection_id, ordinal)
-        waiting = bool(self._txn.delete(entry, db=self._store.db["unsummarised"]))
-        self._count_unsummarised(handle, -waiting)
-        return waiting
+        is_waiting = bool(self._txn.delete(entry, db=self._store.db["unsummarised"]))
+        self._count_unsummarised(handle, -is_waiting)
+        return is_waiting
 
-    def _count_unsummarised(self, handle: CollectionHandle, more: int) -> None:
+    def _count_unsummarised(self, handle: CollectionHandle, added: int) -> None:
         counters = self._counters_of(handle)
-        counters = counters._replace(unsummarised=counters.unsummarised + more)
+        counters = counters._replace(unsummarised=counters.unsummarised + added)
         self._counters[handle.collection_id] = counters

@@ -1,7 +1,7 @@
-"""Which document is to be summarised next?
+"""Finds the next document whose summaries are not written yet.
 
-A damaged one, or a damaged collection, is reported under a number that leaves it out of the next
-look: the document's ordinal, or the collection's number below zero.
+A damaged document, or a damaged collection, is reported with a number that excludes it from the
+next search. The number is the document's ordinal, or the negated number of the collection.
 """
 
 from collections.abc import Container, Iterator
@@ -29,36 +29,39 @@ def next_unsummarised(
     after: CollectionHandle | None,
     excluding: Container[int],
 ) -> Unsummarised | None:
-    """See `hrag.engine.Writer.next_unsummarised`."""
+    """Returns a document whose summaries are not written yet, or None.
+
+    Implements `hrag.engine.Writer.next_unsummarised`.
+    """
     last = 0 if after is None else after.collection_id
-    numbers = _with_unsummarised(store, txn)
+    numbers = _collections_with_unsummarised(store, txn)
     for number in sorted(numbers, key=lambda number: (number <= last, number)):
         if -number in excluding:
             continue
-        with _damage_as(-number):
+        with _damage_reported_as(-number):
             collection = handle_of(store, txn, number)
-            spent = read_counters(store, txn, number).summary_tokens
+            spent_tokens = read_counters(store, txn, number).summary_tokens
         if collection.settings.embedder != embedder:
             continue
         for key, _ in store.scan(txn, "unsummarised", schema.u32(number)):
             ordinal = schema.read_in_collection(key)[1]
             if ordinal not in excluding:
-                with _damage_as(ordinal):
-                    return _unsummarised(store, txn, collection, ordinal, spent)
+                with _damage_reported_as(ordinal):
+                    return _read_unsummarised(store, txn, collection, ordinal, spent_tokens)
     return None
 
 
 @contextmanager
-def _damage_as(version: int) -> Iterator[None]:
-    """Raises DataLoss in the block as UnreadableVersion."""
+def _damage_reported_as(version: int) -> Iterator[None]:
+    """Raises UnreadableVersion, with this version, instead of DataLoss from inside the block."""
     try:
         yield
     except DataLoss as error:
         raise UnreadableVersion(error.message, version) from error
 
 
-def _with_unsummarised(store: Store, txn: Txn) -> list[int]:
-    """Numbers of collections that have documents without their summaries."""
+def _collections_with_unsummarised(store: Store, txn: Txn) -> list[int]:
+    """Returns the numbers of the collections that have documents without summaries, ascending."""
     numbers, start = [], b""
     while entry := next(store.scan(txn, "unsummarised", b"", start), None):
         number = schema.read_in_collection(entry[0])[0]
@@ -68,8 +71,8 @@ def _with_unsummarised(store: Store, txn: Txn) -> list[int]:
     return numbers
 
 
-def _unsummarised(
-    store: Store, txn: Txn, collection: CollectionHandle, ordinal: int, spent: int
+def _read_unsummarised(
+    store: Store, txn: Txn, collection: CollectionHandle, ordinal: int, spent_tokens: int
 ) -> Unsummarised:
     address = address_of(store, txn, collection.collection_id, ordinal)
     document = read_document(store, txn, address)
@@ -81,5 +84,5 @@ def _unsummarised(
         title=document.title,
         parsed=document.parsed(text),
         tree=Tree(bytes(tree)),
-        spent_tokens=spent,
+        spent_tokens=spent_tokens,
     )

@@ -1,8 +1,9 @@
-"""Commits whole documents, one or several to an LMDB transaction.
+"""The writer of the embedded engine, which commits one or several documents per LMDB transaction.
 
-A document is visible whole or not at all, and its counters, log entry and sequence change
-with it. Replacing a document gives it a new ordinal, so whatever an index still holds of
-the old version names nothing. Knows nothing of segments except which ordinals they cover.
+A document is visible completely or not at all. Its counters, its log entry and its sequence change
+in the same transaction. Replacing a document gives it a new ordinal, so the labels of the old
+version that an index still contains lead to no document. Knows nothing of segments except which
+ordinals they cover.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from hrag.engine.embedded.store.queries import (
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.totals import measure
 from hrag.engine.embedded.write.collections import CollectionWriter
-from hrag.engine.embedded.write.selection import ordinals_by_id, selected
+from hrag.engine.embedded.write.selection import matching_ordinals, ordinals_by_id
 from hrag.engine.embedded.write.shared_state import existing_collection
 from hrag.engine.embedded.write.transaction import WriteTransaction
 from hrag.engine.embedded.write.unsummarised import next_unsummarised
@@ -60,15 +61,18 @@ from hrag.values.filters import Filter
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit, field_bytes
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, StoreTotals
 
-# Documents of one transaction: their deletion takes a hundredth of a second, and other writers
-# wait for it.
-_DELETED_TOGETHER = 64
+# One transaction deletes at most this many documents. It takes a hundredth of a second, and other
+# writers wait for it.
+_DELETIONS_PER_COMMIT = 64
 
 
 class EmbeddedWriter(CollectionWriter):
-    """See `hrag.engine.Writer`. Without `maintenance`, nothing is indexed and nothing waits."""
+    """Implements `hrag.engine.Writer`.
 
-    # Documents
+    Without `maintenance`, no segments are built, and writes do not wait for capacity.
+    """
+
+    # Documents.
 
     def admit(
         self,
@@ -84,7 +88,8 @@ class EmbeddedWriter(CollectionWriter):
             try:
                 _, stored = find_document(self._store, txn, number, document_id)
             except DataLoss:
-                return Admission(handle, None)  # Ingesting it mends it; `put` checks the quota.
+                # Ingesting the document mends it, and `put` checks the quota.
+                return Admission(handle, None)
             unchanged = unchanged_result(stored, content_hash)
             if unchanged is not None and not self._is_intact(txn, number, document_id):
                 unchanged = None
@@ -94,10 +99,10 @@ class EmbeddedWriter(CollectionWriter):
         return Admission(handle, unchanged)
 
     def _is_intact(self, txn: Txn, number: int, document_id: str) -> bool:
-        """Whether a document and its summaries are stored as they were written."""
+        """Returns True if no stored value of a document and its summaries is damaged."""
         summaries = read_collection(self._store, txn, number).summaries
         numbers = (number, summaries) if summaries else (number,)
-        return all(is_intact(self._store, txn, each, document_id) for each in numbers)
+        return all(is_intact(self._store, txn, checked, document_id) for checked in numbers)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         if self._maintenance is not None:
@@ -112,23 +117,23 @@ class EmbeddedWriter(CollectionWriter):
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """As the protocol says, in one commit, but for damage that is met halfway.
+        """Puts several documents in one commit; returns a result or an error for each.
 
-        Then nothing is committed, and each document is put in a commit of its own: its error
-        is its own result, whatever others share the commit.
+        If damage ends a put after its first write, that commit is abandoned. Then each document is
+        put in a separate commit, so that an error of one document does not affect the others.
         """
         try:
-            return self._put_together(documents)
+            return self._put_in_one_commit(documents)
         except DataLoss as error:
             if len(documents) == 1:
                 return [error]
-        return [outcome_of(self.put, *each) for each in documents]
+        return [outcome_of(self.put, collection, document) for collection, document in documents]
 
-    def _put_together(
+    def _put_in_one_commit(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
         results: list[IngestResult | HragError] = []
-        extra_bytes = sum(_most_bytes(document) for _, document in documents)
+        extra_bytes = sum(_max_bytes(document) for _, document in documents)
         with self._changes("put", extra_bytes) as changes:
             for collection, document in documents:
                 result = outcome_of(changes.put, collection, document)
@@ -140,7 +145,7 @@ class EmbeddedWriter(CollectionWriter):
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
         if stored.summaries is None:
             return self.put(collection, stored.document)
-        with self._changes("put", _most_bytes(stored.document)) as changes:
+        with self._changes("put", _max_bytes(stored.document)) as changes:
             return changes.put_stored(collection, stored.document, stored.summaries)
 
     def put_metadata(
@@ -160,20 +165,20 @@ class EmbeddedWriter(CollectionWriter):
             return changes.delete(collection, document_id)
 
     def delete_matching(
-        self, collection: CollectionHandle, given: Filter, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter, deadline: Deadline = NEVER
     ) -> Iterator[DocumentDeletion]:
         store, number = self._store, collection.collection_id
         with store.read() as txn:
             existing_collection(store, txn, collection)
             sequence = read_usage(store, txn, collection.tenant_id).sequence
-            ordinals = selected(store, txn, number, given, deadline).tolist()
+            ordinals = matching_ordinals(store, txn, number, filter, deadline).tolist()
         if not ordinals:
             yield DocumentDeletion(0, sequence)
-        for start in range(0, len(ordinals), _DELETED_TOGETHER):
+        for start in range(0, len(ordinals), _DELETIONS_PER_COMMIT):
             deadline.check("deleting documents")
             with self._changes("delete") as changes:
-                some = ordinals[start : start + _DELETED_TOGETHER]
-                deletion = changes.delete_unchanged(collection, some, sequence)
+                batch = ordinals[start : start + _DELETIONS_PER_COMMIT]
+                deletion = changes.delete_unchanged(collection, batch, sequence)
             yield deletion
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
@@ -201,17 +206,21 @@ class EmbeddedWriter(CollectionWriter):
         page_token: str,
         reply: ReplyLimit = UNLIMITED,
         *,
-        given: Filter | None = None,
+        filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
         number = collection.collection_id
         with self._store.read() as txn:
             existing_collection(self._store, txn, collection)
-            among = None if given is None else selected(self._store, txn, number, given, deadline)
-            found = ordinals_by_id(self._store, txn, number, page_token, among, deadline)
-            ordinals = list(islice(found, page_size + 1))
+            matches = (
+                None
+                if filter is None
+                else matching_ordinals(self._store, txn, number, filter, deadline)
+            )
+            all_ordinals = ordinals_by_id(self._store, txn, number, page_token, matches, deadline)
+            ordinals = list(islice(all_ordinals, page_size + 1))
             addresses = (
-                address_of(self._store, txn, number, each) for each in ordinals[:page_size]
+                address_of(self._store, txn, number, ordinal) for ordinal in ordinals[:page_size]
             )
             infos = (read_document(self._store, txn, address).info() for address in addresses)
             items = tuple(fitting(infos, reply))
@@ -219,16 +228,16 @@ class EmbeddedWriter(CollectionWriter):
         return Listing(items, token)
 
     def count(
-        self, collection: CollectionHandle, given: Filter | None, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
         store, number = self._store, collection.collection_id
         with store.read() as txn:
             existing_collection(store, txn, collection)
-            found = total = read_counters(store, txn, number).documents
-            if given is not None:
-                found = len(selected(store, txn, number, given, deadline))
+            matching = total = read_counters(store, txn, number).documents
+            if filter is not None:
+                matching = len(matching_ordinals(store, txn, number, filter, deadline))
             return DocumentCount(
-                found, total, read_usage(store, txn, collection.tenant_id).sequence
+                matching, total, read_usage(store, txn, collection.tenant_id).sequence
             )
 
     def _find_document(
@@ -241,7 +250,7 @@ class EmbeddedWriter(CollectionWriter):
             raise no_document(collection, document_id)
         return ordinal, document
 
-    # Status
+    # Status.
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
         store, number, tenant_id = self._store, collection.collection_id, collection.tenant_id
@@ -275,7 +284,7 @@ class EmbeddedWriter(CollectionWriter):
     def totals(self) -> StoreTotals:
         return measure(self._store)
 
-    # Summaries
+    # Summaries.
 
     def next_unsummarised(
         self,
@@ -297,16 +306,17 @@ class EmbeddedWriter(CollectionWriter):
         except CollectionNotFound:
             return False
 
-    # Transactions
+    # Transactions.
 
     @contextmanager
     def _changes(
         self, failpoint: str, extra_bytes: int | None = None
     ) -> Iterator[WriteTransaction]:
-        """Commits what is done within, or, on any exception, changes nothing.
+        """Yields a transaction and commits it at the end of the block.
 
-        Changes that add something say how much; without `extra_bytes` they only delete, for
-        which a full disk has a reserve.
+        On any exception nothing is changed. `extra_bytes` is an upper bound of the bytes that the
+        changes add. Without it, the changes may only delete, which uses the disk reserve if the
+        disk is full.
         """
         store = self._store
         with store.write() if extra_bytes is None else store.growing_write(extra_bytes) as txn:
@@ -315,10 +325,13 @@ class EmbeddedWriter(CollectionWriter):
             changes.finish()
             reach(f"{failpoint}.written")
         reach(f"{failpoint}.committed")
-        self._committed(*changes.changed)
+        self._notify_maintenance(*changes.changed)
 
 
-def _most_bytes(document: PreparedDocument) -> int:
-    """At least what the document's own values take; a character is 4 bytes at most."""
+def _max_bytes(document: PreparedDocument) -> int:
+    """Returns an upper bound for the size of the document's values.
+
+    UTF-8 needs at most 4 bytes per character.
+    """
     values = len(document.metadata_json) + document.tree.size_bytes + document.vectors.nbytes
     return 4 * len(document.parsed.text) + values

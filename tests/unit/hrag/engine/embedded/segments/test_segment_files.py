@@ -204,7 +204,7 @@ def test_postings_of_other_leaves_are_refused(tmp_path, record):
     path = path_of(tmp_path, record, "postings.bin")
     path.write_bytes(path_of(tmp_path, other, "postings.bin").read_bytes())
     files = {**record.files, "postings.bin": other.files["postings.bin"]}
-    with pytest.raises(segment_files.DamagedSegment, match="is about 20 leaves; the manifest says"):
+    with pytest.raises(segment_files.DamagedSegment, match="has 20 leaves; the manifest says"):
         segment_files.load(tmp_path, replace(record, files=files))
 
 
@@ -255,7 +255,7 @@ def test_an_index_that_hnswlib_could_not_write_whole_is_noticed(tmp_path, monkey
         os.truncate(path, 100)
 
     monkeypatch.setattr(hnswlib.Index, "save_index", save_a_part)
-    with pytest.raises(OSError, match="was not written whole; the disk may be full"):
+    with pytest.raises(OSError, match="was not written completely; the disk may be full"):
         sealed(tmp_path, unit_vectors(20, seed=2))
     assert list(tmp_path.iterdir()) == []
 

@@ -33,12 +33,12 @@ def test_parts_come_back(drawn):
     assert b"".join(values) == whole
     assert len(whole) == content.size_bytes([len(data) + len(sums) for data, sums in drawn])
     found = Content(OWNER, memoryview(bytes(values[0])))
-    found.held = memoryview(whole)
+    found.data = memoryview(whole)
     for number, (data, sums) in enumerate(drawn):
         assert found.part(number) == data + sums
     needed = found.needed_bytes(1)
     assert needed == found.needed_bytes(0) <= found.needed_bytes(2) == len(whole)
-    found.held = memoryview(whole)[:needed]
+    found.data = memoryview(whole)[:needed]
     assert found.part(0) == b"".join(drawn[0])
     assert found.part(1) == b"".join(drawn[1])
 
