@@ -49,8 +49,8 @@ _log = structlog.get_logger()
 # Leaves are inserted in blocks of this many, each in a fraction of a second. `between` is called
 # before each block.
 _BLOCK_LEAVES = 1024
-# A build does not resume from an index of whose items a larger share is unused: its graph would
-# give worse results.
+# A build does not resume from an index if a larger share of its items is unused, because the graph
+# would give worse results.
 _MAX_UNUSED_ITEMS = 0.1
 _FLOAT_BYTES = 4
 # The links, label and ancestors of a leaf take at most this much disk space.

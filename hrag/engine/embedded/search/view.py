@@ -9,9 +9,9 @@ the tail. The arrays contain for every row its label, its ancestor at each level
 document still exists. So a search needs no look-up in LMDB for a candidate. The leaves of a
 living document are either in one segment or in the tail, never in both.
 
-The rows of each segment are in order of label, and those of the tail usually are. The whole view
-need not be: if a segment cannot be loaded, its leaves are in the tail, after the rows of newer
-segments.
+The rows of each segment are in order of label, and so are the rows of the tail. The rows of the
+whole view need not be: if a segment cannot be loaded, its leaves are in the tail, after the rows of
+newer segments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

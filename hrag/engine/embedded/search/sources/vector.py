@@ -18,9 +18,9 @@ from hrag.engine.search.candidates import Candidates, RowNumbers, Scores, best_o
 from hrag.engine.search.rounds import FACTOR
 from hrag_fast import inner_products
 
-# Searching the graph for one row costs as much as scanning this many rows. In a segment of
-# 100,000 x 384, a graph search and a scan took the same time at 30 rows (for 50 requested rows) and
-# at 36 rows (for 200 requested rows).
+# Searching the graph for one row costs as much as scanning this many rows. Measured in a segment of
+# 100,000 x 384: a graph search for 50 rows took as long as a scan of 30 times as many rows, and one
+# for 200 rows as long as a scan of 36 times as many.
 _SEARCH_COST = 33
 # The first round requests this many standard deviations more rows than needed on average.
 _SPARE_DEVIATIONS = 3
