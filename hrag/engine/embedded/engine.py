@@ -1,6 +1,6 @@
-"""The embedded engine: LMDB, hnswlib and `hrag_fast`, in this process, on a local disk.
+"""The embedded engine: LMDB, hnswlib and `hrag_fast` in this process, on a local disk.
 
-One LMDB environment per process: writer, reader and maintenance share one store.
+A process opens only one LMDB environment. So writer, reader and maintenance share one store.
 """
 
 import structlog
@@ -17,7 +17,10 @@ _log = structlog.get_logger()
 
 
 class EmbeddedEngine:
-    """See `hrag.engine.protocols.Engine`."""
+    """An engine that stores its data in a local folder.
+
+    Implements `hrag.engine.protocols.Engine`.
+    """
 
     name = "embedded"
 
@@ -29,11 +32,14 @@ class EmbeddedEngine:
 
     @property
     def location(self) -> str:
-        """The folder of the store."""
+        """The absolute path of the store's folder."""
         return str(self._settings.data_dir.absolute())
 
     def writer(self, quota_of: QuotaOf = unlimited) -> EmbeddedWriter:
-        """Opens the store for writing; once per engine, and before its reader."""
+        """Opens the store for writing and returns a writer.
+
+        Raises RuntimeError if the engine has opened a writer or a reader already.
+        """
         if self._store is not None:
             raise RuntimeError("an engine opens its writer once, and before its reader")
         settings = self._settings
@@ -42,13 +48,16 @@ class EmbeddedEngine:
         return EmbeddedWriter(self._store, self._worker, quota_of=quota_of)
 
     def maintenance(self) -> MaintenanceWorker:
-        """Returns the worker to which the writer reports its changes."""
+        """Returns the maintenance worker to which the writer reports its changes.
+
+        Raises RuntimeError if the engine has no writer.
+        """
         if self._worker is None:
             raise RuntimeError("maintenance needs the engine's writer; open that first")
         return self._worker
 
     def reader(self) -> EmbeddedReader:
-        """Opens the store for reading, unless the writer has it open already."""
+        """Returns a reader. Opens the store for reading unless this engine has it open already."""
         if self._store is None:
             self._store = open_for_reading(self._settings.data_dir)
         reader = EmbeddedReader(self._store, self._settings.memory_bytes)
@@ -56,19 +65,22 @@ class EmbeddedEngine:
         return reader
 
     def administration(self) -> EmbeddedAdministration:
-        """Works on the open store, if this engine has one open."""
+        """Returns the administration, which uses the open store if this engine has one open."""
         return EmbeddedAdministration(self._settings, self._store)
 
     def require_store(self) -> None:
-        """See `hrag.engine.protocols.Engine.require_store`."""
+        """Raises StoreUnavailable if the folder of the open store was moved, replaced or removed.
+
+        Implements `Engine.require_store`.
+        """
         if self._store is not None:
             self._store.require_place()
 
     def close(self) -> None:
         """Stops readers and maintenance, then closes the store.
 
-        The store stays open if maintenance does not stop in time: closing it would take
-        the memory from under the thread.
+        The store stays open if maintenance does not stop in time, because closing it would
+        unmap memory that the maintenance thread still reads.
         """
         while self._readers:
             self._readers.pop().close()

@@ -1,4 +1,4 @@
-"""The operators' commands on an embedded store. See `hrag.engine.protocols.Administration`."""
+"""The operators' commands on an embedded store."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -25,46 +25,63 @@ from hrag.values.errors import DataLoss, NotSupported
 
 
 class EmbeddedAdministration:
-    """Uses the store that its engine has open, if there is one; else opens what it needs."""
+    """Checks, repairs, copies, vacuums and reindexes a store.
+
+    Implements `hrag.engine.protocols.Administration`. `opened` is the store that the engine has
+    open, or None. In that case each command opens the store itself.
+    """
 
     def __init__(self, settings: EngineSettings, opened: Store | None = None) -> None:
         self._settings = settings
         self._opened = opened
 
     def check(self) -> CheckReport:
-        """Opens the store read only, in a process of its own; services may be running."""
+        """Returns a report on the store. Services may be running.
+
+        Uses the open store, or a child process that opens the store read-only.
+        """
         if self._opened is not None:
             return check(self._opened)
         return check_apart(self._settings.data_dir)
 
     def repair(self) -> CheckReport:
-        """Needs the store exclusively; see `admin.repair`."""
+        """Repairs the store and returns a report on what is still wrong.
+
+        No other process may have the store open. The module `admin.repair` explains the steps.
+        """
         return repair(self._settings.data_dir)
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:
-        """Opens the store read only; services may be running. See `admin.backup`."""
+        """Copies the store into the new folder `target`. Services may be running.
+
+        The module `admin.backup` explains the steps.
+        """
         with self._reading() as store:
             return backup.backup(store, target, progress)
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:
-        """Restores into the data folder, which must not hold a store; see `admin.backup`."""
+        """Restores the backup in `source` into the data folder, which must not contain a store.
+
+        The module `admin.backup` explains the steps.
+        """
         return backup.restore(source, self._settings.data_dir, progress)
 
     def vacuum(self) -> VacuumReport:
-        """Needs the store exclusively; see `admin.vacuum`."""
+        """Replaces LMDB's file by a compact copy. No other process may have the store open."""
         return vacuum.vacuum(self._settings.data_dir)
 
     def migrate(self) -> MigrationReport:
-        """Is not needed: a writer upgrades the store when it opens it."""
+        """Raises NotSupported: a writer upgrades the store when it opens it."""
         raise NotSupported(
             "an embedded store needs no migration: the indexer upgrades it when it opens it"
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Opens the store for writing; a retriever may run and loads the new segments.
+        """Builds the index of each collection again, and yields a report on each.
 
-        A collection with a damaged document keeps the segments that it has. Raises DataLoss that
-        names all such documents once the others are done.
+        Opens the store for writing. A retriever may be running; it loads the new segments. A
+        collection with a damaged document keeps its present segments. After all collections
+        were tried, raises DataLoss with the errors of those that could not be reindexed.
         """
         directory = self._settings.data_dir
         location.require_data(directory)
@@ -73,17 +90,17 @@ class EmbeddedAdministration:
             collections = sorted(segment_build.all_collections(store))
             for collection in collections:
                 try:
-                    done = self._reindexed(store, collection)
+                    report = self._reindex_one(store, collection)
                 except DataLoss as error:
                     damaged.append(error.message)
                 else:
-                    yield done
+                    yield report
             orphan_gc.OrphanCollector(store, grace_s=0).collect()
         if damaged:
-            left = f"{len(damaged)} of {len(collections)} collections were not reindexed:"
-            raise DataLoss("\n".join((left, *damaged)))
+            summary = f"{len(damaged)} of {len(collections)} collections were not reindexed:"
+            raise DataLoss("\n".join((summary, *damaged)))
 
-    def _reindexed(self, store: Store, collection: int) -> ReindexedCollection:
+    def _reindex_one(self, store: Store, collection: int) -> ReindexedCollection:
         with store.read() as txn:
             record = read_collection(store, txn, collection)
         with location.explained_errors(store.directory):

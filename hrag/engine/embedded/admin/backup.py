@@ -1,16 +1,19 @@
-"""Copies a store while it is in use, and makes a store of such a copy.
+"""Backs up a store while it is in use, and restores a store from a backup.
 
-Segments first, LMDB last: LMDB's own copy is of one moment, and every segment that this
-moment lists must be in the backup. Segments never change and stay for a while after they
-are replaced, so a few rounds suffice. The backup is checked as a whole before it gets its
-name, so a backup under its name is complete. Its label, beside the store's files, holds
-the checksum of LMDB's file; those of the segments are in LMDB.
+A backup copies the segments first and LMDB's file last. LMDB's copy is a snapshot, and the backup
+must contain every segment that this snapshot lists. If it lists a new segment, that is copied, too.
+If that segment has been replaced and removed meanwhile, another round begins. A few rounds are
+enough, because segments never change and stay on disk for a while after they are replaced.
 
-A restore happens entirely or not at all: what makes a folder a store is `data.mdb`, and
-that comes last.
+The whole copy is checked before the folder gets its final name, so a backup with its final name is
+complete. The label, a file next to the store's files, contains the checksum of LMDB's file. The
+checksums of the segments are stored in LMDB.
 
-An unfinished copy holds an empty file that says so, from its first moment to its last. Only a
-folder with that file is taken for what a killed process left, and removed.
+A restore is done completely or not at all: a folder is a store only if it contains `data.mdb`, and
+that file is moved into the folder last.
+
+As long as a copy is unfinished, its folder contains an empty file that marks it. Only a folder with
+this mark is removed as the remains of a killed process.
 """
 
 import fcntl
@@ -40,10 +43,12 @@ from hrag.values.errors import StoreUnavailable
 
 _LABEL = "backup.json"
 _UNFINISHED = "unfinished.hrag"
+# A backup fails if segments were replaced faster than it copied them in this many rounds.
 _ROUNDS = 5
 _BLOCK_BYTES = 1 << 20
 _SHOWN_PROBLEMS = 10
-# What a label's fields may be: the texts of this form, all others numbers.
+# These fields of a label are texts: each with its form, and a description for errors. All other
+# fields are numbers.
 _TEXTS = {
     "created": (
         re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII),
@@ -65,13 +70,14 @@ class _Label(BackupReport):
         return BackupReport(self.documents, self.sequence, self.size_bytes, self.created)
 
 
-# Backing up
+# The functions that make a backup.
 
 
 def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
-    """Copies `store` as of one moment into the folder `target`, which it creates.
+    """Copies a consistent snapshot of `store` into the folder `target`.
 
-    Raises StorageFull or StoreUnavailable, and then leaves nothing behind.
+    `target` must not exist or must be empty. Raises StorageFull or StoreUnavailable; then nothing
+    of the copy remains.
     """
     target = target.absolute()
     partial = target.with_name(f"{target.name}.partial")
@@ -80,7 +86,7 @@ def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
         make_folder(partial / location.SEGMENTS)
         _copy_store(store, partial, progress)
         progress("checking the copy")
-        label = _checked(partial)
+        label = _check_copy(partial)
         _write_label(partial, label)
         for folder in (partial / location.SEGMENTS, partial):
             disk.sync(folder)
@@ -109,7 +115,10 @@ def _refuse_target(directory: Path, target: Path, partial: Path) -> None:
 
 @contextmanager
 def _only_backup_of(store: Store) -> Iterator[None]:
-    """Locks a file in the store, for the target's file system may have no locks."""
+    """Ensures that no other backup of the store runs. Raises StoreUnavailable if one does.
+
+    Locks a file in the store's folder, because the target's file system may not support locks.
+    """
     path = store.directory / location.BACKUP_LOCK
     with location.explained_errors(store.directory), open(path, "ab", opener=opener) as lock:
         try:
@@ -123,9 +132,10 @@ def _only_backup_of(store: Store) -> Iterator[None]:
 
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[None]:
-    """Creates a folder that is marked as unfinished, and removes it on failure.
+    """Creates a folder with the mark of an unfinished copy, and removes it on failure.
 
-    Raises StoreUnavailable if there is one that no killed process left there.
+    An unfinished or empty folder that exists already is replaced. Raises StoreUnavailable if
+    there is anything else.
     """
     with location.explained_errors(folder):
         _refuse_foreign(folder)
@@ -151,7 +161,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Removes an unfinished copy, what marks it last; nothing if there is none."""
+    """Removes an unfinished copy, its mark last. Does nothing if the folder does not exist."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name != _UNFINISHED:
@@ -162,11 +172,11 @@ def _remove(folder: Path) -> None:
 def _copy_store(store: Store, folder: Path, progress: Progress) -> None:
     copied: set[int] = set()
     for _ in range(_ROUNDS):
-        while _copy_segments(store, _listed(store), folder, copied, progress):
+        while _copy_segments(store, _list_segments(store), folder, copied, progress):
             pass
         progress("copying the documents")
         store.copy_to(folder)
-        listed = _listed_in(folder)
+        listed = _list_segments_in(folder)
         _copy_segments(store, listed, folder, copied, progress)
         if listed.keys() <= copied:
             for unlisted in copied - listed.keys():
@@ -181,21 +191,25 @@ def _copy_store(store: Store, folder: Path, progress: Progress) -> None:
 
 def _copy_segments(
     store: Store,
-    wanted: dict[int, SegmentRecord],
+    records: dict[int, SegmentRecord],
     folder: Path,
     copied: set[int],
     progress: Progress,
 ) -> bool:
-    """Copies wanted segments that are not copied yet; returns whether it copied any."""
-    before = len(copied)
-    for segment_id in wanted.keys() - copied:
-        record = wanted[segment_id]
+    """Copies the segments that are not in `copied` yet. Returns False if it copied none.
+
+    Skips segments that are damaged or removed, if the store no longer lists them. Raises
+    StoreUnavailable if a listed segment is damaged.
+    """
+    copied_before = len(copied)
+    for segment_id in records.keys() - copied:
+        record = records[segment_id]
         progress(f"copying segment {segment_id} ({record.rows:,} leaves)")
         try:
             _copy_segment(store.segments, folder / location.SEGMENTS, record)
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
             segment_files.remove(folder / location.SEGMENTS, segment_id)
-            if segment_id in _listed(store):
+            if segment_id in _list_segments(store):
                 damage.report_damage(store.segments, segment_id)
                 raise StoreUnavailable(
                     f"segment {segment_id} is damaged: {error}; a running indexer rebuilds it, "
@@ -203,11 +217,11 @@ def _copy_segments(
                 ) from error
         else:
             copied.add(segment_id)
-    return len(copied) > before
+    return len(copied) > copied_before
 
 
 def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
-    """Raises FileNotFoundError or DamagedSegment."""
+    """Copies and verifies a segment. Raises FileNotFoundError or DamagedSegment."""
     copy = segment_files.path_of(target, record.segment_id)
     make_folder(copy)
     for name in record.files:
@@ -217,7 +231,7 @@ def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> str:
-    """Copies a file durably; returns the SHA-256 of what it read."""
+    """Copies a file durably. Returns the SHA-256 of the copied bytes in hexadecimal digits."""
     digest = hashlib.sha256()
     with source.open("rb") as read, open(target, "wb", opener=opener) as written:
         while block := read.read(_BLOCK_BYTES):
@@ -227,8 +241,8 @@ def _copy_file(source: Path, target: Path) -> str:
     return digest.hexdigest()
 
 
-def _listed(store: Store) -> dict[int, SegmentRecord]:
-    """The segments of all collections by id, as of one moment."""
+def _list_segments(store: Store) -> dict[int, SegmentRecord]:
+    """Returns the segments of all collections by id, read in one transaction."""
     with store.read() as txn:
         collections = [schema.read_u32(key) for key, _ in store.scan(txn, "collections", b"")]
         return {
@@ -238,13 +252,13 @@ def _listed(store: Store) -> dict[int, SegmentRecord]:
         }
 
 
-def _listed_in(folder: Path) -> dict[int, SegmentRecord]:
+def _list_segments_in(folder: Path) -> dict[int, SegmentRecord]:
     with closing(open_alone(folder)) as store:
-        return _listed(store)
+        return _list_segments(store)
 
 
-def _checked(folder: Path) -> _Label:
-    """Checks a copied store as a whole and describes it; raises StoreUnavailable."""
+def _check_copy(folder: Path) -> _Label:
+    """Checks a copied store completely and returns its label. Raises StoreUnavailable."""
     report = check_apart(folder, alone=True)
     if report.problems:
         shown = "; ".join(report.problems[:_SHOWN_PROBLEMS])
@@ -274,13 +288,14 @@ def _write_label(folder: Path, label: _Label) -> None:
     disk.sync(path)
 
 
-# Restoring
+# The functions that restore a backup.
 
 
 def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
-    """Makes a store of the backup in `source`, in `directory`, which must not hold one.
+    """Restores the backup in `source` as the store in `directory`.
 
-    Raises StorageFull or StoreUnavailable, and then there is still no store.
+    `directory` must not contain a store. Raises StorageFull or StoreUnavailable; then `directory`
+    still contains no store.
     """
     label = _read_label(source)
     location.refuse_network(directory)
@@ -293,7 +308,7 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
         with _unfinished(partial):
             _copy_backup(source, partial, label, progress)
             progress("checking the copy")
-            _checked(partial)
+            _check_copy(partial)
             _move_in(partial, directory)
         shutil.rmtree(partial)
     return label.report()
@@ -301,19 +316,19 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
 
 def _read_label(source: Path) -> _Label:
     try:
-        return _label_of(json.loads((source / _LABEL).read_text("utf-8")))
+        return _parse_label(json.loads((source / _LABEL).read_text("utf-8")))
     except (OSError, ValueError, RecursionError) as error:
         raise StoreUnavailable(
             f"{source} is no backup of `hrag backup`: its {_LABEL} cannot be read ({error})"
         ) from error
 
 
-def _label_of(found: Any) -> _Label:
-    """Raises ValueError for what `hrag backup` does not write."""
+def _parse_label(values: Any) -> _Label:
+    """Returns a label from decoded JSON. Raises ValueError if its fields are not valid."""
     names = [field.name for field in fields(_Label)]
-    if not isinstance(found, dict) or found.keys() != set(names):
+    if not isinstance(values, dict) or values.keys() != set(names):
         raise ValueError(f"it must have the fields {', '.join(names)}, and no others")
-    for name, value in found.items():
+    for name, value in values.items():
         if name in _TEXTS:
             form, allowed = _TEXTS[name]
             is_valid = isinstance(value, str) and form.fullmatch(value) is not None
@@ -322,7 +337,7 @@ def _label_of(found: Any) -> _Label:
             is_valid = type(value) is int and 0 <= value <= _MAX_NUMBER
         if not is_valid:
             raise ValueError(f"{name} is {reprlib.repr(value)}; it must be {allowed}")
-    return _Label(**found)
+    return _Label(**values)
 
 
 def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) -> None:
@@ -333,7 +348,7 @@ def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) 
             "take another backup"
         )
     make_folder(folder / location.SEGMENTS)
-    for segment_id, record in _listed_in(folder).items():
+    for segment_id, record in _list_segments_in(folder).items():
         progress(f"copying segment {segment_id} ({record.rows:,} leaves)")
         try:
             _copy_segment(source / location.SEGMENTS, folder / location.SEGMENTS, record)
@@ -343,7 +358,11 @@ def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) 
 
 
 def _move_in(partial: Path, directory: Path) -> None:
-    """Makes each step durable before the next: without the data file there is no store."""
+    """Moves the segments, then the data file, from `partial` to `directory`.
+
+    Each step is durable before the next one begins. The data file comes last, because a folder
+    without it is not a store.
+    """
     shutil.rmtree(directory / location.SEGMENTS, ignore_errors=True)
     (partial / location.SEGMENTS).rename(directory / location.SEGMENTS)
     disk.sync(directory)

@@ -1,7 +1,7 @@
-"""Walks a whole store and proves its invariants.
+"""Reads a whole store and checks its invariants.
 
-Reads everything in one transaction and compares what is stored twice. Finds problems and
-never repairs them. Each module of `checks` proves one kind of invariant.
+Reads everything in one transaction, and compares values that can be derived from each other.
+Reports problems and never repairs them. Each module of `checks` checks one kind of invariant.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,10 +23,11 @@ from hrag.engine.reports import CheckReport
 from hrag.values.errors import DataLoss
 
 
-def check(store: Store, found: Callable[[str], object] = str) -> CheckReport:
-    """Checks everything; the report's `problems` are empty for a sound store.
+def check(store: Store, on_problem: Callable[[str], object] = str) -> CheckReport:
+    """Checks a store and returns a report. Its `problems` are empty if the store is intact.
 
-    Each problem is passed to `found` at once: a damaged page may end the process.
+    Each problem is passed to `on_problem` as soon as it is found, because reading a damaged page
+    may end the process.
     """
     with store.read() as txn:
         walk = Walk(store, txn)
@@ -44,7 +45,7 @@ def check(store: Store, found: Callable[[str], object] = str) -> CheckReport:
             for problem in guarded(part):
                 if problem not in problems:
                     problems[problem] = None
-                    found(problem)
+                    on_problem(problem)
         return CheckReport(
             walk.collections, walk.documents, walk.leaves, walk.segments, tuple(problems)
         )
@@ -57,7 +58,7 @@ def _all_collections(walk: Walk) -> Iterator[str]:
         walk.collections += 1
         value = walk.txn.get_sound(key, collections)
         if value is None:
-            continue  # It has been reported.
+            continue  # `value_problems` has reported it.
         try:
             record = CollectionRecord.from_bytes(value)
         except UNREADABLE as error:
@@ -76,7 +77,7 @@ def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[s
             yield "it has no counters"
             return
         counters = Counters.from_bytes(value)
-    except DataLoss:  # It has been reported.
+    except DataLoss:  # `value_problems` has reported it.
         walk.uncounted.add(record.tenant_id)
     yield from guarded(document_checks.document_problems(walk, number, record, counters))
     yield from guarded(summary_checks.waiting_problems(walk, number, counters))
@@ -88,27 +89,34 @@ def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[s
 
 
 def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:
-    """Yields a problem unless the collection is found by its name or by the one it summarises."""
+    """Yields a problem unless the collection's name refers to it.
+
+    A summary collection has no name. The record of the collection that it summarises must refer
+    to it.
+    """
     if record.summarises:
         exists = collection_exists(walk.store, walk.txn, record.summarises)
         owner = read_collection(walk.store, walk.txn, record.summarises) if exists else None
         if owner is None or owner.summaries != number:
-            yield f"it holds summaries of collection {record.summarises}, which has others"
+            yield (
+                f"it contains the summaries of collection {record.summarises}, which has another "
+                "summary collection or does not exist"
+            )
         return
     named = walk.get("collection_names", schema.collection_name(record.tenant_id, record.name))
     if named is None or schema.read_name(named) != (number, False):
-        yield "its name names another collection"
+        yield "its name does not refer to it"
 
 
 def _tenants(walk: Walk) -> Iterator[str]:
-    """Compares each tenant's record with what was found in all its collections."""
+    """Yields the differences between each tenant's record and the sums over its collections."""
     tenants = walk.store.db["tenants"]
-    kept = {
+    stored = {
         str(key, "utf-8", "replace"): Usage.from_bytes(value)
         for key, value in walk.txn.sound_entries(tenants)
     }
-    for tenant_id in sorted((kept.keys() | walk.usage.keys()) - walk.uncounted):
-        found = kept.get(tenant_id, Usage())
-        expected = walk.usage.get(tenant_id, Usage())._replace(sequence=found.sequence)
-        for problem in differences(found, expected):
+    for tenant_id in sorted((stored.keys() | walk.usage.keys()) - walk.uncounted):
+        usage = stored.get(tenant_id, Usage())
+        expected = walk.usage.get(tenant_id, Usage())._replace(sequence=usage.sequence)
+        for problem in differences(usage, expected):
             yield f"tenant {tenant_id}: {problem}"

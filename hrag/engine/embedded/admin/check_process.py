@@ -1,8 +1,8 @@
-"""Checks a store in a child process, which damaged pages may end.
+"""Checks a store in a child process, because damaged pages may end the process.
 
-LMDB follows the page numbers that it reads, so a flipped bit in one can end a process with
-SIGSEGV or SIGBUS. `check_apart` starts this module as a program of its own, which writes each
-problem as a line of JSON as it finds it:
+LMDB follows the page numbers that it reads. So a flipped bit in a page number can end a process
+with SIGSEGV or SIGBUS. `check_apart` runs this module as a separate program, which writes each
+problem as a line of JSON as soon as it finds it:
 
     python -m hrag.engine.embedded.admin.check_process DIRECTORY [--alone]
 """
@@ -24,46 +24,53 @@ from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailabl
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
 _ALONE = "--alone"
-_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)  # What damaged pages lead to.
-_SHOWN_CHARS = 2000  # Of what a child that failed wrote last.
+# Reading damaged pages can end a process with these signals.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+# If a child fails, this many of the last characters of its errors are shown.
+_SHOWN_CHARS = 2000
 
 
 def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
-    """Returns the report on the store in `directory`. Raises StorageFull or StoreUnavailable.
+    """Checks the store in `directory` in a child process. Returns the report.
 
-    With `alone`, no other process may change the store, and no file is created there.
+    With `alone`, no other process may change the store during the check, and no file is created in
+    it. Raises StorageFull or StoreUnavailable. If the child process ends early, the report has the
+    problems found so far and a last problem that says why it ended.
     """
     location.require_data(directory)
     child = child_process.run_module(_MODULE, str(directory.absolute()), *[_ALONE] * alone)
     problems: list[str] = []
     for line in child.stdout.splitlines():
-        written = _decoded(line)
-        if "report" in written:
-            return CheckReport(**written["report"], problems=tuple(problems))
-        if "unavailable" in written:
-            raise StoreUnavailable(written["unavailable"])
-        if "full" in written:
-            raise StorageFull(written["full"])
-        if "problem" in written:
-            problems.append(written["problem"])
-    return CheckReport(0, 0, 0, 0, (*problems, _end_of(child)))
+        message = _decode(line)
+        if "report" in message:
+            return CheckReport(**message["report"], problems=tuple(problems))
+        if "unavailable" in message:
+            raise StoreUnavailable(message["unavailable"])
+        if "full" in message:
+            raise StorageFull(message["full"])
+        if "problem" in message:
+            problems.append(message["problem"])
+    return CheckReport(0, 0, 0, 0, (*problems, _describe_end(child)))
 
 
-def _decoded(line: str) -> dict[str, Any]:
-    """One line of the child; a process that is killed may have written a part of it."""
+def _decode(line: str) -> dict[str, Any]:
+    """Returns a line of the child as a dictionary.
+
+    Returns an empty one if the line is incomplete, because the child was killed.
+    """
     try:
-        written = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return {}
-    return written if isinstance(written, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
-def _end_of(child: "subprocess.CompletedProcess[str]") -> str:
+def _describe_end(child: "subprocess.CompletedProcess[str]") -> str:
     if child.returncode >= 0:
         cause = f"failed: {child.stderr[-_SHOWN_CHARS:].strip()}"
     elif -child.returncode in _CRASHES:
         cause = f"ended the process by {signal.Signals(-child.returncode).name}"
-    else:  # Somebody has ended it, or the kernel, which does so where memory is short.
+    else:  # A person killed it, or the kernel did because there was not enough memory.
         return (
             f"signal {-child.returncode} ended the check, and what follows was not checked; check "
             "again, with enough memory for the largest document"
@@ -75,7 +82,7 @@ def _end_of(child: "subprocess.CompletedProcess[str]") -> str:
 
 
 def main(directory: Path, *, alone: bool) -> None:
-    """Writes the problems, then the report, to standard output."""
+    """Checks the store. Writes the problems, then the report, to standard output."""
     try:
         with closing(open_alone(directory) if alone else open_for_reading(directory)) as store:
             report = asdict(check(store, lambda problem: _write(problem=problem)))
@@ -92,8 +99,8 @@ def main(directory: Path, *, alone: bool) -> None:
     _write(report=report)
 
 
-def _write(**written: Any) -> None:
-    sys.stdout.write(f"{json.dumps(written)}\n")
+def _write(**message: Any) -> None:
+    sys.stdout.write(f"{json.dumps(message)}\n")
     sys.stdout.flush()
 
 

@@ -1,11 +1,18 @@
-"""Repair: makes again what can be derived, and lists the documents that cannot.
+"""Repairs a store: computes derived data again, and reports the damage that remains.
 
-The truth is each document's record, text, tree and vectors, and each collection's record. Filter
-terms, counters and tenants' usage follow from them, tombstones from them and the segments. Logs are
-emptied up to a damaged entry, and a damaged record of a segment takes the collection's segments off
-the list: maintenance builds them again. No process may have the store open at first: it may hold
-what is mended. Everything is repaired in one transaction: who opens the store meanwhile reads the
-state before or after, and if it is interrupted, the store is as before.
+The record, text, tree and vectors of each document and the record of each collection cannot be
+derived, so they are not repaired. Everything else is:
+
+* Filter terms, counters and tenants' usage are computed from them.
+* Tombstones are computed from them and the segments.
+* Change logs and the list of commits are emptied up to the last damaged entry.
+* If the record of a segment is damaged, all segments of its collection are removed from the
+  manifest. Maintenance builds them again.
+
+When the repair begins, no process may have the store open, because it may have data in memory that
+the repair replaces. Everything is repaired in one transaction. So a process that opens the store
+during the repair reads the state before or after it. If the repair is interrupted, the store is
+unchanged.
 """
 
 from contextlib import closing
@@ -29,14 +36,14 @@ from hrag.values.errors import DataLoss
 
 
 def repair(directory: Path) -> CheckReport:
-    """Returns what is still wrong.
+    """Repairs the store in `directory`. Returns a report on the problems that remain.
 
-    Raises StoreMissing, StorageFull or StoreUnavailable, and DataLoss if what it repairs from
-    is damaged; then the store is as before.
+    Raises StoreMissing, StorageFull or StoreUnavailable. Raises DataLoss if data that the repair
+    needs is damaged. After an error, the store is unchanged.
     """
     location.require_data(directory)
     with store_locks.exclusive(directory):
-        pass  # Raises StoreUnavailable while a service runs.
+        pass  # Getting the lock raises StoreUnavailable while a service is running.
     try:
         _repair(directory)
     except DataLoss as error:
@@ -55,20 +62,20 @@ def _repair(directory: Path) -> None:
         numbers = [schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])]
         for number in numbers:
             _repair_collection(store, txn, number, usage)
-        for tenant_id, found in usage.items():
-            _repair_usage(store, txn, tenant_id, found)
+        for tenant_id, counted in usage.items():
+            _repair_usage(store, txn, tenant_id, counted)
 
 
 def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usage]) -> None:
     record = collection_record(txn, store.db, number)
     if record is None:
-        return  # Its documents cannot be understood without it; `check` names it.
+        return  # Documents cannot be read without the record. `check` reports the damage.
     rewrite_terms(store, txn, number)
     has_segments = manifest.repair(store, txn, number)
     key, counters = schema.u32(number), store.db["counters"]
     value = txn.get_sound(key, counters)
     if value is None:
-        stored = _counters_of_entries(store, txn, number)
+        stored = _recompute_counters(store, txn, number)
     else:
         stored = Counters.from_bytes(value)
     if not has_segments:
@@ -76,13 +83,18 @@ def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usa
     stored = change_log.repaired(store, txn, number, stored)
     counted = recounted(store, txn, number, stored)
     txn.put(key, counted.to_bytes(), db=counters)
-    own = Usage(1, counted.documents) if not record.summarises else Usage()
-    own = own._replace(stored_bytes=counted.stored_bytes)
-    usage[record.tenant_id] = usage.get(record.tenant_id, Usage()).plus(own)
+    # A summary collection adds only its bytes to the usage.
+    counts = Usage(1, counted.documents) if not record.summarises else Usage()
+    counts = counts._replace(stored_bytes=counted.stored_bytes)
+    usage[record.tenant_id] = usage.get(record.tenant_id, Usage()).plus(counts)
 
 
-def _counters_of_entries(store: Store, txn: Txn, number: int) -> Counters:
-    """Counters made again from what they are about; spent tokens of summaries are lost."""
+def _recompute_counters(store: Store, txn: Txn, number: int) -> Counters:
+    """Returns counters that are computed from the collection's entries.
+
+    Documents and leaves are not counted yet. The number of tokens that were spent for summaries is
+    lost.
+    """
     prefix = schema.u32(number)
     changes = [
         schema.read_in_collection(key)[1] for key, _ in txn.entries(store.db["changes"], prefix)
@@ -92,24 +104,26 @@ def _counters_of_entries(store: Store, txn: Txn, number: int) -> Counters:
         covered, sealed = max(covered, record.covered_sequence), max(sealed, record.last_ordinal)
     documents = (document.sequence for _, document in readable_documents(store, txn, number))
     last = max((covered, *changes[-1:], *documents))
-    waiting = sum(1 for _ in txn.entries(store.db["unsummarised"], prefix))
+    unsummarised = sum(1 for _ in txn.entries(store.db["unsummarised"], prefix))
     return Counters(
         sequence=last,
         sealed_sequence=covered,
         sealed_ordinal=sealed,
         log_entries=len(changes),
         log_start=changes[0] - 1 if changes else last,
-        unsummarised=waiting,
+        unsummarised=unsummarised,
     )
 
 
-def _repair_usage(store: Store, txn: Txn, tenant_id: str, found: Usage) -> None:
-    """Writes a tenant's usage; a lost sequence becomes one that no change can have had."""
+def _repair_usage(store: Store, txn: Txn, tenant_id: str, counted: Usage) -> None:
+    """Writes a tenant's usage. Replaces a lost sequence by one that no change can have had."""
     key, tenants = schema.tenant(tenant_id), store.db["tenants"]
     value = txn.get_sound(key, tenants)
     if value is not None:
         sequence = Usage.from_bytes(value).sequence
-    else:  # Every change took an ordinal, deleted one, or made a commit of its own.
+    else:
+        # Every change used a new ordinal, deleted an ordinal, or was a commit. So the tenant cannot
+        # have had more changes than this.
         ordinals = store.number(txn, schema.LAST_ORDINAL)
         sequence = 2 * ordinals + store.number(txn, schema.COMMIT_CURSOR)
-    txn.put(key, found._replace(sequence=sequence).to_bytes(), db=tenants)
+    txn.put(key, counted._replace(sequence=sequence).to_bytes(), db=tenants)

@@ -1,8 +1,8 @@
-"""Vacuum: gives the disk back what deleted documents took.
+"""Vacuum: frees the disk space of deleted documents.
 
-LMDB's file never shrinks: freed pages wait in it for later writes. A compact copy leaves
-them out. No process may have the store open meanwhile, for the copy replaces the file. If
-it is interrupted, the store is either as before or vacuumed.
+LMDB's file never shrinks: it keeps free pages for later writes. A compact copy has no free pages.
+No process may have the store open meanwhile, because the copy replaces the file. If the vacuum is
+interrupted, the store is either unchanged or vacuumed.
 """
 
 import os
@@ -18,10 +18,10 @@ from hrag.values.errors import StoreUnavailable
 
 
 def vacuum(directory: Path) -> VacuumReport:
-    """Replaces LMDB's file by a compact copy; needs disk space for both meanwhile.
+    """Replaces LMDB's file by a compact copy. Needs disk space for both files meanwhile.
 
-    Raises StoreMissing, StorageFull, or StoreUnavailable while a service runs; then the
-    store is as before.
+    Raises StoreMissing or StorageFull, or StoreUnavailable while a service is running. Then the
+    store is unchanged.
     """
     location.require_data(directory)
     data = directory / location.DATA
@@ -32,7 +32,7 @@ def vacuum(directory: Path) -> VacuumReport:
             make_folder(folder)
             before_bytes = _copy(directory, folder)
             report = VacuumReport(before_bytes, (folder / location.DATA).stat().st_size)
-            # lock.mdb may stay: the first process to open a store writes its contents anew.
+            # The file lock.mdb may stay: the first process that opens a store initialises it.
             (folder / location.DATA).replace(data)
             disk.sync(directory)
         finally:
@@ -41,9 +41,9 @@ def vacuum(directory: Path) -> VacuumReport:
 
 
 def _copy(directory: Path, folder: Path) -> int:
-    """Makes a durable, verified copy with the owner of the file.
+    """Makes a durable, verified copy with the same owner as the original file.
 
-    Returns the size of what is copied, without the reserve for deletions.
+    Returns the size of the original file in bytes, without the reserve for deletions.
     """
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
@@ -61,7 +61,7 @@ def _copy(directory: Path, folder: Path) -> int:
 
 
 def _contents(store: Store) -> dict[str, int]:
-    """The number of entries of each database, and of the last commit."""
+    """Returns the number of entries of each database, and the number of the last commit."""
     with store.read() as txn:
         counted = {name: txn.stat(database)["entries"] for name, database in store.db.items()}
         return {**counted, "sequence": store.number(txn, schema.COMMIT_CURSOR)}

@@ -1,1 +1,1 @@
-"""What happens in the background, and when: sealing, merging, repair, reclaiming?"""
+"""What does the engine do in the background, and when: seal, merge, repair, reclaim?"""

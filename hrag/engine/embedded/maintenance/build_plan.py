@@ -1,4 +1,8 @@
-"""Which documents go into the next segment of a collection?"""
+"""Plans the next segment of a collection: its range of ordinals and the documents to read.
+
+The merge policy decides what to build. This module reads the numbers that the policy needs, and
+translates its decision into ordinals.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,15 +27,20 @@ from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.values.collections import CollectionSettings
 
 Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
-"""Chooses what to build from a collection's segments and the living leaves of its tail."""
+"""Returns the next merge, or None if none is due.
+
+The arguments are the collection's segments, oldest first, and the number of living leaves in its
+tail.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The range of ordinals that a new segment shall cover, and where its leaves are.
+    """The range of ordinals that a new segment will cover, and the sources of its leaves.
 
-    `base` is a segment from whose index the build may resume; `documents` are ordinals with
-    their leaf counts, to be read from LMDB. With `tail`, the range includes the tail.
+    `base` is a segment from whose index the build may resume, None to begin with an empty index.
+    `documents` are the other documents: pairs of ordinal and leaf count. Their leaves are read
+    from LMDB. If `tail` is True, the range includes the tail.
     """
 
     collection: int
@@ -45,7 +54,7 @@ class BuildPlan:
 
     @property
     def max_leaves(self) -> int:
-        """The segment will not have more leaves; deletions may leave it fewer."""
+        """The largest number of leaves that the segment can have; deletions may reduce it."""
         living = self.base.living_leaves if self.base else 0
         return living + sum(count for _, count in self.documents)
 
@@ -53,9 +62,10 @@ class BuildPlan:
 def merge_plan(
     store: Store, collection: int, damaged: frozenset[int] = frozenset()
 ) -> BuildPlan | None:
-    """Plans the next merge, rewrite or repair; None if none is due, or the collection is gone.
+    """Plans the next merge, rewrite or repair of a collection's segments.
 
-    `damaged` are ids of segments that cannot be read.
+    `damaged` are the ids of segments that cannot be read. Returns None if nothing is due or the
+    collection has been deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], _: int) -> MergePlan | None:
@@ -71,9 +81,11 @@ def seal_plan(
     damaged: frozenset[int] = frozenset(),
     busy_ordinal: int = 0,
 ) -> BuildPlan | None:
-    """Plans the sealing of a full tail, even while ordinals up to `busy_ordinal` are being built.
+    """Plans the sealing of a full tail.
 
-    None if the tail has fewer than `threshold` leaves, or the collection is gone.
+    Another build may be running for the ordinals up to `busy_ordinal`; their segments are not
+    part of the plan. Returns None if the tail has fewer than `threshold` leaves or the collection
+    has been deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
@@ -84,10 +96,10 @@ def seal_plan(
 
 
 def reindex_plan(store: Store, collection: int, threshold: int) -> BuildPlan | None:
-    """Plans one segment of everything, without resuming from the present segments.
+    """Plans a single segment of all documents, without resuming from the present segments.
 
-    Its postings are those of the newest version of the collection's analyzer. None if there
-    are no segments and fewer leaves than `threshold`.
+    Its postings use the newest version of the collection's analyzer. Returns None if there are no
+    segments and fewer leaves than `threshold`, or if the collection has been deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
@@ -99,13 +111,13 @@ def reindex_plan(store: Store, collection: int, threshold: int) -> BuildPlan | N
 
 
 def with_newest_analyzer(settings: CollectionSettings) -> CollectionSettings:
-    """Returns the settings that a collection has once it is reindexed."""
+    """Returns a collection's settings with the newest version of its analyzer."""
     language = settings.analyzer.partition("/")[0]
     return replace(settings, analyzer=analyzer_name(language or DEFAULT_LANGUAGE))
 
 
 def segment_stats(entry: ManifestEntry, *, damaged: bool = False) -> SegmentStats:
-    """Returns what the merge policy knows of a listed segment."""
+    """Returns the numbers of a listed segment that the merge policy needs."""
     return SegmentStats(entry.record.rows, entry.deleted_leaves, damaged)
 
 
@@ -116,19 +128,22 @@ def _stats(entries: Sequence[ManifestEntry], damaged: frozenset[int]) -> list[Se
 def _plan(
     store: Store, collection: int, choose: Choose, is_usable: Callable[[int], bool]
 ) -> BuildPlan | None:
-    """`is_usable` says whether a build may resume from the segment with this id."""
+    """Returns the plan for the merge that `choose` returns, or None.
+
+    `is_usable` returns True for the id of a segment from which a build may resume.
+    """
     with store.read() as txn:
         if not collection_exists(store, txn, collection):
             return None
         entries = manifest.read_manifest(store, txn, collection)
         counters = read_counters(store, txn, collection)
-        chosen = choose(entries, counters.tail_leaves)
-        if chosen is None:
+        merge = choose(entries, counters.tail_leaves)
+        if merge is None:
             return None
-        replaced = entries[chosen.first : chosen.last]
-        base = _base([entry for entry in replaced if is_usable(entry.record.segment_id)])
-        tail = _tail(store, txn, collection, counters) if chosen.tail else ()
-        last, covered = _end(counters, replaced, tail, sealing=chosen.tail)
+        replaced = entries[merge.first : merge.last]
+        base = _choose_base([entry for entry in replaced if is_usable(entry.record.segment_id)])
+        tail = _tail_documents(store, txn, collection, counters) if merge.tail else ()
+        last, covered = _last_covered(counters, replaced, tail, sealing=merge.tail)
         return BuildPlan(
             collection=collection,
             settings=read_collection(store, txn, collection).settings,
@@ -139,32 +154,32 @@ def _plan(
             covered_sequence=covered,
             base=base,
             documents=(*_documents(store, txn, collection, replaced, base), *tail),
-            tail=chosen.tail,
+            tail=merge.tail,
         )
 
 
-def _tail(
+def _tail_documents(
     store: Store, txn: Txn, collection: int, counters: Counters
 ) -> tuple[tuple[int, int], ...]:
     return tuple(leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal))
 
 
-def _end(
+def _last_covered(
     counters: Counters,
     replaced: Sequence[ManifestEntry],
     tail: Sequence[tuple[int, int]],
     *,
     sealing: bool,
 ) -> tuple[int, int]:
-    """The last ordinal and the sequence that the new segment covers."""
+    """Returns the last ordinal and the last sequence that the new segment covers."""
     if sealing:
         return tail[-1][0] if tail else counters.sealed_ordinal, counters.sequence
     newest = replaced[-1].record
     return newest.last_ordinal, newest.covered_sequence
 
 
-def _base(usable: Sequence[ManifestEntry]) -> ManifestEntry | None:
-    """The largest segment, unless it has to be rewritten."""
+def _choose_base(usable: Sequence[ManifestEntry]) -> ManifestEntry | None:
+    """Returns the largest segment, or None if there is none or it has to be rewritten."""
     largest = max(usable, key=lambda entry: entry.living_leaves, default=None)
     return None if largest is None or segment_stats(largest).needs_rewrite else largest
 
@@ -176,7 +191,7 @@ def _documents(
     replaced: Sequence[ManifestEntry],
     base: ManifestEntry | None,
 ) -> tuple[tuple[int, int], ...]:
-    """The living documents of the segments that are replaced, except those of the base."""
+    """Returns the living documents of the segments that are replaced, except those of the base."""
     ranges = (
         leaves.covered_ordinals(store, txn, collection, entry.record)
         for entry in replaced

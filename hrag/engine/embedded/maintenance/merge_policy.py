@@ -1,12 +1,18 @@
-"""Decides which segments to merge next. Pure: numbers in, a plan out.
+"""The merge policy: decides which segments to merge next.
 
-A tiered log-structured merge: segments stay few because each holds at least `FACTOR` times
-what all newer ones hold together, so a collection of n leaves has at most about
-log8(n / threshold) + 2 of them. A full tail is merged into the newest segment if that is
-less than `FACTOR` times as large, else it becomes a segment of its own; either costs in
-proportion to the tail. Segments that break the rule are merged, and one with more than
-`MAX_DELETED_SHARE` deleted leaves is rewritten. So a leaf is indexed once when sealed, and
-once for each factor by which its collection grows.
+It reads no files and no database: it gets the numbers of the segments and returns a plan.
+
+The policy is a tiered log-structured merge. Its rule: each segment has at least `FACTOR` times as
+many leaves as all newer segments together. So a collection of n leaves has at most about
+log8(n / threshold) + 2 segments.
+
+* A full tail is merged into the newest segment if that has less than `FACTOR` times as many
+  leaves. Otherwise the tail becomes a new segment. Both cost time proportional to the tail.
+* Segments that break the rule are merged.
+* A segment with more than `MAX_DELETED_SHARE` deleted leaves is rewritten.
+
+So a leaf is indexed once when it is sealed, and once more each time its collection has grown by
+the factor.
 """
 
 from collections.abc import Sequence
@@ -18,7 +24,10 @@ MAX_DELETED_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SegmentStats:
-    """What the policy knows of a segment: its leaves, and how many of them are deleted."""
+    """The numbers of a segment: `rows` is all of its leaves, `deleted` the deleted ones.
+
+    `damaged` is True if the segment's files cannot be read.
+    """
 
     rows: int
     deleted: int = 0
@@ -26,18 +35,21 @@ class SegmentStats:
 
     @property
     def living(self) -> int:
-        """Leaves that are not deleted."""
+        """The number of leaves that are not deleted."""
         return self.rows - self.deleted
 
     @property
     def needs_rewrite(self) -> bool:
-        """True if enough leaves are deleted that a rewrite is worth its cost."""
+        """True if so many leaves are deleted that a rewrite is worth its cost."""
         return self.deleted > MAX_DELETED_SHARE * self.rows
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Build one segment in place of segments[first:last] and, with `tail`, of the tail."""
+    """A new segment that replaces segments[first:last].
+
+    If `tail` is True, the new segment contains the leaves of the tail, too.
+    """
 
     first: int
     last: int
@@ -45,16 +57,20 @@ class MergePlan:
 
 
 def plan_merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
-    """Returns the next merge or rewrite of the segments, oldest first; None if none is due."""
+    """Returns the next repair, merge or rewrite, or None if none is due.
+
+    `segments` are in order of age, oldest first.
+    """
     return _repair(segments) or _merge(segments) or _rewrite(segments)
 
 
 def plan_seal(
     segments: Sequence[SegmentStats], tail: int, threshold: int, busy: int = 0
 ) -> MergePlan | None:
-    """Returns how to seal the tail once it has `threshold` leaves, or None.
+    """Returns how to seal the tail, or None if it has fewer than `threshold` leaves.
 
-    The first `busy` segments are in use by another build and stay as they are.
+    `tail` is the number of leaves in the tail. The first `busy` segments are not merged, because
+    another build uses them.
     """
     if tail < threshold:
         return None
@@ -65,7 +81,7 @@ def plan_seal(
 
 
 def _repair(segments: Sequence[SegmentStats]) -> MergePlan | None:
-    return _first_alone([segment.damaged for segment in segments])
+    return _rebuild_first([segment.damaged for segment in segments])
 
 
 def _merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
@@ -79,10 +95,10 @@ def _merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
 
 
 def _rewrite(segments: Sequence[SegmentStats]) -> MergePlan | None:
-    return _first_alone([segment.needs_rewrite for segment in segments])
+    return _rebuild_first([segment.needs_rewrite for segment in segments])
 
 
-def _first_alone(chosen: Sequence[bool]) -> MergePlan | None:
-    """Rebuilds the first chosen segment by itself."""
-    index = next((index for index, is_chosen in enumerate(chosen) if is_chosen), None)
+def _rebuild_first(is_due: Sequence[bool]) -> MergePlan | None:
+    """Returns a plan that rebuilds only the first segment that is due, or None if none is."""
+    index = next((index for index, due in enumerate(is_due) if due), None)
     return None if index is None else MergePlan(index, index + 1, tail=False)

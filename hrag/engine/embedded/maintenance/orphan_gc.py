@@ -1,9 +1,9 @@
-"""Orphan garbage collection: which files does no manifest list, and when are they removed?
+"""Orphan garbage collection: removes files that no manifest lists.
 
-An orphan is what a killed build or reclaim left, or a segment that has been replaced. It is
-removed after a grace period, in which a reader that has just read the old manifest can
-still open it. While the record of a segment is damaged, nobody knows which files it lists, so
-nothing is removed.
+An orphan is a folder or file in the folder of segments that belongs to no listed segment: the
+remains of a killed build or reclaim, or a segment that has been replaced. It is removed after a
+grace period. During that time a reader that has just read the old manifest can still open it. If
+the record of a segment is damaged, it is unknown which files belong to it, so nothing is removed.
 """
 
 import time
@@ -18,7 +18,7 @@ GRACE_S = 60.0
 
 
 class OrphanCollector:
-    """Removes files once they have been orphans for `grace_s` seconds."""
+    """Removes files that have been orphans for `grace_s` seconds. `clock` returns seconds."""
 
     def __init__(
         self, store: Store, grace_s: float = GRACE_S, clock: Callable[[], float] = time.monotonic
@@ -29,23 +29,23 @@ class OrphanCollector:
         self._first_seen: dict[Path, float] = {}
 
     def remove_unfinished(self) -> None:
-        """Removes what a killed build left; only while nothing is being built."""
+        """Removes the unfinished files of killed builds. Must not be called during a build."""
         for path in self._store.segments.glob(f"*{segment_files.UNFINISHED}"):
             segment_files.remove_path(path)
 
     def collect(self) -> None:
-        """Looks at the folder once and removes what has been an orphan for long enough."""
+        """Lists the folder once, and removes what has been an orphan for the grace period."""
         now = self._clock()
-        found, listed = set(self._store.segments.iterdir()), _listed_paths(self._store)
-        orphans = set() if listed is None else found - listed
+        present, listed = set(self._store.segments.iterdir()), _listed_paths(self._store)
+        orphans = set() if listed is None else present - listed
         self._first_seen = {path: self._first_seen.get(path, now) for path in orphans}
-        for path, seen in self._first_seen.items():
-            if path.suffix != segment_files.UNFINISHED and now - seen >= self._grace_s:
+        for path, first_seen in self._first_seen.items():
+            if path.suffix != segment_files.UNFINISHED and now - first_seen >= self._grace_s:
                 segment_files.remove_path(path)
 
 
 def _listed_paths(store: Store) -> set[Path] | None:
-    """The paths of all listed segments and their markers; None if a record is damaged."""
+    """Returns the paths of all listed segments and their markers; None if a record is damaged."""
     with store.read() as txn:
         records = [record for _, record in all_segments(store, txn)]
         if len(records) != txn.stat(store.db["segments"])["entries"]:

@@ -1,8 +1,8 @@
 """Reclaims the space of deleted collections.
 
-Deleting a collection removes its name at once; its documents are erased afterwards, a few
-per transaction, so that no write waits long. What a stop leaves is erased after the next
-start. Damaged records go with their collection.
+Deleting a collection removes its name immediately. Its documents are erased later, a few in each
+transaction, so that writes do not wait long. If the process stops before that is complete, the next
+process continues. Damaged records of the collection are erased, too.
 """
 
 from itertools import islice
@@ -21,16 +21,19 @@ from hrag.engine.embedded.store.queries import (
 )
 from hrag.values.errors import DataLoss, StoreUnavailable
 
-_DOCUMENTS = 200  # Per transaction.
-# Each may copy a page of LMDB first; so many fit into the reserve of a full disk.
+# A transaction erases at most this many documents.
+_DOCUMENTS = 200
+# A transaction erases no further document after this many filter terms. Erasing a term may copy one
+# of LMDB's pages first, and on a full disk all copies must fit into the reserve.
 _TERMS = 1024
 
 
 def reclaim_some(store: Store) -> bool:
-    """Erases a part of one deleted collection; returns False if there is none.
+    """Erases a part of one deleted collection. Returns False if there is none.
 
-    One whose entries cannot be read or erased keeps no other waiting: the error, DataLoss or
-    StoreUnavailable, is raised once no other is left. Raises StorageFull at once.
+    If a collection's entries cannot be read or erased, the next deleted collection is tried. If no
+    collection can be erased, raises the first error: DataLoss or StoreUnavailable. Raises
+    StorageFull immediately.
     """
     failure: DataLoss | StoreUnavailable | None = None
     deleted = _next_deleted(store)
@@ -47,7 +50,7 @@ def reclaim_some(store: Store) -> bool:
 
 
 def _next_deleted(store: Store, after: bytes = b"") -> bytes | None:
-    """Returns the packed number of the first deleted collection past `after`."""
+    """Returns the packed number of the first deleted collection after `after`, or None."""
     with store.read() as txn:
         entries = store.scan(txn, "deleted_collections", b"", after)
         return next((bytes(key) for key, _ in entries if bytes(key) > after), None)
@@ -55,7 +58,7 @@ def _next_deleted(store: Store, after: bytes = b"") -> bytes | None:
 
 def _reclaim_part(store: Store, deleted: bytes) -> None:
     with store.write() as txn:
-        unlisted = [] if _erase_documents(store, txn, deleted) else _forget(store, txn, deleted)
+        unlisted = [] if _erase_documents(store, txn, deleted) else _erase_rest(store, txn, deleted)
         reach("reclaim.written")
     reach("reclaim.committed")
     for segment_id in unlisted:
@@ -63,29 +66,30 @@ def _reclaim_part(store: Store, deleted: bytes) -> None:
 
 
 def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
-    """Returns whether there was a document to erase."""
+    """Erases some documents of a deleted collection. Returns False if it has none."""
     number = schema.read_u32(deleted)
     entries = txn.entries(store.db["ordinals"], deleted)
-    found = [schema.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
+    ordinals = [schema.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
     terms = 0
-    for ordinal in found:
+    for ordinal in ordinals:
         try:
             document = read_document(store, txn, address_of(store, txn, number, ordinal))
             name = schema.document_id(number, document.document_id)
             txn.delete(name, db=store.db["document_ids"])
             terms += erase_document(store, txn, ordinal, document)
-        except DataLoss:  # Whatever it leaves in other databases goes with the collection.
+        except DataLoss:
+            # The document's entries in other databases are erased with the collection.
             address = damaged_at(store, txn, number, ordinal).address
             erase_entries(store, txn, number, ordinal, address)
         if terms > _TERMS:
             break
-    return bool(found)
+    return bool(ordinals)
 
 
-def _forget(store: Store, txn: Txn, deleted: bytes) -> list[int]:
-    """Erases the empty collection itself; returns the ids of its segments.
+def _erase_rest(store: Store, txn: Txn, deleted: bytes) -> list[int]:
+    """Erases what remains of a collection without documents. Returns the ids of its segments.
 
-    The files of those whose records are damaged are left to orphan GC.
+    Segments with damaged records are not returned: orphan GC removes their files.
     """
     entries = txn.sound_entries(store.db["segments"], deleted)
     segment_ids = [SegmentRecord.from_bytes(value).segment_id for _, value in entries]

@@ -1,8 +1,8 @@
-"""The scrubber: which segments have damaged files?
+"""The scrubber: finds segments with damaged files.
 
-At the start it verifies every segment, one at a time, for a disk may have lost or changed
-something while no process ran; after that, it verifies those that a reader reports, and
-those whose files do not have their sizes, at which it looks in turn.
+After the start it verifies every segment, one in each call, because a disk may have lost or changed
+data while no process was running. It also verifies segments that a reader reports as damaged, and
+segments whose files have a wrong size. It compares the sizes of a few segments in each call.
 """
 
 from collections import deque
@@ -14,49 +14,62 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import all_segments, is_listed
 
-_SIZES = 64  # Segments whose sizes are looked at in one turn; that takes about a millisecond.
+# Each call compares the file sizes of this many segments, which takes about a millisecond.
+_SIZES = 64
 
 _log = structlog.get_logger()
 
 
 class Scrubber:
-    """`damaged` are ids of segments found damaged so far; ids are never used twice."""
+    """Verifies the files of segments.
+
+    `damaged` are the ids of the segments that were found damaged so far. An id is never used for
+    another segment.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: deque[tuple[int, SegmentRecord]] = deque()
-        self._turn: deque[tuple[int, SegmentRecord]] = deque()
+        self._unverified: deque[tuple[int, SegmentRecord]] = deque()
+        self._sizes_due: deque[tuple[int, SegmentRecord]] = deque()
         self.damaged: frozenset[int] = frozenset()
 
     def begin(self) -> None:
-        """Puts every listed segment into the queue."""
-        self._waiting.extend(self._listed())
+        """Queues all listed segments for verification."""
+        self._unverified.extend(self._listed())
 
     def scrub(self) -> set[int]:
-        """Verifies suspect segments and one of the queue; returns damaged collections."""
+        """Verifies reported segments, segments with wrong sizes, and one of the queue.
+
+        Returns the numbers of the collections with a segment that is damaged.
+        """
         reported = damage.reported_damage(self._store.segments) - self.damaged
         due = (
-            [each for each in self._listed() if each[1].segment_id in reported] if reported else []
+            [entry for entry in self._listed() if entry[1].segment_id in reported]
+            if reported
+            else []
         )
-        if self._waiting:
-            due.append(self._waiting.popleft())
-        due += self._without_their_sizes()
+        if self._unverified:
+            due.append(self._unverified.popleft())
+        due += self._with_wrong_sizes()
         return {
             collection
             for collection, record in due
             if self._is_listed(collection, record) and self._is_damaged(collection, record)
         }
 
-    def _without_their_sizes(self) -> list[tuple[int, SegmentRecord]]:
-        """Looks at the next segments; some of them may have been replaced meanwhile."""
-        if not self._turn:
-            self._turn.extend(self._listed())
-        looked_at = [self._turn.popleft() for _ in range(min(_SIZES, len(self._turn)))]
+    def _with_wrong_sizes(self) -> list[tuple[int, SegmentRecord]]:
+        """Compares the sizes of the next segments, and returns those with a wrong or missing file.
+
+        Some of them may have been replaced meanwhile, so that their files are gone.
+        """
+        if not self._sizes_due:
+            self._sizes_due.extend(self._listed())
+        entries = [self._sizes_due.popleft() for _ in range(min(_SIZES, len(self._sizes_due)))]
         return [
-            each
-            for each in looked_at
-            if each[1].segment_id not in self.damaged
-            and not segment_files.has_its_sizes(self._store.segments, each[1])
+            entry
+            for entry in entries
+            if entry[1].segment_id not in self.damaged
+            and not segment_files.has_its_sizes(self._store.segments, entry[1])
         ]
 
     def _is_listed(self, collection: int, record: SegmentRecord) -> bool:
@@ -71,7 +84,8 @@ class Scrubber:
         try:
             segment_files.verify(self._store.segments, record)
         except segment_files.DamagedSegment as error:
-            if not self._is_listed(collection, record):  # Its files were removed meanwhile.
+            # A segment that is no longer listed is not damaged: its files were removed.
+            if not self._is_listed(collection, record):
                 return False
             _log.error("segment_damaged", segment=record.segment_id, problem=str(error))
             self.damaged |= {record.segment_id}

@@ -1,10 +1,14 @@
 """Builds segments: from a tail, from segments that are merged, or from all documents.
 
-Data first, pointer last: leaves are read in many short transactions, the index is built
-and its files made durable with none open, and one write transaction puts the segment into
-the manifest in place of those it replaces. Until that commit, readers use what they have.
-Documents deleted meanwhile get tombstones, as after any later deletion. One process builds
-at a time: the one that has the store for writing.
+A build writes data first and the pointer to it last:
+
+1. It reads the leaves in many short read transactions.
+2. It builds the index and makes its files durable, without an open transaction.
+3. One write transaction puts the new segment into the manifest and removes the segments that it
+   replaces. Until that commit, readers use the old segments.
+
+Documents that are deleted during the build get tombstones, like documents that are deleted after
+it. Only the process that has opened the store for writing builds segments.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,13 +46,18 @@ from hrag.observe import metrics
 
 _log = structlog.get_logger()
 
-_BLOCK_LEAVES = 1024  # Inserted in a fraction of a second, between two looks at the clock.
-_MAX_UNUSED_ITEMS = 0.1  # Share of an index's items; more would spoil the graph to resume from.
+# Leaves are inserted in blocks of this many, each in a fraction of a second. `between` is called
+# before each block.
+_BLOCK_LEAVES = 1024
+# A build does not resume from an index if a larger share of its items is unused, because the graph
+# would give worse results.
+_MAX_UNUSED_ITEMS = 0.1
 _FLOAT_BYTES = 4
-_OVERHEAD_BYTES = 256  # At most, for a leaf's links, label and ancestors.
+# The links, label and ancestors of a leaf take at most this much disk space.
+_OVERHEAD_BYTES = 256
 
 Between = Callable[[], None]
-"""Called between two blocks of leaves; an exception that it raises ends the build."""
+"""A function that a build calls before each block of leaves; its exceptions end the build."""
 
 
 def all_collections(store: Store) -> set[int]:
@@ -58,18 +67,18 @@ def all_collections(store: Store) -> set[int]:
 
 
 def tail_leaves(store: Store, collection: int) -> int:
-    """Returns the number of living leaves that no segment holds; 0 once deleted."""
-    return _counters(store, collection).tail_leaves
+    """Returns the number of living leaves in no segment, 0 for a deleted collection."""
+    return _read_counters(store, collection).tail_leaves
 
 
 def tail_bytes(store: Store, collection: int) -> int:
-    """Returns about how many bytes the tail's vectors have; 0 once deleted."""
-    counters = _counters(store, collection)
+    """Returns the estimated size of the tail's vectors in bytes, 0 for a deleted collection."""
+    counters = _read_counters(store, collection)
     return counters.vector_bytes * counters.tail_leaves // max(counters.leaves, 1)
 
 
-def _counters(store: Store, collection: int) -> Counters:
-    """All zero once the collection is deleted."""
+def _read_counters(store: Store, collection: int) -> Counters:
+    """Returns a collection's counters, all 0 if it has been deleted."""
     with store.read() as txn:
         if not collection_exists(store, txn, collection):
             return Counters()
@@ -79,20 +88,21 @@ def _counters(store: Store, collection: int) -> Counters:
 def build(
     store: Store, plan: BuildPlan, between: Between = lambda: None, insert: Insert = insert
 ) -> SegmentRecord | None:
-    """Builds and publishes one segment; returns it, or None if nothing in it lives.
+    """Builds and publishes one segment.
 
-    Raises OSError or StorageFull when the disk is full, and whatever `between` raises;
-    then the store is as before.
+    Returns the segment's record. Returns None if the segment would have no leaves or the collection
+    has been deleted. Raises OSError or StorageFull if the disk is full, and any exception of
+    `between`. Then the store is unchanged.
     """
     with metrics.segment_build("tail" if plan.tail else "merge"):
         return _build(store, plan, between, insert)
 
 
 def reindex(store: Store, collection: int, threshold: int, between: Between = lambda: None) -> int:
-    """Builds a collection's index anew from its documents; returns how many leaves it has.
+    """Builds a collection's index again from its documents. Returns its number of leaves.
 
-    A collection without segments and with fewer leaves than `threshold` needs none. Raises
-    as `build` does.
+    A collection without segments and with fewer leaves than `threshold` gets no segment: then
+    this returns 0. Raises the errors of `build`.
     """
     plan = reindex_plan(store, collection, threshold)
     if plan is None:
@@ -103,7 +113,7 @@ def reindex(store: Store, collection: int, threshold: int, between: Between = la
 
 
 def _upgrade_analyzer(store: Store, collection: int) -> None:
-    """Gives a collection that needs no segment the newest version of its analyzer."""
+    """Sets the newest version of the analyzer in a collection that needs no segment."""
     with store.write() as txn:
         if collection_exists(store, txn, collection):
             settings = read_collection(store, txn, collection).settings
@@ -149,30 +159,37 @@ def _next_id(store: Store) -> int:
         return store.next_number(txn, schema.LAST_SEGMENT)
 
 
-_Begun: TypeAlias = tuple[SegmentBuilder, VectorPart | None]
+_Builder: TypeAlias = tuple[SegmentBuilder, VectorPart | None]
+"""A builder and its part for vectors, None if the collection has no vectors."""
 
 
 def _begin(
     store: Store, plan: BuildPlan, insert: Insert
 ) -> tuple[SegmentBuilder, VectorPart | None, tuple[tuple[int, int], ...]]:
-    """A builder that has resumed from the base if it can, and the documents still to read."""
+    """Returns a builder, its part for vectors, and the documents that have to be added.
+
+    The builder resumes from the plan's base segment if possible. Otherwise it is empty, and the
+    documents include those of the base.
+    """
     documents = plan.documents
     if plan.base is not None:
-        resumed = _resumed(store, plan, plan.base, insert)
+        resumed = _try_to_resume(store, plan, plan.base, insert)
         if resumed is not None:
             return *resumed, documents
         with store.read() as txn:
-            of_base = leaves.covered_ordinals(store, txn, plan.collection, plan.base.record)
-            documents = (*of_base, *documents)
+            base_documents = leaves.covered_ordinals(store, txn, plan.collection, plan.base.record)
+            documents = (*base_documents, *documents)
     vectors = None
     if plan.settings.dimension:
         index = vector_part.new_index(plan.settings.dimension, plan.max_leaves)
         vectors = VectorPart(index, insert)
     postings = PostingsPart() if plan.settings.analyzer else None
-    return *_builder(plan, vectors, postings), documents
+    return *_make_builder(plan, vectors, postings), documents
 
 
-def _builder(plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None) -> _Begun:
+def _make_builder(
+    plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None
+) -> _Builder:
     parts = [part for part in (vectors, postings) if part is not None]
     return SegmentBuilder(_heights(plan), parts), vectors
 
@@ -182,8 +199,13 @@ def _heights(plan: BuildPlan) -> int:
     return tree.top_level - tree.embedding_level + 1
 
 
-def _resumed(store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert) -> _Begun | None:
-    """Resumes from the base's indexes and rows; None if it is damaged or mostly unused."""
+def _try_to_resume(
+    store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert
+) -> _Builder | None:
+    """Returns a builder that resumes from the base's indexes and rows.
+
+    Returns None if the base is damaged, or if too many items of its index are unused.
+    """
     try:
         loaded = segment_files.load(store.segments, base.record, with_graph=False)
         living = _living_rows(store, plan, base.record, loaded.rows.labels)
@@ -202,8 +224,11 @@ def _resume(
     base: LoadedSegment,
     living: NDArray[np.bool_],
     insert: Insert,
-) -> _Begun:
-    """Raises DamagedSegment, or OSError when the disk is full."""
+) -> _Builder:
+    """Returns a builder that resumes from the base's living rows.
+
+    Raises DamagedSegment, or OSError if the disk is full.
+    """
     vectors = postings = None
     if plan.settings.dimension:
         capacity = base.record.items + sum(count for _, count in plan.documents)
@@ -212,9 +237,9 @@ def _resume(
     if plan.settings.analyzer:
         postings = PostingsPart()
         postings.resume_from(base, living)
-    begun = _builder(plan, vectors, postings)
-    begun[0].resume_from(base.rows, living)
-    return begun
+    builder = _make_builder(plan, vectors, postings)
+    builder[0].resume_from(base.rows, living)
+    return builder
 
 
 def _living_rows(
@@ -228,7 +253,11 @@ def _living_rows(
 
 
 def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:
-    """Yields the ordinals in blocks of documents with about `_BLOCK_LEAVES` leaves."""
+    """Yields the ordinals of documents in blocks.
+
+    The documents of a block have `_BLOCK_LEAVES` leaves or a few more, those of the last block
+    may have fewer.
+    """
     block: list[int] = []
     leaf_count = 0
     for ordinal, count in documents:
@@ -242,7 +271,7 @@ def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:
 
 
 def _add(store: Store, plan: BuildPlan, builder: SegmentBuilder, ordinals: list[int]) -> None:
-    """Adds those of the documents that still live."""
+    """Adds the leaves of the documents that have not been deleted meanwhile."""
     with store.read() as txn:
         living = [
             ordinal

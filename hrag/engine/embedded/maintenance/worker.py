@@ -1,9 +1,9 @@
 """The maintenance thread: seals tails, merges and repairs segments, reclaims space.
 
-Writers report which collections changed, and the worker looks at those alone. Losing it
-loses nothing: tails stay searchable, and the next start looks at every collection. Where
-writers are faster than the index can be built, they wait for it (`wait_for_capacity`), so
-that the tail, which every search scans, stays small.
+Writers report the collections that they changed, and the worker examines only these. If the process
+is killed, no data is lost: tails stay searchable, and the worker of the next process examines every
+collection. If writers are faster than the index can be built, they wait (`wait_for_capacity`). So
+the tail, which every search scans, stays small.
 """
 
 import threading
@@ -27,27 +27,35 @@ from hrag.values.errors import DataLoss, HragError, StoreUnavailable
 
 _log = structlog.get_logger()
 
-_RETRY_S = 10.0  # After a failure, such as a full disk.
-# After a build that failed, in durations of the attempt. So a merge that takes minutes and cannot
-# succeed gets a tenth of the time at most, however often its collection changes.
+# After a failure, for instance because of a full disk, the work is retried after this time.
+_RETRY_S = 10.0
+# A build that failed is retried after this many times the duration of the attempt. So a merge that
+# takes minutes and cannot succeed uses at most a tenth of the time, even if its collection changes
+# often.
 _RETRY_DURATIONS = 10
-_FILES_S = 1.0  # Between two looks at files; commits come much more often.
-_CLOSE_S = 5.0  # A block of leaves is inserted in less; the writing of a file may take more.
-# A search scans that in a millisecond or two: 10,923 leaves of 384 dimensions. But one full
-# tail may always collect behind another that is being sealed: else each would wait for the other.
+# Files are examined at most this often, because commits are much more frequent.
+_FILES_S = 1.0
+# Closing waits this long. Inserting a block of leaves takes less, writing a file may take more.
+_CLOSE_S = 5.0
+# Writers wait while a tail exceeds both of the next two limits. A search scans 16 MiB of vectors
+# (10,923 leaves of 384 dimensions) in one or two milliseconds.
 _MAX_TAIL_BYTES = 16 << 20
+# This limit is in multiples of the threshold. It lets a second full tail collect while the first is
+# sealed. Otherwise writers and sealing would wait for each other.
 _MAX_TAILS = 2
-_WAIT_S = 0.02  # Between two looks at a tail that is too long.
+# A writer that waits for a shorter tail checks it this often.
+_WAIT_S = 0.02
 
 
 class _Closing(Exception):
-    """Ends a build because the service stops."""
+    """Ends a build, because the service stops."""
 
 
 class MaintenanceWorker:
-    """Runs until closed. A tail is sealed once it has `threshold` leaves.
+    """The thread that maintains a store's index, until it is closed.
 
-    `grace_s` is how long replaced segments stay on disk; `clock` returns seconds.
+    A tail is sealed when it has `threshold` leaves. Replaced segments stay on disk for `grace_s`
+    seconds. `clock` returns seconds.
     """
 
     def __init__(
@@ -67,9 +75,10 @@ class MaintenanceWorker:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._failing = False
-        self._behind: set[int] = set()  # Collections whose writers have had to wait.
-        # Collections in which this failed, such as for a damaged document or for lack of space,
-        # and when it is tried again.
+        # Collections whose writers have had to wait.
+        self._throttled: set[int] = set()
+        # Collections in which sealing or merging failed, for instance because of a damaged document
+        # or a full disk. The value is the time at which it is tried again.
         self._seal_retries_s: dict[int, float] = {}
         self._merge_retries_s: dict[int, float] = {}
         self._files_due_s = 0.0
@@ -78,21 +87,22 @@ class MaintenanceWorker:
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread, which begins with what an earlier process left unfinished."""
+        """Starts the thread, which first completes what an earlier process left unfinished."""
         self._orphans.remove_unfinished()
         self._scrubber.begin()
         self._add(segment_build.all_collections(self._store))
         self._thread.start()
 
     def changed(self, collection: int) -> None:
-        """Reports a commit in a collection, given by its number."""
+        """Reports that a transaction changed the collection with this number."""
         self._add({collection})
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
-        """Backpressure: returns once the collection's tail is short enough.
+        """Waits until the collection's tail is short enough (backpressure).
 
-        Returns at once if the worker does not run, or cannot write to the store, or if sealing
-        this tail has failed, for then waiting would not help. Raises DeadlineExceeded.
+        Returns immediately if the worker is not running, if its last round failed, or if sealing
+        this tail has failed, because then waiting would not help. Raises DeadlineExceeded or
+        Cancelled.
         """
         while (
             self._thread.is_alive()
@@ -101,11 +111,14 @@ class MaintenanceWorker:
             and self._is_too_long(collection)
         ):
             deadline.check("waiting until the index has caught up")
-            self._behind.add(collection)
+            self._throttled.add(collection)
             self._closing.wait(_WAIT_S)
 
     def _is_too_long(self, collection: int) -> bool:
-        """Whether a collection's tail is; False if its counters are damaged."""
+        """Returns True if the collection's tail is so long that writers must wait.
+
+        Returns False if the collection's counters are damaged.
+        """
         try:
             return (
                 segment_build.tail_leaves(self._store, collection) >= _MAX_TAILS * self._threshold
@@ -115,7 +128,7 @@ class MaintenanceWorker:
             return False
 
     def close(self) -> bool:
-        """Stops after the current block of leaves; returns False if that takes too long."""
+        """Stops after the current block of leaves. Returns False if that takes too long."""
         self._closing.set()
         self._wake.set()
         if self._thread.ident is None:  # It was never started.
@@ -128,8 +141,11 @@ class MaintenanceWorker:
             self._changed |= collections
         self._wake.set()
 
-    def _take(self) -> set[int]:
-        """Takes the collections that have changed, and those that are due to be tried again."""
+    def _take_due(self) -> set[int]:
+        """Returns the collections that have changed or have to be retried now.
+
+        Removes the changed ones from `_changed`.
+        """
         with self._lock:
             changed, self._changed = self._changed, set()
         now_s = self._clock()
@@ -143,9 +159,9 @@ class MaintenanceWorker:
             changed: set[int] = set()
             try:
                 self._store.require_place()
-                self._do_chores()
-                changed = self._take()
-                self._work(changed)
+                self._run_chores()
+                changed = self._take_due()
+                self._advance_all(changed)
                 self._failing = False
             except _Closing:
                 return
@@ -155,19 +171,21 @@ class MaintenanceWorker:
                 self._add(changed)
                 self._closing.wait(_RETRY_S)
 
-    def _work(self, changed: set[int]) -> None:
+    def _advance_all(self, changed: set[int]) -> None:
         for collection in sorted(changed):
             if self._advance(collection):
-                self._add({collection})  # Others, and files, have their turn first.
+                # More may be due. Other collections and the chores come first.
+                self._add({collection})
 
-    def _do_chores(self) -> None:
-        self._files_due_s = self._do(self._look_at_files, self._files_due_s, _FILES_S)
-        self._reclaim_due_s = self._do(self._reclaim, self._reclaim_due_s, 0.0)
+    def _run_chores(self) -> None:
+        self._files_due_s = self._run_if_due(self._check_files, self._files_due_s, _FILES_S)
+        self._reclaim_due_s = self._run_if_due(self._reclaim, self._reclaim_due_s, 0.0)
 
-    def _do(self, chore: Callable[[], None], due_s: float, pause_s: float) -> float:
-        """Does a chore if it is due; returns when it is due next, `pause_s` afterwards or later.
+    def _run_if_due(self, chore: Callable[[], None], due_s: float, pause_s: float) -> float:
+        """Runs a chore if it is due. Returns the time at which it is due next.
 
-        A failure is logged: it must not keep anything else from being done.
+        That is `pause_s` after the chore ends, or `_RETRY_S` after a failure. A failure is logged
+        and not raised, because it must not prevent other work.
         """
         if self._clock() < due_s:
             return due_s
@@ -184,17 +202,19 @@ class MaintenanceWorker:
         while reclaim_some(self._store):
             self._check_closing()
 
-    def _look_at_files(self) -> None:
-        """Removes orphans and scrubs; a damaged collection counts as changed."""
-        self._store.env.reader_check()  # Frees the pages that a killed reader held.
+    def _check_files(self) -> None:
+        """Removes orphans and scrubs segments. Adds damaged collections to the changed ones."""
+        # This frees the pages that killed readers kept in use.
+        self._store.env.reader_check()
         self._orphans.collect()
         self._add(self._scrubber.scrub())
 
     def _advance(self, collection: int) -> bool:
-        """Builds what the collection needs next; returns False if nothing was built.
+        """Seals the collection's tail and merges its segments, if that is due.
 
-        Tail and segments take turns, so that neither holds up the other: a tail that is
-        always full, or a merge that fails for lack of space or for a damaged document.
+        Returns False if nothing was built. At most one build of each kind is done, so that a tail
+        that is always full does not delay merges, and a merge that fails, because of a full disk
+        or a damaged document, does not delay sealing.
         """
         sealed = self._attempt(self._seal, collection, self._seal_retries_s)
         merged = self._attempt(self._merge, collection, self._merge_retries_s)
@@ -203,11 +223,11 @@ class MaintenanceWorker:
     def _attempt(
         self, build: Callable[[int], bool], collection: int, retries_s: dict[int, float]
     ) -> bool:
-        """Returns whether `build` built anything for the collection.
+        """Calls `build` for the collection. Returns True if it built anything.
 
-        After a failure it is not called again before the time that is noted in `retries_s`,
-        whatever is committed meanwhile. A failure keeps no other collection from its turn, but for
-        StoreUnavailable, which is raised: it concerns the whole store.
+        A failure is logged, and `retries_s` gets the time before which `build` is not called again
+        for the collection, even if it changes. A failure is not raised, so that other collections
+        are still processed. Only StoreUnavailable is raised, because it affects the whole store.
         """
         began_s = self._clock()
         if began_s < retries_s.get(collection, began_s):
@@ -226,57 +246,60 @@ class MaintenanceWorker:
         return built
 
     def _seal(self, collection: int) -> bool:
-        tail = self._seal_plan(collection)
-        if tail is None:
-            self._behind.discard(collection)
-        return self._build(tail)
+        plan = self._seal_plan(collection)
+        if plan is None:
+            self._throttled.discard(collection)
+        return self._build(plan)
 
     def _merge(self, collection: int) -> bool:
         return self._build(build_plan.merge_plan(self._store, collection, self._scrubber.damaged))
 
-    def _seal_plan(self, collection: int, busy: int = 0) -> BuildPlan | None:
+    def _seal_plan(self, collection: int, busy_ordinal: int = 0) -> BuildPlan | None:
         return build_plan.seal_plan(
-            self._store, collection, self._threshold, self._scrubber.damaged, busy
+            self._store, collection, self._threshold, self._scrubber.damaged, busy_ordinal
         )
 
     def _build(self, plan: BuildPlan | None) -> bool:
-        """Returns whether there was anything to build."""
+        """Builds and publishes the segment of a plan. Returns False if the plan is None."""
         if plan is not None:
-            segment_build.build(self._store, plan, partial(self._between, plan), self._insert)
+            segment_build.build(
+                self._store, plan, partial(self._seal_full_tails, plan), self._insert
+            )
         return plan is not None
 
-    def _between(self, building: BuildPlan) -> None:
-        """Seals full tails while one segment is built, so that no writer waits long.
+    def _seal_full_tails(self, building: BuildPlan) -> None:
+        """Seals full tails during the long build of another segment, `building`.
 
-        They get half of the time, or the build would never end.
+        So no writer waits long. Sealing uses at most half of the time. Otherwise the long build
+        might never end.
         """
         self._check_closing()
         began_s = self._clock()
         if began_s < self._tails_due_s:
             return
-        changed = self._take()
+        changed = self._take_due()
         try:
             for collection in changed:
                 if not (building.tail and collection == building.collection):
-                    seal = partial(self._seal_beside, building)
+                    seal = partial(self._seal_during, building)
                     self._attempt(seal, collection, self._seal_retries_s)
         finally:
             with self._lock:
-                self._changed |= changed  # Whatever else they need comes afterwards.
+                self._changed |= changed  # They are examined again after the build.
         ended_s = self._clock()
         self._tails_due_s = ended_s + (ended_s - began_s)
 
-    def _seal_beside(self, building: BuildPlan, collection: int) -> bool:
-        """Seals the collection's tail if it is full; returns whether it was."""
-        busy = building.last_ordinal if collection == building.collection else 0
-        plan = self._seal_plan(collection, busy)
+    def _seal_during(self, building: BuildPlan, collection: int) -> bool:
+        """Seals the collection's tail during another build. Returns False if it is not full."""
+        busy_ordinal = building.last_ordinal if collection == building.collection else 0
+        plan = self._seal_plan(collection, busy_ordinal)
         if plan is not None:
             segment_build.build(self._store, plan, self._check_closing, self._insert)
         return plan is not None
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
-        """Leaves a core to searches and writes, unless writers wait for the index."""
-        insert(index, vectors, items, free_cores=0 if self._behind else 1)
+        """Inserts vectors. Keeps a core free for searches and writes unless writers are waiting."""
+        insert(index, vectors, items, free_cores=0 if self._throttled else 1)
 
     def _check_closing(self) -> None:
         if self._closing.is_set():
@@ -284,7 +307,7 @@ class MaintenanceWorker:
 
 
 def _report_failure(error: Exception, retry_s: float, **fields: int) -> None:
-    """Counts and logs it, with a traceback unless the error is a known one."""
+    """Counts and logs a failure, with a traceback unless it is an HragError or an OSError."""
     metrics.segment_build_failures.inc()
     if isinstance(error, (HragError, OSError)):
         _log.error("maintenance_failed", problem=str(error), retry_s=retry_s, **fields)

@@ -1,8 +1,9 @@
 """Streams collections and whole documents as they are stored, to move them elsewhere.
 
-One short read transaction for each document: a long one would keep LMDB from reusing pages,
-and the file would grow. So each document is whole, but the collection may change meanwhile.
-A damaged document is told, and those behind it follow.
+Each document is read in a short read transaction: a long one would keep LMDB from reusing
+pages, and the file would grow. So each document is consistent, but the collection may change
+during the export. A damaged document is yielded as an `UnreadableDocument`, and the export
+continues with the next document.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ from hrag.values.tree import Tree
 
 
 def collections(store: Store) -> list[Collection]:
-    """Returns every tenant's collections, by tenant and name."""
+    """Returns the collections of all tenants, in order of tenant and name."""
     with store.read() as txn:
         return [
             describe_collection(store, txn, number) for number in collection_numbers(store, txn)
@@ -47,15 +48,16 @@ def collections(store: Store) -> list[Collection]:
 
 
 def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:
-    """Returns a tenant's aliases in order of name."""
+    """Returns a tenant's aliases, in order of name."""
     with store.read() as txn:
         return describe_aliases(store, txn, tenant_id)
 
 
 def documents(store: Store, tenant_id: str, name: str) -> Iterator[Exported]:
-    """Yields every document of a collection by id, until the collection is deleted.
+    """Yields all documents of a collection, in order of id.
 
-    Raises CollectionNotFound at once.
+    Ends early if the collection is deleted meanwhile. The call itself, not the iteration,
+    raises CollectionNotFound.
     """
     with store.read() as txn:
         number = find_collection(store, txn, tenant_id, name)
@@ -76,14 +78,14 @@ def _documents(store: Store, number: int, collection: CollectionRecord) -> Itera
             after = key + b"\0"
             try:
                 ordinal = schema.read_u64(txn.checked(key, value, store.db["document_ids"]))
-                found: Exported = _stored(store, txn, number, collection, ordinal)
+                exported: Exported = _read_document(store, txn, number, collection, ordinal)
             except DataLoss as error:
                 document_id = str(key[len(prefix) :], "utf-8", "replace")
-                found = UnreadableDocument(document_id, error.message)
-        yield found
+                exported = UnreadableDocument(document_id, error.message)
+        yield exported
 
 
-def _stored(
+def _read_document(
     store: Store, txn: Txn, number: int, collection: CollectionRecord, ordinal: int
 ) -> StoredDocument:
     address = address_of(store, txn, number, ordinal)
@@ -92,12 +94,14 @@ def _stored(
         record,
         record.parsed(_read(store, txn, address, "texts")),
         Tree(bytes(_read(store, txn, address, "trees"))),
-        _vectors(store, txn, address, record.leaf_count, collection.settings.dimension),
+        _read_vectors(store, txn, address, record.leaf_count, collection.settings.dimension),
     )
-    return StoredDocument(document, _summaries(store, txn, number, collection, ordinal, record))
+    return StoredDocument(
+        document, _read_summaries(store, txn, number, collection, ordinal, record)
+    )
 
 
-def _summaries(
+def _read_summaries(
     store: Store,
     txn: Txn,
     number: int,
@@ -105,24 +109,31 @@ def _summaries(
     ordinal: int,
     record: DocumentRecord,
 ) -> DocumentSummaries | None:
-    """None where the collection has none, or they have not been written yet."""
-    waiting = schema.in_collection(number, ordinal)
-    if not collection.summaries or txn.get(waiting, db=store.db["unsummarised"]) is not None:
+    """Returns a document's summaries.
+
+    Returns None if the collection has no summaries or those of the document are still pending.
+    """
+    pending = schema.in_collection(number, ordinal)
+    if not collection.summaries or txn.get(pending, db=store.db["unsummarised"]) is not None:
         return None
-    own, summary_record = find_document(store, txn, collection.summaries, record.document_id)
+    summary_ordinal, summary_record = find_document(
+        store, txn, collection.summaries, record.document_id
+    )
     dimension = collection.settings.dimension
-    if summary_record is None:  # The document was not worth any.
+    if summary_record is None:  # The document has been handled and needs no summaries.
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
-    address = address_of(store, txn, collection.summaries, own)
+    address = address_of(store, txn, collection.summaries, summary_ordinal)
     tree, text = Tree(_read(store, txn, address, "trees")), _read(store, txn, address, "texts")
-    entry = schema.in_collection(collection.summaries, own)
+    entry = schema.in_collection(collection.summaries, summary_ordinal)
     sections = Summarised.from_bytes(_read(store, txn, entry, "summarised")).sections
     summaries = summaries_in(tree, text, record.leaf_count, sections)
-    return DocumentSummaries(summaries, _vectors(store, txn, address, len(summaries), dimension))
+    return DocumentSummaries(
+        summaries, _read_vectors(store, txn, address, len(summaries), dimension)
+    )
 
 
-def _vectors(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
-    """A copy: `float32[count, dimension]`."""
+def _read_vectors(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
+    """Returns a copy of the vectors of a document: `float32[count, dimension]`."""
     return np.array(leaves.vectors_in_place(store, txn, address, count, dimension), np.float32)
 
 

@@ -1,4 +1,9 @@
-"""Stored documents within a transaction: read on demand, encoded or as values."""
+"""Reads stored documents within a transaction, on demand: as values or as encoded passages.
+
+A document consists of a record (outline and metadata), a tree and a text. What was read is kept
+in two caches. `CitationCache` keeps what comes from records, across commits. The transaction's
+`CommitCache` keeps trees and texts for as long as the commit is the newest one.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,35 +21,43 @@ from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
-_CITATION_BYTES = 32 << 20  # Some 10,000 documents; reading one again takes 15 us.
-_CITATION_OVERHEAD_BYTES = 1_500  # In memory, added to a multiple of the record's size on disk.
+# 32 MiB are enough for about 10,000 documents; reading one again takes 15 us.
+_CITATION_BYTES = 32 << 20
+# A citation's memory is estimated as this overhead plus a multiple of the record's size on disk.
+_CITATION_OVERHEAD_BYTES = 1_500
 _RECORD_FACTOR = 6
-_STORED_BYTES = 1_000  # The objects of a document that was read.
-_CHECK_AGAIN_S = 60  # So long a tree or a block of text counts as checked.
+# The Python objects of a document that was read take about this much memory.
+_STORED_BYTES = 1_000
+# After this time, a tree or a block of text is checked against its checksum again.
+_CHECK_AGAIN_S = 60
 
 
 @dataclass(slots=True)
 class RecentChecks:
-    """What of a document was checked a short while ago, so that searches need not check it again.
+    """The parts of a document whose checksums were verified recently.
 
-    Until `until_s` of the monotonic clock. Safe to use from several threads: one in a race
-    checks twice.
+    Searches do not verify them again until the monotonic clock reaches `until_s`. Safe to use
+    from several threads without a lock: threads that race verify a part twice.
     """
 
     until_s: float = 0.0
     metadata_sequence: int = -1
-    """That of the views for which the record was compared with what is stored."""
+    """The `View.metadata_sequence` for which the record was last compared with the stored one.
+
+    It is -1 before the first comparison.
+    """
     tree: bool = False
+    """True if the tree was verified."""
     blocks: bytearray = field(default_factory=bytearray)
-    """Of its text, see `Blocks`."""
+    """One byte for each block of the text, 1 if the block was verified; see `Blocks`."""
 
     @property
     def text(self) -> bool:
-        """Whether all blocks of its text were."""
+        """True if all blocks of the text were verified."""
         return bool(self.blocks) and 0 not in self.blocks
 
     def forget_old(self, now_s: float) -> None:
-        """Forgets what was checked too long ago."""
+        """Resets the checks of tree and text once `until_s` is over, and begins a new period."""
         if now_s >= self.until_s:
             self.tree, self.blocks = False, bytearray()
             self.until_s = now_s + _CHECK_AGAIN_S
@@ -54,34 +67,39 @@ class RecentChecks:
 class Citation:
     """The part of a document that every passage needs: its outline and its address.
 
-    `checksum` is that of the record which it was made from.
+    `checksum` is the checksum of the stored record that the outline was read from. `size_bytes`
+    is an estimate of the memory that the citation takes. `checks` says which parts of the
+    document were verified recently.
     """
 
     outline: Outline
     address: bytes
     checksum: bytes
-    size_bytes: int  # In memory, estimated.
+    size_bytes: int
     checks: RecentChecks = field(default_factory=RecentChecks)
     _cited: dict[PassageFields, CitedDocument] = field(default_factory=dict)
 
     @classmethod
     def of(cls, packed: memoryview, address: bytes, checksum: bytes) -> "Citation":
-        """Returns the citation of the document whose packed record is given."""
+        """Returns the citation of a document, made from its packed record."""
         outline = DocumentRecord.from_bytes(packed).outline()
         size_bytes = _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed)
         return cls(outline, address, checksum, size_bytes)
 
     def cited(self, fields: PassageFields) -> CitedDocument:
-        """Returns what encoded passages of the document share; made once."""
-        found = self._cited.get(fields)
-        if found is None:
-            found = cited_document(self.outline, fields)
-            self._cited[fields] = found
-        return found
+        """Returns what encoded passages of the document share; encodes it only once."""
+        document = self._cited.get(fields)
+        if document is None:
+            document = cited_document(self.outline, fields)
+            self._cited[fields] = document
+        return document
 
 
 class _StoredDocument(NamedTuple):
-    """A document's tree and text, as LMDB holds them or joined from several values."""
+    """A document that was read: its citation, its tree and its text.
+
+    Tree and text point into LMDB's pages, or are copies joined from several LMDB values.
+    """
 
     citation: Citation
     packed_tree: memoryview
@@ -90,17 +108,20 @@ class _StoredDocument(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """In memory, without the citation; LMDB's pages do not count."""
+        """The memory that it takes, without the citation and without LMDB's pages."""
         joined = 0 if self.text.data.obj is None else len(self.packed_tree) + len(self.text.data)
         return _STORED_BYTES + joined
 
 
 class CitationCache:
-    """Citations by ordinal. An entry is current while its document's record has its checksum.
+    """A cache of citations, by the documents' ordinals.
 
-    Two generations: new and used entries are young. Once the young take half of the bytes
-    allowed, they become the old ones, and the old ones before them are dropped. So what is
-    in use stays, without a lock: threads in a race read twice or drop too early, no more.
+    An entry is current as long as the stored record of its document has the entry's checksum.
+
+    The cache has two generations. An entry that is added or used goes into the young generation.
+    Once the young entries take half of `max_bytes`, they become the old generation, and the
+    previous old generation is dropped. So entries that are in use stay in the cache. This needs
+    no lock: threads that race read an entry twice or drop it too early, and nothing worse.
     """
 
     def __init__(self, max_bytes: int = _CITATION_BYTES) -> None:
@@ -112,22 +133,22 @@ class CitationCache:
     def get(
         self, ordinal: int, is_current: Callable[[Citation], bool], read: Callable[[], Citation]
     ) -> Citation:
-        """Returns the entry if it is current, else what `read` returns, which is kept."""
-        found = self._young.get(ordinal)
-        if found is not None and is_current(found):
-            return found
-        found = self._old.get(ordinal)
-        if found is None or not is_current(found):
-            found = read()
-        if self._young_bytes + found.size_bytes > self._half_bytes:
+        """Returns the cached entry if `is_current` accepts it, else caches and returns `read()`."""
+        citation = self._young.get(ordinal)
+        if citation is not None and is_current(citation):
+            return citation
+        citation = self._old.get(ordinal)
+        if citation is None or not is_current(citation):
+            citation = read()
+        if self._young_bytes + citation.size_bytes > self._half_bytes:
             self._old, self._young, self._young_bytes = self._young, {}, 0
-        self._young[ordinal] = found
-        self._young_bytes += found.size_bytes
-        return found
+        self._young[ordinal] = citation
+        self._young_bytes += citation.size_bytes
+        return citation
 
 
 class DocumentReader:
-    """Reads one collection's documents that exist in a transaction, by ordinal."""
+    """Reads the documents of one collection that exist in a transaction, by ordinal."""
 
     def __init__(
         self,
@@ -137,33 +158,33 @@ class DocumentReader:
         metadata_sequence: int,
         citations: CitationCache,
     ) -> None:
-        """`metadata_sequence` is that of the transaction's view, see `View`."""
+        """`metadata_sequence` is the `View.metadata_sequence` of the view of the same change."""
         self._store = store
         self._txn = txn
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
         self._now_s = time.monotonic()
-        # Passages often share a document, so what was read of one is kept.
+        # Passages often share a document, so documents that were read are kept.
         self._opened: dict[int, tuple[_StoredDocument, TreeText]] = {}
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document, the same object each time."""
+        """Returns the document. All calls with the same ordinal return the same object."""
         return self._open(ordinal)[1]
 
     def tree(self, ordinal: int) -> Tree:
-        """Returns the document's tree and reads nothing else."""
-        document = self._read_before(ordinal)
+        """Returns the document's tree. Reads neither its record nor its text."""
+        document = self._read_earlier(ordinal)
         if document is not None:
             return document.tree
         key = self._key("tree", ordinal)
-        found: tuple[float, Tree] | None = self._txn.cache.get(key)
-        if found is None or found[0] <= self._now_s:
+        cached: tuple[float, Tree] | None = self._txn.cache.get(key)
+        if cached is None or cached[0] <= self._now_s:
             packed = self._read(self._address(ordinal), "trees")
-            found = (self._now_s + _CHECK_AGAIN_S, Tree(packed))
+            cached = (self._now_s + _CHECK_AGAIN_S, Tree(packed))
             joined_bytes = 0 if packed.obj is None else len(packed)
-            self._txn.cache.keep(key, found, _STORED_BYTES + joined_bytes)
-        return found[1]
+            self._txn.cache.keep(key, cached, _STORED_BYTES + joined_bytes)
+        return cached[1]
 
     def encoded(
         self,
@@ -176,9 +197,10 @@ class DocumentReader:
         merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage, with the span of `record` if given.
+        """Returns a group's chunk as an encoded passage.
 
-        Raises OverflowError for one of more than `max_bytes`.
+        The passage has the span of `record`, or the chunk's whole span if that is None. Raises
+        OverflowError if the passage has more than `max_bytes` bytes.
         """
         stored, document = self._open(ordinal)
         return encoder.passage(
@@ -194,44 +216,50 @@ class DocumentReader:
         )
 
     def _open(self, ordinal: int) -> "tuple[_StoredDocument, TreeText]":
-        found = self._opened.get(ordinal)
-        if found is None:
-            stored = self._read_before(ordinal) or self._stored(ordinal)
+        opened = self._opened.get(ordinal)
+        if opened is None:
+            stored = self._read_earlier(ordinal) or self._read_stored(ordinal)
             citation = stored.citation
             check = None
             if not citation.checks.text:
                 blocks = self._txn.again(stored.text, citation.address, self._store.db["texts"])
                 check = blocks.check
             document = TreeText(citation.outline, stored.tree, stored.text.data, check)
-            found = self._opened[ordinal] = (stored, document)
-        return found
+            opened = self._opened[ordinal] = (stored, document)
+        return opened
 
-    def _read_before(self, ordinal: int) -> "_StoredDocument | None":
-        """The document as a search before this one read it, if that checked it recently."""
-        found: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
-        if found is None or found.citation.checks.until_s <= self._now_s:
+    def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
+        """Returns the document that an earlier search of the same commit read.
+
+        None if there is none, or if it has to be verified again.
+        """
+        stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
+        if stored is None or stored.citation.checks.until_s <= self._now_s:
             return None
-        return found
+        return stored
 
-    def _key(self, what: str, ordinal: int) -> tuple[str, int, int]:
-        return what, self._collection, ordinal
+    def _key(self, kind: str, ordinal: int) -> tuple[str, int, int]:
+        return kind, self._collection, ordinal
 
-    def _stored(self, ordinal: int) -> "_StoredDocument":
-        citation = self._citations.get(ordinal, self._is_current, lambda: self._citation(ordinal))
+    def _read_stored(self, ordinal: int) -> "_StoredDocument":
+        citation = self._citations.get(
+            ordinal, self._is_current, lambda: self._read_citation(ordinal)
+        )
         checks, address, txn = citation.checks, citation.address, self._txn
         checks.forget_old(self._now_s)
         read_tree = txn.get_again if checks.tree else txn.get
         tree = required(read_tree(address, self._store.db["trees"]))
         checks.tree = True
         text = required(txn.get_blocks(address, self._store.db["texts"], checks.blocks))
-        found = _StoredDocument(citation, tree, Tree(tree), text)
-        txn.cache.keep(self._key("document", ordinal), found, found.size_bytes)
-        return found
+        document = _StoredDocument(citation, tree, Tree(tree), text)
+        txn.cache.keep(self._key("document", ordinal), document, document.size_bytes)
+        return document
 
     def _is_current(self, citation: Citation) -> bool:
-        """Whether the transaction has the record that the citation was made from.
+        """Returns True if the transaction has the same record that the citation was made from.
 
-        Views with one `metadata_sequence` have the same metadata, so one comparison is enough.
+        Views with the same `metadata_sequence` have the same metadata, so one comparison of
+        checksums is enough for all of them.
         """
         checks = citation.checks
         if checks.metadata_sequence == self._metadata_sequence:
@@ -242,7 +270,7 @@ class DocumentReader:
         checks.metadata_sequence = self._metadata_sequence
         return True
 
-    def _citation(self, ordinal: int) -> Citation:
+    def _read_citation(self, ordinal: int) -> Citation:
         address = self._address(ordinal)
         checksum = self._txn.checksum(address, self._store.db["documents"])
         return Citation.of(self._read(address, "documents"), address, checksum)

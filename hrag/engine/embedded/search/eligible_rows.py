@@ -1,7 +1,7 @@
-"""Which rows of a view a search may find: all living ones, or those that were selected.
+"""The eligible rows of a search: the rows of a view that the search may return.
 
-A filter and the routing by summaries select rows. Sources search among them and do not
-know why they were selected.
+These are all living rows, or fewer: a filter, routing by summaries and required terms each
+restrict them. Sources search among the eligible rows and do not know what restricted them.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,10 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 
 @dataclass(frozen=True, slots=True)
 class EligibleRows:
-    """All living rows of a view, or those of `rows`, which live and are ascending.
+    """The eligible rows of a view: `rows`, or all living rows if `rows` is None.
 
-    `exact` asks sources not to approximate.
+    `rows` are living rows, ascending: `uint32[n]`. With `exact`, sources compare every eligible
+    row and do not approximate.
     """
 
     view: View
@@ -29,11 +30,14 @@ class EligibleRows:
 
     @property
     def count(self) -> int:
-        """How many rows are eligible."""
+        """The number of eligible rows."""
         return self.view.living if self.rows is None else len(self.rows)
 
     def contains(self, rows: RowNumbers) -> NDArray[np.bool_] | None:
-        """Returns which of `rows` are eligible, `bool[n]`; None if all rows of the view are."""
+        """Returns `bool[n]`, True for each of `rows` that is eligible.
+
+        Returns None if all rows of the view are eligible.
+        """
         if self.rows is not None:
             return is_in(rows, self.rows)
         if self.view.living == self.view.count:
@@ -46,20 +50,23 @@ class EligibleRows:
         return self.between(self.view.tail_base, self.view.count)
 
     def in_segments(self) -> Iterator[tuple[LoadedSegment, int, RowNumbers]]:
-        """Yields each segment with its first row and its eligible rows, ascending."""
+        """Yields each segment with the number of its first row and its eligible rows, ascending."""
         for segment, base, end in self.view.segment_rows():
             yield segment, base, self.between(base, end)
 
     def between(self, start: int, end: int) -> RowNumbers:
-        """Returns the eligible ones of the rows from `start` to `end`, ascending."""
+        """Returns the eligible rows from `start` up to, but not including, `end`, ascending."""
         if self.rows is not None:
             return self.rows[slice(*_bounds(self.rows, start, end))]
         if self.view.living == self.view.count:
             return np.arange(start, end, dtype=np.uint32)
         return (start + np.flatnonzero(self.view.alive[start:end])).astype(np.uint32)
 
-    def share_of(self, start: int, end: int) -> int:
-        """Returns how many of the rows from `start` to `end` are eligible; without `rows` about."""
+    def count_between(self, start: int, end: int) -> int:
+        """Returns the number of eligible rows from `start` up to, but not including, `end`.
+
+        Without `rows` it is an estimate: deleted rows are assumed to be spread evenly.
+        """
         if self.rows is not None:
             first, last = _bounds(self.rows, start, end)
             return last - first
@@ -67,7 +74,8 @@ class EligibleRows:
 
 
 def _bounds(rows: RowNumbers, start: int, end: int) -> tuple[int, int]:
-    """Where the rows from `start` to `end` lie among `rows`, ascending."""
-    bounds = np.array((start, end), np.uint32)  # numpy would convert all rows to another type.
+    """Returns the slice bounds of the rows from `start` to `end` in the ascending `rows`."""
+    # With plain integers numpy would convert all rows to another type.
+    bounds = np.array((start, end), np.uint32)
     first, last = np.searchsorted(rows, bounds).tolist()
     return first, last

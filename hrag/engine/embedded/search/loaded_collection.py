@@ -1,8 +1,9 @@
-"""A collection in memory: its current view, kept up to date from the change log.
+"""A collection in memory: its current view, which the change log keeps up to date.
 
-Changes are applied by whoever needs them first: a search, or the background thread. New
-segments are loaded while the current view serves, then swapped in; until then the tail holds their
-leaves, so freshness never waits for a file.
+The first thread that needs a change applies it: a search or the background thread. New
+segments are loaded while searches use the current view. Then a view with the new segments
+replaces it. Until then the tail contains the leaves of the new segments. So a search never waits
+for a segment file to see new documents.
 """
 
 import threading
@@ -30,35 +31,40 @@ _log = structlog.get_logger()
 
 
 class CollectionDeleted(Exception):
-    """The collection was deleted; raised before anything of it is read."""
+    """The collection was deleted. Raised before any data of the collection is read."""
 
 
 class LoadedCollection:
-    """One collection; safe to use from several threads.
+    """A collection in memory. Safe to use from several threads.
 
-    `used_s` is when a search last used it, on the monotonic clock.
+    `used_s` is the time of the monotonic clock at which a search last used it.
     """
 
     def __init__(self, store: Store, number: int) -> None:
-        """Loads it, or raises CollectionDeleted."""
+        """Loads the collection `number`. Raises CollectionDeleted if it does not exist."""
         self._store = store
         self._number = number
         self._advancing = threading.Lock()
-        self._refreshing = threading.Lock()  # Held while files are read; `view_at` does without.
+        # This lock is held while segment files are read; `view_at` does not need it.
+        self._refreshing = threading.Lock()
         self._segments: dict[int, segment_files.LoadedSegment] = {}
         self._damaged: set[int] = set()
-        self._listed: set[int] = set()  # The segments that were listed at the last load.
+        # The ids of the segments that the manifest listed at the last load.
+        self._listed: set[int] = set()
         self.used_s = time.monotonic()
         self._view = self._load()
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the current view."""
+        """The memory that the current view takes."""
         return self._view.size_bytes
 
     @property
     def damaged(self) -> int:
-        """How many listed segments cannot be read; their leaves are scanned exactly."""
+        """The number of listed segments that cannot be read.
+
+        Their leaves are in the tail, which is scanned exactly.
+        """
         return len(self._damaged)
 
     @contextmanager
@@ -69,7 +75,11 @@ class LoadedCollection:
             yield txn
 
     def view_at(self, txn: Txn) -> View | None:
-        """Returns the view of the transaction's own change, or None if it is past that."""
+        """Returns the view of the change that the transaction reads.
+
+        Applies the changes that the current view lacks. Returns None if the current view is
+        newer than the transaction.
+        """
         committed = txn.cache.once(
             ("counters", self._number), lambda: read_counters(self._store, txn, self._number)
         )
@@ -80,11 +90,13 @@ class LoadedCollection:
         return view if view.sequence == committed.sequence else None
 
     def refresh(self, *, retry_damaged: bool = False) -> None:
-        """Applies what was committed, or raises CollectionDeleted.
+        """Applies all committed changes and loads new segments.
 
-        New segments are loaded while searches go on with the current view. With
-        `retry_damaged`, damaged segments whose marker is gone are read again. Raises what
-        reading the store raises; the next call tries again what this one left.
+        Searches continue with the current view while new segments are loaded. With
+        `retry_damaged`, damaged segments that no longer have a marker are read again.
+
+        Raises CollectionDeleted, and any error that reading the store raises. The next call
+        then repeats the steps that failed.
         """
         with self._refreshing:
             with self._read() as txn:
@@ -101,14 +113,15 @@ class LoadedCollection:
             if not is_current:
                 view = self._load()
                 with self._advancing:
-                    # It may be older than the one it replaces; each call advances it.
+                    # Searches may have advanced the replaced view meanwhile, so that this one
+                    # is older. The next call of `view_at` advances it.
                     self._view = view
 
     def _retry_damaged(self, listed: list[SegmentRecord]) -> None:
-        """Reads damaged segments again unless they have a marker.
+        """Reads damaged segments that have no marker again.
 
-        The scrubber deletes the marker of a segment that it finds sound. A segment whose
-        marker could not be created has none either.
+        The scrubber deletes the marker of a segment whose files it finds intact. A segment
+        also has no marker if creating the marker failed.
         """
         unmarked = [
             record
@@ -130,7 +143,10 @@ class LoadedCollection:
         return self._view
 
     def _changes_after(self, txn: Txn, committed: Counters, sequence: int) -> list[Change] | None:
-        """The changes after `sequence`; None if the log begins later or is damaged."""
+        """Returns the changes after `sequence`.
+
+        Returns None if the change log begins later or is damaged.
+        """
         if sequence < committed.log_start:
             return None
         try:
@@ -139,34 +155,37 @@ class LoadedCollection:
             return None
 
     def _load(self) -> View:
-        """A view over the listed segments; those that are loaded already are not read again.
+        """Loads the listed segments and returns a view of them.
 
-        Files of a segment that has just been replaced may be gone; then the new list is
-        read.
+        Segments that are already loaded are not read again. If the list changes meanwhile, the
+        files of a replaced segment may be gone. Then the new list is loaded.
         """
         while True:
             with self._read() as txn:
                 listed = listed_segments(self._store, txn, self._number)
             ids = {record.segment_id for record in listed}
             known = self._segments.keys() | self._damaged
-            failed = self._load_segments([each for each in listed if each.segment_id not in known])
+            failed = self._load_segments(
+                [record for record in listed if record.segment_id not in known]
+            )
             with self._read() as txn:
                 now = listed_segments(self._store, txn, self._number)
                 if {record.segment_id for record in now} != ids:
                     continue
                 self._segments = {
-                    each: self._segments[each] for each in ids & self._segments.keys()
+                    segment_id: self._segments[segment_id]
+                    for segment_id in ids & self._segments.keys()
                 }
                 self._damaged |= failed.keys()
                 view = self._load_view(txn)
-            # Only now: after an error, the next call must see that the view is not current.
+            # Set last: after an error, the next call must see that the view is not current.
             self._listed = ids
             self._damaged = ids - self._segments.keys()
             self._report(failed)
             return view
 
     def _load_segments(self, records: list[SegmentRecord]) -> dict[int, str]:
-        """Loads segments; returns what is wrong with those that cannot be loaded, by id."""
+        """Loads segments. Returns the problem of each segment that cannot be loaded, by its id."""
         failed: dict[int, str] = {}
         for record in records:
             try:

@@ -1,7 +1,8 @@
-"""What a request's sources find in a view, as one list of scored rows.
+"""Ranks the rows of a view for one request.
 
-Statistics of the query's terms are read once; a request may be ranked in several rounds, each
-with more candidates than the one before.
+The sources of the request (lexical, dense or both) each return candidates, which are fused into
+one list of scored rows. A request may be ranked in several rounds, each with more candidates than
+the round before. The statistics of the query's terms are read only once.
 """
 
 from functools import partial
@@ -28,10 +29,10 @@ _TERMS = LexicalSource()
 
 
 class Ranker:
-    """A request's candidates in one view.
+    """Ranks the rows of one view for one request.
 
-    `terms` are those of the query's text, none if the view has no lexical index; `lexical`
-    has their statistics, None in DENSE.
+    `terms` are the terms of the query's text; it is empty if the view has no lexical index.
+    `lexical` contains the statistics of the terms; it is None if the retrieval is DENSE.
     """
 
     def __init__(self, view: View, request: FindRequest) -> None:
@@ -48,10 +49,10 @@ class Ranker:
 
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
         """Returns the `count` best eligible rows of each source, with their scores."""
-        found = self._found(eligible, count)
-        return with_neighbour_bonus(found, self._request.neighbour_bonus)
+        ranked = self._rank_by_sources(eligible, count)
+        return with_neighbour_bonus(ranked, self._request.neighbour_bonus)
 
-    def _found(self, eligible: EligibleRows, count: int) -> ScoredRows:
+    def _rank_by_sources(self, eligible: EligibleRows, count: int) -> ScoredRows:
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)
             return of_one_source(self._view, by_vector, lexical=False)

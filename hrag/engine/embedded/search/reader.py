@@ -1,9 +1,10 @@
-"""The reader: snapshots of a read transaction and a view that agree on one change.
+"""The reader: opens snapshots, each a read transaction and a view of the same change.
 
-A call opens a transaction first and takes the view of the same change: what was committed
-before the call is in both, and every row of the view is in the transaction. Collections
-are loaded when first used and kept up to date from then on. Past a memory budget the least
-recently used are evicted, and loaded again when they are used again.
+A call first begins a transaction and then gets the view of the same change. So both contain
+everything that was committed before the call, and the transaction contains the document of every
+row of the view. Collections are loaded when they are first used, and kept up to date afterwards.
+If they take more memory than a budget allows, the least recently used collections are evicted.
+They are loaded again when they are next used.
 """
 
 import threading
@@ -34,17 +35,28 @@ from hrag.values.status import EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.05  # How long the background may not notice a new segment or a bulk load.
-_CHECK_S = 0.05  # How often a search that waits for another one's load checks its deadline.
-_RETRY_S = 1.0  # After a refresh that failed.
-_RETRY_DAMAGED_S = 10.0  # The scrubber looks at what was reported every second.
-_LOADING_LOCKS = 64  # Collections that can be loaded side by side, by their number.
-_EVICT_TO = 0.9  # Of the budget, so that not every load evicts something.
+# The background thread notices a new segment or a bulk load after at most this time.
+_POLL_S = 0.05
+# A search that waits while another thread loads the collection checks its deadline this often.
+_CHECK_S = 0.05
+# A refresh that failed is retried after this time.
+_RETRY_S = 1.0
+# Damaged segments are read again after this time; the scrubber checks reported ones every second.
+_RETRY_DAMAGED_S = 10.0
+# Loading a collection locks one of these, chosen by the collection's number. So at most this many
+# collections are loaded at the same time.
+_LOADING_LOCKS = 64
+# An eviction frees memory down to this share of the budget, so that not every load evicts.
+_EVICT_TO = 0.9
 UNLIMITED = 1 << 62
 
 
 class EmbeddedReader:
-    """See `hrag.engine.Reader`. Holds `budget_bytes` at most, or what one search needs."""
+    """Opens snapshots of an LMDB store. Implements `hrag.engine.Reader`.
+
+    The loaded collections take at most `budget_bytes` of memory, or more if one search alone
+    needs more.
+    """
 
     def __init__(self, store: Store, budget_bytes: int = UNLIMITED) -> None:
         self._store = store
@@ -54,12 +66,14 @@ class EmbeddedReader:
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
         self._accounting = threading.Lock()
-        # When collections whose refresh failed, and those with damaged segments, have their next
-        # turn, on the monotonic clock.
+        # Collections whose refresh failed, and collections with damaged segments. The value is the
+        # time of the monotonic clock at which each is refreshed again.
         self._failing: dict[int, float] = {}
         self._damaged: dict[int, float] = {}
-        self._position = self._committed()  # Up to where the background has read the change log.
-        self._cursor = self._position  # Up to where every loaded collection has applied it.
+        # The background thread has read the list of commits up to this cursor.
+        self._position = self._read_commit_cursor()
+        # Every loaded collection has applied all commits up to this cursor.
+        self._cursor = self._position
         self._cursor_s = time.monotonic()
         self._closing = threading.Event()
         self._background = threading.Thread(target=self._follow, name="change-log", daemon=True)
@@ -74,7 +88,10 @@ class EmbeddedReader:
         summaries: bool = False,
         deadline: Deadline = NEVER,
     ) -> Iterator[EmbeddedSnapshot]:
-        """See `hrag.engine.Reader.snapshot`."""
+        """Opens a snapshot of a collection. Implements `Reader.snapshot`.
+
+        Loads the collection first, unless it is in memory already.
+        """
         while True:
             with self._store.read() as txn:
                 number = txn.cache.once(
@@ -82,19 +99,22 @@ class EmbeddedReader:
                     lambda: find_collection(self._store, txn, tenant_id, collection),
                 )
                 numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
-                found = (self._view_at(txn, each) for each in numbers)
-                views = [view for view in found if view is not None]
+                current = (self._view_at(txn, number) for number in numbers)
+                views = [view for view in current if view is not None]
                 if len(views) == len(numbers):
                     yield EmbeddedSnapshot(
                         self._store, txn, tenant_id, self._caches, deadline, *views
                     )
                     return
             deadline.check("loading the collection")
-            for each in numbers:
-                self._load(each, keep=numbers, deadline=deadline)
+            for number in numbers:
+                self._load(number, keep=numbers, deadline=deadline)
 
     def _view_at(self, txn: Txn, number: int) -> View | None:
-        """The collection as the transaction sees it, if it is loaded and not past that."""
+        """Returns the view of a collection at the change that the transaction reads.
+
+        Returns None if the collection is not loaded, or if its view is newer than that change.
+        """
         loaded = self._loaded.get(number)
         if loaded is None:
             return None
@@ -102,36 +122,36 @@ class EmbeddedReader:
         return loaded.view_at(txn)
 
     def _summaries_of(self, txn: Txn, number: int) -> int:
-        """Returns the summary collection of a collection, or raises NoSummaries."""
+        """Returns the number of a collection's summary collection, or raises NoSummaries."""
         record = read_collection(self._store, txn, number)
         if not record.summaries:
             raise no_summaries(record.name)
         return record.summaries
 
     def sequence(self, tenant_id: str) -> int:
-        """See `hrag.engine.Reader.sequence`."""
+        """Returns the sequence of the tenant's last change. Implements `Reader.sequence`."""
         with self._store.read() as txn:
             return read_usage(self._store, txn, tenant_id).sequence
 
-    def _committed(self) -> int:
+    def _read_commit_cursor(self) -> int:
         with self._store.read() as txn:
             return commit_cursor(self._store, txn)
 
     def collections(self) -> Iterator[Collection]:
-        """See `hrag.engine.Reader.collections`."""
+        """Yields the collections of all tenants. Implements `Reader.collections`."""
         return iter(document_export.collections(self._store))
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
-        """See `hrag.engine.Reader.aliases`."""
+        """Returns a tenant's aliases, in order of name. Implements `Reader.aliases`."""
         return document_export.aliases(self._store, tenant_id)
 
     def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
-        """See `hrag.engine.Reader.export`."""
+        """Yields all documents of a collection. Implements `Reader.export`."""
         return document_export.documents(self._store, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """See `hrag.engine.Reader.status`."""
-        committed, cursor = self._committed(), self._cursor
+        """Returns how current the reader is and what it has loaded. Implements `Reader.status`."""
+        committed, cursor = self._read_commit_cursor(), self._cursor
         loaded = list(self._loaded.values())
         return ReaderStatus(
             lag_s=time.monotonic() - self._cursor_s if cursor < committed else 0.0,
@@ -141,21 +161,22 @@ class EmbeddedReader:
                 collections_loaded=len(loaded),
                 loaded_bytes=sum(self._sizes.values()),
                 budget_bytes=self._budget_bytes,
-                damaged_segments=sum(each.damaged for each in loaded),
+                damaged_segments=sum(collection.damaged for collection in loaded),
             ),
         )
 
     def preload(self) -> None:
-        """Loads the collections that have segments, so that no search waits for one.
+        """Loads all collections that have segments, so that searches do not wait for loading.
 
-        Stops at the memory budget: what would be evicted again is left for later. A collection
-        that cannot be loaded is logged; searches of it raise its error.
+        Stops when the memory budget is nearly full, because more collections would evict others.
+        Logs the error of a collection that cannot be loaded; a search of it raises the error.
+        Implements `Reader.preload`.
         """
         with self._store.read() as txn:
-            # Values are not checked here, so that a damaged one concerns its collection alone.
+            # Values are not checked here, so that a damaged value affects only its collection.
             entries = txn.entries(self._store.db["segments"])
-            found = {schema.read_in_collection(key)[0] for key, _ in entries}
-        for number in sorted(found):
+            numbers = {schema.read_in_collection(key)[0] for key, _ in entries}
+        for number in sorted(numbers):
             if sum(self._sizes.values()) >= _EVICT_TO * self._budget_bytes:
                 _log.info("memory_budget_full", budget_bytes=self._budget_bytes)
                 return
@@ -165,21 +186,23 @@ class EmbeddedReader:
                 _log_failure(error, collection=number)
 
     def close(self) -> None:
-        """Stops the background thread; the store itself belongs to whoever opened it."""
+        """Stops the background thread. Does not close the store: the caller that opened it does."""
         self._closing.set()
         self._background.join()
 
     def _load(self, number: int, keep: Sequence[int] = (), deadline: Deadline = NEVER) -> None:
-        """Loads the collection unless it has been deleted; evicts none of those in `keep`.
+        """Loads the collection `number` unless it is loaded or has been deleted.
 
-        Raises what reading the store raises, and DeadlineExceeded or Cancelled if the caller's
-        time is over while another thread loads.
+        This may evict other collections, but none of the numbers in `keep`. Raises any error
+        that reading the store raises. Raises DeadlineExceeded or Cancelled if the deadline
+        passes while another thread loads the collection.
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self._loaded:
                 loaded = LoadedCollection(self._store, number)
                 self._loaded[number] = loaded
-                # The background has passed over what was committed during the load.
+                # The background thread has skipped the commits that were made during the load,
+                # because the collection was not in `_loaded` yet.
                 self._refresh(number, loaded, keep)
 
     @contextmanager
@@ -193,10 +216,10 @@ class EmbeddedReader:
             lock.release()
 
     def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
-        """Counts a collection's memory, and evicts others if it is too much."""
+        """Records a collection's memory. Evicts other collections if the budget is exceeded."""
         with self._accounting:
             if self._loaded.get(number) is not loaded:
-                return  # Evicted meanwhile.
+                return  # It was evicted meanwhile.
             self._sizes[number] = loaded.size_bytes
             total = sum(self._sizes.values())
             if total <= self._budget_bytes:
@@ -211,9 +234,9 @@ class EmbeddedReader:
                     metrics.evictions.inc()
 
     def _drop(self, number: int) -> None:
-        """Evicts a collection; running searches keep the view that they began with."""
-        for each in (self._loaded, self._sizes, self._failing, self._damaged):
-            each.pop(number, None)
+        """Evicts a collection. Running searches keep the view that they began with."""
+        for by_number in (self._loaded, self._sizes, self._failing, self._damaged):
+            by_number.pop(number, None)
 
     def _follow(self) -> None:
         is_failing = False
@@ -227,10 +250,10 @@ class EmbeddedReader:
                 is_failing = True
 
     def _apply_changes(self) -> None:
-        """Brings every loaded collection to the store's last change.
+        """Applies all new commits to the loaded collections.
 
-        Those that fail are tried again after `_RETRY_S`, whatever is committed meanwhile, and
-        keep the cursor, but not the position, from advancing.
+        A collection that fails is retried after `_RETRY_S`, and not earlier if more is committed
+        meanwhile. As long as a collection fails, `_cursor` does not advance; `_position` does.
         """
         with self._store.read() as txn:
             committed = commit_cursor(self._store, txn)
@@ -256,10 +279,11 @@ class EmbeddedReader:
         *,
         retry_damaged: bool = False,
     ) -> bool:
-        """Applies what was committed; returns False if that fails, which is logged once.
+        """Applies all commits to a collection.
 
-        A success does not cancel an earlier failure. The background does that, because it has
-        passed over the collection's commits meanwhile.
+        Returns False if that fails. Only the first of several failures in a row is logged. A
+        success does not remove the collection from `_failing`: only the background thread does
+        that, because it has skipped the collection's commits since the failure.
         """
         is_fresh = True
         try:
@@ -280,13 +304,13 @@ class EmbeddedReader:
 
 
 def _due(turns: dict[int, float]) -> set[int]:
-    """Returns the collections whose turn has come."""
+    """Returns the collections whose time, on the monotonic clock, has come."""
     now = time.monotonic()
     return {number for number, turn_s in list(turns.items()) if turn_s <= now}
 
 
 def _log_failure(error: Exception, **fields: int) -> None:
-    """Logs with a traceback unless the error is a known one."""
+    """Logs the error, with a traceback unless it is an HragError or an OSError."""
     if isinstance(error, (HragError, OSError)):
         _log.error("reader_refresh_failed", problem=str(error), **fields)
     else:

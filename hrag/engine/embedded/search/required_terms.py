@@ -1,7 +1,8 @@
-"""Required parts of a query: the rows whose text has each of them, exactly.
+"""Restricts a search to the rows whose text contains every required part of the query.
 
-Postings give the rows that have all words of a part, in any order and form; the text of each of
-these is then compared. Without a lexical index every eligible text is compared.
+A required part must occur in the text exactly as it is. The postings first give the rows that
+contain all words of all parts, in any order and form. Then the text of each of these rows is
+compared. Without a lexical index, the text of every eligible row is compared.
 """
 
 import numpy as np
@@ -26,33 +27,36 @@ from hrag.values.tree import Tree
 def with_required(
     store: Store, txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
 ) -> EligibleRows:
-    """Returns those of the eligible rows whose heading or text has every part of `required`.
+    """Returns the eligible rows whose heading or text contains every part of `required`.
 
-    Raises DeadlineExceeded between two leaves.
+    The deadline is checked before each leaf. Raises DeadlineExceeded or Cancelled.
     """
     view = eligible.view
     parts = RequiredParts(required)
     leaves: dict[int, list[IndexedLeaf]] = {}
-    kept = []
-    for row in _possible(eligible, required).tolist():
+    matches = []
+    for row in _candidate_rows(eligible, required).tolist():
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            leaves.clear()  # Rows of a document are neighbours.
-            leaves[ordinal] = _leaves(store, txn, view, ordinal)
+            leaves.clear()  # Rows of one document are neighbours, so one document is enough.
+            leaves[ordinal] = _read_leaves(store, txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):
-            kept.append(row)
-    return EligibleRows(view, np.array(kept, np.uint32), exact=eligible.exact)
+            matches.append(row)
+    return EligibleRows(view, np.array(matches, np.uint32), exact=eligible.exact)
 
 
-def _leaves(store: Store, txn: Txn, view: View, ordinal: int) -> list[IndexedLeaf]:
+def _read_leaves(store: Store, txn: Txn, view: View, ordinal: int) -> list[IndexedLeaf]:
     address = address_of(store, txn, view.collection, ordinal)
     tree = Tree(existing(txn.get(address, db=store.db["trees"])))
     return read_indexed_leaves(store, txn, address, tree, view.settings)
 
 
-def _possible(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:
-    """The eligible rows with all words of all parts: ascending."""
+def _candidate_rows(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:
+    """Returns the eligible rows that contain all words of all parts, ascending.
+
+    Returns all eligible rows if there is no lexical index or the parts contain no word.
+    """
     view = eligible.view
     words = np.empty(0, np.uint64)
     if view.settings.analyzer:

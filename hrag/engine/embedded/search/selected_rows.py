@@ -1,4 +1,7 @@
-"""Which rows of a view does a filter select? And the cache of what was selected."""
+"""Evaluates filters on a view, and caches the results.
+
+A filter result is the set of rows, or of documents, that pass a filter.
+"""
 
 import threading
 import weakref
@@ -19,15 +22,22 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
 _CACHED_BYTES = 32 << 20
-_TERM_BYTES = 8 << 10  # From a thousand documents on; reading them takes 20 us.
+# The documents of a term are cached if there are at least about a thousand of them, which takes
+# 20 us to read.
+_TERM_BYTES = 8 << 10
 
 Key: TypeAlias = tuple[str, bytes]
-"""What kind of selection, and which."""
+"""Identifies a cached result in a view: its kind, and the digest or term that it is of."""
 Numbers = TypeVar("Numbers", bound=NDArray[np.unsignedinteger[Any]])
 
 
 class SelectionCache:
-    """What was selected in a view, kept as long as the view is in use: its rows or documents."""
+    """A cache of filter results: the rows or the documents of a view that pass a filter.
+
+    There is at most one entry for each collection and key. It is valid only for the view that it
+    was computed for. Once the entries take `max_bytes`, the least recently used are evicted.
+    Safe to use from several threads.
+    """
 
     def __init__(self, max_bytes: int = _CACHED_BYTES) -> None:
         self._entries: LRUCache[tuple[int, Key], _Entry] = LRUCache(
@@ -36,18 +46,18 @@ class SelectionCache:
         self._lock = threading.Lock()
 
     def get(
-        self, view: View, key: Key, select: Callable[[], Numbers], min_bytes: int = 0
+        self, view: View, key: Key, compute: Callable[[], Numbers], min_bytes: int = 0
     ) -> Numbers:
-        """Returns what `select` finds in the view; `key` identifies the selection.
+        """Returns the result that is cached for `view` and `key`, else `compute()`.
 
-        What has fewer than `min_bytes` is not kept.
+        A computed result is cached if it has at least `min_bytes` bytes.
         """
         full_key = (view.collection, key)
         with self._lock:
             entry = self._entries.get(full_key)
         if entry is not None and entry.view() is view:
             return cast("Numbers", entry.numbers)
-        numbers = select()
+        numbers = compute()
         size_bytes = numbers.nbytes + len(key[1])
         if numbers.nbytes >= min_bytes and size_bytes <= self._entries.maxsize:
             with self._lock:
@@ -66,18 +76,18 @@ def evaluate(
     store: Store,
     txn: Txn,
     view: View,
-    given: Filter,
-    selections: SelectionCache,
+    filter: Filter,
+    cache: SelectionCache,
     deadline: Deadline,
 ) -> RowNumbers:
-    """Returns the rows, ascending, of the documents that a checked filter selects.
+    """Returns the rows of the documents that pass a filter, ascending: `uint32[n]`.
 
-    Keeps the documents of terms that many have, since other filters have these terms, too.
-    Raises DeadlineExceeded.
+    The filter has been checked before. The documents of common terms are cached, because other
+    filters often contain the same terms. Raises DeadlineExceeded or Cancelled.
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:
-        return selections.get(view, ("term", term), read, _TERM_BYTES)
+        return cache.get(view, ("term", term), read, _TERM_BYTES)
 
     evaluation = FilterEvaluation(store, txn, view.collection, view.ordinals, deadline, keep)
-    return view.rows_of(evaluation.select(given))
+    return view.rows_of(evaluation.select(filter))

@@ -1,9 +1,14 @@
-"""One call's snapshot of a collection: a read transaction and a view of the same change.
+"""The snapshot of a collection that one call reads: a transaction and a view of the same change.
 
-A search runs in steps, a module each: eligible rows (a filter's, a summary routing's, those
-with what the query requires) -> ranking (candidates of each source, fused) -> groups -> enough
-passages? -> fetch. Only the passages that are returned are read from LMDB, in the snapshot's
-transaction.
+A search runs in steps:
+
+1. Find the eligible rows: those that pass the filter or belong to routed sections, and contain
+   the required terms of the query.
+2. Rank them: each source returns candidates, and their scores are fused.
+3. Group the candidates by their ancestors. If there are too few passages, rank more candidates.
+4. Fetch the passages.
+
+Only the passages that are returned are read from LMDB, in the snapshot's transaction.
 """
 
 import time
@@ -41,20 +46,24 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter, filter_digest
 from hrag.values.search import ChosenSection, SearchMode
 
-_MAX_SHOWN_SECTIONS = 100  # As many as passages.
+# A response lists at most as many sections as a search may return passages.
+_MAX_SHOWN_SECTIONS = 100
 _NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCaches:
-    """What all snapshots of a reader share; safe to use from several threads."""
+    """The caches that all snapshots of a reader share. Safe to use from several threads."""
 
     citations: CitationCache
     selections: SelectionCache
 
 
 class EmbeddedSnapshot(SearchableSnapshot):
-    """See `hrag.engine.EncodingSnapshot`. Lives as long as its transaction."""
+    """A collection at one change. Implements `hrag.engine.EncodingSnapshot`.
+
+    It can be used as long as its transaction is open.
+    """
 
     def __init__(
         self,
@@ -66,7 +75,11 @@ class EmbeddedSnapshot(SearchableSnapshot):
         view: View,
         summaries: View | None = None,
     ) -> None:
-        """`summaries` is the view of the collection's summaries, of the same change."""
+        """`view` is the view of the collection, at the change that `txn` reads.
+
+        `summaries` is the view of its summary collection at the same change. It is needed only
+        for SUMMARY_FIRST.
+        """
         self._store = store
         self._txn = txn
         self._tenant_id = tenant_id
@@ -78,7 +91,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
 
     @property
     def name(self) -> str:
-        """The collection's own name."""
+        """The collection's name, even if the snapshot was opened by an alias."""
         return read_collection(self._store, self._txn, self._view.collection).name
 
     @property
@@ -88,7 +101,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
 
     @property
     def sequence(self) -> int:
-        """The tenant's last change that the snapshot holds."""
+        """The sequence of the tenant's last change that the snapshot contains."""
         usage = self._txn.cache.once(
             ("usage", self._tenant_id),
             lambda: read_usage(self._store, self._txn, self._tenant_id),
@@ -97,12 +110,12 @@ class EmbeddedSnapshot(SearchableSnapshot):
 
     def _find(self, request: FindRequest, read: FetchOf[P]) -> Found[P]:
         stages: list[Stage] = []
-        eligible, sections = self._eligible(request, stages)
+        eligible, sections = self._eligible_rows(request, stages)
         began = time.perf_counter()
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
         fetch = Fetch(self._documents, request, self._locator(ranker), self._deadline)
-        found = search(
+        outcome = search(
             request,
             partial(ranker.best, eligible),
             partial(read, fetch),
@@ -110,10 +123,13 @@ class EmbeddedSnapshot(SearchableSnapshot):
             eligible.count,
             self._deadline,
         )
-        return replace(found, stages=(*stages, *found.stages), sections=sections)
+        return replace(outcome, stages=(*stages, *outcome.stages), sections=sections)
 
     def _locator(self, ranker: Ranker) -> TermLocator:
-        """Finds the query's terms in passages; rare ones count more, if that is known."""
+        """Returns what locates the query's terms in passages.
+
+        Each term has its BM25 weight if the request uses the lexical source, else the weight 1.
+        """
         if not ranker.terms:
             return _NO_TERMS
         name = self.settings.analyzer
@@ -123,11 +139,14 @@ class EmbeddedSnapshot(SearchableSnapshot):
             weights = ranker.lexical.weights
         return TermLocator(analyzer(name) if name else None, ids, weights)
 
-    def _eligible(
+    def _eligible_rows(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """The rows that the request may find, and the sections that summaries led to."""
-        eligible, sections = self._selected(request, stages)
+        """Returns the rows that the request may return, and the sections that summaries led to.
+
+        Appends the times of the steps to `stages`.
+        """
+        eligible, sections = self._filter_or_route(request, stages)
         if request.required:
             began = time.perf_counter()
             eligible = with_required(
@@ -136,32 +155,36 @@ class EmbeddedSnapshot(SearchableSnapshot):
             stages.append(("filter", began, time.perf_counter()))
         return eligible, sections
 
-    def _selected(
+    def _filter_or_route(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """The rows that filter and summaries leave, and the sections that these led to."""
+        """Returns the eligible rows before required terms are checked.
+
+        In SUMMARY_FIRST these are the rows of the sections whose summaries match best, and the
+        sections are returned too. Otherwise they are the rows that pass the filter, if any.
+        """
         if request.mode is SearchMode.SUMMARY_FIRST:
-            return self._routed(request, stages)
+            return self._route_by_summaries(request, stages)
         if request.filter is None:
             return EligibleRows(self._view), ()
         began = time.perf_counter()
-        rows = self._filtered(request.filter)
+        rows = self._rows_passing(request.filter)
         stages.append(("filter", began, time.perf_counter()))
         return EligibleRows(self._view, rows), ()
 
-    def _filtered(self, given: Filter) -> RowNumbers:
-        selections = self._caches.selections
-        select = partial(
-            evaluate, self._store, self._txn, self._view, given, selections, self._deadline
+    def _rows_passing(self, filter: Filter) -> RowNumbers:
+        cache = self._caches.selections
+        compute = partial(
+            evaluate, self._store, self._txn, self._view, filter, cache, self._deadline
         )
-        return selections.get(self._view, ("rows", filter_digest(given)), select)
+        return cache.get(self._view, ("rows", filter_digest(filter)), compute)
 
-    def _routed(
+    def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """The rows of the best sections, and the first of these sections as values.
+        """Returns the rows of the best sections, and the first of these sections as values.
 
-        The filter selects summaries, which have the metadata of their documents.
+        The filter is evaluated on the summaries, which have the metadata of their documents.
         """
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")

@@ -1,8 +1,9 @@
-"""Two-stage routing: which sections a search by summaries looks into.
+"""Two-stage routing: chooses the sections in which a search looks, by their summaries.
 
-Summaries are leaves of a summary collection: for each document first the summary of the
-whole document, then those of its sections. The best summaries are found there by the sources
-of the search itself; the rows of the sections they stand for become its eligible rows.
+Summaries are leaves of a summary collection. It has one document for each document of the
+summarised collection. Leaf 0 of it is the summary of the whole document; the further leaves are the
+summaries of its sections. The first stage ranks the summaries with the same sources as the search.
+In the second stage, the rows of the best sections are the eligible rows of the search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,37 +29,39 @@ from hrag.values.search import SummaryScope
 
 
 class SummaryRouter:
-    """Chooses sections by the summaries of one view, in one transaction."""
+    """Chooses sections by the summaries in the view of a summary collection."""
 
     def __init__(
         self,
         store: Store,
         txn: Txn,
         summaries: View,
-        selections: SelectionCache,
+        cache: SelectionCache,
         deadline: Deadline,
     ) -> None:
         self._store = store
         self._txn = txn
         self._view = summaries
-        self._selections = selections
+        self._cache = cache
         self._deadline = deadline
 
     def eligible(self, request: FindRequest) -> EligibleRows:
-        """Returns the summaries to begin with, of documents that pass the filter.
+        """Returns the summaries that `route` ranks first, of documents that pass the filter.
 
-        They are those of sections, or with SummaryScope.DOCUMENTS those of whole documents.
-        Raises DeadlineExceeded.
+        With SummaryScope.DOCUMENTS they are the summaries of whole documents, otherwise the
+        summaries of sections. Raises DeadlineExceeded or Cancelled.
         """
         sections = request.summary_scope is not SummaryScope.DOCUMENTS
         return EligibleRows(self._view, self._rows(request.filter, sections=sections))
 
     def route(self, request: FindRequest, eligible: EligibleRows) -> list[RoutedSection]:
-        """Returns the best sections, best first: `request.top_sections` at most.
+        """Returns at most `request.top_sections` sections, best first.
 
-        `eligible` are the request's summaries. With SummaryScope.DOCUMENTS, as many documents
-        are chosen first, and their sections are ranked. Which are best is decided among
-        `request.candidates` of each source, so fewer sections are the first of more.
+        `eligible` is what the method `eligible` returns for the request. With
+        SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first, and
+        then the sections of these documents are ranked. Each source returns at least
+        `request.candidates` summaries, even if fewer sections are requested. So among the
+        summaries of sections, a smaller `top_sections` gives the first sections of a larger one.
         """
         count = request.top_sections
         candidates = max(request.candidates, count)
@@ -68,31 +71,31 @@ class SummaryRouter:
             ordinals = np.sort(ordinals_of(self._view.labels[rows]))
             rows = self._of_kind(self._view.rows_of(ordinals), sections=True)
             eligible = EligibleRows(self._view, rows)
-        return list(self._routed(*_best(ranker.best(eligible, candidates), count)))
+        return list(self._read_sections(*_best(ranker.best(eligible, candidates), count)))
 
-    def _rows(self, given: Filter | None, *, sections: bool) -> RowNumbers:
-        """All summaries of sections, or all of whole documents, that pass the filter."""
+    def _rows(self, filter: Filter | None, *, sections: bool) -> RowNumbers:
+        """Returns the rows of the summaries of sections, or of whole documents, that pass."""
 
-        def select() -> RowNumbers:
-            if given is None:
+        def compute() -> RowNumbers:
+            if filter is None:
                 rows = EligibleRows(self._view).between(0, self._view.count)
             else:
                 rows = evaluate(
-                    self._store, self._txn, self._view, given, self._selections, self._deadline
+                    self._store, self._txn, self._view, filter, self._cache, self._deadline
                 )
             return self._of_kind(rows, sections=sections)
 
-        digest = b"" if given is None else filter_digest(given)
-        return self._selections.get(
-            self._view, ("sections" if sections else "documents", digest), select
+        digest = b"" if filter is None else filter_digest(filter)
+        return self._cache.get(
+            self._view, ("sections" if sections else "documents", digest), compute
         )
 
     def _of_kind(self, rows: RowNumbers, *, sections: bool) -> RowNumbers:
         is_section = leaves_of(self._view.labels[rows]) != 0
-        chosen: RowNumbers = rows[is_section == sections]
-        return chosen
+        rows_of_kind: RowNumbers = rows[is_section == sections]
+        return rows_of_kind
 
-    def _routed(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
+    def _read_sections(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
         labels = self._view.labels[rows].tolist()
         for summary, score in zip(labels, scores.tolist(), strict=True):
             ordinal, leaf = split_label(summary)
@@ -102,14 +105,16 @@ class SummaryRouter:
             yield RoutedSection(summarised.ordinal, summarised.sections[leaf - 1], summary, score)
 
 
-def _best(found: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
-    """The `count` best rows and their scores, best first."""
-    order = found.best_first()[:count]
-    return found.rows[order], found.scores[order]
+def _best(ranked: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
+    """Returns the `count` best rows and their scores, best first."""
+    order = ranked.best_first()[:count]
+    return ranked.rows[order], ranked.scores[order]
 
 
-def rows_in(view: View, routed: Sequence[RoutedSection]) -> RowNumbers:
-    """Returns the rows of the sections' leaves, ascending; no two sections share a leaf."""
-    bounds = sorted((label(each.ordinal, each.leaves.start), len(each.leaves)) for each in routed)
+def rows_in(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
+    """Returns the rows of the leaves of sections that share no leaf, ascending."""
+    bounds = sorted(
+        (label(section.ordinal, section.leaves.start), len(section.leaves)) for section in sections
+    )
     starts, counts = np.array(bounds, np.uint64).reshape(-1, 2).T
     return view.rows_between(starts, starts + counts)

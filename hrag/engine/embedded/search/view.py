@@ -1,14 +1,17 @@
-"""One collection in memory as it stood at one change: segments, tail, dense arrays.
+"""A view: one collection in memory at one change, as segments, tail and dense arrays.
 
-A view never changes once it is handed out. Advancing makes a new one that shares what
-did not change: arrays grow by appending beyond what older views look at, and only the
-liveness bytes are copied when something was deleted.
+A view does not change once it has been returned to a caller. `View.advanced` makes a new view that
+shares everything that did not change. New rows are appended to the shared arrays after the
+last row that older views use. If a document was deleted, only the `alive` bytes are copied.
 
-Rows number all leaves of a view: first those of each segment, then the tail's. For every
-row there is a label, an ancestor at each level, and whether its document still exists. The
-leaves of a living document are in one segment or in the tail, never in both, so a
-candidate needs no lookup in LMDB. Segments and tail are each in order of label; the view is
-not, if a segment could not be loaded: then its leaves lie in the tail, behind younger ones.
+The rows of a view number all of its leaves: first the leaves of each segment, then the leaves of
+the tail. The arrays contain for every row its label, its ancestor at each level and whether its
+document still exists. So a search needs no look-up in LMDB for a candidate. The leaves of a
+living document are either in one segment or in the tail, never in both.
+
+The rows of each segment are in order of label, and so are the rows of the tail. The rows of the
+whole view need not be: if a segment cannot be loaded, its leaves are in the tail, after the rows of
+newer segments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,21 +36,28 @@ from hrag.text.analysis import LeafTerms
 from hrag.values.collections import CollectionSettings
 from hrag_fast import rows_of_documents
 
-_GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
-_SPARE_SHARE = 8  # Capacity for an eighth of the segments' rows: no memory until used.
-_BISECTION_COST = 250  # What finding a document costs, in rows looked at one after the other.
-_SLACK = 1024  # Deleted rows that a tail may keep in addition to twice its living ones.
+# Capacity of the tail grows by this factor, so appending n rows one by one copies at most 3 n rows.
+_GROWTH = 1.5
+# Arrays have spare capacity for an eighth of the segments' rows, which takes no memory until used.
+_SPARE_SHARE = 8
+# Finding one document by bisection takes as long as a linear scan of this many rows.
+_BISECTION_COST = 250
+# A tail drops its deleted rows once it has more rows than twice its living rows plus this number.
+_SLACK = 1024
 
 Number = TypeVar("Number", bound=np.number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """What sources search of the rows that no segment holds: one part for each source.
+    """The rows of a view that no segment contains, in the form that sources search.
 
-    `vectors` is `float32[capacity, dimension]`; row r of the view has vector r - tail_base.
-    Its terms are `entries[term_starts[i]:term_starts[i + 1]]`, i = r - tail_base, in the form
-    of `hrag.text.analysis.LeafTerms`: `int64[capacity + 1]` and `uint64[entry capacity]`.
+    The dense source searches `vectors`, the lexical source `term_starts` and `entries`. Row r of
+    the view has index i = r - tail_base in these arrays.
+
+    `vectors` is `float32[capacity, dimension]`. `term_starts` is `int64[capacity + 1]` and
+    `entries` is `uint64[entry capacity]`: the terms of index i are
+    `entries[term_starts[i]:term_starts[i + 1]]`, in the form of `hrag.text.analysis.LeafTerms`.
     """
 
     vectors: Vectors
@@ -56,28 +66,37 @@ class Tail:
 
     @classmethod
     def empty(cls, dimension: int) -> "Tail":
-        """Returns a tail without capacity."""
+        """Returns a tail with a capacity of 0 rows."""
         vectors = np.empty((0, dimension), np.float32)
         return cls(vectors, np.zeros(1, np.int64), np.empty(0, np.uint64))
 
     def with_rows(self, used: int, capacity: int) -> "Tail":
-        """Returns a copy of the first `used` rows with capacity for `capacity`."""
+        """Returns a tail with a capacity of `capacity` rows, and a copy of the first `used` rows.
+
+        The entries are shared, not copied.
+        """
         vectors = np.empty((capacity, self.vectors.shape[1]), np.float32)
         vectors[:used] = self.vectors[:used]
         term_starts = _with_capacity(self.term_starts, used + 1, capacity + 1)
         return replace(self, vectors=vectors, term_starts=term_starts)
 
     def with_entries(self, used: int, capacity: int) -> "Tail":
-        """Returns the tail with a copy of the entries of its first `used` rows."""
+        """Returns a tail with a capacity of `capacity` entries.
+
+        The entries of its first `used` rows are copied. Vectors and starts are shared.
+        """
         entries = _with_capacity(self.entries, self.entry_count(used), capacity)
         return replace(self, entries=entries)
 
     def entry_count(self, used: int) -> int:
-        """Returns how many entries the first `used` rows have."""
+        """Returns the number of entries of the first `used` rows."""
         return int(self.term_starts[used])
 
     def write(self, start: int, block: leaves.LeafBlock) -> None:
-        """Fills in a block's leaves from row `start` of the tail on, beyond all that is used."""
+        """Writes the leaves of a block from the index `start` on.
+
+        `start` is the number of indexes in use, and the tail has capacity for the block.
+        """
         end = start + len(block.labels)
         first = self.entry_count(start)
         self.vectors[start:end] = block.vectors
@@ -85,15 +104,18 @@ class Tail:
         self.entries[first : first + len(block.terms.entries)] = block.terms.entries
 
     def terms(self, rows: NDArray[np.int64], lengths: NDArray[np.uint32]) -> LeafTerms:
-        """Returns a copy of the terms of rows of the tail, ascending, which have `lengths`."""
+        """Returns a copy of the terms of leaves.
+
+        `rows` are their indexes in the tail, ascending. `lengths` are their numbers of terms.
+        """
         starts = self.term_starts[rows]
         counts = self.term_starts[rows + 1] - starts
         ends = np.concatenate(([0], np.cumsum(counts)))
-        at = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
-        return LeafTerms(ends.astype(np.int64), self.entries[at], lengths)
+        positions = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
+        return LeafTerms(ends.astype(np.int64), self.entries[positions], lengths)
 
     def size_bytes(self, used: int) -> int:
-        """Returns the memory of its first `used` rows."""
+        """Returns the memory that the first `used` rows take."""
         parts = (self.vectors[:used], self.term_starts[: used + 1])
         entries = self.entries[: self.entry_count(used)]
         return sum(part.nbytes for part in (*parts, entries))
@@ -101,14 +123,21 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class View:
-    """See the module. `count` rows are in use; arrays may be longer.
+    """A collection at one change. The module's docstring explains rows, segments and tail.
 
-    `labels` is `uint64[capacity]`, `ancestors` `uint32[levels, capacity]`, `alive`
-    `uint8[capacity]`, `lengths` `uint32[capacity]`: how many terms each leaf has. `bases` are
-    the first rows of the segments, `tail_base` that of the tail; `living` counts the rows
-    whose `alive` byte is 1, `living_terms` their lengths. From the change `metadata_sequence` to
-    `sequence`, no document's metadata changed. `segment_frequencies` is a cache that searches fill:
-    how many living rows of the segments have a term, by its id.
+    * `count` is the number of rows in use. The arrays may have more capacity than that.
+    * `labels` is `uint64[capacity]`: the label of each row.
+    * `ancestors` is `uint32[levels, capacity]`: the index of each row's ancestor at each level,
+      from the leaves' level up.
+    * `alive` is `uint8[capacity]`: 1 if the row's document exists, 0 if it was deleted.
+    * `lengths` is `uint32[capacity]`: the number of terms of each leaf.
+    * `bases` are the first rows of the segments, `tail_base` is the first row of the tail.
+    * `living` is the number of living rows: those with the `alive` byte 1. `living_terms` is the
+      sum of their `lengths`.
+    * `sequence` is the change that the view shows. No document's metadata changed after the
+      change `metadata_sequence`.
+    * `segment_frequencies` is a cache that searches fill. For the id of a term, it contains the
+      number of living rows of the segments that have the term.
     """
 
     collection: int
@@ -129,32 +158,38 @@ class View:
     segment_frequencies: dict[int, int] = field(default_factory=dict)
 
     def segment_rows(self) -> Iterator[tuple[LoadedSegment, int, int]]:
-        """Yields each segment with its first row and the one after its last."""
+        """Yields each segment with its first row and the row after its last one."""
         for segment, base in zip(self.segments, self.bases, strict=True):
             yield segment, base, base + segment.record.rows
 
     def liveness(self, start: int, end: int) -> NDArray[np.uint8] | None:
-        """Returns the `alive` bytes of rows from `start` to `end`; None if all of the view live."""
+        """Returns the `alive` bytes of the rows from `start` up to, but not including, `end`.
+
+        Returns None if all rows of the view are living.
+        """
         return None if self.living == self.count else self.alive[start:end]
 
     def ordinals(self) -> NDArray[np.uint64]:
-        """Returns those of the living documents, ascending: `uint64[n]`."""
+        """Returns the ordinals of the living documents, ascending: `uint64[n]`."""
         living = self.labels[: self.count][self.alive[: self.count] != 0]
         return union([distinct(ordinals_of(living))])
 
     def advanced(self, store: Store, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
-        """Returns the view after `changes`, which end at `sequence`, the transaction's."""
+        """Returns the view of the change `sequence`, which `txn` reads.
+
+        `changes` are all changes after this view's sequence, up to `sequence`.
+        """
         changes = list(changes)
         removed = {change.removed for change in changes}
         added = [c.added for c in changes if c.added and c.added not in removed]
-        view = self._without([ordinal for ordinal in removed if ordinal])
+        view = self._without_documents([ordinal for ordinal in removed if ordinal])
         block = leaves.read_leaves(store, txn, self.collection, self.settings, added)
         same_metadata = all(change.added or change.removed for change in changes)
         metadata_sequence = self.metadata_sequence if same_metadata else sequence
-        view = view._with(block)._tidied()
+        view = view._with_block(block)._without_deleted_rows()
         return replace(view, sequence=sequence, metadata_sequence=metadata_sequence)
 
-    def _without(self, ordinals: Sequence[int]) -> "View":
+    def _without_documents(self, ordinals: Sequence[int]) -> "View":
         if not ordinals:
             return self
         deleted = self.rows_of(np.sort(np.array(ordinals, np.uint64)))
@@ -172,29 +207,33 @@ class View:
         )
 
     def rows_of(self, ordinals: Ordinals) -> RowNumbers:
-        """Returns the rows of documents' leaves, ascending."""
+        """Returns the rows of the leaves of documents, ascending: `uint32[n]`."""
         if len(ordinals) * _BISECTION_COST > self.count:
             return rows_of_documents(self.labels[: self.count], ordinals)
         return self.rows_between(first_labels(ordinals), first_labels(ordinals + np.uint64(1)))
 
     def rows_between(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> RowNumbers:
-        """Returns the rows of the labels in each range, ascending if the ranges are."""
-        found = []
-        for start, end in zip(
-            (*self.bases, self.tail_base), (*self._ends(), self.count), strict=True
-        ):
-            part = self.labels[start:end]
-            first = start + np.searchsorted(part, starts)
-            counts = start + np.searchsorted(part, ends) - first
-            before = np.cumsum(counts) - counts
-            found.append(np.repeat(first - before, counts) + np.arange(counts.sum()))
-        return np.concatenate(found).astype(np.uint32)
+        """Returns the rows whose labels lie in one of the ranges: `uint32[n]`.
 
-    def _ends(self) -> tuple[int, ...]:
+        Range i has the labels from `starts[i]` up to, but not including, `ends[i]`. The rows are
+        ascending if the ranges are.
+        """
+        parts = []
+        for start, end in zip(
+            (*self.bases, self.tail_base), (*self._segment_ends(), self.count), strict=True
+        ):
+            labels = self.labels[start:end]
+            first = start + np.searchsorted(labels, starts)
+            counts = start + np.searchsorted(labels, ends) - first
+            preceding = np.cumsum(counts) - counts
+            parts.append(np.repeat(first - preceding, counts) + np.arange(counts.sum()))
+        return np.concatenate(parts).astype(np.uint32)
+
+    def _segment_ends(self) -> tuple[int, ...]:
         return (*self.bases[1:], self.tail_base) if self.bases else ()
 
-    def _with(self, block: leaves.LeafBlock) -> "View":
-        """The view with a block of living leaves, newer than all others, appended to the tail."""
+    def _with_block(self, block: leaves.LeafBlock) -> "View":
+        """Returns the view with a block of living leaves appended to its tail."""
         start, end = self.count, self.count + len(block.labels)
         view = self._with_capacity(end, len(block.terms.entries))
         view.labels[start:end] = block.labels
@@ -210,9 +249,10 @@ class View:
         )
 
     def _with_capacity(self, rows: int, more_entries: int) -> "View":
-        """The view if it has capacity for `rows` rows and `more_entries` terms, else a copy.
+        """Returns a view with capacity for `rows` rows and for `more_entries` more entries.
 
-        The copy has capacity for more if the tail has grown before.
+        Returns this view if it has that capacity. Otherwise the arrays are copied. The copies
+        have spare capacity if the tail has rows already.
         """
         used = self.count - self.tail_base
         growth = _GROWTH if used else 1
@@ -233,10 +273,10 @@ class View:
             view = replace(view, tail=view.tail.with_entries(used, int(entries * growth)))
         return view
 
-    def _tidied(self) -> "View":
-        """The view without the tail's deleted rows, if they are most of it.
+    def _without_deleted_rows(self) -> "View":
+        """Returns the view without the deleted rows of its tail, if most of the tail is deleted.
 
-        Otherwise a few documents that are replaced over and over would fill the memory.
+        Without this, a few documents that are replaced again and again would fill the memory.
         """
         base = self.tail_base
         living = base + np.flatnonzero(self.alive[base : self.count])
@@ -259,11 +299,11 @@ class View:
             living=self.living - len(living),
             living_terms=self.living_terms - _total(self.lengths[living]),
         )
-        return without_tail._with(block)
+        return without_tail._with_block(block)
 
     @property
     def size_bytes(self) -> int:
-        """Memory it takes, its segments included; capacity that is not in use costs none."""
+        """The memory that it takes with its segments, without capacity that is not in use."""
         arrays = (self.labels, self.ancestors, self.alive, self.lengths)
         rows = sum(array[..., : self.count].nbytes for array in arrays)
         tail = self.tail.size_bytes(self.count - self.tail_base)
@@ -271,9 +311,9 @@ class View:
 
 
 def _with_capacity(array: NDArray[Number], used: int, capacity: int) -> NDArray[Number]:
-    """Returns a copy of the first `used` columns with capacity for `capacity`.
+    """Returns an array of `capacity` columns with a copy of the first `used` columns.
 
-    What is not used yet takes no memory where it is large.
+    If the array is large, the columns that are not used yet take no memory.
     """
     copy = np.empty((*array.shape[:-1], capacity), array.dtype)
     copy[..., :used] = array[..., :used]
@@ -281,7 +321,10 @@ def _with_capacity(array: NDArray[Number], used: int, capacity: int) -> NDArray[
 
 
 def _joined(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
-    """Returns the columns of all parts, with spare capacity: a search need not copy them then."""
+    """Returns the columns of all parts in one array with spare capacity.
+
+    With the spare capacity, a search that appends new rows need not copy the array.
+    """
     count = sum(part.shape[-1] for part in parts)
     shape = (*parts[0].shape[:-1], count + count // _SPARE_SHARE)
     joined = np.empty(shape, parts[0].dtype)
@@ -300,11 +343,12 @@ def load_view(
     collection: int,
     loaded: Mapping[int, LoadedSegment],
 ) -> View:
-    """Returns the collection as the transaction sees it.
+    """Returns a view of the collection at the change that the transaction reads.
 
-    It uses those of the segments `loaded`, by id, that the transaction lists. Living leaves
-    that are in none of them become the tail, so a segment that cannot be loaded, or has terms
-    of another analyzer, costs time and memory, never a result.
+    `loaded` contains the loaded segments by their ids. The view uses those that the manifest
+    lists and that have the collection's analyzer. All other living leaves are read into the tail.
+    So a segment that cannot be loaded, or that has the terms of another analyzer, costs time and
+    memory, but searches still find its leaves.
     """
     counters = read_counters(store, txn, collection)
     listed = listed_segments(store, txn, collection)
@@ -322,7 +366,7 @@ def load_view(
     ]
     view = _over_segments(collection, settings, counters, used, deleted)
     ordinals = [ordinal for ordinal, _ in chain.from_iterable(tail)]
-    return view._with(leaves.read_leaves(store, txn, collection, settings, ordinals))
+    return view._with_block(leaves.read_leaves(store, txn, collection, settings, ordinals))
 
 
 def _over_segments(

@@ -1,7 +1,7 @@
-"""Are a collection's documents whole, and counted right?
+"""Checks that a collection's documents are complete and correctly counted.
 
-Compares ids with ordinals, records with texts and trees, vectors with leaves, and counters
-with what they count.
+Compares ids with ordinals, records with texts and trees, vectors with leaves, and counters with the
+documents.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,17 @@ from hrag.values.errors import DataLoss
 from hrag.values.tree import NONE, Tree
 
 _PARTS = {"texts": "text does", "trees": "tree does", "vectors": "vectors do"}
-_UNIT_TOLERANCE = 1e-3  # float32 rounding over thousands of dimensions stays far below.
+# Rounding errors of float32 over thousands of dimensions are much smaller.
+_UNIT_TOLERANCE = 1e-3
 
 
 def document_problems(
     walk: Walk, number: int, record: CollectionRecord, stored: Counters
 ) -> Iterator[str]:
-    """Yields the problems of a collection's documents; counts them for their tenant."""
+    """Yields the problems of a collection's documents.
+
+    `stored` are the collection's counters. Adds the documents to `walk.usage` of their tenant.
+    """
     counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     terms, are_readable = 0, True
     for ordinal, leaf_count, address in _documents(walk, number):
@@ -61,7 +65,10 @@ def document_problems(
 
 
 def _documents(walk: Walk, number: int) -> Iterator[tuple[int, int, bytes]]:
-    """Ordinals, leaf counts and addresses; damaged entries are reported as values."""
+    """Yields the ordinal, the leaf count and the address of each document.
+
+    Skips damaged entries, which `value_problems` reports.
+    """
     ordinals = walk.store.db["ordinals"]
     for key, value in walk.txn.sound_entries(ordinals, schema.u32(number)):
         ordinal = schema.read_in_collection(key)[1]
@@ -70,26 +77,26 @@ def _documents(walk: Walk, number: int) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
-    """Which parts of a document's content are not what was stored."""
-    found = []
+    """Returns a problem for each part of a document's content with a wrong checksum."""
+    problems = []
     for name in ("texts", "trees", "vectors"):
         database = walk.store.db[name]
         if walk.txn.has(address, database) and walk.txn.get_sound(address, database) is None:
-            found.append(f"its {_PARTS[name]} not match its checksum")
-    return found
+            problems.append(f"its {_PARTS[name]} not match its checksum")
+    return problems
 
 
 def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
-    """Counts what was found for the tenant; of summary collections only the bytes count."""
+    """Adds a collection to its tenant's usage. Of a summary collection only the bytes count."""
     usage = Usage(1, counted.documents) if not record.summarises else Usage()
-    found = usage._replace(stored_bytes=counted.stored_bytes)
-    walk.usage[record.tenant_id] = walk.usage.get(record.tenant_id, Usage()).plus(found)
+    usage = usage._replace(stored_bytes=counted.stored_bytes)
+    walk.usage[record.tenant_id] = walk.usage.get(record.tenant_id, Usage()).plus(usage)
 
 
 def _count_problems(walk: Walk, number: int, documents: int, terms: int) -> Iterator[str]:
-    named = walk.count("document_ids", number)
-    if named != documents:
-        yield f"{named} document ids for {documents} documents"
+    id_count = walk.count("document_ids", number)
+    if id_count != documents:
+        yield f"{id_count} document ids for {documents} documents"
     stored_terms = walk.count("terms", number)
     if stored_terms != terms:
         yield f"{stored_terms} terms are stored, its documents have {terms}"
@@ -104,10 +111,10 @@ def _record_problems(
     counters: Counters,
 ) -> Iterator[str]:
     try:
-        named = walk.get("document_ids", schema.document_id(number, document.document_id))
+        entry = walk.get("document_ids", schema.document_id(number, document.document_id))
     except DataLoss:
-        named = None
-    if named is None or schema.read_u64(named) != ordinal:
+        entry = None
+    if entry is None or schema.read_u64(entry) != ordinal:
         yield "its id names another ordinal"
     if document.collection != number or document.leaf_count != leaf_count:
         yield "record and ordinal entry differ"
@@ -141,9 +148,9 @@ def _content_problems(
     yield from _tree_problems(tree, document, settings)
     yield from _vector_problems(vectors, leaf_count, settings.dimension)
     has_content = walk.txn.has_content(address, walk.store.db[schema.CONTENTS])
-    takes = stored_bytes(document, terms_of(document), len(tree), has_content=has_content)
-    if takes != document.stored_bytes:
-        yield f"it takes {takes} bytes, its record says {document.stored_bytes}"
+    size_bytes = stored_bytes(document, terms_of(document), len(tree), has_content=has_content)
+    if size_bytes != document.stored_bytes:
+        yield f"it takes {size_bytes} bytes, its record says {document.stored_bytes}"
 
 
 def _text_problems(text: memoryview, document: DocumentRecord) -> Iterator[str]:
@@ -165,18 +172,18 @@ def _tree_problems(
         return
     if tree.counts != document.chunks_per_level:
         yield f"tree has {tree.counts} chunks, its record says {document.chunks_per_level}"
-    broken = tree.problems(settings.tree.level_sizes)
-    yield from broken
-    if not broken:
+    problems = tree.problems(settings.tree.level_sizes)
+    yield from problems
+    if not problems:
         yield from _coverage_problems(tree, document)
 
 
 def _coverage_problems(tree: Tree, document: DocumentRecord) -> Iterator[str]:
-    """Compares a sound tree with the text and the sections that it covers."""
+    """Yields a problem unless an intact tree covers the text and refers to existing sections."""
     if int(tree.level(0)["byte_end"][-1]) != document.text_bytes:
         yield "tree does not cover the text"
-    used = np.concatenate([tree.level(level)["section"] for level in range(len(tree.counts))])
-    if (used[used != NONE] >= len(document.sections)).any():
+    sections = np.concatenate([tree.level(level)["section"] for level in range(len(tree.counts))])
+    if (sections[sections != NONE] >= len(document.sections)).any():
         yield f"a chunk is in a section past the document's {len(document.sections)}"
 
 

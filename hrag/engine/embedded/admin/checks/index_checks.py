@@ -1,4 +1,4 @@
-"""Do the change log and the manifest agree with the counters, and the files with the manifest?"""
+"""Checks that change log and manifest agree with the counters, and files with the manifest."""
 
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
@@ -15,7 +15,11 @@ from hrag.values.collections import CollectionSettings
 
 
 def sequence_problems(walk: Walk, number: int, tenant_id: str, counters: Counters) -> Iterator[str]:
-    """Yields sequences of a collection that are out of order, up to the tenant's last one."""
+    """Yields a problem for each sequence of a collection that is larger than it may be.
+
+    No segment covers more than the sealed sequence, which is at most the collection's last
+    sequence, which is at most the tenant's last sequence.
+    """
     last = read_usage(walk.store, walk.txn, tenant_id).sequence
     if counters.sequence > last:
         yield f"sequence {counters.sequence} is past its tenant's last, {last}"
@@ -65,7 +69,7 @@ def manifest_problems(
         yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
     yield from _uncovered_problems(walk, number, covered, counters.sealed_ordinal)
     if tombstones != walk.count("tombstones", number):
-        yield "it has tombstones of documents that no segment holds"
+        yield "it has tombstones of documents that no segment contains"
     if counted:
         yield f"deleted leaves are counted for segments that are not listed: {sorted(counted)}"
 
@@ -77,13 +81,16 @@ def _order_problems(walk: Walk, number: int, record: SegmentRecord, covered: int
 
 
 def _uncovered_problems(walk: Walk, number: int, after: int, last: int) -> Iterator[str]:
-    """Living documents that should be in a segment and are in none."""
+    """Yields a problem for each living document after the ordinal `after`, up to `last`.
+
+    These documents should be in a segment, but no segment covers them.
+    """
     for ordinal, _ in leaves.living_ordinals(walk.store, walk.txn, number, after, last):
         yield f"no segment covers ordinal {ordinal}, which is not in the tail either"
 
 
 def _deleted_in(walk: Walk, number: int, record: SegmentRecord) -> dict[int, int]:
-    """Leaf counts of the tombstones in the segment's range, by ordinal."""
+    """Returns the leaf counts of the tombstones in the segment's range, by ordinal."""
     start = schema.in_collection(number, record.first_ordinal)
     end = schema.in_collection(number, record.last_ordinal)
     entries = walk.entries("tombstones", schema.u32(number), start)
@@ -105,7 +112,7 @@ def _segment_problems(
     record: SegmentRecord,
     deleted: Mapping[int, int],
 ) -> Iterator[str]:
-    if _made_by(record) != _made_by(settings):
+    if _index_settings(record) != _index_settings(settings):
         yield "its embedder, dimension or analyzer is not the collection's"
     try:
         loaded = segment_files.load(walk.store.segments, record)
@@ -113,22 +120,25 @@ def _segment_problems(
         if _is_still_listed(walk, number, record):
             yield str(error)
         return
-    held = dict(leaves.covered_ordinals(walk.store, walk.txn, number, record))
-    for ordinal in held.keys() & deleted.keys():
+    expected = dict(leaves.covered_ordinals(walk.store, walk.txn, number, record))
+    for ordinal in expected.keys() & deleted.keys():
         yield f"ordinal {ordinal} is both living and deleted"
-    held.update(deleted)
-    found = Contents.of(loaded.rows.labels)
-    if dict(zip(found.ordinals.tolist(), found.counts.tolist(), strict=True)) != held:
+    expected.update(deleted)
+    contents = Contents.of(loaded.rows.labels)
+    if dict(zip(contents.ordinals.tolist(), contents.counts.tolist(), strict=True)) != expected:
         yield "its leaves are not those of the living and deleted documents in its range"
     else:
         yield from postings_problems(walk, number, settings, loaded)
 
 
-def _made_by(of: CollectionSettings | SegmentRecord) -> tuple[str, int, str]:
-    return of.embedder, of.dimension, of.analyzer
+def _index_settings(source: CollectionSettings | SegmentRecord) -> tuple[str, int, str]:
+    return source.embedder, source.dimension, source.analyzer
 
 
 def _is_still_listed(walk: Walk, number: int, record: SegmentRecord) -> bool:
-    """False for a segment that was replaced during a long check: its files may be gone."""
+    """Returns True if the manifest still lists the segment.
+
+    A segment that was replaced during a long check is not listed, and its files may be gone.
+    """
     with walk.store.read() as later:
         return record in listed_segments(walk.store, later, number)

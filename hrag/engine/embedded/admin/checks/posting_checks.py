@@ -1,9 +1,10 @@
-"""Do a segment's postings say what the texts say?
+"""Checks that a segment's postings agree with the texts.
 
-They are made again from the texts of the living documents, as a build makes them, and compared
-with the segment's own without its deleted rows. Postings have one form only, so those of equal
-rows are equal byte for byte. Memory and a temporary file hold the postings of some ten thousand
-leaves at a time; the file is not in the store, which may be read-only.
+Postings are built again from the texts of the living documents, in the same way as by a build. They
+are compared with the segment's postings without its deleted rows. Equal rows always give the same
+postings, byte for byte. The documents are compared in parts of some ten thousand leaves, so memory
+and a temporary file contain the postings of one part at a time. The file is outside the store,
+because the store may be read-only.
 """
 
 import hashlib
@@ -31,17 +32,21 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.errors import InvalidArgument, StorageFull, StoreUnavailable
 from hrag_fast import Postings, write_postings
 
-# Of some 20,000 leaves; fewer would read the segment's postings too often. The file takes 4 bytes
-# an entry, 9 MB, and at most 28, where no term comes twice: 56 MiB, and a small /tmp has 64.
+# A part has about this many entries, which are some 20,000 leaves. With smaller parts, the postings
+# of the segment would be read too often. The temporary file usually takes 4 bytes for an entry,
+# 9 MB in all. If no term occurs twice, it takes 28 bytes for an entry, 56 MiB in all; a small /tmp
+# has 64 MiB.
 _PART_ENTRIES = 1 << 21
-# What reading the leaves of a damaged document raises; `documents` says what is wrong with it.
+# Reading the leaves of a damaged document raises one of these. The module `documents` reports the
+# damage.
 _DAMAGED = (*UNREADABLE, LookupError)
 
 
-class _Compared(NamedTuple):
-    """Postings, with the number of each row that is compared and DROPPED for the others.
+class _ComparedPostings(NamedTuple):
+    """Postings, and which of their rows are compared.
 
-    `lengths` are those of the rows that are compared.
+    `numbers` has an entry for each row: its number among the compared rows, or DROPPED if it is not
+    compared. `lengths` are the lengths of the compared rows.
     """
 
     postings: Postings
@@ -52,10 +57,10 @@ class _Compared(NamedTuple):
 def postings_problems(
     walk: Walk, number: int, settings: CollectionSettings, segment: LoadedSegment
 ) -> Iterator[str]:
-    """Yields a problem unless the segment's postings and lengths are those of the texts.
+    """Yields a problem if the segment's postings or lengths differ from the texts.
 
-    Documents that cannot be read are left out. Raises StorageFull or StoreUnavailable if the
-    folder for temporary files takes none.
+    Documents that cannot be read are not compared. Raises StorageFull or StoreUnavailable if
+    temporary files cannot be written.
     """
     if segment.postings is None:
         return
@@ -99,22 +104,23 @@ def _problems(
             return
         numbers = np.full(len(compared), DROPPED)
         numbers[compared] = np.arange(len(labels))
-        own = _Compared(postings, numbers, rows.lengths[compared])
-        of_texts = _written(part, len(labels), folder)
-        if _differ(own, of_texts, len(labels), folder):
-            ordinal = ordinals_of(labels)[_first_difference(own, of_texts, folder)]
-            yield f"its postings are not those of the texts, first in ordinal {ordinal}"
+        actual = _ComparedPostings(postings, numbers, rows.lengths[compared])
+        expected = _build_postings(part, len(labels), folder)
+        if _differ(actual, expected, len(labels), folder):
+            ordinal = ordinals_of(labels)[_first_difference(actual, expected, folder)]
+            yield f"its postings differ from the texts, first in ordinal {ordinal}"
             return
 
 
 def _parts(
     walk: Walk, number: int, settings: CollectionSettings, record: SegmentRecord
 ) -> Iterator[tuple[PostingsPart, Labels]]:
-    """Yields the postings of the living documents that can be read, with their leaves' labels."""
-    analyzer(record.analyzer)  # An unknown one is no damage to a document.
-    of_words = replace(settings, analyzer=record.analyzer, dimension=0)
+    """Yields the postings of the living, readable documents in parts, with the leaves' labels."""
+    # An unknown analyzer raises InvalidArgument here. Later, it would look like a damaged document.
+    analyzer(record.analyzer)
+    lexical_settings = replace(settings, analyzer=record.analyzer, dimension=0)
     part, labels, entries = PostingsPart(), list[Labels](), 0
-    for block in _blocks(walk, number, of_words, record):
+    for block in _blocks(walk, number, lexical_settings, record):
         part.add(block)
         labels.append(block.labels)
         entries += len(block.terms.entries)
@@ -135,29 +141,34 @@ def _blocks(
             continue
 
 
-def _written(part: PostingsPart, leaf_count: int, folder: Path) -> _Compared:
-    """The part's postings, from a file in `folder`; all of their rows are compared."""
+def _build_postings(part: PostingsPart, leaf_count: int, folder: Path) -> _ComparedPostings:
+    """Returns the postings of a part, all of whose rows are compared. Writes a file to `folder`."""
     rows = np.arange(leaf_count)
     lengths = part.write(folder, rows)["lengths"]
-    return _Compared(Postings((folder / POSTINGS).read_bytes()), rows.astype(np.uint32), lengths)
+    return _ComparedPostings(
+        Postings((folder / POSTINGS).read_bytes()), rows.astype(np.uint32), lengths
+    )
 
 
-def _first_difference(one: _Compared, other: _Compared, folder: Path) -> int:
-    """The first row whose terms or length differ, found by bisection."""
-    counts = range(1, len(one.lengths) + 1)
-    return bisect_left(counts, True, key=lambda count: _differ(one, other, count, folder))
+def _first_difference(actual: _ComparedPostings, expected: _ComparedPostings, folder: Path) -> int:
+    """Returns the first row whose terms or length differ. Searches by bisection."""
+    counts = range(1, len(actual.lengths) + 1)
+    return bisect_left(counts, True, key=lambda count: _differ(actual, expected, count, folder))
 
 
-def _differ(one: _Compared, other: _Compared, count: int, folder: Path) -> bool:
-    """Whether any of the first `count` rows have other terms or lengths."""
-    if not np.array_equal(one.lengths[:count], other.lengths[:count]):
+def _differ(
+    actual: _ComparedPostings, expected: _ComparedPostings, count: int, folder: Path
+) -> bool:
+    """Returns True if the terms or the length of any of the first `count` rows differ."""
+    if not np.array_equal(actual.lengths[:count], expected.lengths[:count]):
         return True
-    path = folder / POSTINGS  # In place of what was there: the folder never holds two files.
-    return _digest(one, count, path) != _digest(other, count, path)
+    # All postings are written to the same path, so the folder never contains two files.
+    path = folder / POSTINGS
+    return _digest(actual, count, path) != _digest(expected, count, path)
 
 
-def _digest(compared: _Compared, count: int, path: Path) -> bytes:
-    """The digest of the postings of the first `count` rows, which are written to `path`."""
+def _digest(compared: _ComparedPostings, count: int, path: Path) -> bytes:
+    """Writes the postings of the first `count` rows to `path` and returns their SHA-256."""
     numbers = np.where(compared.numbers < count, compared.numbers, DROPPED)
     write_postings(path, [(compared.postings, numbers)])
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What all checks share: one read transaction, and the totals found so far."""
+"""The state that all checks share: a read transaction, and the totals counted so far."""
 
 import struct
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.values.errors import DataLoss, InvalidArgument
 
-# What decoding a damaged record raises.
+# Decoding a damaged record raises one of these.
 UNREADABLE = (ValueError, KeyError, TypeError, struct.error, InvalidArgument, DataLoss)
 
 Numbers = TypeVar("Numbers", Counters, Usage)
@@ -21,10 +21,10 @@ Numbers = TypeVar("Numbers", Counters, Usage)
 
 @dataclass(slots=True)
 class Walk:
-    """A walk through a store as of one moment.
+    """A read transaction on a store, and the totals that were counted in it so far.
 
-    `usage` is what was found of each tenant; `uncounted` are tenants with something that
-    cannot be read, so that their totals cannot be compared.
+    `usage` has the counted usage of each tenant. `uncounted` are tenants with damaged entries, so
+    that their totals cannot be compared.
     """
 
     store: Store
@@ -37,13 +37,13 @@ class Walk:
     uncounted: set[str] = field(default_factory=set)
 
     def get(self, database: str, key: bytes) -> memoryview | None:
-        """Returns the value of a key, or None."""
+        """Returns the value of a key, or None. Raises DataLoss if it is damaged."""
         return self.txn.get(key, db=self.store.db[database])
 
     def entries(
         self, database: str, prefix: bytes = b"", start: bytes = b""
     ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the entries whose key begins with `prefix`, in order, from `start` on."""
+        """Yields the entries whose keys begin with `prefix`, in order, from the key `start` on."""
         return self.store.scan(self.txn, database, prefix, start)
 
     def keys(self, database: str) -> Iterator[memoryview]:
@@ -61,14 +61,17 @@ class Walk:
         return sum(1 for _ in self.txn.entries(self.store.db[database], schema.u32(collection)))
 
     def leaf_count(self, collection: int, ordinal: int) -> int | None:
-        """Returns the leaf count of a living document, or None."""
+        """Returns the leaf count of a document, or None if it does not exist or is damaged."""
         key = schema.in_collection(collection, ordinal)
         value = self.txn.get_sound(key, db=self.store.db["ordinals"])
         return None if value is None else schema.read_document_entry(value)[0]
 
 
 def guarded(problems: Iterator[str]) -> Iterator[str]:
-    """Yields problems until damage keeps the rest from being checked, and then says so."""
+    """Yields problems.
+
+    If damage ends the check of a part early, yields that as the last problem and does not raise.
+    """
     try:
         yield from problems
     except (*UNREADABLE, LookupError) as error:
@@ -78,7 +81,7 @@ def guarded(problems: Iterator[str]) -> Iterator[str]:
 
 
 def differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
-    """Yields a problem for each counter that is not what was counted."""
-    for name, expected, found in zip(stored._fields, counted, stored, strict=True):
-        if expected != found:
-            yield f"counter {name} is {found}, counted {expected}"
+    """Yields a problem for each stored counter that differs from the counted value."""
+    for name, expected, actual in zip(stored._fields, counted, stored, strict=True):
+        if expected != actual:
+            yield f"counter {name} is {actual}, counted {expected}"

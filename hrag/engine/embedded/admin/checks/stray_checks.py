@@ -1,4 +1,4 @@
-"""Does every entry belong to something that exists, and is every stored number in range?"""
+"""Checks that every entry belongs to something that exists, and that numbers are in range."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -10,7 +10,11 @@ from hrag.engine.embedded.store.queries import collection_exists
 
 
 def name_problems(walk: Walk) -> Iterator[str]:
-    """Yields names and aliases of collections that do not exist, or that are not the tenant's."""
+    """Yields a problem for each name or alias of a collection that does not exist.
+
+    Also yields a problem for each alias of a collection that belongs to another tenant or is a
+    summary collection.
+    """
     for key, value in walk.entries("collection_names"):
         number, is_alias = schema.read_name(value)
         kind = "alias" if is_alias else "collection name"
@@ -23,13 +27,16 @@ def name_problems(walk: Walk) -> Iterator[str]:
 def _is_alias_of_its_tenant(walk: Walk, key: bytes, number: int) -> bool:
     record = collection_record(walk.txn, walk.store.db, number)
     if record is None:
-        return True  # Its damage is reported elsewhere.
+        return True  # The check of the collections reports the damaged record.
     tenant = schema.collection_name(record.tenant_id, "")
     return not record.summarises and key.startswith(tenant)
 
 
 def stray_problems(walk: Walk) -> Iterator[str]:
-    """Yields entries of collections that neither exist nor wait to be reclaimed."""
+    """Yields a problem for each entry of a collection that does not exist.
+
+    Entries of a deleted collection that is still to be reclaimed are no problem.
+    """
     databases = ("collections", "deleted_collections")
     known = {bytes(key) for name in databases for key in walk.keys(name)}
     for name in schema.BY_COLLECTION:
@@ -40,7 +47,10 @@ def stray_problems(walk: Walk) -> Iterator[str]:
 
 
 def number_problems(walk: Walk) -> Iterator[str]:
-    """Yields numbers past the last one that was given out."""
+    """Yields a problem for each ordinal or commit that is larger than the store's last one.
+
+    Also yields a problem if the list of commits has gaps.
+    """
     commits = [schema.read_u64(key) for key in walk.keys("commits")]
     cursor = walk.store.number(walk.txn, schema.COMMIT_CURSOR)
     if commits and commits[-1] > cursor:
@@ -54,18 +64,18 @@ def number_problems(walk: Walk) -> Iterator[str]:
 
 
 def slot_problems(walk: Walk) -> Iterator[str]:
-    """Yields slots that do not belong to exactly one document, or to the free ones."""
+    """Yields a problem for each slot that is not either free or used by exactly one document."""
     ordinals = walk.store.db["ordinals"]
-    taken = [schema.read_document_entry(value)[1] for _, value in walk.txn.sound_entries(ordinals)]
-    used, free = set(taken), {bytes(key) for key in walk.keys("free_slots")}
-    if len(used) != len(taken):
-        yield "two documents lie in one slot"
+    slots = [schema.read_document_entry(value)[1] for _, value in walk.txn.sound_entries(ordinals)]
+    used, free = set(slots), {bytes(key) for key in walk.keys("free_slots")}
+    if len(used) != len(slots):
+        yield "two documents have the same slot"
     for slot in sorted(used & free):
-        yield f"slot {schema.read_u64(slot)} is free and a document's"
+        yield f"slot {schema.read_u64(slot)} is listed as free, but a document uses it"
     for name in schema.BY_SLOT:
         for slot, _ in groupby(bytes(key[: schema.SLOT_BYTES]) for key in walk.keys(name)):
             if slot not in used:
                 yield f"{name} has slot {schema.read_u64(slot)}, which no document has"
     last = walk.store.number(walk.txn, schema.LAST_SLOT)
     if used | free != {schema.u64(slot) for slot in range(1, last + 1)}:
-        yield f"{len(used | free)} slots are taken or free; they should be 1 to {last}"
+        yield f"{len(used | free)} slots are used or free; they should be 1 to {last}"

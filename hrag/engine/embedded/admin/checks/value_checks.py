@@ -1,4 +1,7 @@
-"""Is every value what was stored? Proves the checksums of all but the documents' own content."""
+"""Checks the checksums of all values except the records and contents of documents.
+
+The module `documents` checks those.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +14,7 @@ from hrag.engine.embedded.store.owners import collection_owner, document_owner, 
 
 
 def value_problems(walk: Walk) -> Iterator[str]:
-    """Yields every entry that does not match its checksum, with whose it is."""
+    """Yields a problem, with the owner, for each entry that does not match its checksum."""
     for name, database in walk.store.db.items():
         if not database.checked or name in schema.BY_SLOT:
             continue
@@ -22,7 +25,10 @@ def value_problems(walk: Walk) -> Iterator[str]:
 
 
 def term_problems(walk: Walk) -> Iterator[str]:
-    """Yields filter values that are not what was stored, with the document if it is told."""
+    """Yields a problem for each filter value that does not match its checksum.
+
+    The problem names the document, or the collection if the document is unknown.
+    """
     for key, value in walk.txn.entries(walk.store.db["terms"]):
         term = bytes(key)
         entry = np.uint64(schema.read_u64(value))

@@ -1,7 +1,7 @@
 """Which rows answer a query best? One module for each kind of index.
 
-A source searches a view: its segments and its tail, each by the part that the source needs.
-It knows nothing of levels, modes or other sources.
+A source searches the segments and the tail of a view. It uses the part of them that it needs:
+vectors or postings. It knows nothing about levels, search modes or other sources.
 """
 
 from typing import Protocol, TypeVar
@@ -13,11 +13,11 @@ Query_contra = TypeVar("Query_contra", contravariant=True)
 
 
 class CandidateSource(Protocol[Query_contra]):
-    """Finds candidates for queries of one type, such as a vector or the terms of a text."""
+    """Finds candidates for queries of one type, for instance a vector or the terms of a text."""
 
     def candidates(self, query: Query_contra, eligible: EligibleRows, count: int) -> Candidates:
-        """Returns the `count` best of the eligible rows, or all that the source can give.
+        """Returns the `count` best eligible rows with their scores.
 
-        Never returns a row that is not eligible, and fewer than `count` only if there are no
+        Returns only eligible rows. Returns fewer than `count` rows only if the source has no
         more.
         """

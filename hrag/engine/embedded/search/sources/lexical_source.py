@@ -1,10 +1,10 @@
-"""The lexical source: the leaves that share most with the query's terms, by BM25.
+"""The lexical source: ranks leaves by the terms that they share with the query, with BM25.
 
-Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009), with the
-idf of Lucene, k1 1.2 and b 0.75. Scores are divided by the largest that the query's terms
-allow, so they lie in 0..1 whatever the query. Statistics are those of the living leaves of the
-whole collection, over segments and tail: a deleted leaf counts no more, and how leaves are
-spread over segments changes no score.
+BM25 is described in Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and
+Beyond (2009). This source uses the idf of Lucene, k1 = 1.2 and b = 0.75. Each score is divided by
+the largest score that is possible for the query's terms, so all scores lie in 0..1 for every
+query. The statistics count all living leaves of the collection, in segments and tail. So deleted
+leaves do not count, and scores do not depend on how leaves are distributed over segments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,15 +22,20 @@ from hrag_fast import Postings, bm25, forward_matches
 
 _K1 = 1.2
 _B = 0.75
-_MAX_FREQUENCIES = 1 << 14  # Of a view; about two megabytes.
+# A view caches the document frequencies of at most this many terms, in about two megabytes.
+_MAX_FREQUENCIES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class TermMatches:
-    """Where terms occur in the tail: `uint32[n]` rows of the view, which term, how often."""
+    """The occurrences of a query's terms in the tail, as three arrays `uint32[n]`.
+
+    Entry i says that `rows[i]`, a row of the view, contains the term with the index
+    `term_indices[i]` in the query, `frequencies[i]` times.
+    """
 
     rows: RowNumbers
-    which: NDArray[np.uint32]
+    term_indices: NDArray[np.uint32]
     frequencies: NDArray[np.uint32]
 
 
@@ -42,8 +47,9 @@ _NO_MATCHES = TermMatches(_NONE, _NONE, _NONE)
 class LexicalQuery:
     """A query's terms with the statistics of one view.
 
-    `ids` are `uint64[q]`, ascending; `weights` `float32[q]`, the share of each in the largest
-    possible score. A leaf of n terms has the norm `a + b * n`.
+    `ids` are the ids of the q terms, ascending: `uint64[q]`. `weights` are `float32[q]`: each
+    term's share of the largest possible score. The length norm of a leaf with n terms is
+    `a + b * n`. `in_tail` are the occurrences of the terms in the tail.
     """
 
     ids: NDArray[np.uint64]
@@ -54,11 +60,13 @@ class LexicalQuery:
 
 
 def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
-    """Returns the query for a view; its terms may occur nowhere in it."""
+    """Returns the query for a view. It may have terms that occur nowhere in the view."""
     terms = sorted(terms)
     ids = np.array([term.id for term in terms], np.uint64)
-    in_tail = _in_tail(ids, view)
-    frequencies = np.bincount(in_tail.which, minlength=len(ids)) + _in_segments(ids, view)
+    in_tail = _match_tail(ids, view)
+    frequencies = np.bincount(in_tail.term_indices, minlength=len(ids)) + _segment_frequencies(
+        ids, view
+    )
     weights = term_weights(terms, frequencies.tolist(), view.living)
     mean_length = view.living_terms / max(view.living, 1)
     return LexicalQuery(
@@ -70,28 +78,28 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
     )
 
 
-def _in_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
-    """Where the terms occur in living rows of the tail."""
+def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
+    """Returns the occurrences of the terms in living rows of the tail."""
     used = view.count - view.tail_base
     if not used:
         return _NO_MATCHES
     starts = view.tail.term_starts[: used + 1]
     entries = view.tail.entries[: starts[-1]]
-    rows, which, frequencies = forward_matches(starts, entries, 0, used, ids)
+    rows, term_indices, frequencies = forward_matches(starts, entries, 0, used, ids)
     rows = rows + np.uint32(view.tail_base)
     living = view.alive[rows] != 0
-    return TermMatches(rows[living], which[living], frequencies[living])
+    return TermMatches(rows[living], term_indices[living], frequencies[living])
 
 
-def _in_segments(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
-    """How many living rows of the segments have each term.
+def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
+    """Returns the number of living rows of the segments that have each term: `int64[q]`.
 
-    Where rows were deleted, that is counted in the terms' lists: common terms, which most queries
-    share, have the long ones.
+    In a segment with deleted rows, this walks the terms' posting lists. The result is cached in
+    the view, because the longest lists are those of common terms, which many queries share.
     """
-    known = view.segment_frequencies  # Of all threads.
-    found = {term: known.get(term) for term in ids.tolist()}
-    missing = ids[[count is None for count in found.values()]]
+    cached = view.segment_frequencies  # All threads share this cache.
+    frequencies = {term: cached.get(term) for term in ids.tolist()}
+    missing = ids[[count is None for count in frequencies.values()]]
     if len(missing):
         counts = np.zeros(len(missing), np.int64)
         for segment, base, end in view.segment_rows():
@@ -100,20 +108,26 @@ def _in_segments(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
                 alive = None
             counts += _postings(segment).document_frequencies(missing, alive)
         counted = dict(zip(missing.tolist(), counts.tolist(), strict=True))
-        if len(known) + len(counted) > _MAX_FREQUENCIES:
-            known.clear()
-        known.update(counted)
-        found.update(counted)
-    return np.array([found[term] for term in ids.tolist()], np.int64)
+        if len(cached) + len(counted) > _MAX_FREQUENCIES:
+            cached.clear()
+        cached.update(counted)
+        frequencies.update(counted)
+    return np.array([frequencies[term] for term in ids.tolist()], np.int64)
 
 
 class LexicalSource:
-    """See `CandidateSource`. Queries are those of the view that is searched."""
+    """Ranks rows by BM25. Implements `CandidateSource`.
+
+    A query must have been made by `lexical_query` for the view that is searched.
+    """
 
     def candidates(self, query: LexicalQuery, eligible: EligibleRows, count: int) -> Candidates:
-        """Returns the `count` eligible rows with the highest scores over 0; they are exact."""
-        found = [_best_in_tail(query, eligible, count)]
-        for segment, base, allowed in _allowed(eligible):
+        """Returns the `count` eligible rows with the highest scores.
+
+        Rows with the score 0 are not returned. The result is exact.
+        """
+        candidates = [_best_in_tail(query, eligible, count)]
+        for segment, base, allowed in _segments_with_masks(eligible):
             end = base + segment.record.rows
             rows, scores = _postings(segment).best(
                 query.ids,
@@ -122,20 +136,22 @@ class LexicalSource:
                 query.b,
                 eligible.view.lengths[base:end],
                 allowed,
-                count + 1,  # One more shows whether there are more.
+                count + 1,  # An additional row shows that the segment has more than `count`.
             )
             complete = len(rows) <= count
-            found.append(Candidates(rows + np.uint32(base), scores, exact=True, complete=complete))
-        return best_of(found, count)
+            candidates.append(
+                Candidates(rows + np.uint32(base), scores, exact=True, complete=complete)
+            )
+        return best_of(candidates, count)
 
     def scores(self, query: LexicalQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the score of each of `rows`, which are ascending: `float32[n]`."""
+        """Returns the scores of ascending rows: `float32[n]`."""
         scores = np.zeros(len(rows), np.float32)
         tail_rows, tail_scores = _tail_scores(query, view)
         first = np.searchsorted(rows, view.tail_base)
-        at = np.searchsorted(tail_rows, rows[first:])
-        found = np.append(tail_rows, np.uint32(0xFFFF_FFFF))[at] == rows[first:]
-        scores[first:][found] = tail_scores[at[found]]
+        positions = np.searchsorted(tail_rows, rows[first:])
+        has_term = np.append(tail_rows, np.uint32(0xFFFF_FFFF))[positions] == rows[first:]
+        scores[first:][has_term] = tail_scores[positions[has_term]]
         for segment, base, end in view.segment_rows():
             start, stop = np.searchsorted(rows, (base, end))
             if start < stop:
@@ -153,13 +169,13 @@ class LexicalSource:
 def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Candidates:
     rows, scores = _tail_scores(query, eligible.view)
     if eligible.rows is not None:
-        inside = eligible.contains(rows)
-        rows, scores = rows[inside], scores[inside]
+        is_eligible = eligible.contains(rows)
+        rows, scores = rows[is_eligible], scores[is_eligible]
     return best_of([Candidates(rows, scores, exact=True, complete=True)], count)
 
 
 def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
-    """The tail's living rows with a term of the query, ascending, and their scores."""
+    """Returns the tail's living rows with a term of the query, ascending, and their scores."""
     matches = query.in_tail
     if not len(matches.rows):
         return np.empty(0, np.uint32), np.empty(0, np.float32)
@@ -169,19 +185,20 @@ def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
         query.a,
         query.b,
         numbers.astype(np.uint32),
-        matches.which,
+        matches.term_indices,
         matches.frequencies,
         view.lengths[rows],
     )
     return rows, scores
 
 
-def _allowed(
+def _segments_with_masks(
     eligible: EligibleRows,
 ) -> Iterator[tuple[LoadedSegment, int, NDArray[np.uint8] | None]]:
-    """Each segment with its first row and a byte for each row that is 0 if it is not eligible.
+    """Yields each segment with its first row and a mask of its eligible rows.
 
-    None instead of the bytes if all rows are.
+    The mask is `uint8[rows]`, 0 for a row that is not eligible. It is None if all rows of the
+    view are eligible. Segments without eligible rows may be left out.
     """
     view = eligible.view
     if eligible.rows is None:
@@ -202,13 +219,13 @@ def _postings(segment: LoadedSegment) -> Postings:
 
 
 def rows_with_all(view: View, ids: NDArray[np.uint64]) -> RowNumbers:
-    """Returns the living rows that have every one of the terms, `uint64[q]`: ascending."""
+    """Returns the living rows that contain all terms `ids`, `uint64[q]`. The rows are ascending."""
     ids = np.unique(ids)
-    found = []
+    in_segments = []
     for segment, base, _ in view.segment_rows():
-        found.append(_postings(segment).rows_with_all(ids) + np.uint32(base))
-    in_tail = _in_tail(ids, view)
+        in_segments.append(_postings(segment).rows_with_all(ids) + np.uint32(base))
+    in_tail = _match_tail(ids, view)
     rows, counts = np.unique(in_tail.rows, return_counts=True)
-    rows = np.concatenate([*found, rows[counts == len(ids)]]).astype(np.uint32)
+    rows = np.concatenate([*in_segments, rows[counts == len(ids)]]).astype(np.uint32)
     living: RowNumbers = rows[view.alive[rows] != 0]
     return living

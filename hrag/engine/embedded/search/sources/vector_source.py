@@ -1,9 +1,9 @@
-"""The dense source: the leaves whose vectors are nearest to the query's, by cosine.
+"""The dense source: ranks leaves by the cosine between their vectors and the query's vector.
 
-Segments are searched by their HNSW graphs (Malkov, Yashunin 2016), or scanned exactly where
-that costs less: a scan costs in proportion to the eligible rows, a graph search in
-proportion to the rows it looks at, and if few rows are eligible it must look at many to
-find some. The tail is always scanned.
+A segment is searched in its HNSW graph (Malkov, Yashunin 2016), or scanned exactly where that costs
+less. The cost of a scan is proportional to the number of eligible rows. The cost of a graph search
+is proportional to the number of rows that it visits. If few rows are eligible, it must visit many
+rows to find some of them. The tail is always scanned.
 """
 
 import math
@@ -18,14 +18,16 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment, SegmentSe
 from hrag.engine.find import Vector
 from hrag_fast import inner_products
 
-# What graph search costs for each row that it is to find, in rows scanned: both took as long where
-# the rule gives 30 and 36 (50 and 200 rows wanted of 100,000 x 384).
+# Searching the graph for one row costs as much as scanning this many rows. Measured in a segment of
+# 100,000 x 384: a graph search for 50 rows took as long as a scan of 30 times as many rows, and one
+# for 200 rows as long as a scan of 36 times as many.
 _SEARCH_COST = 33
+# The first round requests this many standard deviations more rows than needed on average.
 _SPARE_DEVIATIONS = 3
 
 
 class VectorQuery:
-    """A query's vector, and how far its segments were searched. To be used by one thread.
+    """A query's vector with the state of its graph searches. Not safe for several threads.
 
     `vector` is `float32[dimension]`, of unit length.
     """
@@ -35,7 +37,7 @@ class VectorQuery:
         self._searches: dict[int, SegmentSearch] = {}
 
     def search(self, segment: LoadedSegment) -> SegmentSearch:
-        """Returns the query's search of a segment, the same one each time."""
+        """Returns the query's search of a segment: the same object for every call."""
         number = segment.record.segment_id
         if number not in self._searches:
             self._searches[number] = segment.search(self.vector)
@@ -43,20 +45,25 @@ class VectorQuery:
 
 
 class VectorSource:
-    """See `CandidateSource`. Asked for more, it goes on where it stopped."""
+    """Ranks rows by cosine. Implements `CandidateSource`.
+
+    If the same query is searched again with a larger `count`, the graph searches continue where
+    they stopped.
+    """
 
     def candidates(self, query: VectorQuery, eligible: EligibleRows, count: int) -> Candidates:
-        """Returns the `count` nearest eligible rows, or all; scores are cosines.
+        """Returns the `count` nearest eligible rows, or all if there are fewer.
 
-        They are exact if every row was compared, else approximate.
+        The scores are cosines. The result is exact if every eligible row was compared, and
+        approximate otherwise.
         """
         view = eligible.view
-        found = [_scan_tail(query.vector, eligible)] if view.count > view.tail_base else []
-        found += [_nearest(query, eligible, *part, count) for part in view.segment_rows()]
-        return best_of(found, count)
+        parts = [_scan_tail(query.vector, eligible)] if view.count > view.tail_base else []
+        parts += [_nearest(query, eligible, *segment, count) for segment in view.segment_rows()]
+        return best_of(parts, count)
 
     def cosines(self, query: VectorQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the exact cosine of each of `rows`, which are ascending: `float32[n]`."""
+        """Returns the exact cosines of ascending rows: `float32[n]`."""
         cosines = np.empty(len(rows), np.float32)
         first = np.searchsorted(rows, view.tail_base)
         in_tail = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)]
@@ -78,52 +85,56 @@ def _nearest(
     end: int,
     count: int,
 ) -> Candidates:
-    """The `count` nearest eligible rows of a segment, which has those from `base` to `end`, or all.
+    """Returns the `count` nearest eligible rows of a segment, or all if there are fewer.
 
-    By its graph, or by an exact scan where that costs less or the graph does not reach enough
-    rows. Looks past rows that are not eligible: else farther rows of the tail or of other
-    segments would take the places of nearer ones of this segment.
+    The segment has the rows of the view from `base` up to, but not including, `end`. Its graph is
+    searched. It is scanned exactly instead if that costs less, or if the graph does not reach
+    enough rows. The graph search continues until `count` of its rows are eligible. With fewer,
+    rows of the tail or of other segments would replace nearer rows of this segment.
     """
-    share = eligible.share_of(base, end)
-    wanted = _in_first_round(count, share, end - base)
-    while not eligible.exact and wanted * _SEARCH_COST < share:
-        found = query.search(segment).nearest(wanted)
-        if found is None:
+    eligible_count = eligible.count_between(base, end)
+    requested = _rows_in_first_round(count, eligible_count, end - base)
+    while not eligible.exact and requested * _SEARCH_COST < eligible_count:
+        reached = query.search(segment).nearest(requested)
+        if reached is None:
             break
-        whole = len(found[0]) == segment.record.rows
-        nearest = _eligible_of(eligible, found[0] + np.uint32(base), found[1], whole)
+        whole = len(reached[0]) == segment.record.rows
+        nearest = _eligible_candidates(eligible, reached[0] + np.uint32(base), reached[1], whole)
         if whole or len(nearest) >= count:
             return nearest
-        wanted *= FACTOR
+        requested *= FACTOR
     rows = eligible.between(base, end)
     best, scores = segment.best(query.vector, rows - np.uint32(base), count)
     return Candidates(best + np.uint32(base), scores, exact=True, complete=len(best) == len(rows))
 
 
-def _in_first_round(count: int, share: int, rows: int) -> int:
-    """How many rows to look for, of which `count` are to be eligible, as `share` of all `rows` are.
+def _rows_in_first_round(count: int, eligible_count: int, rows: int) -> int:
+    """Returns how many rows to request, so that `count` of them are probably eligible.
 
-    More than on average by some standard deviations, or every other search would find too few.
+    The segment has `rows` rows, of which `eligible_count` are eligible. The result exceeds the
+    average number that is needed by some standard deviations. With the average alone, every
+    second search would find too few eligible rows.
     """
-    spare = _SPARE_DEVIATIONS * math.sqrt(count * (1 - share / rows))
-    return math.ceil((count + spare) * rows / max(share, 1))
+    spare = _SPARE_DEVIATIONS * math.sqrt(count * (1 - eligible_count / rows))
+    return math.ceil((count + spare) * rows / max(eligible_count, 1))
 
 
-def _eligible_of(
+def _eligible_candidates(
     eligible: EligibleRows, rows: RowNumbers, scores: Scores, complete: bool
 ) -> Candidates:
-    """Those of a graph search's rows that are eligible."""
-    inside = eligible.contains(rows)
-    if inside is None:
+    """Returns the eligible ones of the rows that a graph search reached."""
+    is_eligible = eligible.contains(rows)
+    if is_eligible is None:
         return Candidates(rows, scores, exact=False, complete=complete)
-    return Candidates(rows[inside], scores[inside], exact=False, complete=complete)
+    return Candidates(rows[is_eligible], scores[is_eligible], exact=False, complete=complete)
 
 
 def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
     view = eligible.view
     vectors = view.tail.vectors
     rows = eligible.in_tail()
-    if eligible.rows is None:  # Most rows live: products of all cost less than a gather.
+    if eligible.rows is None:
+        # Most rows are living: scoring all of them costs less than copying the living ones.
         scores = inner_products(query, vectors[: view.count - view.tail_base])
         if len(rows) < len(scores):
             scores = scores[rows - view.tail_base]

@@ -189,7 +189,7 @@ def test_names_and_collections_that_do_not_match_are_found(store):
         txn.put(schema.collection_name("t", "x"), schema.u32(9), db=db["collection_names"])
 
     assert damaged(store, rename) == (
-        "collection t/c: its name names another collection",
+        "collection t/c: its name does not refer to it",
         r"collection name b't\x00x' names no collection",
     )
 
@@ -226,7 +226,7 @@ def test_a_document_that_is_not_listed_is_found(store):
     found = damaged(store, lambda txn, db: txn.delete(key, db=db["ordinals"]))
     for name in ("documents", "texts"):
         assert f"{name} has slot 1, which no document has" in found
-    assert "1 slots are taken or free; they should be 1 to 2" in found
+    assert "1 slots are used or free; they should be 1 to 2" in found
     assert "collection t/c: counter documents is 2, counted 1" in found
 
 
@@ -249,13 +249,13 @@ def test_a_slot_of_two_documents_is_found(store):
     place = schema.document_entry(24, schema.u64(1))
     key = schema.in_collection(1, 2)
     found = damaged(store, lambda txn, db: txn.put(key, place, db=db["ordinals"]))
-    assert "two documents lie in one slot" in found
+    assert "two documents have the same slot" in found
     assert "documents has slot 2, which no document has" in found
 
 
 def test_a_slot_that_is_free_and_taken_is_found(store):
     found = damaged(store, lambda txn, db: txn.put(schema.u64(1), b"", db=db["free_slots"]))
-    assert found == ("slot 1 is free and a document's",)
+    assert found == ("slot 1 is listed as free, but a document uses it",)
 
 
 def test_a_lost_term_is_found(store):

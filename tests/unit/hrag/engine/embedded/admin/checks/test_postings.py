@@ -156,7 +156,7 @@ def test_postings_of_other_texts_are_found(store):
     """The file is whole, and the manifest lists its checksum."""
     delete(sealed(store), 1)
     swap_postings(store, 5, 7)
-    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 5"
+    problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 5"
     assert check(store).problems == (problem,)
 
 
@@ -172,7 +172,7 @@ def test_lengths_of_other_texts_are_found(store):
     row = first_row(store, 3)
     with rows_of(store) as arrays:
         arrays["lengths"][row] += 1
-    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 3"
+    problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 3"
     assert check(store).problems == (problem,)
 
 
@@ -197,7 +197,7 @@ def test_a_text_that_was_changed_is_found(store):
     with store.write() as txn:
         text = bytes(txn.get(address, db=store.db["texts"])).replace(b"valve", b"slave")
         put_part(txn, store.db, address, "texts", text)
-    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 4"
+    problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 4"
     assert check(store).problems == (problem,)
 
 
@@ -229,7 +229,7 @@ def test_a_damaged_document_hides_no_others(store, settings, name, value):
         address = schema.address(schema.u64(6), 1, 6)
         text = bytes(txn.get(address, db=store.db["texts"])).replace(b"pump", b"dump")
         put_part(txn, store.db, address, "texts", text)
-    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 6"
+    problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 6"
     assert set(check(store).problems) - set(before) == {problem}
 
 
