@@ -1,9 +1,9 @@
 """Methods with a stream of responses: as a Connect stream, and as server-sent events.
 
-A request in plain JSON is answered by events: each is named for the field that its response
-sets, and its data is that field's value. An error before the first response has the status of
-HTTP that a unary call would have; a later one is the event `error`. In a Connect stream every
-error is in the last frame. Either way a client that goes away cancels the call.
+A request in plain JSON is answered by events. The name of an event is the field that the response
+sets, and its data is the value of that field. An error before the first response has the HTTP
+status that a unary call would have; a later error is the event `error`. In a Connect stream every
+error is in the last frame. In both forms, a client that disconnects cancels the call.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ CONNECT_PROTO = "application/connect+proto"
 EVENTS = "text/event-stream"
 MEDIA_TYPES = (JSON, CONNECT_JSON, CONNECT_PROTO)
 
-_HEARTBEAT_S = 15.0  # Proxies drop connections that are silent for a minute.
+_HEARTBEAT_S = 15.0  # Proxies close connections that are silent for a minute.
 _HEARTBEAT = b": heartbeat\n\n"
 
 
 def server_stream_endpoint(
     exchange: Exchange, method: Method
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Returns the handler of a method."""
+    """Returns the handler of a method with a stream of responses."""
     return partial(_serve, exchange, method)
 
 
@@ -64,7 +64,10 @@ async def _started(exchange: Exchange, method: Method, request: Request, **body:
 
 
 async def _first(call: Any) -> Any:
-    """Returns the first response, or `grpc.aio.EOF`; cancels the call if nobody waits for it."""
+    """Returns the first response, or `grpc.aio.EOF` if there is none.
+
+    Cancels the call if this task is cancelled.
+    """
     try:
         return await call.read()
     except asyncio.CancelledError:
@@ -77,7 +80,11 @@ async def _failed(error: Exception) -> Parts:
 
 
 async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_json: bool) -> Parts:
-    """Yields the frames of a stream; calls `accept` once the service has accepted the caller."""
+    """Yields the frames of a stream.
+
+    Calls `accept` with each response, because a response means that the service has accepted
+    the caller.
+    """
     try:
         while (response := await call.read()) is not grpc.aio.EOF:
             accept()
@@ -90,7 +97,10 @@ async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_j
 
 
 async def _events(method: Method, call: Any, response: Any) -> Parts:
-    """Yields the events of a stream from its first response on, and heartbeats between them."""
+    """Yields the events of a stream, and heartbeats between them.
+
+    `response` is the first response of the stream.
+    """
     reading: asyncio.Task[Any] | None = None
     try:
         while response is not grpc.aio.EOF:
