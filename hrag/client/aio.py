@@ -147,8 +147,8 @@ class AsyncClient(AsyncCatalog):
 
         * `mode`: which kind of passages is returned; None means SMALL_TO_BIG.
         * `limit`: maximum number of passages, 1 to 100; None means 5, and no maximum in CONTEXT.
-          There are fewer passages only if the result is `exhausted` or the `token_budget` is
-          used up.
+          There are fewer passages only if the result is `exhausted` or the `token_budget`
+          does not allow more.
         * `retrieval`: HYBRID searches by words and by vectors, LEXICAL by words, DENSE by
           vectors. The default is HYBRID for a text.
         * `return_level`: level of the passages; None means the collection's level or, if the

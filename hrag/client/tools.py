@@ -139,7 +139,7 @@ def knowledge_base(
         try:
             return _findings(client.search(tenant_id, query_text(query), limit=limit, **options))
         except HragError as error:
-            return _failed(error)
+            return _error_findings(error)
 
     search_knowledge_base.__doc__ = _docstring(description)
     return search_knowledge_base
@@ -166,7 +166,7 @@ def async_knowledge_base(
                 await client.search(tenant_id, query_text(query), limit=limit, **options)
             )
         except HragError as error:
-            return _failed(error)
+            return _error_findings(error)
 
     search_knowledge_base.__doc__ = _docstring(description)
     return search_knowledge_base
@@ -204,14 +204,14 @@ def query_text(query: object) -> str:
 
 
 def _findings(result: SearchResult) -> Findings:
-    return Findings(tuple(map(_cited, result.passages)))
+    return Findings(tuple(map(_cited_passage, result.passages)))
 
 
-def _cited(passage: Passage) -> CitedPassage:
+def _cited_passage(passage: Passage) -> CitedPassage:
     return CitedPassage.of(passage.chunk, score=round(passage.score, _SCORE_DIGITS))
 
 
-def _failed(error: HragError) -> Findings:
+def _error_findings(error: HragError) -> Findings:
     return Findings((), failure_text("The search failed", error))
 
 

@@ -57,7 +57,7 @@ def retrieval_endpoint(exchange: Exchange) -> Callable[[Request], Awaitable[Resp
 
 async def _serve(exchange: Exchange, request: Request) -> Response:
     try:
-        start = partial(_started, exchange, request)
+        start = partial(_start, exchange, request)
         return await exchange.reply(request, start, JSON, _records)
     except (HragError, grpc.aio.AioRpcError) as failure:
         error = error_of(failure)
@@ -68,7 +68,7 @@ async def _serve(exchange: Exchange, request: Request) -> Response:
         return reply
 
 
-async def _started(exchange: Exchange, request: Request, share: Share) -> Any:
+async def _start(exchange: Exchange, request: Request, share: Share) -> Any:
     metadata = call_headers.metadata(request)
     raw = await exchange.body(_SEARCH, request, share, metadata)
     message = await exchange.conversion.of_request(_search_request, raw)
@@ -148,10 +148,10 @@ def _filter(value: Any) -> dict[str, Any] | None:
     condition = _object(value, path, _CONDITIONS)
     logic = condition.get("logical_operator") or "and"
     if not isinstance(logic, str) or logic not in _LOGIC:
-        raise _wrong(f"{path}.logical_operator", f"is {quoted(str(logic))}; allowed are and, or")
+        raise _invalid(f"{path}.logical_operator", f"is {quoted(str(logic))}; allowed are and, or")
     conditions = condition.get("conditions") or []
     if not isinstance(conditions, list):
-        raise _wrong(f"{path}.conditions", "must be an array")
+        raise _invalid(f"{path}.conditions", "must be an array")
     filters = [_condition(item, f"{path}.conditions[{i}]") for i, item in enumerate(conditions)]
     return {_LOGIC[logic]: {"filters": filters}} if filters else None
 
@@ -162,7 +162,7 @@ def _condition(value: Any, path: str) -> dict[str, Any]:
     names = name_or_names if isinstance(name_or_names, list) else [name_or_names]
     fields = [_field(name) for name in names if isinstance(name, str) and name]
     if not fields or len(fields) < len(names):
-        raise _wrong(f"{path}.name", "must be the name of a field, or an array of names")
+        raise _invalid(f"{path}.name", "must be the name of a field, or an array of names")
     filters = [_comparison(field, condition, path) for field in fields]
     return filters[0] if len(filters) == 1 else {"anyOf": {"filters": filters}}
 
@@ -175,7 +175,7 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
     operator, value = condition.get("comparison_operator"), condition.get("value")
     where = f"{path}.value"
     if not isinstance(operator, str) or operator not in _OPERATORS:
-        raise _wrong(
+        raise _invalid(
             f"{path}.comparison_operator",
             f"is {quoted(str(operator))}; allowed are {', '.join(_OPERATORS)}",
         )
@@ -198,7 +198,7 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
 def _match(field: str, value: Any, path: str) -> dict[str, Any]:
     values = value if isinstance(value, list) else [value]
     if not values:
-        raise _wrong(path, "is empty; it must have at least one value")
+        raise _invalid(path, "is empty; it must have at least one value")
     return {"match": {"field": field, "values": [_typed(item, path) for item in values]}}
 
 
@@ -209,7 +209,7 @@ def _typed(value: Any, path: str) -> dict[str, Any]:
         return {"number": value}
     if isinstance(value, str):
         return {"text": value}
-    raise _wrong(path, "must be a text, a number, true or false, or an array of these")
+    raise _invalid(path, "must be a text, a number, true or false, or an array of these")
 
 
 def _time(value: Any) -> dict[str, Any]:
@@ -225,20 +225,20 @@ def _time(value: Any) -> dict[str, Any]:
 
 def _object(value: Any, path: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(path or reader.BODY, "must be an object")
+        raise _invalid(path or reader.BODY, "must be an object")
     for name in value:
         if name not in known:
             where = reader.shown(f"{path}.{name}" if path else name)
-            raise _wrong(where, f"is not a field; allowed are {', '.join(sorted(known))}")
+            raise _invalid(where, f"is not a field; allowed are {', '.join(sorted(known))}")
     return value
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str) or not value:
-        raise _wrong(name, "must be a text that is not empty")
+        raise _invalid(name, "must be a text that is not empty")
     return value
 
 
-def _wrong(path: str, problem: str) -> InvalidArgument:
+def _invalid(path: str, problem: str) -> InvalidArgument:
     return InvalidArgument(f"{path} {problem}", field=path)

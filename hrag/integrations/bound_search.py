@@ -42,18 +42,18 @@ class BoundSearch:
         `limit` replaces the fixed limit. `filter` is applied in addition to the fixed filter.
         Raises the errors of `Client.search`.
         """
-        options = self._narrowed(limit, filter)
+        options = self._narrow_options(limit, filter)
         return client.search(self.tenant_id, query_text(query), **options).passages
 
     async def awaited_passages(
         self, client: Client, query: str, limit: int | None = None, filter: Filter | None = None
     ) -> tuple[Passage, ...]:
         """Returns the result of `passages` without blocking a thread, in any event loop."""
-        options = self._narrowed(limit, filter)
+        options = self._narrow_options(limit, filter)
         search_query = SearchQuery(self.tenant_id, query_text(query), **options)
         return (await any_loop.search(client, search_query)).passages
 
-    def _narrowed(self, limit: int | None, filter: Filter | None) -> dict[str, Any]:
+    def _narrow_options(self, limit: int | None, filter: Filter | None) -> dict[str, Any]:
         fixed = self.options["filter"]
         filters = tuple(condition for condition in (fixed, filter) if condition is not None)
         return {

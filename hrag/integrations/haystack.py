@@ -155,7 +155,7 @@ class HragRetriever:
             filters=(
                 filters if filters is None or isinstance(filters, dict) else filter_json(filters)
             ),
-            search_options={name: _plain(value) for name, value in self.search_options.items()},
+            search_options={name: _to_plain(value) for name, value in self.search_options.items()},
         )
         return saved
 
@@ -170,7 +170,7 @@ class HragRetriever:
         return retriever
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     """Returns a member of a text enumeration as plain text, and any other value unchanged.
 
     A saved pipeline cannot contain members of an enumeration.
@@ -220,12 +220,12 @@ def filter_of(filters: dict[str, Any], path: str = "filters", depth: int = 1) ->
         case "NOT":  # In Haystack, NOT means that at least one condition does not match.
             return NoneOf((AllOf(inner),))
         case operator:
-            raise _refused(f"{path}.operator", operator, "AND, OR or NOT if there are conditions")
+            raise _invalid(f"{path}.operator", operator, "AND, OR or NOT if there are conditions")
 
 
 def _checked(filters: object, path: str) -> dict[str, Any]:
     if not isinstance(filters, dict):
-        raise _refused(path, filters, "a filter of Haystack, which is a dictionary")
+        raise _invalid(path, filters, "a filter of Haystack, which is a dictionary")
     return filters
 
 
@@ -238,7 +238,7 @@ def _part(filters: dict[str, Any], name: str, path: str) -> Any:
 def _conditions(filters: dict[str, Any], path: str) -> list[Any]:
     conditions = filters["conditions"]
     if not isinstance(conditions, list):
-        raise _refused(f"{path}.conditions", conditions, "a list of filters")
+        raise _invalid(f"{path}.conditions", conditions, "a list of filters")
     return conditions
 
 
@@ -248,9 +248,9 @@ def _field(key: object, path: str) -> str:
     A name that is not a field of Haystack's Document is a key of `meta`, as in Haystack.
     """
     if not isinstance(key, str) or key in _DOCUMENT_FIELDS:
-        raise _refused(path, key, "meta.<key>: hrag filters by metadata, title, source and id")
+        raise _invalid(path, key, "meta.<key>: hrag filters by metadata, title, source and id")
     return native_filters.field_of(key.removeprefix(_META), path)
 
 
-def _refused(path: str, value: object, allowed: str) -> InvalidArgument:
+def _invalid(path: str, value: object, allowed: str) -> InvalidArgument:
     return InvalidArgument(f"{path} is {quoted(str(value))}; it must be {allowed}", field=path)

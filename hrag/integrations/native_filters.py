@@ -101,7 +101,7 @@ def _listed(value: object, path: str) -> Sequence[object]:
 def _values(field: str, values: Sequence[object], path: str) -> tuple[FilterValue, ...]:
     for value in values:
         if not isinstance(value, str | int | float | datetime):
-            raise _refused(value, "a text, a number, true, false or a time", path)
+            raise _invalid(value, "a text, a number, true, false or a time", path)
     texts = [value for value in values if isinstance(value, str)]
     moments = [timestamp_of(text) for text in texts] if field.startswith(METADATA) else []
     return (*values, *(moment for moment in moments if moment is not None))  # type: ignore[arg-type]
@@ -110,11 +110,11 @@ def _values(field: str, values: Sequence[object], path: str) -> tuple[FilterValu
 def _bound(value: object, path: str) -> Bound:
     bound = timestamp_of(value) if isinstance(value, str) else value
     if isinstance(bound, bool) or not isinstance(bound, int | float | datetime):
-        raise _refused(value, "a number or an ISO 8601 date or time", path)
+        raise _invalid(value, "a number or an ISO 8601 date or time", path)
     return bound
 
 
-def _refused(value: object, allowed: str, path: str) -> InvalidArgument:
+def _invalid(value: object, allowed: str, path: str) -> InvalidArgument:
     return InvalidArgument(
         f"{path}.value is {quoted(str(value))}; it must be {allowed}", field=f"{path}.value"
     )

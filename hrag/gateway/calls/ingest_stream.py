@@ -49,10 +49,10 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
     # An error before the first outcome is the reply's error, with its HTTP status.
     first = await anext(outcomes, b"")
-    return StreamReply(_chained(first, outcomes), JSON_LINES)
+    return StreamReply(_chain(first, outcomes), JSON_LINES)
 
 
-async def _chained(first: bytes, next_parts: Parts) -> Parts:
+async def _chain(first: bytes, next_parts: Parts) -> Parts:
     async with aclosing(next_parts):
         yield first
         async for part in next_parts:

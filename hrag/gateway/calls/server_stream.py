@@ -45,25 +45,25 @@ def server_stream_endpoint(
 async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
     media_type = call_headers.media_type(request)
     if media_type == JSON:
-        call = await _started(exchange, method, request, is_json=True)
-        first = await _first(call)
+        call = await _start(exchange, method, request, is_json=True)
+        first = await _read_first(call)
         request.state.connection.accept()
         return StreamReply(_events(method, call, first), EVENTS)
     is_json = media_type == CONNECT_JSON
     try:
-        call = await _started(exchange, method, request, is_json=is_json, message_in=only_message)
+        call = await _start(exchange, method, request, is_json=is_json, message_in=only_message)
     except (HragError, grpc.aio.AioRpcError) as error:
-        return StreamReply(_failed(error), media_type)
+        return StreamReply(_error_frames(error), media_type)
     accept = request.state.connection.accept
     return StreamReply(_frames(method, call, accept, is_json=is_json), media_type)
 
 
-async def _started(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
+async def _start(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
     with exchange.share(request) as share:
         return await exchange.started(method, request, share, **body)
 
 
-async def _first(call: Any) -> Any:
+async def _read_first(call: Any) -> Any:
     """Returns the first response, or `grpc.aio.EOF` if there is none.
 
     Cancels the call if this task is cancelled.
@@ -75,7 +75,7 @@ async def _first(call: Any) -> Any:
         raise
 
 
-async def _failed(error: Exception) -> Parts:
+async def _error_frames(error: Exception) -> Parts:
     yield end_frame(error_of(error))
 
 

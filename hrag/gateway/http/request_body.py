@@ -76,10 +76,10 @@ def body_parts(request: Request) -> AsyncIterator[bytes]:
             f"the header content-encoding is {quoted(encoding)}; supported are "
             f"{', '.join(_ENCODINGS)}"
         )
-    return request.stream() if encoding == "identity" else _unzipped(request.stream())
+    return request.stream() if encoding == "identity" else _unzip(request.stream())
 
 
-async def _unzipped(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _unzip(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yields the content of a gzip stream in small parts.
 
     Decompressed content may be a thousand times as long as its gzip.

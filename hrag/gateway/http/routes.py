@@ -75,7 +75,7 @@ class Application:
             self._check_host(request)
             if "transfer-encoding" in request.headers and "content-length" in request.headers:
                 return error_reply(error_of(_AMBIGUOUS), headers={"connection": "close"})
-            return await self._served(request)
+            return await self._serve_route(request)
         except (HragError, grpc.aio.AioRpcError) as error:
             return error_reply(error_of(error))
         except (asyncio.CancelledError, ClientDisconnect):
@@ -84,7 +84,7 @@ class Application:
         except Exception as error:
             return error_reply(error_of(to_hrag_error(request.url.path, error)))
 
-    async def _served(self, request: Request) -> Response:
+    async def _serve_route(self, request: Request) -> Response:
         # The path is not decoded, so that a proxy that allows only some paths sees the same path.
         path = request.scope["raw_path"].decode("latin-1")
         route = self._routes.get(path)

@@ -38,7 +38,7 @@ class Conversion:
 
     async def encoded(self, message_class: type[Message], raw: bytes) -> bytes:
         """Returns the encoded message that a JSON document describes; raises InvalidArgument."""
-        return await self.of_request(partial(_encoded, message_class), raw)
+        return await self.of_request(partial(_encode, message_class), raw)
 
     async def _run(
         self, is_small: bool, convert: Callable[[bytes], Converted], content: bytes
@@ -52,5 +52,5 @@ class Conversion:
         self._threads.shutdown(wait=False)
 
 
-def _encoded(message_class: type[Message], raw: bytes) -> bytes:
+def _encode(message_class: type[Message], raw: bytes) -> bytes:
     return reader.read(message_class, raw).SerializeToString()

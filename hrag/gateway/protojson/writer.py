@@ -70,12 +70,12 @@ def _schema_of(root: Descriptor) -> JsonSchema:
             return None
         known = _WELL_KNOWN.get(field.message_type.full_name)
         if known is not None:
-            return partial(_converted, field.message_type, known)
+            return partial(_convert, field.message_type, known)
         return schema_of(field.message_type)
 
     return schema_of(root)
 
 
-def _converted(descriptor: Descriptor, convert: _Value, encoded: bytes) -> bytes:
+def _convert(descriptor: Descriptor, convert: _Value, encoded: bytes) -> bytes:
     message = message_factory.GetMessageClass(descriptor).FromString(encoded)
     return dumped(convert(message))

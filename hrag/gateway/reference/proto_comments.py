@@ -54,7 +54,7 @@ def _comments_of(file: Any) -> Iterator[tuple[str, str]]:
         path = list(location.path)
         name = file.name if path == _FIRST_STATEMENT else _name_at(file, path)
         if name and location.leading_comments:
-            yield name, _unwrapped(location.leading_comments)
+            yield name, _unwrap(location.leading_comments)
 
 
 def _name_at(file: Any, path: list[int]) -> str:
@@ -69,7 +69,7 @@ def _name_at(file: Any, path: list[int]) -> str:
     return ".".join(names) if len(path) % 2 == 0 else ""
 
 
-def _unwrapped(comment: str) -> str:
+def _unwrap(comment: str) -> str:
     """Returns the comment with each paragraph on one line; items of lists stay on their lines."""
     text = ""
     for line in comment.splitlines():
