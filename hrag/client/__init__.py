@@ -1,8 +1,8 @@
 """The Python SDK: `Client` for threads, `AsyncClient` for asyncio, with the same methods.
 
-Requests and results are the frozen dataclasses of `hrag.types`, filters those of
-`hrag.filters`, errors the classes of `hrag.errors`. Importing it loads no server code: neither
-LMDB nor hnswlib nor numpy.
+Requests and results are the frozen dataclasses of `hrag.types`, filters are those of
+`hrag.filters`, and errors are the classes of `hrag.errors`. Importing this package loads no
+server code: neither LMDB nor hnswlib nor numpy.
 
     from hrag.client import Client
     from hrag.types import Document
@@ -17,11 +17,11 @@ LMDB nor hnswlib nor numpy.
         async for outcome in client.ingest_many("acme", documents):
             ...
 
-Methods return values that are complete when they return, but for two that stream: `answer` and
-`ingest_many` are generators (asynchronous ones in `AsyncClient`).
+Methods return complete values. Only `answer` and `ingest_many` stream: they are generators
+(asynchronous generators in `AsyncClient`).
 
-`hrag.client.context` puts passages into a prompt; `hrag.client.tools` gives a search to an
-agent as a tool.
+`hrag.client.context` puts passages into a prompt. `hrag.client.tools` makes a search a tool of
+an agent.
 """
 
 from hrag.client.aio import AsyncClient

@@ -1,4 +1,4 @@
-"""The asyncio client's calls about collections and documents; see `aio` for how they are sent.
+"""The asyncio client's calls about collections and documents. Module `aio` sends them.
 
 `sync_catalog.py` is generated from this module, as `sync.py` is from `aio.py`.
 """
@@ -31,13 +31,13 @@ _NO_METADATA: Mapping[str, Any] = {}
 
 
 class AsyncCatalog(ABC):
-    """Collections, their documents and what is known of both."""
+    """The calls of a client that manage collections, aliases and documents."""
 
     _timeout_s: float
 
     @abstractmethod
     async def _run(self, call: calls.Call[calls.Result], timeout_s: float | None) -> calls.Result:
-        """Sends the call and returns what it reads from the response."""
+        """Sends the call and returns the result that it reads from the response."""
 
     async def create_collection(
         self,
@@ -47,7 +47,7 @@ class AsyncCatalog(ABC):
         *,
         timeout_s: float | None = None,
     ) -> Collection:
-        """Creates a collection; what `settings` leaves out is taken from the indexer's settings.
+        """Creates a collection; the indexer's settings replace those that `settings` leaves out.
 
         Returns the collection with all its settings, which never change. Raises
         CollectionExists, StorageQuotaExceeded.
@@ -71,7 +71,7 @@ class AsyncCatalog(ABC):
         """Returns one page of the tenant's collections, ordered by name.
 
         `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
-        page before. A tenant that does not exist has no collections.
+        previous page. A tenant that does not exist has no collections.
         """
         return await self._run(calls.list_collections(tenant_id, page_size, page_token), timeout_s)
 
@@ -81,20 +81,21 @@ class AsyncCatalog(ABC):
         """Deletes a collection with all its documents.
 
         Returns the sequence of the deletion. Raises CollectionNotFound, and
-        CollectionHasAliases as long as an alias names it.
+        CollectionHasAliases as long as an alias names the collection.
         """
         return await self._run(calls.delete_collection(tenant_id, name), timeout_s)
 
     async def set_alias(
         self, tenant_id: str, alias: str, collection: str, *, timeout_s: float | None = None
     ) -> AliasChange:
-        """Makes `alias` another name of a collection; it may name another collection now.
+        """Makes `alias` another name of a collection, also if it names another one until now.
 
-        Every call takes an alias where it takes a collection. A search that begins afterwards
-        searches the new collection alone. Returns what the alias named before.
+        Every call accepts an alias as the name of a collection. A search that begins afterwards
+        searches the new collection only. The returned AliasChange contains the name of the
+        collection that the alias named before.
 
-        Raises CollectionNotFound, CollectionExists if a collection has the name,
-        StorageQuotaExceeded.
+        Raises CollectionNotFound, StorageQuotaExceeded, and CollectionExists if `alias` is the
+        name of a collection.
         """
         return await self._run(calls.set_alias(tenant_id, alias, collection), timeout_s)
 
@@ -121,11 +122,12 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IngestResult:
-        """Stores one document, whole or not at all, and replaces one of the same id.
+        """Stores one document completely or not at all; it replaces one with the same id.
 
-        Returns when it is on disk: its id, what was done, the sequence (a search can wait for
-        it with `min_sequence`), chunks per level and length in tokens. An identical document is
-        UNCHANGED and not embedded again.
+        Returns when the document is on disk. The result contains the document's id, the outcome
+        (created, updated or unchanged), the sequence of the change (a search can wait for it
+        with `min_sequence`), the number of chunks per level and the length in tokens. An
+        identical document is UNCHANGED and is not embedded again.
 
         Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
         UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
@@ -146,17 +148,22 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> MetadataUpdate:
-        """Changes a document's metadata and source; nothing is cut or embedded again.
+        """Changes a document's metadata and source; its text is not cut or embedded again.
 
-        Stores `metadata` at its top-level keys, or with `replace` instead of all that is stored,
-        and takes out `remove_keys`. A `source` of None stays. With `expected_sequence`, the
-        `sequence` of a DocumentInfo, only that version is changed. Returns the document, and
-        UNCHANGED if it was so before. Ingesting the document later replaces what was changed.
+        Each top-level key of `metadata` is stored and replaces the value at that key; with
+        `replace`, `metadata` replaces all stored metadata. `remove_keys` are deleted. If
+        `source` is None, the source stays as it is. `expected_sequence` is the `sequence` of a
+        DocumentInfo: if it is not 0, only that version of the document is changed.
+
+        Returns the changed document, with the outcome UNCHANGED if it already had these values.
+        If the document is ingested later, the ingested metadata and source replace the changed
+        ones.
 
         Raises CollectionNotFound, DocumentNotFound, DocumentChanged, StorageQuotaExceeded,
         StorageFull.
         """
-        if isinstance(remove_keys, str):  # Else each of its characters would be a key.
+        # A string is a sequence too: without this check each of its characters would be a key.
+        if isinstance(remove_keys, str):
             raise InvalidArgument(
                 f"remove_keys is {quoted(remove_keys)}; it must be a list of keys",
                 field="remove_keys",
@@ -187,10 +194,11 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentDeletion:
-        """Deletes the documents that pass `filter`, in many commits, and returns how many.
+        """Deletes the documents that pass `filter`, in many commits, and returns their number.
 
-        One that is written meanwhile may stay. If the call ends early, what was deleted stays
-        deleted, and calling again deletes the rest. Raises CollectionNotFound.
+        A document that is written during the call may stay. If the call ends early, the
+        documents that it deleted stay deleted, and calling it again deletes the rest. Raises
+        CollectionNotFound.
         """
         return await self._run(calls.delete_documents(tenant_id, filter, collection), timeout_s)
 
@@ -202,7 +210,7 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentInfo:
-        """Returns what is stored of one document, without its text.
+        """Returns the stored description of one document: everything except its text.
 
         Raises CollectionNotFound, DocumentNotFound.
         """
@@ -216,17 +224,17 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> str:
-        """Returns a document's whole text, all of one version.
+        """Returns the whole text of one version of a document.
 
-        A long text is read in parts, all of them within `timeout_s`, and from the start again
-        if the document is replaced meanwhile. Raises CollectionNotFound, DocumentNotFound, and
-        DocumentChanged if it was replaced more than 10 times.
+        A long text is read in parts, all of them within `timeout_s`. If the document is replaced
+        during the call, the text is read again from the start. Raises CollectionNotFound,
+        DocumentNotFound, and DocumentChanged if the document was replaced more than 10 times.
         """
         timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
         deadline = Deadline.after(timeout_s)
-        part, of = calls.TextPart(), (tenant_id, document_id, collection)
+        part, names = calls.TextPart(), (tenant_id, document_id, collection)
         while not part.is_whole:
-            call = calls.get_text(*of, part)
+            call = calls.get_text(*names, part)
             try:
                 part = await self._run(call, deadline.remaining_s)
             except InvalidArgument as error:
@@ -243,11 +251,12 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> tuple[str, int]:
-        """Returns a part of a document's text, and the byte at which it ends.
+        """Returns a part of a document's text, and the byte offset at which the part ends.
 
-        `start` and `end` count bytes of UTF-8 and are moved to the beginning of the character
-        that they lie in; an `end` of 0 is that of the text. What is longer than a reply may be
-        ends earlier. Raises CollectionNotFound, DocumentNotFound.
+        `start` and `end` are offsets in bytes of UTF-8. An offset inside a character is moved to
+        the beginning of that character. If `end` is 0, the part ends with the text. A part that
+        is longer than a reply may be ends before `end`. Raises CollectionNotFound,
+        DocumentNotFound.
         """
         call = calls.get_text_part(tenant_id, document_id, collection, start, end)
         return await self._run(call, timeout_s)
@@ -264,10 +273,10 @@ class AsyncCatalog(ABC):
     ) -> Listing[DocumentInfo]:
         """Returns one page of a collection's documents, ordered by id.
 
-        With `filter` (see `hrag.filters`), only documents that pass it; give the same one for
-        each page. `page_size` is at most 1,000; 0 means 100. `page_token` is the
-        `next_page_token` of the page before. No document comes twice; one that is written
-        meanwhile may be missed. Raises CollectionNotFound.
+        If `filter` is given (see `hrag.filters`), only documents that pass it are listed; give
+        the same filter for each page. `page_size` is at most 1,000; 0 means 100. `page_token` is
+        the `next_page_token` of the previous page. No document is listed twice; a document that
+        is written between two pages may be missing. Raises CollectionNotFound.
         """
         call = calls.list_documents(tenant_id, collection, page_size, page_token, filter)
         return await self._run(call, timeout_s)
@@ -280,7 +289,7 @@ class AsyncCatalog(ABC):
         filter: Filter | None = None,
         timeout_s: float | None = None,
     ) -> DocumentCount:
-        """Counts the documents of a collection that pass `filter`, or all of them.
+        """Counts the documents of a collection that pass `filter`; without one, all documents.
 
         Raises CollectionNotFound.
         """
@@ -293,7 +302,7 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IndexStatus:
-        """Returns how much a collection and its tenant hold, and how far indexing has come.
+        """Returns the size of a collection and of its tenant, and how far indexing has come.
 
         Raises CollectionNotFound.
         """

@@ -1,8 +1,8 @@
-"""A search by a `Client`, awaited in whichever event loop runs.
+"""A search by a `Client` that a coroutine of any event loop can await.
 
-A gRPC channel for threads returns futures, so one client with one connection serves all threads
-and event loops of a program, together and one after another. An `AsyncClient` serves the one
-event loop in which it was made, with a little less processor time per call.
+A gRPC channel for threads returns futures. So one client with one connection serves all threads
+and all event loops of a program, at the same time and one after another. An `AsyncClient` serves
+only the event loop in which it was created, but needs a little less processor time per call.
 """
 
 import asyncio
@@ -19,25 +19,26 @@ from hrag.values.search import SearchQuery, SearchResult
 async def search(client: Client, query: SearchQuery) -> SearchResult:
     """Returns what `client.search` returns for this query, and raises what it raises.
 
-    No thread waits meanwhile. Cancelling the task cancels the call.
+    No thread waits during the call. Cancelling the task cancels the call.
     """
     call = calls.search(query)
     send = getattr(client._stubs[call.service], call.method)
     with calls.translated_errors(client._is_closed):
-        sent = send.future(call.request, timeout=client._timeout_s, metadata=client._metadata)
+        future = send.future(call.request, timeout=client._timeout_s, metadata=client._metadata)
         try:
-            await _ended(sent)
+            await _wait_until_done(future)
         finally:
-            sent.cancel()  # Does nothing to a call that has ended.
-        return call.read(sent.result())
+            future.cancel()  # This does nothing if the call has ended.
+        return call.read(future.result())
 
 
-async def _ended(sent: "grpc.Future[Any]") -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+async def _wait_until_done(future: "grpc.Future[Any]") -> None:
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
 
-    def tell(_: "grpc.Future[Any]") -> None:
-        with suppress(RuntimeError):  # The loop was closed; nobody waits any more.
-            loop.call_soon_threadsafe(ended.set)
+    def wake_loop(_: "grpc.Future[Any]") -> None:
+        # RuntimeError means that the loop was closed; then nobody waits any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(done.set)
 
-    sent.add_done_callback(tell)
-    await ended.wait()
+    future.add_done_callback(wake_loop)
+    await done.wait()

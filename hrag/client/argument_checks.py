@@ -1,4 +1,4 @@
-"""Arguments that no message holds: their types are checked before a call is made of them."""
+"""Checks of arguments whose types protobuf cannot check, made before a call is built."""
 
 from collections.abc import Iterable
 
@@ -7,11 +7,12 @@ from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 from hrag.values.search import SearchQuery
 
-MAX_TIMEOUT_S = 1_000_000_000  # Thirty years. gRPC takes what overflows its clock for the past.
+# About thirty years. gRPC treats a deadline that overflows its clock as one in the past.
+MAX_TIMEOUT_S = 1_000_000_000
 
 
 def checked_timeout(timeout_s: float) -> float:
-    """Returns `timeout_s`; raises InvalidArgument unless gRPC can add it to the present time."""
+    """Returns `timeout_s`; raises InvalidArgument if gRPC cannot add it to the current time."""
     if not isinstance(timeout_s, int | float) or not timeout_s <= MAX_TIMEOUT_S:
         raise InvalidArgument(
             f"timeout_s is {quoted(str(timeout_s))}; it must be a number of seconds, "
@@ -22,7 +23,7 @@ def checked_timeout(timeout_s: float) -> float:
 
 
 def checked_document(document: Document) -> Document:
-    """Returns `document`; raises InvalidArgument unless it is a Document, of Pages if any."""
+    """Returns `document`; raises InvalidArgument unless it is a Document whose pages are Pages."""
     if not isinstance(document, Document):
         raise InvalidArgument(
             f"document is {quoted(str(document))}; it must be a Document of hrag.types",
@@ -43,7 +44,7 @@ def _check_page(page: Page, name: str) -> None:
 
 
 def checked_query(query: SearchQuery, field: str = "query") -> SearchQuery:
-    """Returns `query`; raises InvalidArgument unless it is one for a text or for a vector."""
+    """Returns `query`; raises InvalidArgument unless it is a SearchQuery by text or by vector."""
     if not isinstance(query, SearchQuery):
         raise InvalidArgument(
             f"{field} is {quoted(str(query))}; it must be a SearchQuery of hrag.types", field=field
@@ -56,9 +57,9 @@ def checked_query(query: SearchQuery, field: str = "query") -> SearchQuery:
 
 
 def checked_queries(queries: Iterable[SearchQuery]) -> list[SearchQuery]:
-    """Returns `queries`; raises InvalidArgument, which says which of them is none."""
+    """Returns `queries` as a list; raises InvalidArgument that names the first invalid query."""
     if not isinstance(queries, Iterable):
         raise InvalidArgument(
             f"queries is {quoted(str(queries))}; it must be a list of SearchQuery", field="queries"
         )
-    return [checked_query(each, f"queries.{number}") for number, each in enumerate(queries)]
+    return [checked_query(query, f"queries.{number}") for number, query in enumerate(queries)]

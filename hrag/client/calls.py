@@ -1,10 +1,12 @@
-"""What both clients share: channel options, error translation, and every call as a value.
+"""The code that both clients share: channel options, error translation, and a value per call.
 
-A `Call` holds the request and the function that reads the response; the clients send it.
-Nothing here does I/O. Building one raises InvalidArgument for values that protobuf cannot hold.
+A `Call` contains the request and the function that reads the response; the clients send it.
+Nothing here does I/O. Building a call raises InvalidArgument for values that protobuf cannot
+represent.
 
-gRPC itself retries, and only calls that may run twice: those that read, and IngestDocument,
-which leaves an identical document UNCHANGED. A stream is not retried once a response has come.
+gRPC itself retries calls, but only those that may run twice: calls that read, and
+IngestDocument, which leaves an identical document UNCHANGED. A stream is not retried after its
+first response has arrived.
 """
 
 import asyncio
@@ -43,8 +45,8 @@ from hrag.wire.status_codes import error_from
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 120.0  # A model writes for a while.
-_MAX_TEXT_RESTARTS = 10  # Each wastes the parts read so far.
+ANSWER_TIMEOUT_S = 120.0  # A chat model needs more time to write than a search takes.
+_MAX_TEXT_RESTARTS = 10  # Each restart wastes the parts that were read before.
 _TEXT_RANGE = "text_range"
 
 _RETRIED = {
@@ -89,7 +91,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", _UNLIMITED),
     ("grpc.max_send_message_length", _UNLIMITED),
     ("grpc.keepalive_time_ms", 30_000),
-    # A connection of its own for each client: behind one port there may be several processes.
+    # Each client gets a separate connection, because several processes may share one port and
+    # all calls of one connection reach the same process.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
@@ -97,36 +100,42 @@ Result = TypeVar("Result")
 
 
 def channel_options(address: str) -> list[tuple[str, Any]]:
-    """Options for a gRPC channel to `address`, without an HTTP proxy if that is this machine."""
+    """Returns the options of a gRPC channel to `address`.
+
+    No HTTP proxy is used if the address is on this machine.
+    """
     return [*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", int(not is_loopback(address)))]
 
 
 @contextmanager
 def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
-    """Raises errors of gRPC as `hrag.errors`; of a closed client as ServiceUnavailable."""
+    """Raises gRPC's errors as errors of `hrag.errors`.
+
+    Errors that gRPC raises because the client is closed become ServiceUnavailable.
+    """
     try:
         yield
     except grpc.RpcError as error:
         raise error_from(error) from error
-    except (ValueError, grpc.aio.UsageError):  # What closed channels raise.
+    except (ValueError, grpc.aio.UsageError):  # Closed channels raise these.
         if not is_closed():
             raise
         raise ServiceUnavailable("this client is closed") from None
-    except asyncio.CancelledError:  # What an asyncio channel that is being closed raises.
+    except asyncio.CancelledError:  # An asyncio channel raises this while it is being closed.
         if not is_closed() or is_cancelled():
             raise
         raise ServiceUnavailable("this client is closed") from None
 
 
 def is_cancelled() -> bool:
-    """Whether the task that runs was cancelled."""
+    """Returns True if the current asyncio task was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """A call of one method: its request, and the function that reads its response."""
+    """A call of one gRPC method: its request, and the function that reads its response."""
 
     service: Literal["indexer", "retriever"]
     method: str
@@ -135,7 +144,7 @@ class Call(Generic[Result]):
 
 
 def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> Call[Collection]:
-    """CreateCollection; reads the collection."""
+    """Returns the call CreateCollection; its result is the collection."""
     request = common.built(
         indexer_pb2.CreateCollectionRequest,
         tenant_id=tenant_id,
@@ -146,7 +155,7 @@ def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> C
 
 
 def get_collection(tenant_id: str, name: str) -> Call[Collection]:
-    """GetCollection; reads the collection."""
+    """Returns the call GetCollection; its result is the collection."""
     request = common.built(indexer_pb2.GetCollectionRequest, tenant_id=tenant_id, name=name)
     return Call("indexer", "GetCollection", request, _read_collection)
 
@@ -156,7 +165,7 @@ def _read_collection(response: Any) -> Collection:
 
 
 def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Listing[Collection]]:
-    """ListCollections; reads one page."""
+    """Returns the call ListCollections; its result is one page of collections."""
     request = common.built(
         indexer_pb2.ListCollectionsRequest,
         tenant_id=tenant_id,
@@ -167,7 +176,7 @@ def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Li
 
 
 def delete_collection(tenant_id: str, name: str) -> Call[int]:
-    """DeleteCollection; reads the sequence."""
+    """Returns the call DeleteCollection; its result is the sequence of the deletion."""
     request = common.built(indexer_pb2.DeleteCollectionRequest, tenant_id=tenant_id, name=name)
     return Call("indexer", "DeleteCollection", request, _read_sequence)
 
@@ -178,7 +187,7 @@ def _read_sequence(response: Any) -> int:
 
 
 def set_alias(tenant_id: str, alias: str, collection: str) -> Call[AliasChange]:
-    """SetAlias; reads the alias, what it named before, and the sequence."""
+    """Returns the call SetAlias; its result is the change of the alias with its sequence."""
     request = common.built(
         indexer_pb2.SetAliasRequest, tenant_id=tenant_id, alias=alias, collection=collection
     )
@@ -186,19 +195,19 @@ def set_alias(tenant_id: str, alias: str, collection: str) -> Call[AliasChange]:
 
 
 def delete_alias(tenant_id: str, alias: str) -> Call[int]:
-    """DeleteAlias; reads the sequence."""
+    """Returns the call DeleteAlias; its result is the sequence of the deletion."""
     request = common.built(indexer_pb2.DeleteAliasRequest, tenant_id=tenant_id, alias=alias)
     return Call("indexer", "DeleteAlias", request, _read_sequence)
 
 
 def list_aliases(tenant_id: str) -> Call[tuple[Alias, ...]]:
-    """ListAliases; reads all of them."""
+    """Returns the call ListAliases; its result contains all aliases of the tenant."""
     request = common.built(indexer_pb2.ListAliasesRequest, tenant_id=tenant_id)
     return Call("indexer", "ListAliases", request, indexer.aliases_from)
 
 
 def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestResult]:
-    """IngestDocument; reads the result."""
+    """Returns the call IngestDocument; its result is the document's result."""
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
         tenant_id=tenant_id,
@@ -211,7 +220,10 @@ def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestRe
 def ingest_many_requests(
     tenant_id: str, collection: str
 ) -> Callable[[Document], indexer_pb2.IngestDocumentsRequest]:
-    """What makes the requests of one stream. Raises InvalidArgument for its names."""
+    """Returns the function that builds the request of each document of a stream.
+
+    Raises InvalidArgument for a tenant or a collection name that protobuf cannot represent.
+    """
     common.built(indexer_pb2.IngestDocumentsRequest, tenant_id=tenant_id, collection=collection)
     return partial(ingest_many_request, tenant_id, collection=collection)
 
@@ -219,7 +231,7 @@ def ingest_many_requests(
 def ingest_many_request(
     tenant_id: str, document: Document, collection: str
 ) -> indexer_pb2.IngestDocumentsRequest:
-    """One request of the stream IngestDocuments."""
+    """Returns the request of one document in the stream IngestDocuments."""
     return common.built(
         indexer_pb2.IngestDocumentsRequest,
         tenant_id=tenant_id,
@@ -231,13 +243,13 @@ def ingest_many_request(
 def update_metadata(
     tenant_id: str, document_id: str, change: MetadataChange, collection: str
 ) -> Call[MetadataUpdate]:
-    """UpdateMetadata; reads the document and what was done."""
+    """Returns the call UpdateMetadata; its result is the document and the outcome."""
     request = indexer.metadata_request(tenant_id, collection, document_id, change)
     return Call("indexer", "UpdateMetadata", request, indexer.metadata_update_from)
 
 
 def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[int]:
-    """DeleteDocument; reads the sequence."""
+    """Returns the call DeleteDocument; its result is the sequence of the deletion."""
     request = common.built(
         indexer_pb2.DeleteDocumentRequest,
         tenant_id=tenant_id,
@@ -247,19 +259,19 @@ def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[i
     return Call("indexer", "DeleteDocument", request, _read_sequence)
 
 
-def delete_documents(tenant_id: str, given: Filter, collection: str) -> Call[DocumentDeletion]:
-    """DeleteDocuments; reads how many and the sequence."""
+def delete_documents(tenant_id: str, filter: Filter, collection: str) -> Call[DocumentDeletion]:
+    """Returns the call DeleteDocuments; its result is the number of documents and the sequence."""
     request = common.built(
         indexer_pb2.DeleteDocumentsRequest,
         tenant_id=tenant_id,
         collection=collection,
-        filter=filters.filter_message(given),
+        filter=filters.filter_message(filter),
     )
     return Call("indexer", "DeleteDocuments", request, indexer.deletion_from)
 
 
 def get_document(tenant_id: str, document_id: str, collection: str) -> Call[DocumentInfo]:
-    """GetDocument; reads all but the text."""
+    """Returns the call GetDocument; its result is the document's description without the text."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
@@ -275,9 +287,10 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
 
 
 class TextPart(NamedTuple):
-    """The first part of a text, up to byte `end`, of the version with `sequence`.
+    """The beginning of a document's text, up to byte `end`, as far as it was read.
 
-    `restarts` counts how often the document was replaced while its text was read.
+    The text belongs to the version with `sequence`. `restarts` counts how often the document was
+    replaced while its text was read.
     """
 
     text: str = ""
@@ -287,19 +300,22 @@ class TextPart(NamedTuple):
     restarts: int = 0
 
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
-        """Returns the part with the next one; an empty one if the document was replaced."""
+        """Returns this part extended by the response's part.
+
+        If the document was replaced meanwhile, the returned part is empty.
+        """
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
             return self._restarted()
-        # A service that knows no parts sends the whole text, and no end of it.
+        # A service that does not know parts sends the whole text, and 0 as its end.
         is_whole = end in (0, document.text_bytes)
         text = self.text + response.text
         return TextPart(text, end, document.sequence, is_whole, self.restarts)
 
     def after(self, error: InvalidArgument) -> "TextPart":
-        """Returns an empty part if `error` says that the text is now shorter than this part.
+        """Returns an empty part if `error` means that the text is now shorter than this part.
 
-        Raises any other error.
+        Raises any other error again.
         """
         if not self.end or error.field != _TEXT_RANGE:
             raise error
@@ -310,9 +326,10 @@ class TextPart(NamedTuple):
 
 
 def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart) -> Call[TextPart]:
-    """GetDocument; reads what comes after a part of the text, as much as a reply holds.
+    """Returns the call GetDocument that reads the text after the part `before`.
 
-    Raises DocumentChanged if the document was replaced too often meanwhile.
+    Its result is `before` extended by as much text as one reply may contain. Raises
+    DocumentChanged if the document was replaced too often during the reading.
     """
     if before.restarts > _MAX_TEXT_RESTARTS:
         raise DocumentChanged(
@@ -326,7 +343,7 @@ def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart
 def get_text_part(
     tenant_id: str, document_id: str, collection: str, start: int, end: int
 ) -> Call[tuple[str, int]]:
-    """GetDocument; reads a part of the text and where it ends."""
+    """Returns the call GetDocument; its result is a part of the text and the byte at its end."""
     request = _text_request(tenant_id, document_id, collection, start, end)
     return Call(
         "indexer", "GetDocument", request, lambda response: (response.text, response.text_end)
@@ -347,33 +364,33 @@ def _text_request(
 
 
 def list_documents(
-    tenant_id: str, collection: str, page_size: int, page_token: str, given: Filter | None
+    tenant_id: str, collection: str, page_size: int, page_token: str, filter: Filter | None
 ) -> Call[Listing[DocumentInfo]]:
-    """ListDocuments; reads one page."""
+    """Returns the call ListDocuments; its result is one page of documents."""
     request = common.built(
         indexer_pb2.ListDocumentsRequest,
         tenant_id=tenant_id,
         collection=collection,
         page_size=page_size,
         page_token=page_token,
-        filter=filters.optional_filter_message(given),
+        filter=filters.optional_filter_message(filter),
     )
     return Call("indexer", "ListDocuments", request, indexer.documents_from)
 
 
-def count_documents(tenant_id: str, collection: str, given: Filter | None) -> Call[DocumentCount]:
-    """CountDocuments; reads the count."""
+def count_documents(tenant_id: str, collection: str, filter: Filter | None) -> Call[DocumentCount]:
+    """Returns the call CountDocuments; its result is the number of documents."""
     request = common.built(
         indexer_pb2.CountDocumentsRequest,
         tenant_id=tenant_id,
         collection=collection,
-        filter=filters.optional_filter_message(given),
+        filter=filters.optional_filter_message(filter),
     )
     return Call("indexer", "CountDocuments", request, indexer.count_from)
 
 
 def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
-    """GetIndexStatus; reads the status."""
+    """Returns the call GetIndexStatus; its result is the status."""
     request = common.built(
         indexer_pb2.GetIndexStatusRequest, tenant_id=tenant_id, collection=collection
     )
@@ -381,25 +398,25 @@ def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
 
 
 def search(query: SearchQuery) -> Call[SearchResult]:
-    """Search; reads the result."""
+    """Returns the call Search; its result is the search's result."""
     request = retriever.search_request(checked_query(query))
     return Call("retriever", "Search", request, retriever.search_result_from)
 
 
 def batch_search(queries: Sequence[SearchQuery]) -> Call[list[SearchResult | HragError]]:
-    """BatchSearch; reads one result or error for each query."""
+    """Returns the call BatchSearch; its result is one result or one error for each query."""
     request = retriever.batch_request(checked_queries(queries))
     return Call("retriever", "BatchSearch", request, retriever.batch_from)
 
 
 def answer(query: AnswerQuery) -> Call[AnswerEvent]:
-    """Answer; reads one response of its stream as one event."""
+    """Returns the call Answer, which streams; each response of the stream becomes one event."""
     checked_query(query.search)
     return Call("retriever", "Answer", answers.answer_request(query), answers.answer_event_from)
 
 
 def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]:
-    """GetChunk; reads the chunk with its place in the tree."""
+    """Returns the call GetChunk; its result is the chunk with its position in the tree."""
     request = common.built(
         retriever_pb2.GetChunkRequest, tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
     )
@@ -409,7 +426,7 @@ def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]
 def get_hierarchy(
     tenant_id: str, chunk_id: str, collection: str, depth: int, include_content: bool
 ) -> Call[Hierarchy]:
-    """GetHierarchy; reads the chunk with its relatives."""
+    """Returns the call GetHierarchy; its result is the chunk with its relatives in the tree."""
     request = common.built(
         retriever_pb2.GetHierarchyRequest,
         tenant_id=tenant_id,
@@ -422,6 +439,6 @@ def get_hierarchy(
 
 
 def server_info() -> Call[ServerInfo]:
-    """GetServerInfo; reads all of it."""
+    """Returns the call GetServerInfo; its result is the whole description of the server."""
     request = retriever_pb2.GetServerInfoRequest()
     return Call("retriever", "GetServerInfo", request, retriever.server_info_from)

@@ -1,4 +1,4 @@
-r"""Passages as the context of a prompt, each under a heading that a model can cite.
+r"""The context of a prompt: passages as text, each below a heading that a model can cite.
 
 prompt = context(result.passages) + "\n\n" + question
 """
@@ -16,31 +16,34 @@ Heading = Callable[[Passage], str]
 
 
 def by_page(passage: Passage) -> str:
-    """Returns `[Page 3]` or `[Pages 3-4]`; empty if the document has no pages."""
+    """Returns `[Page 3]` or `[Pages 3-4]`, or an empty text if the document has no pages."""
     pages = citations.pages(passage.chunk)
     return f"[{pages.capitalize()}]" if pages else ""
 
 
 def by_section(passage: Passage) -> str:
-    """Returns `[title - section > subsection]`, without the parts that the passage lacks.
+    """Returns `[title - section > subsection]`; parts that the passage does not have are left out.
 
-    A document without a title is named by its file, or else by its id.
+    If the document has no title, its file's name stands there, and if it has no file, its id.
     """
     return in_brackets(citations.heading(passage.chunk))
 
 
 def by_section_and_page(passage: Passage) -> str:
-    """Returns `[title - section > subsection, page 3]`, without the parts it lacks."""
+    """Returns `[title - section > subsection, page 3]`; parts that are missing are left out."""
     return of_chunk(passage.chunk)
 
 
 def of_chunk(chunk: Chunk) -> str:
-    """As `by_section_and_page`, for a chunk that no search has returned."""
+    """Returns the heading of `by_section_and_page` for a chunk that is not part of a passage."""
     return in_brackets(", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk)))))
 
 
 def in_brackets(heading: str) -> str:
-    """Returns `[heading]` with no other brackets, so that no title ends it and begins another."""
+    """Returns `[heading]`, with parentheses instead of the square brackets inside it.
+
+    So a title that contains brackets cannot end the heading and begin another one.
+    """
     return f"[{heading.translate(_PARENTHESES)}]"
 
 
@@ -51,12 +54,12 @@ def context(
     *,
     quoted: bool = True,
 ) -> str:
-    """Returns the passages' texts in the order given, each below its heading.
+    """Returns the texts of the passages in their order, each below its heading.
 
-    `heading` makes a heading of a passage, such as `by_page`; an empty one is left out.
-    `separator` stands between passages. Each line of a text is quoted with `> `, so that no text
-    can pass for another passage or for what surrounds it; `quoted` is False for what is no
-    prompt.
+    `heading` returns the heading of a passage, as `by_page` does; an empty heading is left out.
+    `separator` is the text between two passages. Each line of a passage begins with `> `, so
+    that no text can pretend to be another passage or another part of the prompt. Set `quoted` to
+    False for a text that is not part of a prompt.
     """
     quote = quoted_lines if quoted else str
     blocks = ((heading(passage), quote(passage.chunk.content.strip())) for passage in passages)

@@ -13,19 +13,22 @@ from hrag.host.certificates import check_authorities, check_pair
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 
-MAX_TOKEN_CHARS = 7000  # All metadata of a call travels in 8 KiB.
+# gRPC limits all metadata of a call, of which the token is a part, to 8 KiB.
+MAX_TOKEN_CHARS = 7000
 
 File = str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An API key or JSON Web Token, and PEM files; with `ca_file` or `cert_file`, TLS is used.
+    """The credentials of a client: an API key or JSON Web Token, and PEM files for TLS.
 
-    `ca_file` has the certificates of the services' authority; without it, gRPC's default roots
-    count. `cert_file` and `key_file` are the client's own pair, for services that ask for one.
+    TLS is used if `ca_file` or `cert_file` is given. `ca_file` contains the certificates of the
+    authority that signed the services' certificates; without it, gRPC's default root
+    certificates are used. `cert_file` and `key_file` are the certificate and the private key of
+    the client, for services that require a client certificate.
 
-    Raises InvalidArgument for a token that no header can carry and for files that cannot be
+    Raises InvalidArgument for a token that a header cannot contain and for files that cannot be
     used. The message never contains the token.
     """
 
@@ -40,14 +43,14 @@ class Access:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """gRPC metadata to send with each call: the credential, or nothing."""
+        """The gRPC metadata of each call: the token, or nothing if there is no token."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
-        """Returns a channel for threads, not connected yet.
+        """Returns a channel for threads that is not connected yet.
 
-        Raises InvalidArgument for an address that nobody can have, and if the token would
-        leave this machine without TLS.
+        Raises InvalidArgument for an address that cannot exist, and if the token would be sent
+        to another machine without TLS.
         """
         credentials = self._credentials(address)
         if credentials is None:
@@ -55,21 +58,21 @@ class Access:
         return grpc.secure_channel(address, credentials, options)
 
     def aio_channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
-        """As `channel`, for asyncio."""
+        """Returns a channel for asyncio that is not connected yet; raises what `channel` raises."""
         credentials = self._credentials(address)
         if credentials is None:
             return grpc.aio.insecure_channel(address, options)
         return grpc.aio.secure_channel(address, credentials, options)
 
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
-        """None for plaintext."""
+        """Returns the TLS credentials, or None if the channel is not encrypted."""
         _check_address(address)
         if self.ca_file is None and self.cert_file is None:
             if self.token and not is_loopback(address):
                 raise InvalidArgument(
                     f"a token would go to {address} in plaintext, readable by anybody on the "
                     "network; give ca_file (on the command line --ca), the certificate of "
-                    "the authority that signed the service's",
+                    "the authority that signed the service's certificate",
                     field="token",
                 )
             return None
@@ -79,7 +82,10 @@ class Access:
 
 
 def _check_address(address: str) -> None:
-    """Refuses what gRPC would try to reach until the deadline, with lines of its own in the log."""
+    """Raises InvalidArgument for an address that cannot exist.
+
+    gRPC would try to reach it until the deadline, and would write log lines meanwhile.
+    """
     _, colon, port = address.rpartition(":")
     if not address or (colon and port.isdecimal() and int(port) > MAX_PORT):
         raise InvalidArgument(
@@ -91,11 +97,13 @@ def _check_address(address: str) -> None:
 def _check_token(token: str) -> None:
     if len(token) > MAX_TOKEN_CHARS:
         raise InvalidArgument(
-            f"token has {len(token)} characters; it may have {MAX_TOKEN_CHARS}", field="token"
+            f"token has {len(token)} characters; at most {MAX_TOKEN_CHARS} are allowed",
+            field="token",
         )
     if not all("!" <= character <= "~" for character in token):
         raise InvalidArgument(
-            "token has a space, a line break or another character that no key or token has",
+            "token has a space, a line break or another character that no API key and no "
+            "JSON Web Token contains",
             field="token",
         )
 

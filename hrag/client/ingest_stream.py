@@ -1,11 +1,12 @@
-"""The stream behind `ingest_many`: documents out, their outcomes back.
+"""The stream of `ingest_many`: it sends documents and yields their outcomes.
 
-Written once for threads and once for asyncio, the only part of the clients that is: gRPC's two
-libraries send differently. The rest of `sync.py` is generated from `aio.py`.
+It is written twice, once for threads and once for asyncio, because gRPC's two libraries send
+requests differently. All other methods of `sync.py` are generated from `aio.py`.
 
-gRPC swallows what the iterator of its requests raises, or never ends the call, so that is kept
-and raised to the caller in place of the error that the call then ends with. A document that no
-request can hold is not sent; its error takes its place among the outcomes.
+If the iterator of requests raises an error, gRPC drops the error, or the call never ends. So the
+iterators here catch it, end the requests, and raise it to the caller instead of the error with
+which the call then ends. A document that cannot be a request is not sent; its error is yielded
+at the document's position among the outcomes.
 """
 
 import asyncio
@@ -31,45 +32,48 @@ Outcome: TypeAlias = IngestResult | HragError
 RequestOf: TypeAlias = Callable[[Document], Any]
 
 # The status of a refused call arrives with its headers, and grpc.aio reports it a moment later.
-# A request that is sent in between fails, and grpc.aio then reports that failure instead.
+# A request that is sent in between fails, and grpc.aio then reports that failure instead of the
+# status. So the first request waits for this time.
 _REFUSAL_S = 0.005
 
 
 class _Requests:
-    """Makes the requests of documents, and puts the errors of those that have none in order.
+    """Builds the requests of documents, and yields all outcomes in the order of the documents.
 
-    `failure` is what `documents` raised, if anything.
+    A document that cannot be a request has its error as its outcome. `failure` is the error that
+    the iterable of documents raised, or None.
     """
 
     def __init__(self, request_of: RequestOf) -> None:
         self.failure: BaseException | None = None
         self._request_of = request_of
-        self._taken = 0
-        self._yielded = 0
-        self._refusals: dict[int, HragError] = {}  # By the document's place in `documents`.
+        self._read_count = 0
+        self._yielded_count = 0
+        # The key is the document's index in the iterable of documents.
+        self._errors: dict[int, HragError] = {}
 
-    def of(self, document: Document) -> Any:
-        """Returns the request of the next document, None if no request can hold it."""
-        place = self._taken
-        self._taken += 1
+    def build(self, document: Document) -> Any:
+        """Returns the request of the next document, or None if it cannot be a request."""
+        index = self._read_count
+        self._read_count += 1
         try:
             return self._request_of(document)
         except HragError as error:
-            self._refusals[place] = error
+            self._errors[index] = error
             return None
 
     def in_order(self, outcomes: Iterable[Any]) -> Iterator[Outcome]:
-        """Yields the outcomes of sent documents, after the errors of documents before each."""
+        """Yields the outcome of each sent document after the errors of unsent ones before it."""
         for outcome in outcomes:
-            yield from self.refused()
-            self._yielded += 1
+            yield from self.next_errors()
+            self._yielded_count += 1
             yield indexer.outcome_from(outcome)
 
-    def refused(self) -> Iterator[HragError]:
-        """Yields the errors of the documents that come next, up to one that was sent."""
-        while self._yielded in self._refusals:
-            self._yielded += 1
-            yield self._refusals.pop(self._yielded - 1)
+    def next_errors(self) -> Iterator[HragError]:
+        """Yields the errors of the next documents, up to one without an error."""
+        while self._yielded_count in self._errors:
+            self._yielded_count += 1
+            yield self._errors.pop(self._yielded_count - 1)
 
 
 def outcomes(
@@ -78,15 +82,16 @@ def outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> Generator[Outcome]:
-    """Yields one outcome a document, in order; gRPC's flow control bounds what is under way.
+    """Yields one outcome for each document, in order.
 
-    `send` starts the call with an iterator of requests, which gRPC reads in a thread of its own.
-    Raises what `documents` raised, else the call's own error.
+    `send` starts the call with an iterator of requests, which gRPC reads in a separate thread.
+    gRPC's flow control limits how many requests are sent before they are answered. Raises the
+    error that `documents` raised; if there is none, the error of the call.
     """
     requests = _Requests(request_of)
     try:
         with translated_errors(is_closed):
-            responses = send(_sent(map(requests.of, documents), requests))
+            responses = send(_requests_to_send(map(requests.build, documents), requests))
             try:
                 for response in responses:
                     yield from requests.in_order(response.outcomes)
@@ -95,19 +100,24 @@ def outcomes(
     except HragError:
         if requests.failure is None:
             raise
-    yield from requests.refused()
+    yield from requests.next_errors()
     if requests.failure is not None:
         raise requests.failure
 
 
-def _sent(made: Iterator[Any], requests: _Requests) -> Iterator[Any]:
-    """Yields the requests to send; what ends the yield itself is gRPC's and no failure."""
+def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any]:
+    """Yields the requests of `built` that are not None.
+
+    An error of `built` ends the iteration and becomes `requests.failure`. An error that gRPC
+    raises at the `yield`, to end this iterator, is not a failure and is not caught.
+    """
     while True:
         try:
-            request = next(made)
+            request = next(built)
         except StopIteration:
             return
-        except BaseException as error:  # SystemExit too would leave the caller waiting.
+        # SystemExit is caught too: otherwise the caller would wait for ever.
+        except BaseException as error:
             requests.failure = error
             return
         if request is not None:
@@ -120,12 +130,15 @@ async def aio_outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> AsyncGenerator[Outcome]:
-    """As `outcomes`; sends each document once the one before it is answered."""
+    """Yields one outcome for each document, in order, for asyncio.
+
+    Sends each document after the document before it was answered. Otherwise like `outcomes`.
+    """
     requests = _Requests(request_of)
     turns = _Turns()
     try:
         with translated_errors(is_closed):
-            responses = send(_aio_sent(_each(documents), requests, turns))
+            responses = send(_aio_requests_to_send(_iterate(documents), requests, turns))
             try:
                 await _begin(responses, turns)
                 async for response in responses:
@@ -139,23 +152,23 @@ async def aio_outcomes(
     except HragError:
         if requests.failure is None:
             raise
-    for refusal in requests.refused():
-        yield refusal
+    for document_error in requests.next_errors():
+        yield document_error
     if requests.failure is not None:
         raise requests.failure
 
 
-async def _aio_sent(
+async def _aio_requests_to_send(
     documents: AsyncIterator[Document], requests: _Requests, turns: "_Turns"
 ) -> AsyncIterator[Any]:
     while True:
         try:
-            request = requests.of(await anext(documents))
+            request = requests.build(await anext(documents))
         except StopAsyncIteration:
             return
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                raise  # The call has ended.
+                raise  # The task was cancelled because the call has ended.
             requests.failure = error
             return
         if request is not None:
@@ -165,9 +178,9 @@ async def _aio_sent(
 
 
 class _Turns:
-    """Lets one request go at a time, the first once the server has admitted the call.
+    """Lets one request be sent at a time, the first after the server has admitted the call.
 
-    grpc.aio loses the status of a stream that the server ended while a request was being sent.
+    If the server ends a stream while a request is being sent, grpc.aio loses the status.
     """
 
     def __init__(self) -> None:
@@ -182,20 +195,23 @@ class _Turns:
         self._free.release()
 
     async def wait(self) -> bool:
-        """True if there is another turn, False after the end."""
+        """Waits for the next turn; returns True if there is one, and False after the end."""
         await self._free.acquire()
         return not self._ended
 
 
 async def _begin(responses: Any, turns: _Turns) -> None:
-    """Gives the first turn, unless the server refused the call: reading then raises why."""
+    """Gives the first turn, unless the server refused the call.
+
+    If it did, reading the responses raises the reason.
+    """
     await responses.wait_for_connection()
     await asyncio.sleep(_REFUSAL_S)
     if not responses.done():
         turns.next()
 
 
-async def _each(documents: AsyncDocuments) -> AsyncIterator[Document]:
+async def _iterate(documents: AsyncDocuments) -> AsyncIterator[Document]:
     if isinstance(documents, AsyncIterable):
         async for document in documents:
             yield document

@@ -32,27 +32,32 @@ class Client(Catalog):
 
     For threads: one client may be shared by all of them.
 
-    Connects at the first call. Close it, or use it as a context manager.
+    The client connects at its first call. Close it, or use it as a context manager.
 
-    `indexer` and `retriever` are addresses as gRPC has them, such as `host:port`. `timeout_s`
-    is the deadline of each call, in seconds, unless the call is given one. `token` is an API
-    key or a JSON Web Token. `ca_file` holds the certificates of the authority that signed the
-    services', and turns TLS on; `cert_file` and `key_file` are the client's own, for services
-    that ask for them. Raises InvalidArgument for an address, a deadline, a token or a
-    file that cannot be used, and for a token that would leave this machine without TLS.
+    `indexer` and `retriever` are gRPC addresses, for example `host:port`. `timeout_s` is the
+    deadline of each call, in seconds; a call's argument `timeout_s` replaces it. `token` is an
+    API key or a JSON Web Token.
+
+    `ca_file` contains the certificates of the authority that signed the services' certificates.
+    `cert_file` and `key_file` are the certificate and the private key of this client, for
+    services that require a client certificate. If any file is given, TLS is used.
+
+    Raises InvalidArgument for an address, a deadline, a token or a file that cannot be used, and
+    for a token that would be sent to another machine without TLS.
 
     All calls raise subclasses of `hrag.errors.HragError`. Any call may raise:
 
-    * InvalidArgument: `field` is missing, malformed or past its limit (then TooLarge).
-    * Unauthenticated, PermissionDenied: the token is not valid, or not for this.
+    * InvalidArgument: the argument that `field` names is missing, malformed or exceeds its
+      limit. If it exceeds a limit, the error is the subclass TooLarge.
+    * Unauthenticated, PermissionDenied: the token is not valid, or does not permit this call.
     * RateQuotaExceeded, TooBusy: try again after `retry_s` seconds.
     * DeadlineExceeded: there was no answer in time.
     * ServiceUnavailable: the service cannot be reached, or this client is closed.
-    * StoreUnavailable: the service cannot open its store, or there is none yet.
-    * InternalError: a fault of the service, whose log has the id in the message.
+    * StoreUnavailable: the service cannot open its store, or the store does not exist yet.
+    * InternalError: the service has a fault. Its log has an entry with the id in the message.
 
-    Each method lists what else it raises. Calls that may safely run twice are retried, three
-    times at most, while a service is unavailable.
+    Each method lists the other errors that it raises. While a service is unavailable, calls that
+    may safely run twice are retried, at most three times.
     """
 
     def __init__(
@@ -124,31 +129,47 @@ class Client(Catalog):
     ) -> SearchResult:
         """Returns the passages that best answer `query`, best first.
 
-        `query` is a text of at most 32 KiB, or a vector with the collection's dimension; with a
-        text, `vector` is used instead of its own. Quoted phrases and `+words` are required.
+        `query` is a text of at most 32 KiB, or a vector with the collection's dimension. If
+        `query` is a text and `vector` is given, the server does not embed the text: `vector` is
+        the query's vector. Phrases in straight double quotes and words written as `+word` are
+        required: only leaves whose text or titles contain all of them are found.
 
-        * `mode`: what a passage is; None means SMALL_TO_BIG.
-        * `limit`: most passages, 1 to 100; None means 5, in CONTEXT any number. There are fewer
-          only if the result is `exhausted`, or for `token_budget`.
-        * `retrieval`: search by words and vectors (HYBRID, for a text the default), or by one.
-        * `return_level`: level of the passages; None takes the collection's, else the server's.
-        * `candidates`: leaves to take from each source, 1 to 10,000; more are slower and find more.
-        * `fusion`, `lexical_weight` (HYBRID): how both scores become one; 0 to 1, None means 0.5.
-        * `neighbour_bonus`: how much the leaves beside one count, 0 to 1; None means 0.5 in
-          CONTEXT and hybrid STANDARD, else 0. `max_per_document`: most passages of one; 0: any.
-        * `aggregation`: how a passage's score comes from those of its matching leaves.
-        * `token_budget`: most tokens of all passages; 0 means no bound, in CONTEXT 4,096. A
-          passage that does not fit is left out or, with `cut_last`, cut after a sentence.
-        * `min_sequence`: wait for this change, 30 s at most. `min_score`: the least score.
-        * `merge_adjacent`, `keep_overlap`: join passages of one document that overlap or touch;
-          return them whole. Else a passage leaves out what a better one has.
-        * `filter`: search only documents that pass; see `hrag.filters`.
-        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match for it to
-          replace them, over 0 and up to 1; None means 0.5.
-        * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
-        * `top_sections`, `summary_scope` (SUMMARY_FIRST): sections to search, 1 to 1,000, None
-          means 3; and by which summaries they are chosen.
-        * `rerank`: the server's reranker, if it has one, orders the best; True requires one.
+        * `mode`: which kind of passages is returned; None means SMALL_TO_BIG.
+        * `limit`: maximum number of passages, 1 to 100; None means 5, and no maximum in CONTEXT.
+          There are fewer passages only if the result is `exhausted` or the `token_budget`
+          does not allow more.
+        * `retrieval`: HYBRID searches by words and by vectors, LEXICAL by words, DENSE by
+          vectors. The default is HYBRID for a text.
+        * `return_level`: level of the passages; None means the collection's level or, if the
+          collection has none, the server's.
+        * `candidates`: how many leaves to read from each source, 1 to 10,000. A larger number
+          finds more and is slower.
+        * `fusion`, `lexical_weight` (HYBRID): how the lexical and the dense score become one
+          score, and the lexical score's share in it, 0 to 1; None means 0.5.
+        * `neighbour_bonus`: share of the best score among a leaf and its two neighbours that is
+          added to the leaf's score, 0 to 1. None means 0.5 in CONTEXT and in hybrid STANDARD,
+          and 0 otherwise.
+        * `max_per_document`: maximum number of passages of one document; 0 means no maximum.
+        * `aggregation`: how a passage's score is computed from the scores of its matching leaves.
+        * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 in
+          CONTEXT and no maximum otherwise. A passage that does not fit is left out; with
+          `cut_last` it is cut at the end of a sentence.
+        * `min_sequence`: the search waits, at most 30 s, until the change with this sequence is
+          visible.
+        * `min_score`: passages with a lower score are left out.
+        * `merge_adjacent`: passages of one document that overlap or touch become one passage.
+        * `keep_overlap`: each passage is returned whole. By default a passage leaves out text
+          that a better passage contains.
+        * `filter`: only documents that pass it are searched; see `hrag.filters`.
+        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match before the
+          chunk replaces them, over 0 and up to 1; None means 0.5.
+        * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the best one,
+          0 to 20; None means 3.
+        * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None means 3.
+        * `summary_scope` (SUMMARY_FIRST): which summaries the query is compared with first.
+        * `rerank`: True has the server's reranker order the best passages, and is an error if
+          the server has no reranker; False does without it. None uses a reranker if there is
+          one, in the modes that support it.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
@@ -188,8 +209,8 @@ class Client(Catalog):
     ) -> list[SearchResult | HragError]:
         """Runs 1 to 32 searches in one call, within one deadline.
 
-        Returns one result or error for each, in their order; one that fails does not affect
-        the others.
+        Returns one result or one error for each query, in the order of the queries. A search
+        that fails does not affect the others.
         """
         return self._run(calls.batch_search(queries), timeout_s)
 
@@ -201,15 +222,16 @@ class Client(Catalog):
         max_tokens: int | None = None,
         timeout_s: float | None = None,
     ) -> Generator[AnswerEvent]:
-        """Searches, then streams a chat model's answer from the passages that were found.
+        """Searches, then streams the answer that a chat model writes from the passages.
 
         Yields the SearchResult, then the text in pieces (str) as the model writes it, then an
-        AnswerEnd with the citations. `question` is what the model is asked; the search's text
-        if it is empty. `max_tokens` bounds the answer; None means the server's own limit.
+        AnswerEnd with the citations. `question` is the question for the model; if it is empty,
+        the model answers the search's text. `max_tokens` is the maximum length of the answer;
+        None means the server's limit.
 
-        If the model fails, AnswerEnd says so and nothing is raised. Closing the generator stops
-        the model. `timeout_s` bounds the whole stream; None means 120 s. Raises what `search`
-        raises and ChatNotConfigured, all before the first event.
+        If the model fails, AnswerEnd contains the failure and nothing is raised. Closing the
+        generator stops the model. `timeout_s` is the deadline of the whole stream; None means
+        120 s. Raises ChatNotConfigured and the errors of `search`, all before the first event.
         """
         call = calls.answer(AnswerQuery(query, question, max_tokens))
         timeout_s = checked_timeout(calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s)
@@ -267,16 +289,20 @@ class Client(Catalog):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> Generator[Outcome]:
-        """Streams documents; yields each one's result or its own error, in their order.
+        """Streams documents to the indexer; yields one result or one error for each, in order.
 
-        Documents are taken from the iterable as the server accepts them, so that a corpus need
-        not fit into memory: by the asyncio client in the event loop, one as the one before is
-        answered; by the synchronous one in another thread, some ahead of the answers. Read the
-        results while documents are sent; closing the generator ends the call. What was yielded
-        is on disk. After a broken stream send all again: what is stored comes back UNCHANGED.
+        Documents are read from the iterable as the server accepts them, so that a corpus need
+        not fit into memory. The asyncio client reads them in the event loop, each after the
+        document before it was answered. The synchronous client reads them in another thread,
+        some of them ahead of the answers.
 
-        `timeout_s` bounds the whole stream; None means no deadline, and it is never retried.
-        Raises what `documents` raises, after the outcomes of what was sent before it.
+        Read the outcomes while documents are sent; closing the generator ends the call. A
+        document whose result was yielded is on disk. If the stream breaks, send all documents
+        again: those that are stored already are answered with UNCHANGED.
+
+        `timeout_s` is the deadline of the whole stream; None means no deadline. The stream is
+        never retried. If `documents` raises an error, it is raised here after the outcomes of
+        the documents that were sent before.
         """
         if timeout_s is not None:
             timeout_s = checked_timeout(timeout_s)

@@ -1,4 +1,4 @@
-"""Runs the gateway: `python -m hrag.gateway`, settings from the environment."""
+"""Runs the gateway: `python -m hrag.gateway`, with settings from the environment."""
 
 from hrag.config import GatewaySettings
 from hrag.gateway.app import serve

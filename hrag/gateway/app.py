@@ -1,4 +1,4 @@
-"""Puts the gateway together, and runs it until it shall stop."""
+"""Builds the gateway from its parts, and runs it until it is stopped."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ _CORS_HEADERS = (
     *("authorization", "content-type", "connect-protocol-version", "connect-timeout-ms"),
     *("traceparent", "tracestate", REQUEST_ID),
 )
-_CORS_S = 3600  # For which browsers remember what is allowed.
+_CORS_S = 3600  # Browsers cache the reply to a CORS preflight request for so many seconds.
 
 
 def serve(
@@ -52,7 +52,7 @@ def serve(
     stopping: threading.Event,
     on_serving: Callable[[int], None] = lambda _port: report_serving(),
 ) -> None:
-    """Serves until `stopping` is set; calls `on_serving` with the port once it does.
+    """Serves until `stopping` is set; calls `on_serving` with the port when it begins to serve.
 
     Raises SettingsError, ServiceUnavailable.
     """
@@ -87,14 +87,14 @@ async def _serve(
 
 
 def routes(exchange: Exchange) -> Mapping[str, Route]:
-    """Returns everything that the gateway serves, by path."""
+    """Returns all routes of the gateway; the key is the path."""
     return {
         **static_routes(_FILES / "explorer", "/"),
         **static_routes(_FILES / "docs", "/docs"),
         "/openapi.json": page("openapi.json", dumped(document(METHODS, read_comments()))),
         **health_routes(exchange.services),
         "/retrieval": Route(retrieval_endpoint(exchange), _POST, (JSON,)),
-        **{each.path: _method_route(exchange, each) for each in METHODS},
+        **{method.path: _method_route(exchange, method) for method in METHODS},
     }
 
 
@@ -107,14 +107,14 @@ def _method_route(exchange: Exchange, method: Method) -> Route:
 
 
 def _hosts(settings: GatewaySettings) -> frozenset[str]:
-    """The names under which browsers may reach the gateway."""
-    own = settings.address.rpartition(":")[0].lower()
-    bound = () if own in _EVERY_INTERFACE else (own,)
+    """Returns the host names under which browsers may reach the gateway."""
+    bind_host = settings.address.rpartition(":")[0].lower()
+    bound = () if bind_host in _EVERY_INTERFACE else (bind_host,)
     return frozenset((*_LOOPBACK, *bound, *settings.hosts))
 
 
 def _with_cors(application: Any, origins: Sequence[str]) -> Any:
-    """Lets pages of these origins, and of no other, read the replies."""
+    """Returns the application whose replies only pages of `origins` may read in a browser."""
     if not origins:
         return application
     return CORSMiddleware(

@@ -1,8 +1,9 @@
 """Dify's external knowledge API: `POST /retrieval`, translated to one search.
 
-`knowledge_id` is `tenant/collection`, or a tenant alone for its collection `default`. The search
-is the default one, whose scores are 0 to 1; `score_threshold` is its `min_score`. Conditions on
-metadata become a filter where it says the same; other operators are refused by name.
+`knowledge_id` is `tenant/collection`, or only a tenant for its collection `default`. The search
+uses the default mode and retrieval, so scores are from 0 to 1; `score_threshold` is its
+`min_score`. Conditions on metadata become a filter if hrag can express them; other operators are
+refused by name.
 See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
 """
 
@@ -28,14 +29,17 @@ from hrag.values.ids import quoted
 
 _SEARCH = method_named("Search")
 _BEARER = re.compile(r"(?i)bearer +\S+ *")
+# Dify's error codes.
 _NO_BEARER, _REFUSED, _NO_KNOWLEDGE = 1001, 1002, 2001
-_OWN_FIELDS = ("document_id", "title", "source")
+# Names that are fields of a document; all other names are keys of its metadata.
+_DOCUMENT_FIELDS = ("document_id", "title", "source")
 _LOGIC = {"and": "allOf", "or": "anyOf"}
 _BOUNDS = {">": "above", "<": "below", "≥": "atLeast", "≤": "atMost"}
 _TIMES = {"after": "above", "before": "below"}
 _EQUAL = ("is", "=", "in")
 _UNEQUAL = ("is not", "≠", "not in")
-_OF_SEVERAL = ("in", "not in")
+# Operators whose value may be a list.
+_LIST_OPERATORS = ("in", "not in")
 _ABSENT = ("empty", "null")
 _PRESENT = ("not empty", "not null")
 _OPERATORS = (*_EQUAL, *_UNEQUAL, *_ABSENT, *_PRESENT, *_BOUNDS, *_TIMES)
@@ -53,18 +57,18 @@ def retrieval_endpoint(exchange: Exchange) -> Callable[[Request], Awaitable[Resp
 
 async def _serve(exchange: Exchange, request: Request) -> Response:
     try:
-        start = partial(_started, exchange, request)
+        start = partial(_start, exchange, request)
         return await exchange.reply(request, start, JSON, _records)
     except (HragError, grpc.aio.AioRpcError) as failure:
         error = error_of(failure)
-        found = {"error_code": _error_code(error, request), "error_msg": error.message}
-        reply = json_reply(dumped(found))
+        body = {"error_code": _error_code(error, request), "error_msg": error.message}
+        reply = json_reply(dumped(body))
         reply.status_code = error.http_status
         reply.headers.update(error.headers())
         return reply
 
 
-async def _started(exchange: Exchange, request: Request, share: Share) -> Any:
+async def _start(exchange: Exchange, request: Request, share: Share) -> Any:
     metadata = call_headers.metadata(request)
     raw = await exchange.body(_SEARCH, request, share, metadata)
     message = await exchange.conversion.of_request(_search_request, raw)
@@ -72,10 +76,10 @@ async def _started(exchange: Exchange, request: Request, share: Share) -> Any:
 
 
 def _error_code(error: ConnectError, request: Request) -> int:
-    """Dify's code where it has one, else the status of HTTP."""
+    """Returns Dify's code of the error; if Dify has none, the HTTP status."""
     if error.code is grpc.StatusCode.UNAUTHENTICATED:
-        given = request.headers.get("authorization", "")
-        return _REFUSED if _BEARER.fullmatch(given) else _NO_BEARER
+        credential = request.headers.get("authorization", "")
+        return _REFUSED if _BEARER.fullmatch(credential) else _NO_BEARER
     if error.code is grpc.StatusCode.PERMISSION_DENIED:
         return _REFUSED
     if error.code is grpc.StatusCode.NOT_FOUND:
@@ -84,14 +88,14 @@ def _error_code(error: ConnectError, request: Request) -> int:
 
 
 def _records(encoded: bytes) -> bytes:
-    """Returns the JSON document for the response of a search."""
+    """Returns Dify's JSON document for the encoded response of a search."""
     passages = as_json(_SEARCH.response, encoded).get("passages", ())
-    return dumped({"records": [_record(each) for each in passages]})
+    return dumped({"records": [_record(passage) for passage in passages]})
 
 
 def _record(passage: Mapping[str, Any]) -> dict[str, Any]:
     chunk = passage["chunk"]
-    own = {
+    citation = {
         "document_id": chunk.get("documentId"),
         "chunk_id": chunk.get("chunkId"),
         "source": chunk.get("source"),
@@ -103,77 +107,81 @@ def _record(passage: Mapping[str, Any]) -> dict[str, Any]:
         "content": chunk.get("content", ""),
         "score": min(max(passage.get("score", 0.0), 0.0), 1.0),
         "title": chunk.get("title") or chunk.get("documentId", ""),
-        "metadata": {**chunk.get("metadata", {}), **{k: v for k, v in own.items() if v}},
+        "metadata": {**chunk.get("metadata", {}), **{k: v for k, v in citation.items() if v}},
     }
 
 
-# The request
+# Reading the request.
 
 
 def _search_request(raw: bytes) -> bytes:
-    """Returns the encoded search that a request of Dify's means; raises InvalidArgument."""
-    given = _object(json_reader.load(raw), "", _REQUEST)
-    setting = _setting(given.get("retrieval_setting"))
-    tenant_id, _, collection = _text(given, "knowledge_id").partition("/")
+    """Returns the encoded search for a request of Dify; raises InvalidArgument."""
+    dify_request = _object(json_reader.load(raw), "", _REQUEST)
+    setting = _setting(dify_request.get("retrieval_setting"))
+    tenant_id, _, collection = _text(dify_request, "knowledge_id").partition("/")
     values = {
         "tenantId": tenant_id,
         "collection": collection,
-        "text": _text(given, "query"),
+        "text": _text(dify_request, "query"),
         "limit": setting.get("top_k"),
         "minScore": setting.get("score_threshold"),
-        "filter": _filter(given.get("metadata_condition")),
+        "filter": _filter(dify_request.get("metadata_condition")),
     }
     message = _SEARCH.request()
     json_reader.fill(message, values)
     return message.SerializeToString()
 
 
-def _setting(given: Any) -> dict[str, Any]:
-    """Dify sends the threshold 0 where none is set."""
-    setting = {} if given is None else _object(given, "retrieval_setting", _SETTING)
+def _setting(value: Any) -> dict[str, Any]:
+    """Returns the settings of the search, without a threshold of 0.
+
+    Dify sends the threshold 0 if no threshold is set.
+    """
+    setting = {} if value is None else _object(value, "retrieval_setting", _SETTING)
     return {name: value for name, value in setting.items() if (name, value) != _NO_THRESHOLD}
 
 
-def _filter(given: Any) -> dict[str, Any] | None:
-    if given is None:
+def _filter(value: Any) -> dict[str, Any] | None:
+    if value is None:
         return None
     path = "metadata_condition"
-    condition = _object(given, path, _CONDITIONS)
+    condition = _object(value, path, _CONDITIONS)
     logic = condition.get("logical_operator") or "and"
     if not isinstance(logic, str) or logic not in _LOGIC:
-        raise _wrong(f"{path}.logical_operator", f"is {quoted(str(logic))}; allowed are and, or")
+        raise _invalid(f"{path}.logical_operator", f"is {quoted(str(logic))}; allowed are and, or")
     conditions = condition.get("conditions") or []
     if not isinstance(conditions, list):
-        raise _wrong(f"{path}.conditions", "must be an array")
-    filters = [_condition(each, f"{path}.conditions[{i}]") for i, each in enumerate(conditions)]
+        raise _invalid(f"{path}.conditions", "must be an array")
+    filters = [_condition(item, f"{path}.conditions[{i}]") for i, item in enumerate(conditions)]
     return {_LOGIC[logic]: {"filters": filters}} if filters else None
 
 
-def _condition(given: Any, path: str) -> dict[str, Any]:
-    condition = _object(given, path, _CONDITION)
-    names = condition.get("name")
-    given_names = names if isinstance(names, list) else [names]
-    fields = [_field(each) for each in given_names if isinstance(each, str) and each]
-    if not fields or len(fields) < len(given_names):
-        raise _wrong(f"{path}.name", "must be the name of a field, or an array of names")
-    filters = [_comparison(each, condition, path) for each in fields]
+def _condition(value: Any, path: str) -> dict[str, Any]:
+    condition = _object(value, path, _CONDITION)
+    name_or_names = condition.get("name")
+    names = name_or_names if isinstance(name_or_names, list) else [name_or_names]
+    fields = [_field(name) for name in names if isinstance(name, str) and name]
+    if not fields or len(fields) < len(names):
+        raise _invalid(f"{path}.name", "must be the name of a field, or an array of names")
+    filters = [_comparison(field, condition, path) for field in fields]
     return filters[0] if len(filters) == 1 else {"anyOf": {"filters": filters}}
 
 
 def _field(name: str) -> str:
-    return name if name in _OWN_FIELDS else f"metadata.{name}"
+    return name if name in _DOCUMENT_FIELDS else f"metadata.{name}"
 
 
 def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str, Any]:
     operator, value = condition.get("comparison_operator"), condition.get("value")
     where = f"{path}.value"
     if not isinstance(operator, str) or operator not in _OPERATORS:
-        raise _wrong(
+        raise _invalid(
             f"{path}.comparison_operator",
-            f"is {quoted(str(operator))}; filters know {', '.join(_OPERATORS)}",
+            f"is {quoted(str(operator))}; allowed are {', '.join(_OPERATORS)}",
         )
-    if operator in _OF_SEVERAL and isinstance(value, str):
-        value = [each.strip() for each in value.split(",") if each.strip()]  # As Dify itself does.
+    if operator in _LIST_OPERATORS and isinstance(value, str):
+        # Dify itself also splits this text at its commas.
+        value = [item.strip() for item in value.split(",") if item.strip()]
     if operator in _EQUAL:
         return _match(field, value, where)
     if operator in _UNEQUAL:
@@ -190,8 +198,8 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
 def _match(field: str, value: Any, path: str) -> dict[str, Any]:
     values = value if isinstance(value, list) else [value]
     if not values:
-        raise _wrong(path, "is empty; it must have at least one value")
-    return {"match": {"field": field, "values": [_typed(each, path) for each in values]}}
+        raise _invalid(path, "is empty; it must have at least one value")
+    return {"match": {"field": field, "values": [_typed(item, path) for item in values]}}
 
 
 def _typed(value: Any, path: str) -> dict[str, Any]:
@@ -201,11 +209,14 @@ def _typed(value: Any, path: str) -> dict[str, Any]:
         return {"number": value}
     if isinstance(value, str):
         return {"text": value}
-    raise _wrong(path, "must be a text, a number, true or false, or an array of these")
+    raise _invalid(path, "must be a text, a number, true or false, or an array of these")
 
 
 def _time(value: Any) -> dict[str, Any]:
-    """A date is the begin of its day, in UTC; times may also be numbers, as in Dify's metadata."""
+    """Returns a bound of a range for a date, a time or a number.
+
+    A date means the beginning of its day in UTC. In Dify's metadata a time may be a number.
+    """
     if isinstance(value, int | float):
         return {"number": value}
     is_date = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
@@ -214,20 +225,20 @@ def _time(value: Any) -> dict[str, Any]:
 
 def _object(value: Any, path: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(path or json_reader.BODY, "must be an object")
+        raise _invalid(path or json_reader.BODY, "must be an object")
     for name in value:
         if name not in known:
             where = json_reader.shown(f"{path}.{name}" if path else name)
-            raise _wrong(where, f"is no field; allowed are {', '.join(sorted(known))}")
+            raise _invalid(where, f"is not a field; allowed are {', '.join(sorted(known))}")
     return value
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
-    value = given.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     if not isinstance(value, str) or not value:
-        raise _wrong(name, "must be a text that is not empty")
+        raise _invalid(name, "must be a text that is not empty")
     return value
 
 
-def _wrong(path: str, problem: str) -> InvalidArgument:
+def _invalid(path: str, problem: str) -> InvalidArgument:
     return InvalidArgument(f"{path} {problem}", field=path)

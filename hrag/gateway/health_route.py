@@ -1,4 +1,4 @@
-"""Whether the gateway lives, and whether both services serve behind it."""
+"""Health checks: the gateway is alive, and both services that it calls are serving."""
 
 import asyncio
 
@@ -15,12 +15,12 @@ _UNAVAILABLE = 503
 
 
 def health_routes(services: Services) -> dict[str, Route]:
-    """Returns the routes of both checks."""
+    """Returns the routes of the liveness check and of the readiness check."""
 
     async def ready(_request: Request) -> Response:
-        found = await asyncio.gather(*map(services.is_serving, SERVICE_NAMES))
-        reply = json_reply(dumped(dict(zip(SERVICE_NAMES, found, strict=True))))
-        if not all(found):
+        serving = await asyncio.gather(*map(services.is_serving, SERVICE_NAMES))
+        reply = json_reply(dumped(dict(zip(SERVICE_NAMES, serving, strict=True))))
+        if not all(serving):
             reply.status_code = _UNAVAILABLE
         return reply
 

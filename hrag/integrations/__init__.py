@@ -1,13 +1,14 @@
-"""Where does hrag fit into frameworks of others?
+"""How does hrag serve as a retriever of LangChain, LlamaIndex and Haystack?
 
-One module a framework, each with an extra of its own: `langchain`, `llama_index`, `haystack`.
-Each has a class `HragRetriever` that hands a query to `hrag.client` and passages, with what a
-citation needs, to the framework. Errors are those of `hrag.errors`, unchanged.
+There is one module for each framework: `langchain`, `llama_index`, `haystack`. Each module needs
+the extra of its framework and has a class `HragRetriever`. The class passes a query to
+`hrag.client` and returns the passages to the framework, with the data that a citation needs.
+Errors are those of `hrag.errors`, unchanged.
 """
 
 
 def missing_package(error: ImportError, extra: str) -> ImportError:
-    """Returns the error to raise where the framework of an extra is not installed."""
+    """Returns the error to raise if the framework of `extra` is not installed."""
     return ImportError(
         f"a package that this module requires is not installed ({error}); "
         f"install it with: pip install 'hrag[{extra}]'"

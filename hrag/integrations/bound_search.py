@@ -1,7 +1,7 @@
-"""A search whose tenant and options are bound: what remains to say is the query.
+"""A search whose tenant and options are fixed, so that a call gives only the query.
 
-Whoever makes a retriever decides whose documents it searches and how. What a call adds can
-only narrow that: its filter must hold besides the bound one.
+The program that creates a retriever decides whose documents it searches and how. A call can only
+narrow the search: a document must pass the filter of the call and the fixed filter.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from hrag.values.search import Passage, SearchQuery
 class BoundSearch:
     """Searches of one tenant's collection.
 
-    `options` are arguments of `Client.search`; collection, limit and filter are among them.
-    Raises InvalidArgument, naming the field, for a value that no search accepts, and TypeError
-    for an option that no search has.
+    `options` are arguments of `Client.search`, with at least collection, limit and filter.
+    Raises InvalidArgument, which names the field, for a value that no search accepts, and
+    TypeError for an option that no search has.
     """
 
     tenant_id: str
@@ -39,25 +39,25 @@ class BoundSearch:
     ) -> tuple[Passage, ...]:
         """Returns the passages that best answer a text, best first; for threads.
 
-        `limit` replaces the bound one, `filter` must hold besides the bound one. Raises what
-        `Client.search` raises.
+        `limit` replaces the fixed limit. `filter` is applied in addition to the fixed filter.
+        Raises the errors of `Client.search`.
         """
-        options = self._narrowed(limit, filter)
+        options = self._narrow_options(limit, filter)
         return client.search(self.tenant_id, query_text(query), **options).passages
 
     async def awaited_passages(
         self, client: Client, query: str, limit: int | None = None, filter: Filter | None = None
     ) -> tuple[Passage, ...]:
-        """As `passages`, for any event loop."""
-        options = self._narrowed(limit, filter)
-        asked = SearchQuery(self.tenant_id, query_text(query), **options)
-        return (await any_loop.search(client, asked)).passages
+        """Returns the result of `passages` without blocking a thread, in any event loop."""
+        options = self._narrow_options(limit, filter)
+        search_query = SearchQuery(self.tenant_id, query_text(query), **options)
+        return (await any_loop.search(client, search_query)).passages
 
-    def _narrowed(self, limit: int | None, filter: Filter | None) -> dict[str, Any]:
-        bound = self.options["filter"]
-        both = tuple(each for each in (bound, filter) if each is not None)
+    def _narrow_options(self, limit: int | None, filter: Filter | None) -> dict[str, Any]:
+        fixed = self.options["filter"]
+        filters = tuple(condition for condition in (fixed, filter) if condition is not None)
         return {
             **self.options,
             "limit": self.options["limit"] if limit is None else limit,
-            "filter": AllOf(both) if len(both) > 1 else next(iter(both), None),
+            "filter": AllOf(filters) if len(filters) > 1 else next(iter(filters), None),
         }

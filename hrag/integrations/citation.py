@@ -1,4 +1,4 @@
-"""What a framework's document carries so that its passage can be cited."""
+"""The metadata with which a framework's document cites its passage."""
 
 from typing import Any
 
@@ -7,12 +7,13 @@ from hrag.values.search import Passage
 
 
 def citation(passage: Passage) -> dict[str, Any]:
-    """Returns the citation of a passage, over the metadata of its document.
+    """Returns the metadata of the passage's document and, over it, the citation of the passage.
 
-    `heading` is the text to cite it by, such as `[Guide - Keys, page 3]`; `section_path` a list
-    of headings; pages are 0 if the document has none; `char_start` and `char_end` count
-    characters of the document's text. A key of the document's own metadata with one of these
-    names is left out, so that no document can pose as another.
+    `heading` is the text to cite the passage by, for example `[Guide - Keys, page 3]`.
+    `section_path` is a list of headings. The pages are 0 if the document has no pages.
+    `char_start` and `char_end` are offsets in characters of the document's text. If the
+    document's metadata has a key with one of these names, the citation's value replaces it, so
+    that no document can pretend to be another.
     """
     chunk = passage.chunk
     return {

@@ -4,7 +4,7 @@
     pipeline.add_component("retriever", HragRetriever("acme", address="127.0.0.1:50052"))
     pipeline.run({"retriever": {"query": "what do dogs do?"}})["retriever"]["documents"]
 
-A pipeline with it can be saved and loaded, as
+A pipeline that contains it can be saved. To load it, call
 `Pipeline.load(file, allowed_modules=["hrag.integrations.haystack"])`.
 """
 
@@ -33,7 +33,8 @@ from hrag.wire.filters import filter_from_json, filter_json
 
 _TOKEN = Secret.from_env_var("HRAG_TOKEN", strict=False)
 _META = "meta."
-_OF_DOCUMENTS = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
+# Fields of Haystack's Document that hrag cannot filter by.
+_DOCUMENT_FIELDS = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
 
 Filters = Filter | dict[str, Any]
 
@@ -42,15 +43,17 @@ Filters = Filter | dict[str, Any]
 class HragRetriever:
     """Retrieves passages of one tenant's collection, best first.
 
-    It makes its own client of the retriever at `address` when it is warmed up; `close`, which a
-    pipeline calls, closes it, and the next run makes another. `token` is an API key or a JSON
-    Web Token, without which `HRAG_TOKEN` of the environment counts; `ca_file` turns TLS on.
-    `filters` are hrag's or Haystack's own; the other arguments are those of `Client.search`,
-    `top_k` its `limit`, `search_options` those without a name of their own.
+    `warm_up` creates a client of the retriever at `address`. `close`, which a pipeline calls,
+    closes the client; the next run creates another one. `token` is an API key or a JSON Web
+    Token; by default it is read from the environment variable `HRAG_TOKEN`. `ca_file` turns TLS
+    on. `filters` is a filter of hrag or of Haystack. The other arguments are arguments of
+    `Client.search`: `top_k` is its `limit`, and `search_options` contains those that are not
+    parameters here.
 
-    A document's `id` is the chunk's, its `meta` as `hrag.integrations.citation` has it. Making
-    one raises InvalidArgument or TypeError for what no search accepts; running it raises what
-    `Client` and `Client.search` raise.
+    The `id` of a document is the id of its chunk, and its `meta` is the dictionary that
+    `hrag.integrations.citation` returns. Creating a retriever raises InvalidArgument or
+    TypeError for arguments that no search accepts. Running it raises the errors of `Client` and
+    of `Client.search`.
     """
 
     def __init__(
@@ -92,19 +95,19 @@ class HragRetriever:
         self._client: Client | None = None
 
     def warm_up(self) -> None:
-        """Makes the client, which connects when it is first used."""
+        """Creates the client, which connects when it is first used."""
         self._warm_client()
 
     def _warm_client(self) -> Client:
         if self._client is None:
             token = self.token.resolve_value() if self.token else None
-            # gRPC requires a valid address even for a service that is never called.
+            # The indexer is never called, but gRPC requires a valid address for it too.
             addresses = (self.address, self.address)
             self._client = Client(*addresses, token=token or "", ca_file=self.ca_file)
         return self._client
 
     def close(self) -> None:
-        """Closes the client; running searches end with an error. Safe to call twice."""
+        """Closes the client; searches that still run end with an error. Safe to call twice."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -115,25 +118,30 @@ class HragRetriever:
     ) -> dict[str, list[Document]]:
         """Returns the passages that best answer `query`, best first, as `documents`.
 
-        `top_k` replaces the component's own; `filters` must hold besides the component's own.
+        `top_k` replaces the component's `top_k`. `filters` are applied in addition to the
+        component's `filters`.
         """
-        narrower = _filter_or_none(filters)
-        found = self._search.passages(self._warm_client(), query, top_k, narrower)
-        return {"documents": _documents(found)}
+        added_filter = _filter_or_none(filters)
+        passages = self._search.passages(self._warm_client(), query, top_k, added_filter)
+        return {"documents": _documents(passages)}
 
     @component.output_types(documents=list[Document])
     async def run_async(
         self, query: str, filters: Filters | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """As `run`; no thread waits meanwhile."""
-        narrower = _filter_or_none(filters)
+        """Returns the result of `run` without blocking a thread."""
+        added_filter = _filter_or_none(filters)
         client = self._warm_client()
-        found = await self._search.awaited_passages(client, query, top_k, narrower)
-        return {"documents": _documents(found)}
+        passages = await self._search.awaited_passages(client, query, top_k, added_filter)
+        return {"documents": _documents(passages)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the component as Haystack saves it; a token itself cannot be saved."""
-        own = self.filters
+        """Returns the component as a dictionary, in Haystack's format.
+
+        Haystack refuses a token that is given as text; one from the environment is saved as the
+        name of its variable.
+        """
+        filters = self.filters
         saved: dict[str, Any] = default_to_dict(
             self,
             tenant_id=self.tenant_id,
@@ -145,24 +153,29 @@ class HragRetriever:
             top_k=self.top_k,
             token_budget=self.token_budget,
             min_score=self.min_score,
-            filters=own if own is None or isinstance(own, dict) else filter_json(own),
-            search_options={name: _plain(value) for name, value in self.search_options.items()},
+            filters=(
+                filters if filters is None or isinstance(filters, dict) else filter_json(filters)
+            ),
+            search_options={name: _to_plain(value) for name, value in self.search_options.items()},
         )
         return saved
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "HragRetriever":
         """Returns the component that `to_dict` saved."""
-        given = dict(data.get("init_parameters", {}))
-        filters = given.get("filters")
+        parameters = dict(data.get("init_parameters", {}))
+        filters = parameters.get("filters")
         if filters is not None and "operator" not in filters:
-            given["filters"] = filter_from_json(filters)
-        made: HragRetriever = default_from_dict(cls, {**data, "init_parameters": given})
-        return made
+            parameters["filters"] = filter_from_json(filters)
+        retriever: HragRetriever = default_from_dict(cls, {**data, "init_parameters": parameters})
+        return retriever
 
 
-def _plain(value: object) -> object:
-    """Without the class of an enumeration's member, which no file holds."""
+def _to_plain(value: object) -> object:
+    """Returns a member of a text enumeration as plain text, and any other value unchanged.
+
+    A saved pipeline cannot contain members of an enumeration.
+    """
     return str(value) if isinstance(value, str) else value
 
 
@@ -178,62 +191,67 @@ def _documents(passages: Iterable[Passage]) -> list[Document]:
     ]
 
 
-def _filter_or_none(given: Filters | None) -> Filter | None:
-    return filter_of(given) if isinstance(given, dict) else given
+def _filter_or_none(filters: Filters | None) -> Filter | None:
+    return filter_of(filters) if isinstance(filters, dict) else filters
 
 
-def filter_of(given: dict[str, Any], path: str = "filters", depth: int = 1) -> Filter:
-    """Returns Haystack's filter as one of hrag's.
+def filter_of(filters: dict[str, Any], path: str = "filters", depth: int = 1) -> Filter:
+    """Returns the filter of hrag that means the same as a filter of Haystack.
 
-    Raises InvalidArgument for what hrag cannot express and what is no filter, and TooLarge for
-    nesting past hrag's limit.
+    Raises InvalidArgument for a filter that hrag cannot express and for a value that is not a
+    filter, and TooLarge for nesting deeper than hrag's limit.
     """
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(f"filters are nested over {MAX_FILTER_DEPTH} deep", field="filters")
-    if "conditions" not in _checked(given, path):
-        key, operator, value = (_part(given, name, path) for name in ("field", "operator", "value"))
+    if "conditions" not in _checked(filters, path):
+        key, operator, value = (
+            _part(filters, name, path) for name in ("field", "operator", "value")
+        )
         field = _field(key, f"{path}.field")
         return native_filters.condition(field, operator, value, path)
     inner = tuple(
-        filter_of(each, f"{path}.conditions[{number}]", depth + 1)
-        for number, each in enumerate(_conditions(given, path))
+        filter_of(condition, f"{path}.conditions[{number}]", depth + 1)
+        for number, condition in enumerate(_conditions(filters, path))
     )
-    match _part(given, "operator", path):
+    match _part(filters, "operator", path):
         case "AND":
             return AllOf(inner)
         case "OR":
             return AnyOf(inner)
-        case "NOT":  # Haystack: not all of them match.
+        case "NOT":  # In Haystack, NOT means that at least one condition does not match.
             return NoneOf((AllOf(inner),))
-        case other:
-            raise _refused(f"{path}.operator", other, "AND, OR or NOT beside conditions")
+        case operator:
+            raise _invalid(f"{path}.operator", operator, "AND, OR or NOT if there are conditions")
 
 
-def _checked(given: object, path: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise _refused(path, given, "a filter of Haystack, which is a dictionary")
-    return given
+def _checked(filters: object, path: str) -> dict[str, Any]:
+    if not isinstance(filters, dict):
+        raise _invalid(path, filters, "a filter of Haystack, which is a dictionary")
+    return filters
 
 
-def _part(given: dict[str, Any], name: str, path: str) -> Any:
-    if name not in given:
+def _part(filters: dict[str, Any], name: str, path: str) -> Any:
+    if name not in filters:
         raise InvalidArgument(f"{path}.{name} is missing", field=f"{path}.{name}")
-    return given[name]
+    return filters[name]
 
 
-def _conditions(given: dict[str, Any], path: str) -> list[Any]:
-    conditions = given["conditions"]
+def _conditions(filters: dict[str, Any], path: str) -> list[Any]:
+    conditions = filters["conditions"]
     if not isinstance(conditions, list):
-        raise _refused(f"{path}.conditions", conditions, "a list of filters")
+        raise _invalid(f"{path}.conditions", conditions, "a list of filters")
     return conditions
 
 
 def _field(key: object, path: str) -> str:
-    """Like Haystack, takes a name that is no part of its Document for a key of `meta`."""
-    if not isinstance(key, str) or key in _OF_DOCUMENTS:
-        raise _refused(path, key, "meta.<key>: hrag filters by metadata, title, source and id")
+    """Returns the field of hrag that a filter's field names.
+
+    A name that is not a field of Haystack's Document is a key of `meta`, as in Haystack.
+    """
+    if not isinstance(key, str) or key in _DOCUMENT_FIELDS:
+        raise _invalid(path, key, "meta.<key>: hrag filters by metadata, title, source and id")
     return native_filters.field_of(key.removeprefix(_META), path)
 
 
-def _refused(path: str, value: object, allowed: str) -> InvalidArgument:
+def _invalid(path: str, value: object, allowed: str) -> InvalidArgument:
     return InvalidArgument(f"{path} is {quoted(str(value))}; it must be {allowed}", field=path)

@@ -6,7 +6,7 @@
             print(document.metadata["heading"], document.page_content)
 
 It is a Runnable like any other: `ainvoke`, `batch`, chains and `configurable_fields` work, in
-any thread and any event loop.
+every thread and every event loop.
 """
 
 from collections.abc import Iterable
@@ -36,13 +36,15 @@ from hrag.values.search import Passage, SearchMode
 class HragRetriever(BaseRetriever):
     """Retrieves passages of one tenant's collection, best first.
 
-    `client` stays its owner's, who closes it. The other fields are arguments of `Client.search`;
-    `search_options` are those without a field of their own. `invoke` and `ainvoke` take `limit`,
-    which replaces the field, and `filter`, which must hold besides the field.
+    The retriever does not close `client`; the program that created the client closes it. The
+    other fields are arguments of `Client.search`; `search_options` contains those that are not
+    fields here. `invoke` and `ainvoke` accept `limit`, which replaces the field `limit`, and
+    `filter`, which is applied in addition to the field `filter`.
 
-    A document's `id` is the chunk's, its `metadata` as `hrag.integrations.citation` has it.
-    Making one raises InvalidArgument, TypeError or pydantic's ValidationError for what no search
-    accepts; retrieving raises what `Client.search` raises.
+    The `id` of a document is the id of its chunk, and its `metadata` is the dictionary that
+    `hrag.integrations.citation` returns. Creating a retriever raises InvalidArgument, TypeError
+    or pydantic's ValidationError for arguments that no search accepts. Retrieving raises the
+    errors of `Client.search`.
     """
 
     client: SkipValidation[Client] = Field(exclude=True, repr=False)
@@ -56,12 +58,15 @@ class HragRetriever(BaseRetriever):
     search_options: dict[str, Any] = Field(default_factory=dict)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Checks the fields together."""
+        """Checks that a search accepts the combination of all fields."""
         super().model_post_init(context)
         self._search()
 
     def _search(self) -> BoundSearch:
-        """Made anew each time: the fields may be assigned to."""
+        """Returns the search of the current fields.
+
+        It is created for each call, because fields may be assigned after the creation.
+        """
         options = dict(
             collection=self.collection,
             mode=self.mode,

@@ -2,10 +2,10 @@
 
     with Client() as client:
         retriever = HragRetriever(client, "acme")
-        for found in retriever.retrieve("what do dogs do?"):
-            print(found.score, found.metadata["heading"], found.text)
+        for node in retriever.retrieve("what do dogs do?"):
+            print(node.score, node.metadata["heading"], node.text)
 
-Any thread and any event loop may use it.
+Every thread and every event loop may use it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,15 +42,16 @@ from hrag.values.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, SearchMode
 
+# The one key of the metadata that a model sees.
 _CITED_BY = "heading"
 
 _LISTS: dict[FilterCondition | None, Callable[[tuple[Filter, ...]], Filter]] = {
     FilterCondition.AND: AllOf,
     FilterCondition.OR: AnyOf,
-    FilterCondition.NOT: NoneOf,  # LlamaIndex: none of them matches.
+    FilterCondition.NOT: NoneOf,  # In LlamaIndex, NOT means that no filter of the list matches.
     None: AllOf,
 }
-# In hrag a list in the metadata has each of its elements as a value.
+# If a metadata value is a list, hrag compares with each element. So CONTAINS is "==" here.
 _OPERATORS = {
     FilterOperator.NIN: "not in",
     FilterOperator.ANY: "in",
@@ -62,15 +63,16 @@ _OPERATORS = {
 class HragRetriever(BaseRetriever):
     """Retrieves passages of one tenant's collection, best first.
 
-    `client` stays its owner's, who closes it. `filter` is hrag's or LlamaIndex's own; the other
-    arguments are those of `Client.search`, `search_options` those without a name of their own.
-    The search is made from the query's text; an embedding in a QueryBundle is another model's
-    and not used.
+    The retriever does not close `client`; the program that created the client closes it.
+    `filter` is a filter of hrag or of LlamaIndex. The other arguments are arguments of
+    `Client.search`; `search_options` contains those that are not parameters here. The search
+    uses the query's text. It ignores an embedding in the QueryBundle, because another model made
+    it.
 
-    A node's id is the chunk's, its SOURCE the document, its metadata as
-    `hrag.integrations.citation` has it; of that, a model sees the heading alone. Making one
-    raises InvalidArgument or TypeError for what no search accepts; retrieving raises what
-    `Client.search` raises.
+    The id of a node is the id of its chunk, its SOURCE is the document, and its metadata is the
+    dictionary that `hrag.integrations.citation` returns. From the metadata, a model sees only
+    the heading. Creating a retriever raises InvalidArgument or TypeError for arguments that no
+    search accepts. Retrieving raises the errors of `Client.search`.
     """
 
     def __init__(
@@ -115,39 +117,39 @@ def _nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
 def _node(passage: Passage) -> TextNode:
     chunk, metadata = passage.chunk, citation(passage)
     source = RelatedNodeInfo(node_id=chunk.document_id, node_type=ObjectType.DOCUMENT)
-    unseen = [key for key in metadata if key != _CITED_BY]
+    hidden_keys = [key for key in metadata if key != _CITED_BY]
     return TextNode(
         id_=chunk.chunk_id,
         text=chunk.content,
         metadata=metadata,
-        excluded_llm_metadata_keys=unseen,
-        excluded_embed_metadata_keys=unseen,
+        excluded_llm_metadata_keys=hidden_keys,
+        excluded_embed_metadata_keys=hidden_keys,
         relationships={NodeRelationship.SOURCE: source},
         start_char_idx=chunk.span.char_start,
         end_char_idx=chunk.span.char_end,
     )
 
 
-def filter_of(given: MetadataFilters, path: str = "filter", depth: int = 1) -> Filter:
-    """Returns LlamaIndex's filter as one of hrag's.
+def filter_of(filters: MetadataFilters, path: str = "filter", depth: int = 1) -> Filter:
+    """Returns the filter of hrag that means the same as a filter of LlamaIndex.
 
-    Raises InvalidArgument for what hrag cannot express, such as `text_match`, and TooLarge for
-    nesting past hrag's limit.
+    Raises InvalidArgument for a filter that hrag cannot express, for example `text_match`, and
+    TooLarge for nesting deeper than hrag's limit.
     """
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(f"filter is nested over {MAX_FILTER_DEPTH} deep", field="filter")
     inner = (
-        filter_of(each, f"{path}.filters[{number}]", depth + 1)
-        if isinstance(each, MetadataFilters)
-        else _condition(each, f"{path}.filters[{number}]")
-        for number, each in enumerate(given.filters)
+        filter_of(filter, f"{path}.filters[{number}]", depth + 1)
+        if isinstance(filter, MetadataFilters)
+        else _condition(filter, f"{path}.filters[{number}]")
+        for number, filter in enumerate(filters.filters)
     )
-    return _LISTS[given.condition](tuple(inner))
+    return _LISTS[filters.condition](tuple(inner))
 
 
-def _condition(given: MetadataFilter, path: str) -> Filter:
-    field = native_filters.field_of(given.key, f"{path}.key")
-    if given.operator is FilterOperator.IS_EMPTY:
+def _condition(filter: MetadataFilter, path: str) -> Filter:
+    field = native_filters.field_of(filter.key, f"{path}.key")
+    if filter.operator is FilterOperator.IS_EMPTY:
         return native_filters.condition(field, "==", None, path)
-    operator = _OPERATORS.get(given.operator, given.operator.value)
-    return native_filters.condition(field, operator, given.value, path)
+    operator = _OPERATORS.get(filter.operator, filter.operator.value)
+    return native_filters.condition(field, operator, filter.value, path)

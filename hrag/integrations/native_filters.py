@@ -1,8 +1,9 @@
-"""Conditions of the frameworks' own filters as filters of hrag.
+"""Translation of a condition in a framework's filter into a filter of hrag.
 
-Frameworks write a condition as a key, an operator and a value. What they mean is kept where
-hrag can say it, and refused by name where it cannot: a filter that was half understood would
-show documents that it should hide. A text that is an ISO 8601 date or time is a timestamp too.
+Frameworks write a condition as a key, an operator and a value. A condition that hrag cannot
+express is refused with its name, because a filter that is only half translated would show
+documents that it should hide. A text that is an ISO 8601 date or time is also compared as a
+timestamp.
 """
 
 from collections.abc import Sequence
@@ -28,21 +29,22 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 
 _BOUNDS = {">": "above", ">=": "at_least", "<": "below", "<=": "at_most"}
-_OF_PASSAGES = (
+# Keys of `citation` that describe a passage, not a document.
+_PASSAGE_KEYS = (
     *("heading", "chunk_id", "section_path", "first_page", "last_page"),
     *("char_start", "char_end", "score"),
 )
 
 
 def field_of(key: str, path: str) -> str:
-    """Returns the field that a key of a framework's metadata names, as `citation` writes it.
+    """Returns the field of hrag for a key of the metadata that `citation` returns.
 
-    Raises InvalidArgument for a key that belongs to passages: filters select documents.
+    Raises InvalidArgument for a key that describes a passage, because filters apply to documents.
     """
-    if key in _OF_PASSAGES:
+    if key in _PASSAGE_KEYS:
         raise InvalidArgument(
-            f"{path} is {key!r}, which is a passage's; filters select documents, by "
-            "document_id, title, source or a key of their metadata",
+            f"{path} is {key!r}, which describes a passage; filters apply to documents: filter "
+            "by document_id, title, source or a key of the document's metadata",
             field=path,
         )
     return key if key in (DOCUMENT_ID, TITLE, SOURCE) else METADATA + key
@@ -65,7 +67,7 @@ def condition(field: str, operator: object, value: object, path: str) -> Filter:
         case "not in":
             return NoneOf((_one_of(field, value, path),))
         case "all":
-            return AllOf(tuple(_equal(field, each, path) for each in _listed(value, path)))
+            return AllOf(tuple(_equal(field, element, path) for element in _listed(value, path)))
     raise InvalidArgument(
         f"{path}.operator is {quoted(str(operator))}, which hrag cannot express",
         field=f"{path}.operator",
@@ -80,17 +82,17 @@ def _equal(field: str, value: object, path: str) -> Filter:
 
 def _one_of(field: str, value: object, path: str) -> Filter:
     values = _listed(value, path)
-    given = tuple(each for each in values if each is not None)
+    present = tuple(element for element in values if element is not None)
     absent = NoneOf((Exists(field),))
-    if len(given) < len(values):
-        return AnyOf((absent, Match(field, _values(field, given, path)))) if given else absent
-    return Match(field, _values(field, given, path))
+    if len(present) < len(values):
+        return AnyOf((absent, Match(field, _values(field, present, path)))) if present else absent
+    return Match(field, _values(field, present, path))
 
 
 def _listed(value: object, path: str) -> Sequence[object]:
     if not isinstance(value, list | tuple | set | frozenset) or not value:
         raise InvalidArgument(
-            f"{path}.value is {quoted(str(value))}; it must be a list with a value",
+            f"{path}.value is {quoted(str(value))}; it must be a list with at least one value",
             field=f"{path}.value",
         )
     return tuple(value)
@@ -99,7 +101,7 @@ def _listed(value: object, path: str) -> Sequence[object]:
 def _values(field: str, values: Sequence[object], path: str) -> tuple[FilterValue, ...]:
     for value in values:
         if not isinstance(value, str | int | float | datetime):
-            raise _refused(value, "a text, a number, true, false or a time", path)
+            raise _invalid(value, "a text, a number, true, false or a time", path)
     texts = [value for value in values if isinstance(value, str)]
     moments = [timestamp_of(text) for text in texts] if field.startswith(METADATA) else []
     return (*values, *(moment for moment in moments if moment is not None))  # type: ignore[arg-type]
@@ -108,11 +110,11 @@ def _values(field: str, values: Sequence[object], path: str) -> tuple[FilterValu
 def _bound(value: object, path: str) -> Bound:
     bound = timestamp_of(value) if isinstance(value, str) else value
     if isinstance(bound, bool) or not isinstance(bound, int | float | datetime):
-        raise _refused(value, "a number or an ISO 8601 date or time", path)
+        raise _invalid(value, "a number or an ISO 8601 date or time", path)
     return bound
 
 
-def _refused(value: object, allowed: str, path: str) -> InvalidArgument:
+def _invalid(value: object, allowed: str, path: str) -> InvalidArgument:
     return InvalidArgument(
         f"{path}.value is {quoted(str(value))}; it must be {allowed}", field=f"{path}.value"
     )

@@ -92,7 +92,7 @@ def test_errors_name_field_and_advice(explorer: Explorer) -> None:
     explorer.search("gasket")
     expect(results).to_contain_text("invalid_argument")
     expect(results).to_contain_text("return_level")
-    expect(results).to_contain_text("Change what the message names")
+    expect(results).to_contain_text("Change the value that the message names")
     setting.get_by_label("Return level").fill("")
     results.get_by_role("button", name="Try again").click()
     expect(explorer.passages().first).to_contain_text("gasket")
@@ -147,7 +147,7 @@ def test_a_reply_that_breaks_off_is_an_error(explorer: Explorer, status: int) ->
     explorer.show(q="gasket")
     results = explorer.region("Results of setting A")
     expect(results.get_by_role("alert")).to_contain_text("unreachable")
-    expect(results.get_by_role("alert")).to_contain_text("its reply broke off")
+    expect(results.get_by_role("alert")).to_contain_text("its reply ended early")
     results.get_by_role("button", name="Try again").click()
     expect(explorer.passages().first).to_contain_text("gasket")
 

@@ -66,7 +66,7 @@ def test_an_answer_without_its_end_is_an_error(explorer: Explorer) -> None:
     )
     ask(explorer)
     answer = explorer.region("Answer")
-    expect(answer.get_by_role("alert")).to_contain_text("the answer broke off")
+    expect(answer.get_by_role("alert")).to_contain_text("the answer ended early")
     expect(answer.locator(".answer-text")).to_have_text("The valve must be")
 
 
@@ -111,4 +111,4 @@ def test_without_passages_the_model_is_not_asked(explorer: Explorer) -> None:
     explorer.page.get_by_role("tabpanel").get_by_label("Retrieval").select_option("LEXICAL")
     explorer.page.get_by_role("textbox", name="Question").fill("nonesuch")
     explorer.page.get_by_role("button", name="Answer", exact=True).click()
-    expect(explorer.region("Answer").get_by_text("the model was not asked")).to_be_visible()
+    expect(explorer.region("Answer").get_by_text("the model was not called")).to_be_visible()

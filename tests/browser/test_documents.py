@@ -160,7 +160,7 @@ def test_settings_in_force(explorer: Explorer) -> None:
         ("Embedder", "hash/64"),
         ("Chat model", "openai/test-model"),
         ("Tokens per level", "32 / 64 / 128 / 256"),
-        ("Passages of a search", "100"),
+        ("Passages per search", "100"),
         ("Summaries", "SECTION"),
     ):
         fact = panel.locator(".facts > div", has_text=name).first

@@ -173,7 +173,7 @@ def test_summaries_show_their_sections(explorer: Explorer) -> None:
     explorer.setting("A").get_by_label("Mode").select_option("SUMMARY_FIRST")
     expect(explorer.search("pressure").first).to_be_visible()
     results = explorer.region("Results of setting A")
-    expect(results.get_by_text("3 sections searched for their summaries")).to_be_visible()
+    expect(results.get_by_text("3 sections chosen by their summaries")).to_be_visible()
     sections = results.locator(".sections-list > li")
     expect(sections).to_have_count(3)
     sections.first.get_by_role("button", name="Open in document").click()
@@ -225,7 +225,7 @@ def test_a_link_in_the_same_tab_opens_its_search(explorer: Explorer) -> None:
     expect(explorer.passages().first).to_contain_text("level 0")
     expect(explorer.setting("B")).to_be_hidden()
     explorer.follow()
-    expect(explorer.region("Results of setting A")).to_contain_text("Nothing searched yet")
+    expect(explorer.region("Results of setting A")).to_contain_text("No search yet")
     expect(explorer.page.get_by_role("searchbox", name="Query")).to_have_value("")
 
 

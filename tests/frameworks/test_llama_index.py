@@ -137,10 +137,10 @@ def nested(depth: int) -> MetadataFilters:
     [
         (where(("team", "text_match", "z")), errors.InvalidArgument, "operator is 'text_match'"),
         (where(("team", ">", "zoo")), errors.InvalidArgument, r"filters\[0\].value is 'zoo'"),
-        (where(("team", "in", [])), errors.InvalidArgument, "a list with a value"),
-        (where(("team", "in", "zoo")), errors.InvalidArgument, "a list with a value"),
+        (where(("team", "in", [])), errors.InvalidArgument, "a list with at least one value"),
+        (where(("team", "in", "zoo")), errors.InvalidArgument, "a list with at least one value"),
         (where(("year", "==", float("nan"))), errors.InvalidArgument, "finite"),
-        (where(("score", ">", 1)), errors.InvalidArgument, "'score', which is a passage's"),
+        (where(("score", ">", 1)), errors.InvalidArgument, "'score', which describes a passage"),
         (where(("title", ">", 1)), errors.InvalidArgument, "only metadata has numbers"),
         (MetadataFilters(filters=[]), errors.InvalidArgument, "all_of is empty"),
         (nested(100), errors.TooLarge, "over 16 deep"),

@@ -1,1 +1,1 @@
-"""How does a call travel: as one reply, as events and frames, as lines?"""
+"""How does the gateway send a call and its response: as one reply, as events or as lines?"""

@@ -1,4 +1,4 @@
-"""The frames of Connect's streams: a byte of flags, four of length, the message.
+"""The frames of Connect's streams: one byte of flags, four bytes of length, and the message.
 
 See https://connectrpc.com/docs/protocol#streaming-rpcs.
 """
@@ -16,29 +16,32 @@ _END = 2
 
 
 def framed(message: bytes) -> bytes:
-    """Returns a message as a frame."""
+    """Returns the frame of a message."""
     return _HEAD.pack(0, len(message)) + message
 
 
 def end_frame(error: ConnectError | None) -> bytes:
-    """Returns the last frame of a stream."""
+    """Returns the last frame of a stream, with the error that ended it, if any."""
     message = dumped({} if error is None else {"error": error.as_json()})
     return _HEAD.pack(_END, len(message)) + message
 
 
 def only_message(body: bytes) -> bytes:
-    """Returns the message of a body of one frame; raises InvalidArgument, NotSupported."""
+    """Returns the message of a body that is one frame.
+
+    Raises InvalidArgument for any other body, and NotSupported for a compressed frame.
+    """
     if len(body) < _HEAD.size:
         raise InvalidArgument(
             f"the body has {len(body)} bytes; a frame has at least {_HEAD.size}", field=BODY
         )
     flags, length = _HEAD.unpack_from(body)
     if flags == _COMPRESSED:
-        raise NotSupported("the body's frame is compressed; supported is identity")
+        raise NotSupported("the body's frame is compressed; only identity is supported")
     if flags or length != len(body) - _HEAD.size:
         raise InvalidArgument(
-            f"the body has {len(body) - _HEAD.size} bytes behind a head with the flags {flags} "
-            f"and the length {length}; it must be one frame",
+            f"the body has {len(body) - _HEAD.size} bytes after a frame head with the flags "
+            f"{flags} and the length {length}; it must be one frame",
             field=BODY,
         )
     return body[_HEAD.size :]

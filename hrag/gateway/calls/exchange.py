@@ -1,4 +1,4 @@
-"""What every call through the gateway shares: the services, the bounds, the conversions."""
+"""The services, the limits and the conversions that every call through the gateway uses."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -18,7 +18,7 @@ from hrag.gateway.services.methods import INDEXER, Method, method_named
 
 
 class Exchange:
-    """Carries requests to the services."""
+    """Sends requests to the services, and makes replies of their responses."""
 
     def __init__(self, settings: GatewaySettings, services: Services) -> None:
         self.services = services
@@ -28,12 +28,15 @@ class Exchange:
         self._settings = settings
 
     def max_bytes(self, method: Method) -> int:
-        """Returns the size in bytes that a request of the method may have."""
+        """Returns the maximum size in bytes of a request of the method."""
         is_write = method.service == INDEXER
         return self._settings.max_request_bytes if is_write else MAX_SEARCH_BYTES
 
     def share(self, request: Request) -> AbstractContextManager[Share]:
-        """Returns the share of a request in what the gateway holds, which ends with its context."""
+        """Returns a context manager of the request's share in the gateway's byte budget.
+
+        The share is given back when the context ends.
+        """
         return self.budget.share(call_headers.caller(request))
 
     async def reply(
@@ -45,17 +48,18 @@ class Exchange:
     ) -> CountedReply:
         """Returns the reply with the response of the call that `start` returns.
 
-        `convert` makes its body from the response; without it they are the same. Request and
-        reply count as held until the reply is read. Raises what `start` and the call raise.
+        `convert` makes the reply's body from the response; without it the response is the body.
+        Request and reply count in the byte budget until the client has read the reply. Raises
+        the errors of `start` and of the call.
         """
-        with ExitStack() as held:
-            share = held.enter_context(self.share(request))
+        with ExitStack() as shares:
+            share = shares.enter_context(self.share(request))
             response = await (await start(share))
             request.state.connection.accept()
             share.take(len(response))
             body = await self.conversion.of_response(convert, response) if convert else response
             share.hold(len(body))
-            return CountedReply(body, media_type, held.pop_all())
+            return CountedReply(body, media_type, shares.pop_all())
 
     async def started(
         self,
@@ -66,10 +70,10 @@ class Exchange:
         is_json: bool,
         message_in: Callable[[bytes], bytes] = lambda body: body,
     ) -> Any:
-        """Returns the call that a request of the Connect protocol asks for.
+        """Starts the call that a request of the Connect protocol describes, and returns it.
 
-        `message_in` finds the message in the body. Raises HragError for what is wrong with the
-        request, and what `authorize` raises.
+        `message_in` returns the message in the body. Raises HragError for an invalid request,
+        and the errors of `authorize`.
         """
         call_headers.check_version(request)
         time_left_s = call_headers.time_left_s(request)
@@ -82,9 +86,10 @@ class Exchange:
     async def body(
         self, method: Method, request: Request, share: Share, metadata: Metadata
     ) -> bytes:
-        """Returns the body of a request; large ones only of callers that the services accept.
+        """Returns the body of a request.
 
-        Raises what `read_body` and `authorize` raise.
+        A large body is read only after the services have accepted the caller's credential.
+        Raises the errors of `read_body` and of `authorize`.
         """
         authorize = partial(self.authorize, request, metadata)
         arrival_s = self._settings.arrival_timeout_s

@@ -1,8 +1,8 @@
 """A stream of documents as JSON lines: a request in each line, an outcome for each line.
 
-Lines are read no faster than the indexer takes documents and the client reads outcomes, so
-the gateway holds a bounded number of them. A line that cannot be read gets an error of its own,
-at its place; the lines behind it go on.
+Lines are read no faster than the indexer accepts documents and the client reads outcomes, so the
+gateway buffers a limited number of them. If a line cannot be read, its outcome is an error at the
+same position, and the stream continues with the next line.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ from hrag.wire.indexer import error_outcome
 
 JSON_LINES = "application/x-ndjson"
 _LOST_STATUS = "Internal error from Core"
-_MAX_AHEAD = 512  # Lines without an outcome; the indexer reads 260 documents ahead.
+# Maximum number of lines that have no outcome yet. The indexer reads 260 documents ahead.
+_MAX_AHEAD = 512
 
 
 def ingest_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], Awaitable[Response]]:
@@ -46,27 +47,28 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     await exchange.authorize(request, metadata)
     call = exchange.services.call(method, None, metadata, time_left_s())
     outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
-    first = await anext(outcomes, b"")  # What fails before it has a status of its own.
-    return StreamReply(_chained(first, outcomes), JSON_LINES)
+    # An error before the first outcome is the reply's error, with its HTTP status.
+    first = await anext(outcomes, b"")
+    return StreamReply(_chain(first, outcomes), JSON_LINES)
 
 
-async def _chained(first: bytes, others: Parts) -> Parts:
-    async with aclosing(others):
+async def _chain(first: bytes, next_parts: Parts) -> Parts:
+    async with aclosing(next_parts):
         yield first
-        async for each in others:
-            yield each
+        async for part in next_parts:
+            yield part
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A line whose document is on its way to the indexer, or whose error is known."""
+    """A line whose document was sent to the indexer or, with `error`, could not be read."""
 
     number: int
     error: HragError | None = None
 
 
 class _Stream:
-    """One stream: lines in, outcomes out, in the same order."""
+    """A stream of documents: it reads lines and yields their outcomes in the same order."""
 
     def __init__(self, exchange: Exchange, method: Method, call: Any) -> None:
         self._exchange = exchange
@@ -76,36 +78,40 @@ class _Stream:
         self._received: deque[dict[str, Any]] = deque()
 
     async def outcomes(
-        self, parts: AsyncIterator[bytes], held: AbstractContextManager[Share]
+        self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
     ) -> Parts:
         """Yields a line for each line of the request, and one for an error that ends the stream.
 
-        Raises that error if it comes before any outcome. What is held meanwhile counts in `held`.
+        If that error occurs before the first outcome, it is raised instead. Buffered bytes count
+        in `budget_share`.
         """
-        sending = asyncio.ensure_future(self._send(parts, held))
+        sending = asyncio.ensure_future(self._send(parts, budget_share))
         is_first = True
         try:
             while (sent := await self._ahead.get()) is not None:
                 yield _line(await self._outcome(sent))
                 is_first = False
-            await self._call.read()  # Raises if the indexer ended the stream with an error.
+            await self._call.read()  # This raises if the indexer ended the stream with an error.
         except (HragError, grpc.aio.AioRpcError) as error:
-            known = _known(error)
+            stream_error = _restore_status(error)
             if is_first:
-                raise known from error
-            yield _line({"streamError": error_of(known).as_json()})
+                raise stream_error from error
+            yield _line({"streamError": error_of(stream_error).as_json()})
         finally:
             self._call.cancel()
             sending.cancel()
             with suppress(asyncio.CancelledError):
                 await sending
 
-    async def _send(self, parts: AsyncIterator[bytes], held: AbstractContextManager[Share]) -> None:
-        """Sends the lines; puts None behind the last one, or the error that ends the stream."""
+    async def _send(
+        self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
+    ) -> None:
+        """Sends the lines; then adds None, or the error that ends the stream, to the queue."""
         end = None
         try:
-            await self._call.initial_metadata()  # It comes when the call is admitted or refused.
-            with held as share:
+            # The metadata arrives when the service has admitted or refused the call.
+            await self._call.initial_metadata()
+            with budget_share as share:
                 max_bytes = self._exchange.max_bytes(self._method)
                 idle_s = self._exchange.stream_idle_s
                 async for line in lines_of(parts, max_bytes, idle_s, share):
@@ -114,7 +120,7 @@ class _Stream:
         except HragError as error:
             end = error
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # The call has ended; its next response says why.
+            pass  # The call has ended. Reading its next response raises the reason.
         await self._ahead.put(end)
 
     async def _forward(self, line: Line) -> None:
@@ -141,8 +147,11 @@ class _Stream:
         return {"line": sent.number, **self._received.popleft()}
 
 
-def _known(error: HragError | grpc.aio.AioRpcError) -> HragError | grpc.aio.AioRpcError:
-    """grpc.aio loses the status of a stream that the server ends while a line is being written."""
+def _restore_status(error: HragError | grpc.aio.AioRpcError) -> HragError | grpc.aio.AioRpcError:
+    """Returns ServiceUnavailable for an error whose status grpc.aio lost, else the error itself.
+
+    grpc.aio loses the status of a stream that the server ends while a line is being written.
+    """
     if isinstance(error, grpc.aio.AioRpcError) and error.details() == _LOST_STATUS:
         return ServiceUnavailable("the indexer ended the stream; send the rest again")
     return error

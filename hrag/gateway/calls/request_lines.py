@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into lines, each of bounded length and time."""
+"""Cuts a stream of bytes into lines, with a maximum length and a maximum time for each line."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,15 +11,15 @@ from hrag.values.errors import DeadlineExceeded, TooLarge
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without its end. `number` counts from 1, blank lines too."""
+    """A line without its line break. `number` counts all lines from 1, also blank ones."""
 
     number: int
     raw: bytes | None
-    """None for one that is too long."""
+    """The bytes of the line; None if the line is too long."""
     max_bytes: int
 
     def content(self) -> bytes:
-        """Returns the line; raises TooLarge."""
+        """Returns the bytes of the line; raises TooLarge if it is too long."""
         if self.raw is None:
             raise TooLarge(
                 f"line {self.number} is longer than the {self.max_bytes:,} bytes that a request "
@@ -34,39 +34,41 @@ async def lines_of(
 ) -> AsyncIterator[Line]:
     """Yields the lines that are not blank.
 
-    What has arrived and was not yielded counts in `share`; a line over `max_bytes` is dropped
-    as it arrives. Raises DeadlineExceeded if it takes over `idle_s` seconds until a line is
-    complete, TooBusy, and what `parts` raises.
+    Bytes that have arrived and were not yielded count in `share`. A line of more than
+    `max_bytes` is dropped while it arrives, and yielded without its bytes. Raises
+    DeadlineExceeded if no line is complete within `idle_s` seconds, TooBusy if `share` is used
+    up, and the errors of `parts`.
     """
-    number, rest, is_long = 1, bytearray(), False
+    # `line_start` is the beginning of the current line, from the parts before.
+    number, line_start, is_long = 1, bytearray(), False
     left_s = idle_s
     while True:
         part, took_s = await _next(parts, left_s, idle_s)
         share.take(len(part))
-        *ends, begin = part.split(b"\n") if part else (b"", b"")
-        for end in ends:
-            if not (end or rest or is_long):
+        *line_ends, begin = part.split(b"\n") if part else (b"", b"")
+        for line_end in line_ends:
+            if not (line_end or line_start or is_long):
                 number += 1
                 continue
-            line = bytes(rest + end)
+            line = bytes(line_start + line_end)
             if is_long or len(line) > max_bytes:
                 yield Line(number, None, max_bytes)
             elif line.strip():
                 yield Line(number, line, max_bytes)
-            number, rest, is_long = number + 1, bytearray(), False
+            number, line_start, is_long = number + 1, bytearray(), False
         if not part:
             return
-        left_s = idle_s if ends else left_s - took_s
-        is_long = is_long or len(rest) + len(begin) > max_bytes
+        left_s = idle_s if line_ends else left_s - took_s
+        is_long = is_long or len(line_start) + len(begin) > max_bytes
         if is_long:
-            rest.clear()
+            line_start.clear()
         else:
-            rest += begin
-        share.give_back(share.size_bytes - len(rest))
+            line_start += begin
+        share.give_back(share.size_bytes - len(line_start))
 
 
 async def _next(parts: AsyncIterator[bytes], left_s: float, idle_s: float) -> tuple[bytes, float]:
-    """Returns the next bytes, none at the end, and the seconds it took."""
+    """Returns the next bytes, and the seconds until they arrived; no bytes at the end."""
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     try:

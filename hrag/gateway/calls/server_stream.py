@@ -1,9 +1,9 @@
 """Methods with a stream of responses: as a Connect stream, and as server-sent events.
 
-A request in plain JSON is answered by events: each is named for the field that its response
-sets, and its data is that field's value. An error before the first response has the status of
-HTTP that a unary call would have; a later one is the event `error`. In a Connect stream every
-error is in the last frame. Either way a client that goes away cancels the call.
+A request in plain JSON is answered by events. The name of an event is the field that the response
+sets, and its data is the value of that field. An error before the first response has the HTTP
+status that a unary call would have; a later error is the event `error`. In a Connect stream every
+error is in the last frame. In both forms, a client that disconnects cancels the call.
 """
 
 import asyncio
@@ -31,40 +31,43 @@ CONNECT_PROTO = "application/connect+proto"
 EVENTS = "text/event-stream"
 MEDIA_TYPES = (JSON, CONNECT_JSON, CONNECT_PROTO)
 
-_HEARTBEAT_S = 15.0  # Proxies drop connections that are silent for a minute.
+_HEARTBEAT_S = 15.0  # Proxies close connections that are silent for a minute.
 _HEARTBEAT = b": heartbeat\n\n"
 
 
 def server_stream_endpoint(
     exchange: Exchange, method: Method
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Returns the handler of a method."""
+    """Returns the handler of a method with a stream of responses."""
     return partial(_serve, exchange, method)
 
 
 async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
     media_type = call_headers.media_type(request)
     if media_type == JSON:
-        call = await _started(exchange, method, request, is_json=True)
-        first = await _first(call)
+        call = await _start(exchange, method, request, is_json=True)
+        first = await _read_first(call)
         request.state.connection.accept()
         return StreamReply(_events(method, call, first), EVENTS)
     is_json = media_type == CONNECT_JSON
     try:
-        call = await _started(exchange, method, request, is_json=is_json, message_in=only_message)
+        call = await _start(exchange, method, request, is_json=is_json, message_in=only_message)
     except (HragError, grpc.aio.AioRpcError) as error:
-        return StreamReply(_failed(error), media_type)
+        return StreamReply(_error_frames(error), media_type)
     accept = request.state.connection.accept
     return StreamReply(_frames(method, call, accept, is_json=is_json), media_type)
 
 
-async def _started(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
+async def _start(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
     with exchange.share(request) as share:
         return await exchange.started(method, request, share, **body)
 
 
-async def _first(call: Any) -> Any:
-    """Returns the first response, or `grpc.aio.EOF`; cancels the call if nobody waits for it."""
+async def _read_first(call: Any) -> Any:
+    """Returns the first response, or `grpc.aio.EOF` if there is none.
+
+    Cancels the call if this task is cancelled.
+    """
     try:
         return await call.read()
     except asyncio.CancelledError:
@@ -72,12 +75,16 @@ async def _first(call: Any) -> Any:
         raise
 
 
-async def _failed(error: Exception) -> Parts:
+async def _error_frames(error: Exception) -> Parts:
     yield end_frame(error_of(error))
 
 
 async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_json: bool) -> Parts:
-    """Yields the frames of a stream; calls `accept` once the service has accepted the caller."""
+    """Yields the frames of a stream.
+
+    Calls `accept` with each response, because a response means that the service has accepted
+    the caller.
+    """
     try:
         while (response := await call.read()) is not grpc.aio.EOF:
             accept()
@@ -90,7 +97,10 @@ async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_j
 
 
 async def _events(method: Method, call: Any, response: Any) -> Parts:
-    """Yields the events of a stream from its first response on, and heartbeats between them."""
+    """Yields the events of a stream, and heartbeats between them.
+
+    `response` is the first response of the stream.
+    """
     reading: asyncio.Task[Any] | None = None
     try:
         while response is not grpc.aio.EOF:

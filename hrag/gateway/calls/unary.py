@@ -1,4 +1,4 @@
-"""Methods with one request and one response, as the Connect protocol has them."""
+"""Methods with one request and one response, in the Connect protocol."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,7 +17,7 @@ MEDIA_TYPES = (JSON, PROTO)
 
 
 def unary_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], Awaitable[Response]]:
-    """Returns the handler of a method."""
+    """Returns the handler of a method with one response."""
     return partial(_serve, exchange, method)
 
 

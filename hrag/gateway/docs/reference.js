@@ -2,14 +2,14 @@
 
 const nameOf = (reference) => reference.split("/").at(-1);
 
-/** An element with children; strings become text, never HTML. */
+/** Returns a new element with children; strings become text, never HTML. */
 function element(tag, properties, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
 }
 
-/** Text whose parts between backticks are code. */
+/** Returns the nodes of a text; its parts between backticks become code. */
 function prose(text) {
   return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
 }
@@ -25,19 +25,20 @@ function link(name) {
 }
 
 function methodSection(path, { operationId, description, requestBody, responses }) {
-  const [taken, given] = [requestBody.content, responses[200].content];
+  const [request, response] = [requestBody.content, responses[200].content];
   return element("section", { id: operationId },
     element("h3", {}, operationId),
     element("p", {}, element("code", {}, `POST ${path}`)),
     element("p", { className: "comment" }, ...prose(description)),
-    element("p", {}, "Takes ", ...contentOf(taken), "; gives ", ...contentOf(given), "."),
+    element("p", {}, "Request: ", ...contentOf(request)),
+    element("p", {}, "Response: ", ...contentOf(response)),
   );
 }
 
 function contentOf(content) {
   const [[type, { schema }]] = Object.entries(content);
-  const what = schema.$ref ? typeName(schema) : [schema.description ?? schema.type];
-  return [element("code", {}, type), ": ", ...what];
+  const description = schema.$ref ? typeName(schema) : [schema.description ?? schema.type];
+  return [element("code", {}, type), " ", ...description];
 }
 
 function schemaSection(name, { description = "", properties = {} }) {

@@ -1,12 +1,16 @@
-// What the page shows, in the fragment of its address: view, tenant, collection, document, search,
-// language, theme. A link opens the same view. Never a key, and the server never sees a fragment.
+// Stores in the fragment of the page's address what the page shows: view, tenant, collection,
+// document, search, language and theme. So a link opens the same view. The fragment never contains
+// an API key, and browsers never send a fragment to the server.
 
 /** Returns the fields of the fragment. */
 export function readAddress() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-/** Changes fields; empty ones are removed. With `isStep`, the browser's back button undoes it. */
+/**
+ * Changes fields of the fragment; fields with an empty value are removed. With `isStep`, the
+ * browser's back button undoes the change.
+ */
 export function changeAddress(changes, { isStep = false } = {}) {
   const fields = new URLSearchParams(location.hash.slice(1));
   for (const [name, value] of Object.entries(changes)) {

@@ -1,4 +1,5 @@
-// A model's text with its markers as buttons. The text is untrusted and stays plain text.
+// Shows a model's text with its citation markers as buttons. The text is untrusted and stays plain
+// text.
 
 import { h } from "./dom.js";
 
@@ -10,39 +11,40 @@ const MARKER = new RegExp(`(\\[${ITEMS}\\]|【${ITEMS}】)`);
 
 /**
  * Returns nodes for the text. Each number of a marker becomes a button, which calls
- * `onCite(number, citation)`; the citation is undefined where the server sent too few for it.
- * Brackets are a marker only if the citations name all of their numbers; others stay text.
+ * `onCite(number, citation)`. The n-th button of a number gets the n-th citation of that number;
+ * `citation` is undefined if the server sent fewer citations. Brackets are a marker only if the
+ * citations contain all of their numbers; other brackets stay text.
  */
 export function citedText(text, citations, onCite) {
-  const left = Map.groupBy(citations, ({ marker }) => marker);
+  const unused = Map.groupBy(citations, ({ marker }) => marker);
   return text.split(CODE).flatMap((part, index) => {
     if (index % 2) return [h("code", {}, part)];
     return part
       .split(MARKER)
-      .flatMap((each, at) => (at % 2 ? chips(each, left, onCite) : [each]));
+      .flatMap((piece, at) => (at % 2 ? chips(piece, unused, onCite) : [piece]));
   });
 }
 
-function chips(brackets, left, onCite) {
-  const found = numbers(brackets, left);
-  return found.length ? found.map((number) => chip(number, left, onCite)) : [brackets];
+function chips(brackets, unused, onCite) {
+  const cited = numbers(brackets, unused);
+  return cited.length ? cited.map((number) => chip(number, unused, onCite)) : [brackets];
 }
 
-/** The numbers in brackets, each once; none if one of them is not in `cited`. */
+/** Returns the numbers in brackets, each once; none if one of them is not in `cited`. */
 function numbers(brackets, cited) {
-  const found = new Set();
+  const distinct = new Set();
   for (const item of brackets.split(/[,，、;]/)) {
     const [first, last = first] = item.match(/[0-9]+/g).map(Number);
     for (let number = first; number <= last; number += 1) {
       if (!cited.has(number)) return [];
-      found.add(number);
+      distinct.add(number);
     }
   }
-  return [...found];
+  return [...distinct];
 }
 
-function chip(number, left, onCite) {
-  const citation = left.get(number).shift();
+function chip(number, unused, onCite) {
+  const citation = unused.get(number).shift();
   return h(
     "button",
     {

@@ -1,5 +1,5 @@
-// Asks for an answer and shows it as it is written, with its passages beside it and its citations
-// as buttons that lead to the sentence of a passage.
+// Requests an answer and shows it while the model writes it. The passages are shown next to the
+// answer, and each citation is a button that shows the cited sentence of its passage.
 
 import { citedText } from "./answer_text.js";
 import { answerEvents } from "./connect.js";
@@ -60,7 +60,8 @@ export class AnswerView {
 
   #clear() {
     this.#running.abort();
-    this.#running = new AbortController(); // So that the call that was stopped shows nothing more.
+    // With a new controller, the call that was stopped does not show its error.
+    this.#running = new AbortController();
     this.#finish();
     this.#output.replaceChildren(emptyState("answer.empty_title", "answer.empty_text"));
     this.#passages.replaceChildren();
@@ -80,7 +81,7 @@ export class AnswerView {
     this.#begin();
     try {
       const search = { ...this.#session.scope, text: this.#question.value, ...this.#form.request };
-      for await (const { name, value } of answerEvents({ search }, signal)) this.#take(name, value);
+      for await (const { name, value } of answerEvents({ search }, signal)) this.#show(name, value);
     } catch (error) {
       if (signal === this.#running.signal) this.#fail(error);
     } finally {
@@ -100,7 +101,7 @@ export class AnswerView {
 
   #began = 0;
 
-  #take(name, value) {
+  #show(name, value) {
     if (name === "passages") this.#showPassages(value);
     else if (name === "text") this.#showText(value);
     else if (name === "end") this.#showEnd(value);
@@ -112,8 +113,8 @@ export class AnswerView {
     this.#list.settle();
   }
 
-  #showText(more) {
-    this.#text += more;
+  #showText(piece) {
+    this.#text += piece;
     this.#output.replaceChildren(
       h("div", { class: "answer-text is-writing", dir: "auto" }, this.#text),
     );

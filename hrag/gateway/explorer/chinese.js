@@ -1,4 +1,4 @@
-// The page's texts in Chinese.
+// The texts of the page in Chinese.
 
 export default {
   "nav.title": "hrag 浏览器",
@@ -132,7 +132,7 @@ export default {
     '{key} 的值为“{value}”；它必须是数字、true、false、文本，或列表，如 ["a", "b"]。空文本，或以引号、括号开头的文本，须加"双引号"。',
   "filter.malformed_bound": "{key} 的值为“{value}”；它必须是数字，或日期，如 2026-11-21。",
 
-  "timing.total": "服务内 {total}，含往返 {trip}",
+  "timing.total": "服务内 {total}，含网络往返 {trip}",
   "timing.embed": "嵌入",
   "timing.filter": "筛选",
   "timing.search": "搜索",
@@ -188,7 +188,7 @@ export default {
   "finish.STOP": "模型已结束回答。",
   "finish.LENGTH": "文字达到最大长度。",
   "finish.CONTENT_FILTER": "端点拒绝给出其余内容。",
-  "finish.NO_PASSAGES": "没有找到内容，因此未询问模型。",
+  "finish.NO_PASSAGES": "没有找到段落，因此未调用模型。",
   "finish.FAILED": "模型出错；之前的文字有效。",
   "finish.UNSPECIFIED": "回答已结束。",
 
@@ -211,7 +211,7 @@ export default {
   "documents.no_tenant_title": "未选择租户",
   "documents.no_tenant_text": "请在页面顶部输入租户。",
   "documents.none_title": "没有文档",
-  "documents.none_text": "此集合尚无内容。请上传文件。",
+  "documents.none_text": "此集合尚无文档。请上传文件。",
   "status.documents": "文档",
   "status.chunks": "块",
   "status.leaves": "叶块",

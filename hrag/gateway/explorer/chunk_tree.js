@@ -1,5 +1,6 @@
-// The chunks of a document as a tree, by the ARIA pattern: one item takes the focus, arrows move,
-// open and close. Top-level chunks come in pages, because a long document has thousands.
+// Shows the chunks of a document as a tree that follows the ARIA pattern for trees: one item has
+// the focus, and the arrow keys move it and open or close items. The top-level chunks are shown in
+// pages, because a long document has thousands of them.
 
 import { button, data, h, tr } from "./dom.js";
 
@@ -13,8 +14,10 @@ export class ChunkTree {
   #pager = h("div", { class: "pager" });
 
   /**
-   * `nodes` are ChunkNodes by id and may grow. `onSelect` hears of a chosen chunk, `onPreview` of
-   * one under the pointer or the focus (undefined: of none); `preview` returns its first words.
+   * `nodes` is a map from chunk ids to ChunkNodes; entries may be added later. `onSelect` is called
+   * with the id of a chunk that is selected. `onPreview` is called with the id of the chunk that
+   * has the pointer or the focus, or with undefined if no chunk has them. `preview` returns the
+   * first words of a node's chunk.
    */
   constructor(nodes, { onSelect, onPreview, preview }) {
     this.#nodes = nodes;
@@ -25,7 +28,10 @@ export class ChunkTree {
     this.#list.addEventListener("focusout", () => onPreview());
   }
 
-  /** Shows a chunk as selected, its top-level chunk and all on the way open; keeps the focus in the tree. */
+  /**
+   * Shows a chunk as selected, with all its ancestors open. If the focus was in the tree, it moves
+   * to the item of the chunk.
+   */
   show(chunkId, topId) {
     const hadFocus = this.#list.contains(document.activeElement);
     this.#page = Math.floor((this.#nodes.get(topId).chunk.index ?? 0) / TOP_PAGE);
@@ -144,8 +150,8 @@ export class ChunkTree {
   }
 
   #moves(item) {
-    const visible = [...this.#list.querySelectorAll("[role=treeitem]")].filter((each) =>
-      each.checkVisibility(),
+    const visible = [...this.#list.querySelectorAll("[role=treeitem]")].filter((other) =>
+      other.checkVisibility(),
     );
     const at = visible.indexOf(item);
     const select = () => this.#on.onSelect(item.dataset.chunk);
@@ -172,7 +178,10 @@ export class ChunkTree {
     else this.#focus(item.parentElement.closest("[role=treeitem]"));
   }
 
-  /** Opens or closes an item; one whose children are not read is selected, which reads them. */
+  /**
+   * Opens or closes an item. If the item's children are not read yet, it is selected instead, which
+   * reads them.
+   */
   #toggle(item, isOpen) {
     if (!item.hasAttribute("aria-expanded")) return;
     if (!item.querySelector("[role=group]")) this.#on.onSelect(item.dataset.chunk);
@@ -186,7 +195,7 @@ export class ChunkTree {
   }
 
   #setTabStop(item) {
-    for (const each of this.#list.querySelectorAll("[tabindex='0']")) each.tabIndex = -1;
+    for (const stop of this.#list.querySelectorAll("[tabindex='0']")) stop.tabIndex = -1;
     item.tabIndex = 0;
   }
 

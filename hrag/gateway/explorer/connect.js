@@ -1,5 +1,6 @@
-// Calls of the gateway: the Connect protocol's unary JSON, answers as server-sent events. The API
-// key lives in this module's memory and travels in the `authorization` header alone.
+// Calls the gateway: unary methods in the Connect protocol with JSON, and answers as server-sent
+// events. The API key is stored only in this module's memory and sent only in the header
+// `authorization`.
 
 import { serverSentEvents } from "./event_stream.js";
 
@@ -13,7 +14,10 @@ export function hasKey() {
   return key !== "";
 }
 
-/** Why a call failed: a Connect code, or `unreachable` without a whole reply of the gateway. */
+/**
+ * The error of a call. `code` is a code of the Connect protocol, or `unreachable` if the gateway
+ * sent no complete reply.
+ */
 export class CallError extends Error {
   constructor({ code = "unknown", message = "", details = [] }) {
     super(message);
@@ -26,7 +30,7 @@ export class CallError extends Error {
     return this.details.find(({ reason }) => reason)?.reason ?? "";
   }
 
-  /** The field of the request that is wrong; empty if it is none. */
+  /** The field of the request that is wrong; empty if the error names none. */
   get field() {
     return (
       this.details.find(({ fieldViolations }) => fieldViolations)?.fieldViolations[0].field ?? ""
@@ -34,7 +38,7 @@ export class CallError extends Error {
   }
 }
 
-/** Calls a unary method such as `RetrieverService/Search`; returns the response. */
+/** Calls a unary method, for example `RetrieverService/Search`; returns the response. */
 export async function call(method, request, signal) {
   try {
     const response = await send(method, request, "application/json", signal);
@@ -44,7 +48,7 @@ export async function call(method, request, signal) {
   }
 }
 
-/** Calls `Answer`; yields `{ name, value }` for each event, of which the last is `end`. */
+/** Calls `Answer`; yields `{ name, value }` for each event. The last event is `end`. */
 export async function* answerEvents(request, signal) {
   let hasEnded = false;
   try {
@@ -57,10 +61,10 @@ export async function* answerEvents(request, signal) {
   } catch (error) {
     throw callError(error);
   }
-  if (!hasEnded) throw unreachable("the answer broke off");
+  if (!hasEnded) throw unreachable("the answer ended early");
 }
 
-/** Calls `IngestDocument`; tells `progress` which share of the request has been sent. */
+/** Calls `IngestDocument`; calls `progress` with the share of the request that is sent, 0 to 1. */
 export async function ingest(request, progress) {
   const { status, responseText } = await upload(request, progress);
   if (status !== 200) throw failure(responseText, status);
@@ -121,7 +125,10 @@ function failure(text, status) {
   }
 }
 
-/** Browsers raise TypeError where a connection fails, also in the middle of a reply. */
+/**
+ * Returns `unreachable` for the TypeError that browsers raise if a connection fails, also in the
+ * middle of a reply. Returns any other error unchanged.
+ */
 function callError(error) {
   return error instanceof TypeError ? unreachable(error.message) : error;
 }

@@ -1,6 +1,6 @@
-// One document: its chunks as a tree and as a map of levels, and the text of one top-level chunk
-// with the span of a chunk shown in it. Only that text and the chunks below it are read, so a long
-// document is as quick as a short one.
+// Shows one document: its chunks as a tree and as a map of levels, and the text of one top-level
+// chunk with the span of the selected chunk marked in it. Only this text and the descendants of
+// this chunk are read, so a long document loads as fast as a short one.
 
 import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
@@ -13,19 +13,19 @@ import { fill } from "./notices.js";
 import { pageRange, sections } from "./passage_card.js";
 import { utf16Offsets } from "./text_offsets.js";
 
-const MOST_LEVELS = 8;
+const MAX_LEVELS = 8;
 const PREVIEW_CHARS = 80;
 
 export class DocumentView {
   #session;
   #info;
-  #nodes; // By chunk id: ChunkNode, of the chunks that were read.
-  #top; // The top-level chunk whose text is shown.
-  #wanted; // The latest reading of a chunk.
-  #offset; // From code points of that text to its UTF-16 units.
+  #nodes; // A map from chunk ids to the ChunkNodes that were read.
+  #top; // The ChunkNode of the top-level chunk whose text is shown.
+  #latestRead; // A symbol that identifies the latest call of #read.
+  #offset; // A function from a code point of that text to its UTF-16 unit.
   #selected;
   #running = new AbortController();
-  #marks = []; // What a search marked.
+  #marks = []; // The places that a search marked.
   #tree;
   #map;
   #body = h("div", {});
@@ -49,12 +49,12 @@ export class DocumentView {
   }
 
   /**
-   * Opens a document at `chunkId`, or else where its first mark is, or at its start. A chunk of
-   * another document, which an address may name, is ignored.
+   * Opens a document at `chunkId`; without one at its first mark; without a mark at its start. If
+   * `chunkId` belongs to another document, which an address may contain, it is ignored.
    */
   async open({ documentId, chunkId, marks = [] }) {
-    const isOwn = chunkId?.startsWith(`${documentId}#`);
-    const target = { documentId, chunkId: isOwn ? chunkId : "", marks };
+    const isInside = chunkId?.startsWith(`${documentId}#`);
+    const target = { documentId, chunkId: isInside ? chunkId : "", marks };
     this.#running.abort();
     this.#running = new AbortController();
     const work = () => this.#load(target);
@@ -75,7 +75,7 @@ export class DocumentView {
     return this.#layout();
   }
 
-  /** The first code point of the place to cite or of another mark; undefined without any. */
+  /** The first code point of the mark `cited`, else of the first mark; undefined without marks. */
   get #place() {
     return (this.#marks.find(({ kind }) => kind === "cited") ?? this.#marks[0])?.start;
   }
@@ -84,23 +84,27 @@ export class DocumentView {
     return this.#info.chunksPerLevel.length - 1;
   }
 
-  /** Reads a chunk's top-level chunk with all that is below it; the latest call counts. */
+  /**
+   * Reads the top-level chunk above a chunk, with its siblings and descendants. If another call was
+   * begun meanwhile, the result of this one is dropped.
+   */
   async #read(chunkId) {
-    const wanted = (this.#wanted = Symbol(chunkId));
-    let found = await this.#hierarchy(chunkId);
-    if (found.ancestors?.length)
-      found = await this.#hierarchy(found.ancestors.at(-1).chunk.chunkId);
-    if (wanted !== this.#wanted) return;
-    for (const node of [...(found.siblings ?? []), found.node, ...(found.descendants ?? [])])
+    const read = (this.#latestRead = Symbol(chunkId));
+    let hierarchy = await this.#hierarchy(chunkId);
+    if (hierarchy.ancestors?.length)
+      hierarchy = await this.#hierarchy(hierarchy.ancestors.at(-1).chunk.chunkId);
+    if (read !== this.#latestRead) return;
+    const { siblings, node: top, descendants } = hierarchy;
+    for (const node of [...(siblings ?? []), top, ...(descendants ?? [])])
       this.#nodes.set(node.chunk.chunkId, node);
-    this.#top = found.node;
-    this.#offset = utf16Offsets(found.node.chunk.content);
+    this.#top = top;
+    this.#offset = utf16Offsets(top.chunk.content);
   }
 
   #hierarchy(chunkId) {
     return call(
       "RetrieverService/GetHierarchy",
-      { ...this.#session.scope, chunkId, depth: MOST_LEVELS },
+      { ...this.#session.scope, chunkId, depth: MAX_LEVELS },
       this.#running.signal,
     );
   }
@@ -160,20 +164,20 @@ export class DocumentView {
 
   async #readAround(place) {
     const around = [...this.#nodes.values()].find(
-      (node) => whole(node.chunk.level) === this.#topLevel && holds(node, place),
+      (node) => whole(node.chunk.level) === this.#topLevel && contains(node, place),
     );
     if (around && around !== this.#top) await this.#read(around.chunk.chunkId);
   }
 
   #chunkAt(place) {
     if (place === undefined) return "";
-    const around = [...this.#nodes.values()].filter((node) => holds(node, place));
+    const around = [...this.#nodes.values()].filter((node) => contains(node, place));
     return (
       around.sort((a, b) => whole(a.chunk.level) - whole(b.chunk.level))[0]?.chunk.chunkId ?? ""
     );
   }
 
-  /** Selects a chunk; reads its text first if it is another top-level chunk's. */
+  /** Selects a chunk; first reads its text if it lies in another top-level chunk. */
   async #select(chunkId) {
     const read = () => this.#read(chunkId).then(() => []);
     const again = () => this.#select(chunkId);
@@ -193,15 +197,17 @@ export class DocumentView {
     return node === this.#top;
   }
 
-  /** Marks the span of a chunk, by default the selected one, and what it shares with its neighbours. */
+  /**
+   * Marks the span of a chunk, and the parts of it that its neighbours contain too. Without
+   * `chunkId`, marks the selected chunk.
+   */
   #paint(chunkId = this.#selected) {
-    const isHere = this.#isShown(chunkId);
-    const own = isHere
+    const chunkMarks = this.#isShown(chunkId)
       ? [spanMark("chunk", this.#nodes.get(chunkId).chunk.span ?? {}), ...this.#shared(chunkId)]
       : [];
     const { content = "", span = {} } = this.#top.chunk;
     this.#text.replaceChildren(
-      ...markedText(content, span.charStart ?? 0, [...own, ...this.#marks]),
+      ...markedText(content, span.charStart ?? 0, [...chunkMarks, ...this.#marks]),
     );
     this.#map.highlight(chunkId);
   }
@@ -210,16 +216,17 @@ export class DocumentView {
     const { chunk } = this.#nodes.get(chunkId);
     const [start, end] = [chunk.span?.charStart ?? 0, chunk.span?.charEnd ?? 0];
     return [-1, 1].flatMap((step) => {
-      const near = this.#nodes.get(
+      const neighbour = this.#nodes.get(
         `${chunk.documentId}#${chunk.level ?? 0}.${(chunk.index ?? 0) + step}`,
       );
-      if (!near) return [];
-      const from = Math.max(start, near.chunk.span?.charStart ?? 0);
-      return [{ kind: "shared", start: from, end: Math.min(end, near.chunk.span?.charEnd ?? 0) }];
+      if (!neighbour) return [];
+      const from = Math.max(start, neighbour.chunk.span?.charStart ?? 0);
+      const to = Math.min(end, neighbour.chunk.span?.charEnd ?? 0);
+      return [{ kind: "shared", start: from, end: to }];
     });
   }
 
-  /** Returns how a chunk's text begins; empty where the text is not read. */
+  /** Returns the first words of a chunk; empty if its text is not read. */
   #firstWords({ chunk }) {
     const top = this.#top.chunk;
     const start = top.span?.charStart ?? 0;
@@ -230,7 +237,7 @@ export class DocumentView {
   }
 }
 
-function holds({ chunk }, place) {
+function contains({ chunk }, place) {
   return (chunk.span?.charStart ?? 0) <= place && place < (chunk.span?.charEnd ?? 0);
 }
 

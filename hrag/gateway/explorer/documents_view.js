@@ -1,4 +1,5 @@
-// The documents of a collection: how far they are indexed, a page of them, and one of them.
+// Shows the documents of a collection: its index status, one page of its documents, and one opened
+// document.
 
 import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
@@ -11,7 +12,7 @@ const PAGE_SIZE = 25;
 
 export class DocumentsView {
   #session;
-  #tokens = [""]; // Page tokens of the pages up to the one that is shown.
+  #tokens = [""]; // The page tokens of all pages up to the shown one.
   #status = h("div", { class: "status-panel" });
   #table = h("div", { class: "document-list" });
   #list = h("div", { class: "view" }, this.#status, this.#table);
@@ -25,14 +26,14 @@ export class DocumentsView {
     this.#reset();
   }
 
-  /** Reads the list if it is not there; called when the view is shown. */
+  /** Reads the list if it is not read or out of date; called when the view is shown. */
   show() {
     if (this.#isStale && this.#document.element.hidden) this.#load();
   }
 
   #isStale = true;
 
-  /** Opens a document at a chunk, with marks; see DocumentView. */
+  /** Opens a document; `target` is the argument of `DocumentView.open`. */
   open(target) {
     this.#list.hidden = true;
     this.#document.element.hidden = false;
@@ -167,7 +168,10 @@ export class DocumentsView {
   }
 }
 
-/** Whether the document's leaves are in a segment already; empty for engines without segments. */
+/**
+ * Returns a badge that says if the document's leaves are in a segment or in the tail. Returns an
+ * empty text for an engine without segments.
+ */
 function indexBadge({ sequence }, { embedded }) {
   if (!embedded) return "";
   const isSealed = BigInt(sequence ?? 0) <= BigInt(embedded.sealedSequence ?? 0);

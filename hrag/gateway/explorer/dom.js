@@ -1,14 +1,16 @@
-// Makes elements. The only module that turns data into nodes, and it knows text alone: what a
-// document, a file name or a server says can become no element, attribute of code, or address.
+// Creates elements. Only this module turns data into nodes, and it creates only text from data. So
+// text of a document, a file name or a server cannot become an element, an event handler or an
+// address.
 
 import { bindText } from "./translation.js";
 
 const TRANSLATED = { t: "", tLabel: "aria-label", tPlaceholder: "placeholder", tTitle: "title" };
 
 /**
- * Returns a new element. An attribute `onclick` adds a listener; `t`, `tLabel`, `tPlaceholder` and
- * `tTitle` are keys of the dictionary, alone or with values: `["search.found", { n: 3 }]`.
- * Attributes that are null or false are left out; so are such children.
+ * Returns a new element. An attribute whose name begins with `on`, for example `onclick`, adds a
+ * listener. `t`, `tLabel`, `tPlaceholder` and `tTitle` are keys of the dictionary, alone or with
+ * values: `["search.found", { n: 3 }]`. Attributes and children that are null, undefined or false
+ * are left out.
  */
 export function h(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -26,17 +28,20 @@ function setAttribute(node, name, value) {
   else node.setAttribute(name, value === true ? "" : value);
 }
 
-/** Returns a translated text as an element. */
+/** Returns an element that shows a translated text. */
 export function tr(key, values = {}) {
   return h("span", { t: [key, values] });
 }
 
-/** Returns text of a document or a server: isolated, so that its direction changes nothing else. */
+/**
+ * Returns an element that shows a text of a document or a server. It is isolated (`bdi`), so that
+ * the direction of this text does not change the text around it.
+ */
 export function data(text, className = "") {
   return h("bdi", { class: className || null }, text);
 }
 
-/** Returns a button. */
+/** Returns a button; `key` is the dictionary's key of its text. */
 export function button(key, onclick, attributes = {}) {
   return h("button", { type: "button", t: key, onclick, ...attributes });
 }
@@ -49,7 +54,7 @@ export function newId(prefix) {
   return `${prefix}-${lastId}`;
 }
 
-/** Returns a control under its label. */
+/** Returns a control with its label above it. */
 export function field(key, control, hint = null) {
   control.id ||= newId("field");
   return h("div", { class: "field" }, h("label", { for: control.id, t: key }), control, hint);

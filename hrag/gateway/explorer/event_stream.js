@@ -1,4 +1,4 @@
-// Server-sent events of a response, read piece by piece.
+// Reads the server-sent events of a response while it arrives.
 
 /** Yields `{ name, data }` for each event of a stream of bytes. */
 export async function* serverSentEvents(stream) {
@@ -19,7 +19,7 @@ function addField(event, line) {
   else if (name === "data") event.data.push(value);
 }
 
-/** Yields whole lines, however the pieces of the stream are cut, also inside a character. */
+/** Yields whole lines. The stream's pieces may end anywhere, also inside a character. */
 async function* lines(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -27,9 +27,9 @@ async function* lines(stream) {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      const found = (rest + value).split(/\r\n|\n/);
-      rest = found.pop();
-      yield* found;
+      const complete = (rest + value).split(/\r\n|\n/);
+      rest = complete.pop();
+      yield* complete;
     }
   } finally {
     await reader.cancel();

@@ -1,18 +1,23 @@
-// Filter messages from rows. Values are read as `hrag search --filter` reads them: JSON numbers,
-// true, false, quoted texts and lists as what they are, everything else as a text; bounds are
-// numbers or dates. What looks like a mistake is refused, since it would match nothing, or all.
+// Builds the Filter message from the rows of a filter. Values are read as `hrag search --filter`
+// reads them: JSON numbers, true, false, quoted texts and lists have their JSON meaning, and
+// everything else is a text. Bounds are numbers or dates. A value that looks like a mistake is
+// refused, because it would match no document or all documents.
 
 import { CallError } from "./connect.js";
 import { translate } from "./translation.js";
 
 const BOUNDS = { at_least: "atLeast", above: "above", at_most: "atMost", below: "below" };
 const TEXT_FIELDS = ["document_id", "title", "source"];
-const KINDS = { string: "text", number: "number", boolean: "flag" }; // By type; FilterValue's fields.
-// Dates and times as RFC 3339 and most of ISO 8601 write them: date, time, seconds, zone.
+// The field of FilterValue for each JavaScript type.
+const KINDS = { string: "text", number: "number", boolean: "flag" };
+// Dates and times in the forms of RFC 3339 and most of ISO 8601: date, time, seconds, zone.
 const TIMESTAMP =
   /^(\d{4}-\d\d-\d\d)(?:[t ]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d(?:[.,]\d{1,9})?))?(z|[+-]\d\d:?\d\d)?)?$/i;
 
-/** Returns the Filter of rows `[key, operator, value]`; undefined without any. Raises CallError. */
+/**
+ * Returns the Filter of rows `[key, operator, value]`; undefined if there are no rows. Raises
+ * CallError for a malformed value.
+ */
 export function filterMessage({ join, rows }) {
   const filters = rows
     .filter(([key]) => key.trim())
@@ -22,21 +27,21 @@ export function filterMessage({ join, rows }) {
   return { [join === "any" ? "anyOf" : "allOf"]: { filters } };
 }
 
-/** Returns what a value is read as: `text`, `number`, `flag`, `timestamp`, `list` or `malformed`. */
+/** Returns the kind of a value: `text`, `number`, `flag`, `timestamp`, `list` or `malformed`. */
 export function valueKind(key, operator, value) {
-  const found = values(fieldName(key.trim()), operator, value.trim());
-  if (!found.length) return "malformed";
-  return found.length === 1 ? Object.keys(found[0])[0] : "list";
+  const filterValues = values(fieldName(key.trim()), operator, value.trim());
+  if (!filterValues.length) return "malformed";
+  return filterValues.length === 1 ? Object.keys(filterValues[0])[0] : "list";
 }
 
 function condition(key, operator, value) {
   const field = fieldName(key);
   if (operator === "present") return { exists: { field } };
   if (operator === "absent") return not({ exists: { field } });
-  const found = values(field, operator, value);
-  if (!found.length) throw malformed(key, operator, value);
-  if (operator in BOUNDS) return { range: { field, [BOUNDS[operator]]: found[0] } };
-  const match = { match: { field, values: found } };
+  const filterValues = values(field, operator, value);
+  if (!filterValues.length) throw malformed(key, operator, value);
+  if (operator in BOUNDS) return { range: { field, [BOUNDS[operator]]: filterValues[0] } };
+  const match = { match: { field, values: filterValues } };
   return operator === "is_not" ? not(match) : match;
 }
 
@@ -53,7 +58,7 @@ function malformed(key, operator, value) {
   return new CallError({ code: "invalid_argument", message: translate(text, { key, value }) });
 }
 
-/** Returns the FilterValues that a value stands for; none if it is malformed. */
+/** Returns the FilterValues of a value; none if the value is malformed. */
 function values(field, operator, value) {
   return operator in BOUNDS ? bound(value) : matched(field, value);
 }
@@ -61,8 +66,8 @@ function values(field, operator, value) {
 function matched(field, value) {
   const read = parsed(value);
   const isText = TEXT_FIELDS.includes(field) && ["number", "boolean"].includes(typeof read);
-  const found = isText ? [value] : [read].flat();
-  return found.every((each) => typeof each in KINDS) ? found.map(filterValue) : [];
+  const items = isText ? [value] : [read].flat();
+  return items.every((item) => typeof item in KINDS) ? items.map(filterValue) : [];
 }
 
 function bound(value) {
@@ -73,11 +78,15 @@ function bound(value) {
 }
 
 function filterValue(value) {
-  const isInfinite = [Infinity, -Infinity].includes(value); // JSON has a text for it, no number.
+  // JSON has no number for infinity; ProtoJSON writes it as a text.
+  const isInfinite = [Infinity, -Infinity].includes(value);
   return { [KINDS[typeof value]]: isInfinite ? String(value) : value };
 }
 
-/** Returns what JSON `value` is, or else the text itself; undefined if it must be JSON and is not. */
+/**
+ * Returns the value of a JSON text, or the text itself if it is not JSON. Returns undefined for an
+ * empty text, and for a text that begins with a quote or a bracket but is not JSON.
+ */
 function parsed(value) {
   if (value === "" || value.startsWith("'")) return undefined;
   try {
@@ -87,7 +96,7 @@ function parsed(value) {
   }
 }
 
-/** Returns a date, or date and time, as protobuf's JSON has it; undefined for another text. */
+/** Returns a date, with or without a time, in ProtoJSON's form; undefined for any other text. */
 function timestamp(text) {
   const [, day, time = "00:00", seconds = "00", zone = "Z"] = TIMESTAMP.exec(text) ?? [];
   if (!day || !new Date(day).toJSON()?.startsWith(day)) return undefined;

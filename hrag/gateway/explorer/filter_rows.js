@@ -1,4 +1,4 @@
-// A filter, built of rows: key, operator, value.
+// The controls of a filter. Each condition is a row of key, operator and value.
 
 import { button, h } from "./dom.js";
 import { filterMessage, valueKind } from "./filter_message.js";
@@ -11,7 +11,7 @@ export class FilterRows {
   #join = h(
     "select",
     { tLabel: "filter.join" },
-    ["all", "any"].map((each) => h("option", { value: each, t: `filter.${each}` })),
+    ["all", "any"].map((join) => h("option", { value: join, t: `filter.${join}` })),
   );
 
   constructor() {
@@ -27,10 +27,10 @@ export class FilterRows {
     this.#count();
   }
 
-  /** Rows as `[key, operator, value]`, and how they are joined. */
+  /** The rows as `[key, operator, value]`, and `join`: `all` or `any` of them must hold. */
   get value() {
     const rows = [...this.#rows.children].map((row) =>
-      [...row.querySelectorAll("input, select")].map((each) => each.value),
+      [...row.querySelectorAll("input, select")].map((control) => control.value),
     );
     return { join: this.#join.value, rows };
   }
@@ -60,7 +60,7 @@ export class FilterRows {
     const choice = h(
       "select",
       { tLabel: "filter.operator" },
-      OPERATORS.map((each) => h("option", { value: each, t: `filter.${each}` })),
+      OPERATORS.map((name) => h("option", { value: name, t: `filter.${name}` })),
     );
     const valueInput = h("input", {
       type: "text",
@@ -111,9 +111,9 @@ export class FilterRows {
   }
 }
 
-/** Whether a row of an address holds texts, or values that are written as texts. */
+/** Returns true if a row of an address contains only texts, or values that become texts. */
 function isRow(row) {
-  return Array.isArray(row) && row.every((each) => typeof each !== "object");
+  return Array.isArray(row) && row.every((value) => typeof value !== "object");
 }
 
 function showKind(key, operator, value, kind) {
@@ -126,7 +126,7 @@ function showKind(key, operator, value, kind) {
   );
 }
 
-/** Returns the id of the list of keys that inputs suggest, made on first use. */
+/** Returns the id of the list of keys that inputs suggest; the first call creates the list. */
 function keyList() {
   const id = "filter-keys";
   if (!document.getElementById(id)) {

@@ -1,5 +1,6 @@
-// A map of a document's levels: a row for each level, a bar for each chunk, as wide as its span. It
-// is for the pointer; the tree beside it does the same for the keyboard and for screen readers.
+// A map of a document's levels. Each level is a row, and each chunk is a bar as wide as its span.
+// The map is only for pointers; the tree next to it has the same functions for the keyboard and for
+// screen readers.
 
 import { h } from "./dom.js";
 
@@ -16,7 +17,10 @@ export class LevelMap {
     });
   }
 
-  /** Draws the whole document's top level, where it has several chunks, and below it one of them. */
+  /**
+   * Draws a row for each level of the top-level chunk `topId` and its descendants. If the document
+   * has several top-level chunks, a row above shows all of them.
+   */
   show(nodes, topId, selected) {
     this.#bars.clear();
     const all = [...nodes.values()].map(({ chunk }) => chunk);
@@ -42,7 +46,7 @@ export class LevelMap {
     this.highlight(selected);
   }
 
-  /** Shows one bar, and no other, as the one meant. */
+  /** Highlights the bars of one chunk, and no others. */
   highlight(chunkId) {
     for (const [id, bars] of this.#bars)
       for (const bar of bars) bar.classList.toggle("is-meant", id === chunkId);

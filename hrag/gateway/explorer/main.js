@@ -1,4 +1,4 @@
-// Puts the page together: the bar, the views, and what the address says to show.
+// Builds the page: the bar and the views. Then shows the view that the address names.
 
 import { changeAddress, readAddress } from "./address.js";
 import { AnswerView } from "./answer_view.js";
@@ -34,7 +34,7 @@ const tabs = new Tabs(
   },
 );
 
-/** Opens a document where a search or an answer points to. */
+/** Opens a document at the place that a search or an answer names. */
 function openDocument(target) {
   changeAddress(
     { view: "documents", doc: target.documentId, chunk: target.chunkId },
@@ -70,14 +70,14 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
 
-/** Shows what the address names, after a step back or a change by hand. */
+/** Shows what the address names, after the user went back or edited the address. */
 async function follow() {
   const { tenant = "", collection } = readAddress();
-  const isElsewhere =
+  const isOtherScope =
     tenant !== session.tenant || (collection && collection !== session.collection);
-  if (isElsewhere) await scope.open(tenant, collection);
-  const address = readAddress(); // It may have changed meanwhile.
-  if (isElsewhere || !search.isAt(address)) search.load(address);
+  if (isOtherScope) await scope.open(tenant, collection);
+  const address = readAddress(); // It may have changed during the call.
+  if (isOtherScope || !search.isAt(address)) search.load(address);
   followView();
 }
 

@@ -1,12 +1,13 @@
-// A text with marked ranges, which may overlap: the text is cut at every border, and each piece
-// carries all marks that cover it.
+// Shows a text with marked ranges, which may overlap. The text is cut at every border of a range,
+// and each piece gets all marks that cover it.
 
 import { h } from "./dom.js";
 import { utf16Offsets } from "./text_offsets.js";
 
 /**
- * Returns nodes that show `text`, whose first code point has the number `start` in its document.
- * `marks` are `{ kind, start, end }` in code points of the document; parts outside are ignored.
+ * Returns nodes that show `text`. `start` is the offset of the text in its document, in code
+ * points. `marks` are `{ kind, start, end }`, also in code points of the document; the parts of
+ * marks outside the text are ignored.
  */
 export function markedText(text, start, marks) {
   const offset = utf16Offsets(text);
@@ -35,12 +36,12 @@ function piece(text, kinds) {
   return h("mark", { class: [...kinds].map((kind) => `mark-${kind}`).join(" ") }, text);
 }
 
-/** Returns the mark of a span of the protocol, in which a 0 is left out. */
+/** Returns the mark of a span of the protocol, where a field with the value 0 is missing. */
 export function spanMark(kind, span) {
   return { kind, start: span.charStart ?? 0, end: span.charEnd ?? 0 };
 }
 
-/** Scrolls a box, and nothing around it, until one of its marks is well in view. */
+/** Scrolls a box, but nothing around it, until the mark inside it is visible. */
 export function scrollWithin(box, mark) {
   if (!mark) return;
   const top = mark.getBoundingClientRect().top - box.getBoundingClientRect().top;

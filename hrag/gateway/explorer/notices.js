@@ -1,5 +1,5 @@
-// What the page says beside its data: errors with advice, empty and loading states, and
-// announcements for screen readers.
+// The messages of the page: errors with advice, empty states, loading states, and announcements for
+// screen readers.
 
 import { CallError, hasKey } from "./connect.js";
 import { button, data, h, tr } from "./dom.js";
@@ -11,12 +11,15 @@ export function announcements() {
   return announcer;
 }
 
-/** Says a text to screen readers. */
+/** Announces a text to screen readers. */
 export function announce(key, values) {
   announcer.textContent = translate(key, values);
 }
 
-/** Returns an error with its code, what is wrong, and what to do; `retry` adds a button. */
+/**
+ * Returns a box that shows an error: its code, its message and advice. If `retry` is given, a
+ * button calls it.
+ */
 export function errorBox(raised, retry = null) {
   const error =
     raised instanceof CallError
@@ -43,7 +46,7 @@ function adviceKey({ code, reason }) {
   return keys.find(hasText) ?? null;
 }
 
-/** Returns what stands where there is nothing yet. */
+/** Returns the notice for a place that has no content yet. */
 export function emptyState(title, text, ...actions) {
   return h(
     "div",
@@ -54,7 +57,7 @@ export function emptyState(title, text, ...actions) {
   );
 }
 
-/** Returns what stands where something is on its way. */
+/** Returns the placeholder for content that is loading. */
 export function loading() {
   const lines = ["long", "middle", "short"].map((name) =>
     h("span", { class: `bone bone-${name}` }),
@@ -67,26 +70,26 @@ export function loading() {
   );
 }
 
-const latest = new WeakMap(); // By place: the work that may fill it.
+const latest = new WeakMap(); // From a place to the only work that may still fill it.
 
-/** Shows `content` in `place`; what other work finds for the place is dropped. */
+/** Shows `content` in `place`. Results of work that still runs for the place will be dropped. */
 export function show(place, ...content) {
   latest.delete(place);
   place.replaceChildren(...content);
 }
 
 /**
- * Shows in `place` what `work` returns, with a loading state before and an error in its place.
- * Returns false if it failed, or if other work was begun for the place meanwhile. An error offers
- * to `retry`, by default the work alone.
+ * Shows in `place` the nodes that `work` returns: first a loading state, then the nodes or an
+ * error. Returns false if the work failed, or if other work was begun for the place meanwhile. The
+ * error has a button that calls `retry`; by default it runs the work again.
  */
 export async function fill(place, work, retry = () => fill(place, work)) {
   latest.set(place, work);
   place.replaceChildren(loading());
   try {
-    const found = await work();
+    const nodes = await work();
     if (latest.get(place) !== work) return false;
-    place.replaceChildren(...[found].flat());
+    place.replaceChildren(...[nodes].flat());
     return true;
   } catch (error) {
     if (error.name !== "AbortError" && latest.get(place) === work)

@@ -1,5 +1,5 @@
-// One passage: its citation, scores, and its text with everything marked that the response says of
-// it: matched leaves, terms of the query, the place to cite.
+// Shows one passage: its citation, its scores, and its text. In the text all places are marked that
+// the response contains: matched leaves, terms of the query, and the sentence to cite.
 
 import { button, data, h, newId, tr } from "./dom.js";
 import { score } from "./format.js";
@@ -17,7 +17,10 @@ export class PassageCard {
     "aria-expanded": "false",
   });
 
-  /** `place` counts from 1. `onOpen` is called with what to open in the document. */
+  /**
+   * `place` is the position among the passages, from 1. `onOpen` is called with the target of
+   * `DocumentView.open`.
+   */
   constructor(passage, place, onOpen) {
     this.passage = passage;
     this.#chunk = passage.chunk;
@@ -45,12 +48,15 @@ export class PassageCard {
     return this.element.classList.contains("is-expanded");
   }
 
-  /** Adds a note, for example that the other setting found the passage too. */
+  /** Adds a note, for example that the other setting also found the passage. */
   addNote(node) {
     this.#notes.append(node);
   }
 
-  /** Cuts the text at some lines and scrolls it to what matched. Needs a place on the page. */
+  /**
+   * Cuts the text after some lines and scrolls it to the first match. The element must be on the
+   * page.
+   */
   settle() {
     const isLong = this.#text.scrollHeight > this.#text.clientHeight + 8;
     this.#expand.hidden = !isLong;
@@ -69,10 +75,10 @@ export class PassageCard {
     (this.#text.querySelector(".mark-aim") ?? this.element).scrollIntoView({ block: "center" });
   }
 
-  #paint(more = []) {
+  #paint(addedMarks = []) {
     const start = this.#chunk.span?.charStart ?? 0;
     this.#text.replaceChildren(
-      ...markedText(this.#chunk.content ?? "", start, [...this.#marks, ...more]),
+      ...markedText(this.#chunk.content ?? "", start, [...this.#marks, ...addedMarks]),
     );
   }
 
@@ -150,19 +156,22 @@ function scoreColumn(passage) {
   return h("div", { class: "score-column" }, total, scoreList(passage));
 }
 
-/** Returns the sections around something, without a first one that repeats the title; null without any. */
+/**
+ * Returns the section path of a chunk or a section, without a first section that repeats the title.
+ * Returns null if the path is empty.
+ */
 export function sections({ title, sectionPath = [] }) {
   const path = sectionPath[0] === title ? sectionPath.slice(1) : sectionPath;
   return path.length
     ? h(
         "p",
         { class: "sections" },
-        path.map((each) => data(each, "crumb")),
+        path.map((section) => data(section, "crumb")),
       )
     : null;
 }
 
-/** Returns a note on pages; null for a document without any. */
+/** Returns the pages of a passage; null if its document has no pages. */
 export function pageRange({ firstPage, lastPage }) {
   if (!firstPage) return null;
   if (firstPage === lastPage) return h("span", { t: ["page.one", { page: firstPage }] });

@@ -1,4 +1,4 @@
-// What a search returned: how it went, its timings, and its passages.
+// Shows the result of a search: warnings, timings, its plan, and its passages.
 
 import { data, facts, h, tr } from "./dom.js";
 import { count, score, whole } from "./format.js";
@@ -36,16 +36,16 @@ export class ResultList {
     );
   }
 
-  /** Cuts long texts; needs a place on the page. */
+  /** Cuts long texts; the element must be on the page. */
   settle() {
     for (const card of this.cards) card.settle();
   }
 }
 
-/** Notes at each passage where another list has the same text. */
-export function compare(cards, others, otherName) {
+/** Adds to each passage a note with the places of the same text in the other list. */
+export function compare(cards, otherCards, otherName) {
   for (const card of cards) {
-    const places = others.flatMap((other, index) =>
+    const places = otherCards.flatMap((other, index) =>
       overlap(card.passage.chunk, other.passage.chunk) ? [index + 1] : [],
     );
     const key = places.length ? "search.also_in" : "search.only_here";
@@ -58,21 +58,21 @@ export function compare(cards, others, otherName) {
   }
 }
 
-function overlap(one, other) {
-  const [a, b] = [one.span ?? {}, other.span ?? {}];
+function overlap(chunk, other) {
+  const [a, b] = [chunk.span ?? {}, other.span ?? {}];
   return (
-    one.documentId === other.documentId &&
+    chunk.documentId === other.documentId &&
     whole(a.charStart) < whole(b.charEnd) &&
     whole(b.charStart) < whole(a.charEnd)
   );
 }
 
 function warnings({ fallback, rerankFailure }) {
-  const found = [
+  const present = [
     ["search.fallback", fallback],
     ["search.rerank_failure", rerankFailure],
   ].filter(([, text]) => text);
-  return found.map(([key, text]) => h("p", { class: "warning" }, tr(key), " ", data(text)));
+  return present.map(([key, text]) => h("p", { class: "warning" }, tr(key), " ", data(text)));
 }
 
 function plan(response) {
@@ -104,7 +104,7 @@ function chosenSections(chosen, onOpen) {
     h(
       "ol",
       { class: "sections-list" },
-      chosen.map((each) => chosenSection(each, onOpen)),
+      chosen.map((section) => chosenSection(section, onOpen)),
     ),
   );
 }

@@ -1,4 +1,4 @@
-// The bar that says whose data is shown and as whom: tenant, collection, API key.
+// The bar in which the user chooses the tenant, the collection and the API key.
 
 import { changeAddress } from "./address.js";
 import { hasKey, setKey } from "./connect.js";
@@ -46,7 +46,7 @@ export class ScopeBar {
     this.#showCollections();
   }
 
-  /** Opens a tenant's collection; shows an error under the bar. */
+  /** Opens a tenant's collection; an error is shown below the bar. */
   async open(tenant, collection = "") {
     this.#tenant.value = tenant;
     this.notice.replaceChildren();

@@ -1,4 +1,4 @@
-// The scores of a passage or a leaf, by source.
+// Shows the scores of a passage or a leaf, one for each source.
 
 import { h } from "./dom.js";
 import { score } from "./format.js";
@@ -9,13 +9,16 @@ const SOURCES = [
   ["rerank", "rerankScore"],
 ];
 
-/** Returns the scores of the sources that gave one, each with a bar from 0 to 1 if it has that scale. */
+/**
+ * Returns the scores of the sources that scored the passage or leaf. A score whose scale is 0 to 1
+ * has a bar.
+ */
 export function scoreList(scored) {
-  const given = SOURCES.filter(([, name]) => scored[name] !== undefined);
+  const present = SOURCES.filter(([, name]) => scored[name] !== undefined);
   return h(
     "dl",
     { class: "scores" },
-    given.map(([source, name]) => entry(source, scored[name])),
+    present.map(([source, name]) => entry(source, scored[name])),
   );
 }
 

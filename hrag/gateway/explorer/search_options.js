@@ -1,4 +1,5 @@
-// The options of a search, as SearchRequest names them, and where each applies.
+// The options of a search, with their names in SearchRequest, and the modes and retrievals that
+// each option applies to.
 
 const CHUNK_MODES = ["SMALL_TO_BIG", "SUMMARY_FIRST", "AUTO_MERGE"];
 const UNJOINED_MODES = [...CHUNK_MODES, "STANDARD"];
@@ -13,9 +14,9 @@ export const MODES = [
 ];
 
 /**
- * `enum` is the prefix of the protocol's names, `values` what follows it; the first is the
- * default and, but for the mode, not sent.
- * `modes` and `retrievals` are those that an option applies to; without them, all.
+ * The options that are always visible. `enum` is the prefix of the protocol's names, and `values`
+ * are the rests of the names. The first value is the default; it is not sent, except for the mode.
+ * `modes` and `retrievals` are those that an option applies to; without them, it applies to all.
  */
 export const MAIN_OPTIONS = [
   { name: "mode", enum: "SEARCH_MODE_", values: MODES },
@@ -24,6 +25,7 @@ export const MAIN_OPTIONS = [
   { name: "tokenBudget", min: 0, step: 1 },
 ];
 
+/** The options below "More options", in the same form. */
 export const MORE_OPTIONS = [
   { name: "returnLevel", min: 0, max: 7, step: 1, modes: CHUNK_MODES },
   { name: "mergeRatio", min: 0, max: 1, step: "any", modes: ["AUTO_MERGE"] },
@@ -52,7 +54,7 @@ export const MORE_OPTIONS = [
   { name: "cutLast", flag: true },
 ];
 
-/** Whether an option applies to a mode and a retrieval. */
+/** Returns true if an option applies to a mode and a retrieval. */
 export function applies(option, mode, retrieval) {
   return (
     (option.modes?.includes(mode) ?? true) &&
@@ -60,7 +62,7 @@ export function applies(option, mode, retrieval) {
   );
 }
 
-/** Returns the part of a SearchRequest that `options`, texts and flags by name, stand for. */
+/** Returns the fields of a SearchRequest for `options`, an object of texts and flags by name. */
 export function requestOptions(options) {
   const request = {};
   for (const option of [...MAIN_OPTIONS, ...MORE_OPTIONS]) {

@@ -1,4 +1,5 @@
-// Searches by one text with one setting, or with two side by side.
+// Searches for one text with one setting, or with two settings whose results are shown side by
+// side.
 
 import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
@@ -70,7 +71,7 @@ export class SearchView {
     this.#clear();
   }
 
-  /** Takes the search of an address over; runs it if it has a text. */
+  /** Shows the search of an address in the form, and runs it if it has a text. */
   load(address) {
     const { q = "", a = "", b = "" } = address;
     this.#latest = searchOf(address);
@@ -83,7 +84,7 @@ export class SearchView {
     else this.#clear();
   }
 
-  /** Whether the search of an address is the one that was loaded or run last. */
+  /** Returns true if the search of an address is the one that was loaded or run last. */
   isAt(address) {
     return searchOf(address) === this.#latest;
   }
@@ -122,17 +123,17 @@ export class SearchView {
     changeAddress(saved);
     const lists = await Promise.all(shown.map((column) => this.#fillColumn(column, signal)));
     if (signal.aborted) return;
-    const found = lists.filter(Boolean);
-    const most = Math.max(...found.map(({ timings }) => timings.totalUs));
-    for (const { timings } of found) timings.setScale(most);
-    if (found.length === 2) {
+    const shownLists = lists.filter(Boolean);
+    const longestUs = Math.max(...shownLists.map(({ timings }) => timings.totalUs));
+    for (const { timings } of shownLists) timings.setScale(longestUs);
+    if (shownLists.length === 2) {
       compare(lists[0].cards, lists[1].cards, "B");
       compare(lists[1].cards, lists[0].cards, "A");
     }
-    if (found.length) announce("search.found", { n: found[0].cards.length });
+    if (shownLists.length) announce("search.found", { n: shownLists[0].cards.length });
   }
 
-  /** Returns the list of what was found; undefined after an error, which the column shows. */
+  /** Returns the list of results; undefined after an error, which the column shows. */
   async #fillColumn({ form, results }, signal) {
     let list;
     await fill(

@@ -1,4 +1,4 @@
-// The settings in force: of the server, and of the chosen collection.
+// Shows the settings of the server and of the chosen collection.
 
 import { call } from "./connect.js";
 import { data, facts, h, tr } from "./dom.js";
@@ -21,7 +21,7 @@ export class ServerView {
     this.#showCollection();
   }
 
-  /** Asks the server again; called when the view is shown. */
+  /** Reads the server's settings again; called when the view is shown. */
   show() {
     fill(this.#server, async () => serverParts(await call("RetrieverService/GetServerInfo", {})));
   }

@@ -1,72 +1,75 @@
-// Whose data the page shows: tenant and collection. Views listen to `change`, when others were
-// chosen, and to `refresh`, when their contents may have changed.
+// The tenant and the collection that the page shows. Views listen to the event `change`, after
+// another tenant or collection was chosen, and to `refresh`, after their contents may have changed.
 
 import { call } from "./connect.js";
 
-const NEW_COLLECTION = "default"; // The one that the server creates when it is written to.
+const NEW_COLLECTION = "default"; // The server creates this collection with its first document.
 
 export class Session extends EventTarget {
   tenant = "";
   collection = "";
-  /** The tenant's collections as ListCollections returned them. */
+  /** The tenant's collections, as ListCollections returned them. */
   collections = [];
 
-  /** What every request about a collection begins with. */
+  /** The fields of every request about the chosen collection. */
   get scope() {
     return { tenantId: this.tenant, collection: this.collection };
   }
 
-  /** The chosen collection; undefined if it does not exist, or goes by an alias. */
+  /** The chosen collection; undefined if it does not exist, or if an alias was chosen. */
   get chosen() {
     return this.collections.find(({ name }) => name === this.collection);
   }
 
-  /** Whether the chosen collection does not exist yet, but will by the first upload. */
+  /** True if the chosen collection does not exist yet and the first upload creates it. */
   get isNew() {
     return this.collection === NEW_COLLECTION && !this.chosen;
   }
 
-  /** Opens a tenant's collection, by default its first one. Raises CallError; the list is then empty. */
-  async open(tenant, wanted = "") {
+  /**
+   * Opens a tenant's collection, by default its first one. Raises CallError; then the list of
+   * collections is empty.
+   */
+  async open(tenant, collection = "") {
     this.tenant = tenant;
     this.collections = [];
-    this.collection = wanted;
+    this.collection = collection;
     try {
-      const found = tenant ? await listCollections(tenant) : [];
-      if (this.tenant !== tenant) return; // Another was opened meanwhile.
-      this.collections = found;
-      this.collection ||= found[0]?.name ?? NEW_COLLECTION;
+      const collections = tenant ? await listCollections(tenant) : [];
+      if (this.tenant !== tenant) return; // Another tenant was opened during the call.
+      this.collections = collections;
+      this.collection ||= collections[0]?.name ?? NEW_COLLECTION;
     } finally {
-      this.#tell("change");
+      this.#dispatch("change");
     }
   }
 
   choose(collection) {
     this.collection = collection;
-    this.#tell("change");
+    this.#dispatch("change");
   }
 
-  /** Reads the list again, after an upload. */
+  /** Reads the list of collections again, after an upload. */
   async refresh() {
     const { tenant } = this;
-    const found = await listCollections(tenant);
-    if (this.tenant !== tenant) return; // Another was opened meanwhile.
-    this.collections = found;
-    this.#tell("refresh");
+    const collections = await listCollections(tenant);
+    if (this.tenant !== tenant) return; // Another tenant was opened during the call.
+    this.collections = collections;
+    this.#dispatch("refresh");
   }
 
-  #tell(name) {
+  #dispatch(name) {
     this.dispatchEvent(new Event(name));
   }
 }
 
 async function listCollections(tenantId) {
-  const found = [];
+  const collections = [];
   let pageToken = "";
   do {
     const page = await call("IndexerService/ListCollections", { tenantId, pageToken });
-    found.push(...(page.collections ?? []));
+    collections.push(...(page.collections ?? []));
     pageToken = page.nextPageToken;
   } while (pageToken);
-  return found;
+  return collections;
 }

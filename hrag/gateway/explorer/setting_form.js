@@ -1,5 +1,5 @@
-// The controls of one search setting. Options that do not apply to the chosen mode or retrieval
-// are hidden and not sent; empty ones take the server's default.
+// The controls of one search setting. Options that do not apply to the chosen mode or retrieval are
+// hidden and not sent. For an empty option the server uses its default.
 
 import { field, h, newId, tr } from "./dom.js";
 import { FilterRows } from "./filter_rows.js";
@@ -11,7 +11,7 @@ export class SettingForm {
   #modeHint = h("p", { class: "hint" });
   #defaults;
 
-  /** `title` is a key of the dictionary; `defaultMode` is chosen first. */
+  /** `title` is a key of the dictionary. `defaultMode` is the mode that is chosen at first. */
   constructor(title, defaultMode = "SMALL_TO_BIG") {
     const main = h(
       "div",
@@ -44,12 +44,12 @@ export class SettingForm {
     this.#update();
   }
 
-  /** The part of a SearchRequest that the setting stands for. */
+  /** The fields of a SearchRequest for this setting. */
   get request() {
     return { ...requestOptions(this.#options), filter: this.#filters.message };
   }
 
-  /** Everything that was set, as text for a link; see `load`. */
+  /** All options that are set, as a text for a link. `load` reads it. */
   get saved() {
     const set = Object.entries(this.#options).filter(
       ([, value]) => value !== "" && value !== false,
@@ -57,7 +57,7 @@ export class SettingForm {
     return JSON.stringify({ ...Object.fromEntries(set), filters: this.#filters.value });
   }
 
-  /** Sets what a text that `saved` returned says, and all else to its default. */
+  /** Sets the options of a text that `saved` returned, and all other options to their defaults. */
   load(text) {
     const saved = { ...this.#defaults, ...parsed(text) };
     for (const [name, control] of this.#controls) {
@@ -96,7 +96,8 @@ export class SettingForm {
     const retrieval = this.#controls.get("retrieval").value;
     for (const option of MORE_OPTIONS) {
       const control = this.#controls.get(option.name);
-      control.disabled = !applies(option, mode, retrieval); // Which also spares it from validation.
+      // The browser does not validate a disabled control.
+      control.disabled = !applies(option, mode, retrieval);
       control.closest(".field").hidden = control.disabled;
     }
     this.#modeHint.replaceChildren(tr(`mode.${mode}`));
@@ -124,7 +125,7 @@ function isAllowed(control, value) {
   );
 }
 
-/** Opens the fold around a control that the browser finds invalid, so that it can say so. */
+/** Opens the fold around an invalid control, so that the browser can show its message there. */
 function unfold({ target }) {
   target.closest("details")?.setAttribute("open", "");
 }

@@ -1,4 +1,5 @@
-// Tabs by the ARIA pattern: arrows move between them, each tab shows its panel.
+// Tabs that follow the ARIA pattern for tabs: the arrow keys move between tabs, and each tab shows
+// its panel.
 
 import { h } from "./dom.js";
 
@@ -6,7 +7,10 @@ export class Tabs {
   #tabs = new Map();
   #onShow;
 
-  /** `views` are `[name, panel content]` in order; `onShow` hears of the one that is shown. */
+  /**
+   * `views` are `[name, panel content]` in their order. `onShow` is called with the name of the
+   * view that is shown.
+   */
   constructor(views, onShow) {
     this.#onShow = onShow;
     this.list = h("div", {
@@ -21,8 +25,8 @@ export class Tabs {
 
   show(name) {
     const shown = this.#tabs.has(name) ? name : this.#tabs.keys().next().value;
-    for (const [each, { tab, panel }] of this.#tabs) {
-      const isShown = each === shown;
+    for (const [tabName, { tab, panel }] of this.#tabs) {
+      const isShown = tabName === shown;
       tab.setAttribute("aria-selected", String(isShown));
       tab.tabIndex = isShown ? 0 : -1;
       panel.hidden = !isShown;

@@ -1,14 +1,14 @@
-// Offsets in texts. The services count Unicode code points; JavaScript counts UTF-16 units, of
-// which a code point above U+FFFF (an emoji, a rare Chinese character) takes two.
+// Converts offsets in texts. The services count Unicode code points, and JavaScript counts UTF-16
+// units. A code point above U+FFFF (an emoji, a rare Chinese character) has two units.
 
-/** Returns a function from a code point's place in `text` to the place of its first UTF-16 unit. */
+/** Returns a function from the offset of a code point in `text` to its offset in UTF-16 units. */
 export function utf16Offsets(text) {
   const wide = widePlaces(text);
   const units = (place) => place + countBelow(wide, place);
   return (place) => Math.min(units(Math.max(place, 0)), text.length);
 }
 
-/** Returns the places, in code points, of the code points that take two UTF-16 units. */
+/** Returns the offsets, in code points, of the code points that have two UTF-16 units. */
 function widePlaces(text) {
   const places = [];
   let place = 0;
@@ -21,7 +21,7 @@ function widePlaces(text) {
   return places;
 }
 
-/** Returns how many of the sorted numbers are below `limit`. */
+/** Returns how many of the sorted numbers are below `limit`, by binary search. */
 function countBelow(sorted, limit) {
   let low = 0;
   let high = sorted.length;

@@ -1,11 +1,11 @@
-// The timings of a search as one bar, a stretch for each stage.
+// Shows the timings of a search as one bar, with one segment for each stage.
 
 import { h, newId } from "./dom.js";
 import { duration, whole } from "./format.js";
 
 const STAGES = ["embed", "filter", "search", "climb", "fetch", "rerank"];
 
-/** Returns the bar with its legend. `setScale` makes bars of several searches comparable. */
+/** The bar with its legend. `setScale` makes the bars of several searches comparable. */
 export class TimingsChart {
   constructor(timings, roundTripMs) {
     this.totalUs = whole(timings.totalUs);
@@ -42,10 +42,10 @@ export class TimingsChart {
   #stages;
   #bar;
 
-  /** Makes the whole width stand for `mostUs` microseconds. */
-  setScale(mostUs) {
+  /** Sets the duration, in microseconds, that the whole width of the bar represents. */
+  setScale(wholeUs) {
     this.#stages.forEach(([, us], index) => {
-      this.#bar.children[index].style.width = `${(100 * us) / Math.max(mostUs, 1)}%`;
+      this.#bar.children[index].style.width = `${(100 * us) / Math.max(wholeUs, 1)}%`;
     });
   }
 }

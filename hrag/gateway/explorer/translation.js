@@ -1,5 +1,5 @@
-// The page's texts in the chosen language. An element remembers which text it shows, so that
-// changing the language changes all texts in place and interrupts nothing.
+// The texts of the page in the chosen language. For each element this module stores which text it
+// shows. So a change of the language replaces all texts in place and interrupts nothing.
 
 import chinese from "./chinese.js";
 import english from "./english.js";
@@ -13,16 +13,16 @@ export const LANGUAGES = [
   ["zh-Hans", "中文"],
 ];
 
-/** Returns the language of the page that suits a browser's list of languages. */
-export function preferredLanguage(wanted) {
-  for (const each of wanted) {
-    if (each.toLowerCase().startsWith("zh")) return "zh-Hans";
-    if (each.toLowerCase().startsWith("en")) return "en";
+/** Returns the first language of a browser's list that the page has, or else English. */
+export function preferredLanguage(browserLanguages) {
+  for (const code of browserLanguages) {
+    if (code.toLowerCase().startsWith("zh")) return "zh-Hans";
+    if (code.toLowerCase().startsWith("en")) return "en";
   }
   return "en";
 }
 
-/** Shows everything in `chosen`; an unknown language counts as English. */
+/** Shows all texts in the language `chosen`; an unknown language counts as English. */
 export function setLanguage(chosen) {
   language = Object.hasOwn(DICTIONARIES, chosen) ? chosen : "en";
   document.documentElement.lang = language;
@@ -32,7 +32,7 @@ export function setLanguage(chosen) {
   }
 }
 
-/** Binds an attribute of `node`, or with "" its text, to a text of the dictionary. */
+/** Binds an attribute of `node` to a text of the dictionary; the attribute "" is its content. */
 export function bindText(node, attribute, key, values = {}) {
   if (!bound.has(node)) bound.set(node, new Map());
   bound.get(node).set(attribute, [key, values]);
@@ -46,17 +46,17 @@ function show(node, attribute, key, values) {
 }
 
 /**
- * Returns a text. `{name}` stands for a value; numbers are written as the language does. A text
- * with forms for one and for other numbers is chosen by the value `n`. A key without a text, such as
- * that of a limit which a newer server has, stands for itself.
+ * Returns a text of the dictionary. `{name}` in it is replaced by a value; numbers are formatted
+ * for the language. If a text has plural forms, the value `n` determines the form. If a key has no
+ * text, for example the name of a limit of a newer server, the key is returned.
  */
 export function translate(key, values = {}) {
-  const found = DICTIONARIES[language][key] ?? key;
-  const form = typeof found === "string" ? found : (found[plural(values.n)] ?? found.other);
+  const text = DICTIONARIES[language][key] ?? key;
+  const form = typeof text === "string" ? text : (text[plural(values.n)] ?? text.other);
   return form.replace(/\{(\w+)\}/g, (_, name) => written(values[name]));
 }
 
-/** Whether the dictionary has a text. */
+/** Returns true if the dictionary has a text for `key`. */
 export function hasText(key) {
   return key in english;
 }

@@ -1,6 +1,7 @@
-// Document ids and types of files, as `hrag ingest` gives them: the same file gets the same id.
+// Determines the document ids and MIME types of files by the rules of `hrag ingest`. So the same
+// file gets the same id in both.
 
-// Types with the extensions that stand for them.
+// Each MIME type, with its file extensions.
 const TYPES = [
   ["text/plain", "txt text"],
   ["text/markdown", "md markdown"],
@@ -32,19 +33,25 @@ const TYPES = [
   ["text/x-sql", "sql"],
   ["text/x-swift", "swift"],
 ];
-const MOST_ID_CHARS = 128;
+const MAX_ID_CHARS = 128;
 const HASH_DIGITS = 8;
 
-/** Returns a readable, valid id; a name that cannot be kept as it is gets a hash behind it. */
+/**
+ * Returns a readable and valid document id. If the file's name is not a valid id, the id is a
+ * changed name that ends with a hash of the original name.
+ */
 export async function documentId(fileName) {
   let name = fileName.replace(/[^A-Za-z0-9._:-]/gu, "_");
   let isChanged = name !== fileName || fileName.includes(":");
   if (!/^[A-Za-z0-9]/.test(name)) [name, isChanged] = [`file${name}`, true];
-  if (!isChanged && name.length <= MOST_ID_CHARS) return name;
-  return `${name.slice(0, MOST_ID_CHARS - HASH_DIGITS - 1)}-${(await hash(fileName)).slice(0, HASH_DIGITS)}`;
+  if (!isChanged && name.length <= MAX_ID_CHARS) return name;
+  return `${name.slice(0, MAX_ID_CHARS - HASH_DIGITS - 1)}-${(await hash(fileName)).slice(0, HASH_DIGITS)}`;
 }
 
-/** Returns the type of a file; empty for an unknown one, which the server detects by its content. */
+/**
+ * Returns the MIME type of a file. It is empty for an unknown extension; then the server detects
+ * the type by the content.
+ */
 export function mimeType(fileName) {
   const extension = /.\.([^.]+)$/.exec(fileName)?.[1].toLowerCase();
   return TYPES.find(([, extensions]) => extensions.split(" ").includes(extension))?.[0] ?? "";

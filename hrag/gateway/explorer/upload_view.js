@@ -1,4 +1,5 @@
-// Uploads files: chosen or dropped, one after the other, each with its progress and its outcome.
+// Uploads the files that the user chooses or drops, one after the other. Each file has a row with
+// its progress and its outcome.
 
 import { CallError, call, ingest } from "./connect.js";
 import { button, data, h, tr } from "./dom.js";
@@ -11,7 +12,7 @@ export class UploadView {
   #session;
   #waiting = [];
   #isBusy = false;
-  #maxBytes = 0; // Of a document; 0 until the server has been asked.
+  #maxBytes = 0; // The largest document that the server accepts; 0 until that is known.
   #rows = h("ul", { class: "uploads", tLabel: "upload.list" });
   #input = h("input", {
     type: "file",
@@ -83,7 +84,8 @@ export class UploadView {
     this.#isBusy = true;
     while (this.#waiting.length) await this.#send(this.#waiting.shift());
     this.#isBusy = false;
-    if (this.#session.tenant) await this.#session.refresh().catch(() => {}); // The outcomes say what failed.
+    // An error is ignored here, because the outcomes show what failed.
+    if (this.#session.tenant) await this.#session.refresh().catch(() => {});
   }
 
   async #send(upload) {
@@ -140,13 +142,13 @@ export class UploadView {
       h("span", { class: "badge", t: `outcome.${kind}` }),
       h("code", {}, data(id)),
       tr("passage.tokens", { n: tokenCount }),
-      tr("upload.chunks", { n: chunksPerLevel.reduce((sum, each) => sum + each, 0) }),
+      tr("upload.chunks", { n: chunksPerLevel.reduce((sum, count) => sum + count, 0) }),
     );
     announce(`outcome.${kind}`);
   }
 }
 
-/** Returns a file's bytes in base64. Raises CallError if it cannot be read, as a folder cannot. */
+/** Returns a file's bytes in base64. Raises CallError if it cannot be read, as for a folder. */
 function base64(file) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();

@@ -1,1 +1,1 @@
-"""How do requests come in and replies go out, within bounds of time and size?"""
+"""How does the gateway receive requests and send replies, with limits of time and size?"""

@@ -1,7 +1,7 @@
-"""What the headers of a request say about its call: its metadata, its deadline, its content.
+"""Reads the metadata, the deadline and the content type of a call from a request's headers.
 
-Of the headers the services get the credential, the request id and the trace context, as the SDK
-sends them, and nothing else.
+The services receive only the credential, the request id and the trace context, as from the SDK.
+No other header is passed to them.
 """
 
 import re
@@ -17,26 +17,28 @@ from hrag.values.ids import quoted
 
 _TIMEOUT = re.compile(r"[0-9]{1,10}")
 _VERSION = "1"
+# Headers that are passed to the services unchanged.
 _PASSED = ("authorization", "traceparent", "tracestate")
 
 
 def metadata(request: Request) -> Metadata:
-    """Returns the metadata of the calls that the request causes; raises InvalidArgument."""
-    found = [(REQUEST_ID, request.state.request_id)]
+    """Returns the gRPC metadata of the calls that the request causes; raises InvalidArgument."""
+    entries = [(REQUEST_ID, request.state.request_id)]
     for name in _PASSED:
-        found += [(name, _visible(name, value)) for value in request.headers.getlist(name)]
-    names = [name for name, _ in found]
+        entries += [(name, _visible(name, value)) for value in request.headers.getlist(name)]
+    names = [name for name, _ in entries]
     for name in names:
-        # A proxy in front may have looked at the other of both.
+        # If a header is there twice, a proxy in front of the gateway may have checked the other
+        # value.
         if names.count(name) > 1:
             raise InvalidArgument(f"the header {name} is there twice", field=name)
-    return found
+    return entries
 
 
 def caller(request: Request) -> str:
-    """Returns the caller in whose name the request is sent: its credential, or nothing.
+    """Returns the text that identifies the caller: its credential, or an empty text.
 
-    Spellings that the services take for the same credential are the same caller.
+    Spellings of a credential that are the same for the services return the same text.
     """
     scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     return f"{scheme.lower()} {credential.strip()}".strip()
@@ -62,36 +64,38 @@ def check_version(request: Request) -> None:
 
 
 def time_left_s(request: Request) -> Callable[[], float | None]:
-    """Returns what says how much of the caller's time is left from now on, in seconds.
+    """Returns a function that returns the seconds until the caller's deadline.
 
-    It says None if the request names no time, and raises DeadlineExceeded if none is left, such
-    as where the body took all. Raises InvalidArgument, and DeadlineExceeded for no time.
+    The function returns None if the request has no deadline. It raises DeadlineExceeded if the
+    deadline has passed, for example because the body needed all the time.
+
+    Raises InvalidArgument for a malformed header, and DeadlineExceeded for a time of 0.
     """
-    given = request.headers.get("connect-timeout-ms")
-    if given is None:
+    timeout_ms = request.headers.get("connect-timeout-ms")
+    if timeout_ms is None:
         return lambda: None
-    if not _TIMEOUT.fullmatch(given):
+    if not _TIMEOUT.fullmatch(timeout_ms):
         raise InvalidArgument(
-            f"the header connect-timeout-ms is {quoted(given)}; it must be a whole number of "
+            f"the header connect-timeout-ms is {quoted(timeout_ms)}; it must be a whole number of "
             "milliseconds with at most 10 digits",
             field="connect-timeout-ms",
         )
-    if not int(given):
+    if not int(timeout_ms):
         raise DeadlineExceeded("the header connect-timeout-ms is 0: no time is left")
-    until_s = time.monotonic() + int(given) / 1000
+    until_s = time.monotonic() + int(timeout_ms) / 1000
 
-    def left() -> float:
+    def remaining_s() -> float:
         left_s = until_s - time.monotonic()
         if left_s <= 0:
             raise DeadlineExceeded(
-                f"the {given} ms of the header connect-timeout-ms passed before the request was "
-                "there and its caller known"
+                f"the {timeout_ms} ms of the header connect-timeout-ms passed before the request "
+                "had arrived and its caller was known"
             )
         return left_s
 
-    return left
+    return remaining_s
 
 
 def media_type(request: Request) -> str:
-    """Returns the type of the content, in lower case, without parameters."""
+    """Returns the media type of the body, in lower case and without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -1,6 +1,6 @@
-"""Errors as the Connect protocol has them: code, message, details, and the status of HTTP.
+"""Errors in the Connect protocol: code, message, details, and the HTTP status.
 
-One form for all that can fail: what a service answered, and what the gateway itself refuses.
+Errors of the services and errors of the gateway itself have the same form.
 See https://connectrpc.com/docs/protocol#error-codes.
 """
 
@@ -40,8 +40,8 @@ _HTTP_STATUS = {
 _NAMES = {code: code.name.lower() for code in _CODE} | {_CODE.CANCELLED: "canceled"}
 _DETAILS = "grpc-status-details-bin"
 _KNOWN_DETAILS = {
-    each.DESCRIPTOR.full_name: each
-    for each in (
+    message_class.DESCRIPTOR.full_name: message_class
+    for message_class in (
         error_details_pb2.ErrorInfo,
         error_details_pb2.BadRequest,
         error_details_pb2.QuotaFailure,
@@ -52,7 +52,7 @@ _KNOWN_DETAILS = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectError:
-    """The end of a call that failed."""
+    """The error of a call that failed."""
 
     code: grpc.StatusCode
     message: str
@@ -61,37 +61,37 @@ class ConnectError:
 
     @property
     def http_status(self) -> int:
-        """The status of an HTTP response that holds this error and nothing else."""
+        """The status of an HTTP response whose body is only this error."""
         return _HTTP_STATUS[self.code]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns code, message and details as values of JSON."""
-        found: dict[str, Any] = {"code": _NAMES[self.code], "message": self.message}
+        """Returns code, message and details as JSON values."""
+        members: dict[str, Any] = {"code": _NAMES[self.code], "message": self.message}
         if self.details:
-            found["details"] = [_detail_as_json(each) for each in self.details]
-        return found
+            members["details"] = [_detail_as_json(detail) for detail in self.details]
+        return members
 
     def encoded(self) -> bytes:
-        """Returns the JSON document."""
+        """Returns the error as an encoded JSON document."""
         return dumped(self.as_json())
 
     def headers(self) -> dict[str, str]:
-        """Returns the headers that tell HTTP clients what to do: wait, or authenticate."""
-        found = {}
+        """Returns the headers that ask an HTTP client to retry later or to authenticate."""
+        headers = {}
         if self.code is _CODE.UNAUTHENTICATED:
-            found["www-authenticate"] = "Bearer"
-        for each in self._unpacked(error_details_pb2.RetryInfo):
-            seconds = math.ceil(each.retry_delay.ToNanoseconds() / 1e9)
-            found["retry-after"] = str(max(seconds, 1))
-        return found
+            headers["www-authenticate"] = "Bearer"
+        for retry_info in self._unpacked(error_details_pb2.RetryInfo):
+            seconds = math.ceil(retry_info.retry_delay.ToNanoseconds() / 1e9)
+            headers["retry-after"] = str(max(seconds, 1))
+        return headers
 
     def hrag_error(self) -> HragError:
-        """Returns the error as the class of `hrag.errors` that it stands for."""
-        reasons = [each.reason for each in self._unpacked(error_details_pb2.ErrorInfo)]
+        """Returns the error as an instance of its class in `hrag.errors`."""
+        reasons = [info.reason for info in self._unpacked(error_details_pb2.ErrorInfo)]
         fields = [
             violation.field
-            for each in self._unpacked(error_details_pb2.BadRequest)
-            for violation in each.field_violations
+            for bad_request in self._unpacked(error_details_pb2.BadRequest)
+            for violation in bad_request.field_violations
         ]
         number = self.code.value[0]
         return status_codes.from_reason(
@@ -99,11 +99,13 @@ class ConnectError:
         )
 
     def _unpacked(self, kind: type[Message]) -> list[Any]:
-        return [kind.FromString(each.value) for each in self.details if each.Is(kind.DESCRIPTOR)]
+        return [
+            kind.FromString(detail.value) for detail in self.details if detail.Is(kind.DESCRIPTOR)
+        ]
 
 
 def error_of(failure: Exception) -> ConnectError:
-    """Returns the error of an exception of ours or of gRPC."""
+    """Returns the Connect error of an exception of `hrag.errors` or of gRPC."""
     if isinstance(failure, HragError):
         ending = status_codes.to_status(failure)
         return _error(ending.code, ending.details, ending.trailing_metadata)
@@ -119,8 +121,8 @@ def _error(code: grpc.StatusCode, message: str, trailers: Any) -> ConnectError:
 def _detail_as_json(packed: Any) -> dict[str, Any]:
     name = packed.type_url.rpartition("/")[2]
     value = base64.b64encode(packed.value).decode().rstrip("=")
-    found: dict[str, Any] = {"type": name, "value": value}
+    members: dict[str, Any] = {"type": name, "value": value}
     if name in _KNOWN_DETAILS:
         message = _KNOWN_DETAILS[name].FromString(packed.value)
-        found["debug"] = json_format.MessageToDict(message)
-    return found
+        members["debug"] = json_format.MessageToDict(message)
+    return members

@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection: uvicorn's, with limits of time.
+"""An HTTP/1.1 connection: uvicorn's connection, with additional time limits.
 
-uvicorn bounds only the pause between two requests. Here the headers of a request have to arrive
-in time, a client has to read what it is sent in time, and one that leaves ends its request.
-The application bounds the time for a body.
+uvicorn limits only the pause between two requests. Here the headers of a request must arrive in
+time, and the client must read the reply in time. If a client disconnects, its request is
+cancelled. The application limits the time for a body.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 
 class HttpConnection(H11Protocol):
-    """A connection that knows when its client is late."""
+    """A connection with time limits for its client."""
 
     def __init__(
         self,
@@ -28,10 +28,11 @@ class HttpConnection(H11Protocol):
         arrival_s: float,
         send_s: float,
     ) -> None:
-        """`arrival_s` is the time for headers, `send_s` for the client to read what it is sent.
+        """Creates a connection.
 
-        While a new connection may take its place, the connection is in `replaceable`, with the
-        time since when.
+        `arrival_s` is the time limit in seconds for the headers, `send_s` the time limit for the
+        client to read a reply. While a new connection may replace this one, this connection is a
+        key of `replaceable`; the value is the event loop's time at which that began.
         """
         super().__init__(config, state, {"connection": self})
         self._replaceable = replaceable
@@ -44,19 +45,22 @@ class HttpConnection(H11Protocol):
         self._is_receiving = False
 
     def begin(self, task: asyncio.Task[Any] | None) -> None:
-        """Called by the application when it begins to answer a request."""
+        """Marks the begin of a request; called by the application with the task that answers."""
         self._task = task
         self._is_accepted = False
         self._update_replaceable()
 
     def accept(self) -> None:
-        """Called by the application when the services have accepted the request's credential."""
+        """Marks the caller as accepted.
+
+        Called by the application when the services have accepted the request's credential.
+        """
         self._is_accepted = True
         self._update_replaceable()
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """Entered by the application while it waits for the body of a request."""
+        """Marks, inside its context, that the application waits for the body of a request."""
         self._is_receiving = True
         self._update_replaceable()
         try:
@@ -66,7 +70,7 @@ class HttpConnection(H11Protocol):
             self._update_replaceable()
 
     def end(self) -> None:
-        """Called by the application when the request has been answered."""
+        """Marks the end of a request; called by the application when the request is answered."""
         self._task = None
         self._update_replaceable()
 
@@ -78,21 +82,23 @@ class HttpConnection(H11Protocol):
 
     @property
     def _is_needed(self) -> bool:
-        """False if the connection asks for nothing, or its client neither sends nor reads.
+        """True if no new connection may replace this one.
 
-        A client whose credential was accepted is trusted to do so, and to read the last reply.
+        If the client's credential was accepted, the connection is needed while a request runs,
+        and while a closing connection still sends its last reply. Otherwise it is needed only
+        while a request runs that neither waits for its body nor for the client to read.
         """
-        is_asking = self._task is not None
+        has_request = self._task is not None
         if self._is_accepted:
-            return is_asking or self.transport.is_closing()
-        return is_asking and not self._is_receiving and not self.flow.write_paused
+            return has_request or self.transport.is_closing()
+        return has_request and not self._is_receiving and not self.flow.write_paused
 
     @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def is_late(self, now_s: float) -> bool:
-        """True if its client has used up its time."""
+        """Returns True if the client has exceeded a time limit."""
         if self.transport.is_closing():
             self._written_until_s = min(self._written_until_s, now_s + self._send_s)
         return now_s > min(self._read_until_s, self._written_until_s)
@@ -103,20 +109,20 @@ class HttpConnection(H11Protocol):
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop."""
+        """Starts the time limit for the first headers; called by the event loop."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._update_replaceable()
         self._read_until_s = self.loop.time() + self._arrival_s
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the event loop."""
+        """Cancels the request that runs; called by the event loop."""
         super().connection_lost(exc)
         self._replaceable.pop(self, None)
         if self._task is not None:
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop."""
+        """Starts or stops the time limit for headers; called by the event loop."""
         super().data_received(data)
         if self._is_answering:
             self._read_until_s = math.inf
@@ -124,25 +130,34 @@ class HttpConnection(H11Protocol):
             self._read_until_s = self.loop.time() + self._arrival_s
 
     def on_response_complete(self) -> None:
-        """Called after the last byte of a response was given to the transport.
+        """Sets the time limit for the next input.
 
-        What is left of a request that was refused early is read and dropped: many clients
-        read the response only after that. They have as long as headers have. So has a next
-        request that has begun to arrive.
+        Called after the last byte of a response was given to the transport.
+
+        If a request was refused before its body had arrived, the rest of the body is read and
+        dropped, because many clients read the response only after they have sent the body. The
+        time limit for this rest is that of headers. The same limit applies to a next request
+        that has begun to arrive.
         """
-        super().on_response_complete()  # Starts to answer the next request, if it is there.
+        super().on_response_complete()  # This answers the next request if it has arrived.
         has_begun = self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]
         is_awaited = has_begun and not self._is_answering
         self._read_until_s = self.loop.time() + self._arrival_s if is_awaited else math.inf
 
     def pause_writing(self) -> None:
-        """Called by the transport when the client does not keep up."""
+        """Starts the time limit for reading.
+
+        Called by the transport when the client reads more slowly than the reply is sent.
+        """
         super().pause_writing()
         self._written_until_s = self.loop.time() + self._send_s
         self._update_replaceable()
 
     def resume_writing(self) -> None:
-        """Called by the transport when the client has read what was sent."""
+        """Stops the time limit for reading.
+
+        Called by the transport when the client has read enough of the reply.
+        """
         super().resume_writing()
         self._written_until_s = math.inf
         self._update_replaceable()

@@ -1,8 +1,9 @@
-"""Accepts connections: a bounded number of them, with TLS or without, until it is closed.
+"""An HTTP server that accepts a limited number of connections, with or without TLS.
 
-Of connections that ask for nothing a new one replaces the oldest, so that idle ones never lock
-others out. It also replaces those in a TLS handshake, whose time is bounded, and those of
-strangers whose requests have not arrived or who do not read their replies.
+If the limit is reached, a new connection replaces the oldest replaceable one, so that idle
+connections never lock others out. Replaceable are connections without a request, connections in a
+TLS handshake, and connections of callers that are not accepted yet whose request has not arrived
+or who do not read their reply. The time of a TLS handshake is limited too.
 """
 
 import asyncio
@@ -21,9 +22,11 @@ from hrag.config import GatewaySettings
 from hrag.gateway.http.http_connection import HttpConnection
 
 _SWEEP_S = 0.5
-_KEEP_ALIVE_S = 30  # Between two requests of a client.
-_MAX_HEADER_BYTES = 16 * 1024  # Request line and headers; a credential takes up to 8 KiB.
-_NO_FILES_S = 0.1  # Until the next attempt to accept, if the process may open no more files.
+_KEEP_ALIVE_S = 30  # The maximum pause between two requests of a client.
+# The limit of the request line and the headers together. A credential has up to 8 KiB.
+_MAX_HEADER_BYTES = 16 * 1024
+# The pause before the next attempt to accept if the process cannot open more files.
+_NO_FILES_S = 0.1
 _DRAIN_POLL_S = 0.02
 
 
@@ -37,8 +40,12 @@ class HttpServer:
         settings: GatewaySettings,
         tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
-        """Use it inside one event loop. `tls` returns the context for the next connection."""
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # Strangers cause the rest.
+        """Creates a server for the current event loop.
+
+        `tls` returns the TLS context for the next connection.
+        """
+        # Any client can cause less severe log lines, with malformed requests.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._config = uvicorn.Config(
             application,
             log_config=None,
@@ -54,7 +61,8 @@ class HttpServer:
         self._listening = listening
         self._settings = settings
         self._tls = tls
-        # With the time of their acceptance, and since when they may be replaced: oldest first.
+        # The values are the times at which a connection was accepted, and since which it may be
+        # replaced. Both dictionaries are ordered by time, oldest first.
         self._opening: dict[asyncio.Task[None], float] = {}
         self._replaceable: dict[HttpConnection, float] = {}
         self._loop = asyncio.get_running_loop()
@@ -62,7 +70,7 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """The number of connections, those in a handshake included."""
+        """The number of connections, including those in a TLS handshake."""
         return len(self._opening) + len(self._state.connections)
 
     def start(self) -> None:
@@ -74,26 +82,30 @@ class HttpServer:
         ]
 
     async def close(self, drain_s: float) -> None:
-        """Stops to accept; running requests may finish within `drain_s` seconds."""
+        """Stops accepting connections; running requests may finish within `drain_s` seconds."""
         self._running[0].cancel()
         self._listening.close()
         for opening in self._opening:
             opening.cancel()
-        for each in self._protocols():
-            each.shutdown()
+        for connection in self._protocols():
+            connection.shutdown()
         until_s = self._loop.time() + drain_s
         while self._state.connections and self._loop.time() < until_s:
             await asyncio.sleep(_DRAIN_POLL_S)
         for task in self._state.tasks:
-            task.cancel()  # Each answers that the gateway stops.
+            task.cancel()  # Each request is answered with the error that the gateway stops.
         if self._state.tasks:
             await asyncio.wait(self._state.tasks)
-        for each in self._protocols():
-            each.abort()
+        for connection in self._protocols():
+            connection.abort()
         self._running[1].cancel()
 
     def _protocols(self) -> list[HttpConnection]:
-        return [each for each in self._state.connections if isinstance(each, HttpConnection)]
+        return [
+            connection
+            for connection in self._state.connections
+            if isinstance(connection, HttpConnection)
+        ]
 
     async def _accept_all(self) -> None:
         while True:
@@ -108,7 +120,8 @@ class HttpServer:
                 opening = self._loop.create_task(self._open(accepted))
                 self._opening[opening] = self._loop.time()
                 opening.add_done_callback(lambda ended: self._opening.pop(ended, None))
-            await asyncio.sleep(0)  # Where others wait to be accepted, nothing else would run.
+            # Without this, no other task would run while connections wait to be accepted.
+            await asyncio.sleep(0)
 
     def _evict(self) -> bool:
         """Closes the oldest connection that may be replaced; returns False if there is none."""
@@ -125,7 +138,8 @@ class HttpServer:
 
     async def _open(self, accepted: socket) -> None:
         arrival_s = self._settings.arrival_timeout_s
-        # Head and body of a reply are two packets; the second must not wait for the client's word.
+        # The head and the body of a reply are two packets. Without TCP_NODELAY the second would
+        # wait until the client has acknowledged the first.
         accepted.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         try:
             await self._loop.connect_accepted_socket(
@@ -135,7 +149,7 @@ class HttpServer:
                 ssl_handshake_timeout=arrival_s if self._tls else None,
             )
         except (OSError, asyncio.CancelledError):
-            accepted.close()  # Who called has gone, knows no TLS, or was too slow.
+            accepted.close()  # The client disconnected, does not use TLS, or was too slow.
 
     def _connection(self) -> HttpConnection:
         settings = self._settings
@@ -148,11 +162,11 @@ class HttpServer:
         )
 
     async def _sweep(self) -> None:
-        """Ends the connections whose clients are late, and keeps the header `date` current."""
+        """Aborts connections whose clients exceed a time limit, and updates the header `date`."""
         while True:
             self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             now_s = self._loop.time()
-            for each in self._protocols():
-                if each.is_late(now_s):
-                    each.abort()
+            for connection in self._protocols():
+                if connection.is_late(now_s):
+                    connection.abort()
             await asyncio.sleep(_SWEEP_S)

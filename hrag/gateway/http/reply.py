@@ -1,4 +1,4 @@
-"""What the gateway sends: replies of JSON, streams, and errors in one form."""
+"""The replies of the gateway: JSON documents, streams and errors."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, aclosing
@@ -14,12 +14,12 @@ Parts = AsyncGenerator[bytes, None]
 _PART_BYTES = 64 * 1024
 
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
-# Or nginx would keep events back until it has many.
+# Without this header nginx would buffer many events before it sends the first.
 _STREAM_HEADERS = {**_HEADERS, "x-accel-buffering": "no"}
 
 
 def json_reply(body: bytes, media_type: str = JSON) -> Response:
-    """Returns a reply that browsers take for nothing else and that nobody caches."""
+    """Returns a reply whose media type browsers do not guess and that nobody caches."""
     return Response(body, media_type=media_type, headers=_HEADERS)
 
 
@@ -34,17 +34,20 @@ def error_reply(
 
 
 class CountedReply(Response):
-    """A reply that counts as held until the client has read it, or has gone."""
+    """A reply that counts in the byte budget until the client has read it or disconnected."""
 
-    def __init__(self, body: bytes, media_type: str, held: ExitStack) -> None:
-        """Closes `held`, which gives its bytes back."""
+    def __init__(self, body: bytes, media_type: str, shares: ExitStack) -> None:
+        """Creates a reply that closes `shares`, and so removes its bytes, after it was sent."""
         super().__init__(body, media_type=media_type, headers=_HEADERS)
-        self._held = held
+        self._shares = shares
 
     async def __call__(self, _scope: Any, _receive: Any, send: Any) -> None:
-        """Sends the reply in parts, each once the client has read most of those before it."""
+        """Sends the reply in parts.
+
+        Each part is sent after the client has read most of the parts before it.
+        """
         start = {"type": "http.response.start", "status": self.status_code}
-        with self._held:
+        with self._shares:
             await send({**start, "headers": self.raw_headers})
             for begin in range(0, max(len(self.body), 1), _PART_BYTES):
                 end = begin + _PART_BYTES
@@ -53,16 +56,16 @@ class CountedReply(Response):
 
 
 class StreamReply(Response):
-    """A reply whose parts are sent as they come; each waits until the client reads."""
+    """A reply whose parts are sent as soon as they exist, but not faster than the client reads."""
 
     def __init__(self, parts: Parts, media_type: str) -> None:
-        """`parts` is closed when the client goes away."""
+        """Creates a reply that closes `parts` when the client disconnects."""
         super().__init__(media_type=media_type, headers=_STREAM_HEADERS)
         del self.headers["content-length"]
         self._parts = parts
 
     async def __call__(self, _scope: Any, _receive: Any, send: Any) -> None:
-        """Sends the reply, as ASGI says."""
+        """Sends the reply in the ASGI protocol."""
         start = {"type": "http.response.start", "status": self.status_code}
         async with aclosing(self._parts) as parts:
             await send({**start, "headers": self.raw_headers})

@@ -1,4 +1,4 @@
-"""The body of a request: bounded in size, in time, and in what all bodies together take."""
+"""Reads the body of a request, with limits of its size, its time and the bytes of all bodies."""
 
 import asyncio
 import zlib
@@ -12,8 +12,10 @@ from hrag.values.errors import DeadlineExceeded, InvalidArgument, NotSupported, 
 from hrag.values.ids import quoted
 
 LARGE_BYTES = 16 * 1024
-"""More than that is read and parsed only for callers whose credential is valid: as many from each
-of HRAG_MAX_CONNECTIONS take a quarter of what the gateway may hold."""
+"""A longer body is read and parsed only if the caller's credential is valid.
+
+Bodies of this size on all HRAG_MAX_CONNECTIONS connections use a quarter of the byte budget.
+"""
 _PART_BYTES = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 _ENCODINGS = ("gzip", "identity")
@@ -26,11 +28,12 @@ async def read_body(
     share: Share,
     authorize: Callable[[], Awaitable[None]],
 ) -> bytes:
-    """Returns the whole body, decompressed, of at most `max_bytes`.
+    """Returns the whole body, decompressed.
 
-    It may take `timeout_s` seconds to arrive. Calls `authorize` before it holds much. Raises
-    TooLarge, TooBusy, DeadlineExceeded, NotSupported for other encodings than gzip,
-    InvalidArgument for broken gzip, and what `authorize` raises.
+    Calls `authorize` before it reads more than `LARGE_BYTES`. Raises TooLarge for more than
+    `max_bytes`, TooBusy if `share` is used up, DeadlineExceeded if the body has not arrived
+    within `timeout_s` seconds, NotSupported for encodings other than gzip, InvalidArgument for
+    invalid gzip, and the errors of `authorize`.
     """
     if int(request.headers.get("content-length", "0")) > max_bytes:
         raise _too_large(max_bytes)
@@ -64,8 +67,8 @@ def _too_large(max_bytes: int) -> TooLarge:
 def body_parts(request: Request) -> AsyncIterator[bytes]:
     """Returns the parts of a body as they arrive, decompressed.
 
-    Raises NotSupported for other encodings than gzip; the iterator raises InvalidArgument for
-    broken gzip.
+    Raises NotSupported for encodings other than gzip. The iterator raises InvalidArgument for
+    invalid gzip.
     """
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in _ENCODINGS:
@@ -73,12 +76,14 @@ def body_parts(request: Request) -> AsyncIterator[bytes]:
             f"the header content-encoding is {quoted(encoding)}; supported are "
             f"{', '.join(_ENCODINGS)}"
         )
-    return request.stream() if encoding == "identity" else _unzipped(request.stream())
+    return request.stream() if encoding == "identity" else _unzip(request.stream())
 
 
-async def _unzipped(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields the content of a gzip stream in small parts: a few bytes may hold a thousand times
-    as many."""
+async def _unzip(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yields the content of a gzip stream in small parts.
+
+    Decompressed content may be a thousand times as long as its gzip.
+    """
     unzip = zlib.decompressobj(_GZIP)
     try:
         async for part in parts:
@@ -86,11 +91,14 @@ async def _unzipped(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             while packed or len(unpacked) == _PART_BYTES:
                 unpacked = unzip.decompress(packed, _PART_BYTES)
                 packed = unzip.unconsumed_tail
-                if unzip.unused_data:  # All that follows would be kept there.
-                    raise InvalidArgument("the body has something behind its gzip", field=BODY)
+                # `unused_data` would keep all bytes after the end of the gzip in memory.
+                if unzip.unused_data:
+                    raise InvalidArgument("the body has data after its gzip", field=BODY)
                 yield unpacked
-                await asyncio.sleep(0)  # Other requests have their turn between the parts.
+                await asyncio.sleep(0)  # Other requests run between the parts.
     except zlib.error:
-        raise InvalidArgument("the body is no gzip, as its header says", field=BODY) from None
+        raise InvalidArgument(
+            "the body is not gzip, although the header content-encoding says so", field=BODY
+        ) from None
     if not unzip.eof:
-        raise InvalidArgument("the body's gzip has no end", field=BODY)
+        raise InvalidArgument("the body's gzip is incomplete", field=BODY)

@@ -1,6 +1,6 @@
-"""From a path to its handler: the outermost part of the application.
+"""The outermost part of the application: it calls the handler of a request's path.
 
-Every request gets an id here, and every error its reply.
+Every request gets an id here, and every error becomes a reply here.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ from hrag.values.ids import quoted
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-# A proxy in front may have read the other of both, and taken the rest for a second request.
+# If both headers are given, a proxy in front of the gateway may have used the other one. Then it
+# sees the end of the request elsewhere, and a second request could hide in the body.
 _AMBIGUOUS = InvalidArgument(
     "the headers content-length and transfer-encoding are given; only one is allowed",
     field="transfer-encoding",
@@ -35,36 +36,36 @@ _PORT = re.compile(r":[0-9]*$")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What is served at a path."""
+    """The handler of a path, and the requests that it accepts."""
 
     endpoint: Endpoint
     methods: tuple[str, ...] = _READ
     media_types: tuple[str, ...] = ()
-    """The types of content that it takes; empty if it takes none."""
+    """The media types of the body that it accepts; empty if it reads no body."""
 
 
 class Application:
-    """The ASGI application. Serves its routes to requests for one of its hosts."""
+    """The ASGI application; it serves its routes to requests for one of its hosts."""
 
     def __init__(self, routes: Mapping[str, Route], hosts: frozenset[str]) -> None:
         self._routes = routes
         self._hosts = hosts
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers one request, whatever happens."""
+        """Answers one request; every error becomes a reply."""
         request = Request(scope, receive)
         connection = request.state.connection
         connection.begin(asyncio.current_task())
         try:
             await self._answer(request, send)
         except asyncio.CancelledError:
-            pass  # The client has gone in the middle of the reply, or the gateway stops.
+            pass  # The client disconnected during the reply, or the gateway stops.
         finally:
             connection.end()
 
     async def _answer(self, request: Request, send: Any) -> None:
-        given = request.headers.get(REQUEST_ID, "")
-        request.state.request_id = given if is_request_id(given) else new_request_id()
+        client_id = request.headers.get(REQUEST_ID, "")
+        request.state.request_id = client_id if is_request_id(client_id) else new_request_id()
         reply = await self._reply(request)
         reply.headers[REQUEST_ID] = request.state.request_id
         await reply(request.scope, request.receive, send)
@@ -74,34 +75,40 @@ class Application:
             self._check_host(request)
             if "transfer-encoding" in request.headers and "content-length" in request.headers:
                 return error_reply(error_of(_AMBIGUOUS), headers={"connection": "close"})
-            return await self._served(request)
+            return await self._serve_route(request)
         except (HragError, grpc.aio.AioRpcError) as error:
             return error_reply(error_of(error))
         except (asyncio.CancelledError, ClientDisconnect):
-            # Nobody reads this if the client has gone.
+            # If the client has disconnected, nobody reads this reply.
             return error_reply(error_of(ServiceUnavailable("the gateway is stopping")))
         except Exception as error:
             return error_reply(error_of(to_hrag_error(request.url.path, error)))
 
-    async def _served(self, request: Request) -> Response:
-        # Undecoded: a proxy that allows some paths and not others must see the same path.
+    async def _serve_route(self, request: Request) -> Response:
+        # The path is not decoded, so that a proxy that allows only some paths sees the same path.
         path = request.scope["raw_path"].decode("latin-1")
         route = self._routes.get(path)
         if route is None:
             return _refusal(404, f"there is nothing at {quoted(path)}")
         if request.method not in route.methods:
             allowed = ", ".join(route.methods)
-            problem = f"{quoted(path)} takes {allowed}, not {quoted(request.method)}"
+            problem = f"the method is {quoted(request.method)}; {quoted(path)} allows {allowed}"
             return _refusal(405, problem, {"allow": allowed})
-        given = call_headers.media_type(request)
-        if route.media_types and given not in route.media_types:
+        media_type = call_headers.media_type(request)
+        if route.media_types and media_type not in route.media_types:
             allowed = ", ".join(route.media_types)
-            problem = f"the header content-type is {quoted(given)}; it must be one of {allowed}"
+            problem = (
+                f"the header content-type is {quoted(media_type)}; it must be one of {allowed}"
+            )
             return _refusal(415, problem, {"accept-post": allowed})
         return await route.endpoint(request)
 
     def _check_host(self, request: Request) -> None:
-        """Browsers that were lured to this address by a foreign name are refused."""
+        """Raises PermissionDenied unless the request names one of the gateway's hosts.
+
+        Otherwise a foreign page could bring a browser to this address under the page's host name
+        (DNS rebinding).
+        """
         host = request.headers.get("host", "")
         name = host.rpartition(":")[0] if _PORT.search(host) else host
         if name.lower() not in self._hosts:

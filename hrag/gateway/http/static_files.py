@@ -1,4 +1,7 @@
-"""The files of a folder, read once at start: pages that load nothing from elsewhere."""
+"""Serves the files of a folder, which are read once at start.
+
+Its pages load nothing from other servers; a content security policy enforces that.
+"""
 
 import hashlib
 import mimetypes
@@ -21,14 +24,14 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-cache",  # Browsers ask each time whether the tag is still the same.
+    "cache-control": "no-cache",  # Browsers ask for each use if the entity tag is unchanged.
 }
 
 
 def static_routes(folder: Traversable, index: str) -> Mapping[str, Route]:
     """Returns the routes of a folder's files: `index.html` at the path `index`, others below it.
 
-    Empty if there is no such folder.
+    Returns no routes if the folder does not exist.
     """
     if not folder.is_dir():
         return {}
@@ -42,7 +45,7 @@ def static_routes(folder: Traversable, index: str) -> Mapping[str, Route]:
 
 
 def page(name: str, content: bytes) -> Route:
-    """Returns the route of a file; `name` says its type."""
+    """Returns the route of a file; the extension of `name` determines the media type."""
     media_type = mimetypes.guess_type(name)[0]
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     return Route(partial(_serve, content, media_type, {**_HEADERS, "etag": tag}))

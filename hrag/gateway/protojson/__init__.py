@@ -1,1 +1,1 @@
-"""How do JSON documents become messages, and messages JSON?"""
+"""How are JSON documents converted into protobuf messages, and messages into JSON?"""

@@ -1,6 +1,6 @@
 """Runs conversions between JSON and messages: small ones at once, large ones in a thread.
 
-A large one would hold up the requests of others for as long as it takes.
+A large conversion in the event loop would delay all other requests until it ends.
 """
 
 import asyncio
@@ -13,10 +13,11 @@ from google.protobuf.message import Message
 
 from hrag.gateway.protojson import json_reader
 
-# Five milliseconds for the worst that strangers can send, one for what the services answer.
+# Converting 8 KiB takes at most 5 ms, for the slowest request that a client can send. Converting
+# 64 KiB of a service's response takes 1 ms.
 _SMALL_REQUEST_BYTES = 8 * 1024
 _SMALL_RESPONSE_BYTES = 64 * 1024
-_THREADS = 2  # They share the interpreter lock, so more would not be faster.
+_THREADS = 2  # The threads share the interpreter lock, so more would not be faster.
 
 Converted = TypeVar("Converted")
 
@@ -28,28 +29,28 @@ class Conversion:
         self._threads = ThreadPoolExecutor(_THREADS, "conversion")
 
     async def of_request(self, convert: Callable[[bytes], Converted], raw: bytes) -> Converted:
-        """Returns what `convert` makes of a request's body, and raises what it raises."""
+        """Returns `convert(raw)` for the body of a request; raises the errors of `convert`."""
         return await self._run(len(raw) <= _SMALL_REQUEST_BYTES, convert, raw)
 
     async def of_response(self, convert: Callable[[bytes], Converted], encoded: bytes) -> Converted:
-        """Returns what `convert` makes of a service's response."""
+        """Returns `convert(encoded)` for the response of a service."""
         return await self._run(len(encoded) <= _SMALL_RESPONSE_BYTES, convert, encoded)
 
     async def encoded(self, message_class: type[Message], raw: bytes) -> bytes:
         """Returns the encoded message that a JSON document describes; raises InvalidArgument."""
-        return await self.of_request(partial(_encoded, message_class), raw)
+        return await self.of_request(partial(_encode, message_class), raw)
 
     async def _run(
-        self, is_small: bool, convert: Callable[[bytes], Converted], given: bytes
+        self, is_small: bool, convert: Callable[[bytes], Converted], content: bytes
     ) -> Converted:
         if is_small:
-            return convert(given)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, convert, given)
+            return convert(content)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, convert, content)
 
     def close(self) -> None:
-        """Ends the threads; a conversion that runs goes on to its end."""
+        """Stops the threads; conversions that run already are finished."""
         self._threads.shutdown(wait=False)
 
 
-def _encoded(message_class: type[Message], raw: bytes) -> bytes:
+def _encode(message_class: type[Message], raw: bytes) -> bytes:
     return json_reader.read(message_class, raw).SerializeToString()

@@ -1,9 +1,9 @@
 """Reads ProtoJSON into messages, strictly, with errors that name the field.
 
-Stricter than protobuf's `json_format`: unknown fields, duplicates, values of a wrong type, broken
-base64, lone surrogates and numbers that would lose digits are refused, each by its path in the
-document, as in `filter.allOf.filters[0].match`. Names may be those of the .proto files or their
-camel case.
+It is stricter than protobuf's `json_format`. It refuses unknown fields, duplicates, values of a
+wrong type, invalid base64, lone surrogates and numbers that would lose digits. The error contains
+the path in the document, for example `filter.allOf.filters[0].match`. Field names may be written
+as in the .proto files or in camel case.
 """
 
 import base64
@@ -24,8 +24,9 @@ from hrag.values.ids import quoted
 from hrag.wire.common import struct_message
 
 BODY = "request"
-"""The field of errors that concern the document as a whole."""
-MAX_DEPTH = 64  # A filter nests 16 deep, at four levels of JSON each.
+"""The field of errors that concern the whole document."""
+# A filter may be nested 16 deep, and each of its levels needs four levels of JSON.
+MAX_DEPTH = 64
 
 _KIND = FieldDescriptor
 _SHOWN_NAMES = 40
@@ -49,7 +50,8 @@ _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_MAX_FLOAT = 3.4028235e38  # The shortest digits of the largest one; it has less than that.
+# The shortest decimal number that rounds to the largest 32-bit float; it is slightly larger.
+_MAX_FLOAT = 3.4028235e38
 _MAX_DOUBLE = 1.7976931348623157e308
 
 
@@ -61,7 +63,7 @@ def read(message_class: type[Message], raw: bytes) -> Message:
 
 
 def load(raw: bytes) -> Any:
-    """Returns the values of a JSON document; raises InvalidArgument if it is none."""
+    """Returns the values of a JSON document; raises InvalidArgument if it is not valid JSON."""
     try:
         return json.loads(
             raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant
@@ -69,10 +71,10 @@ def load(raw: bytes) -> Any:
     except UnicodeDecodeError as error:
         _refuse(f"the body is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}")
     except json.JSONDecodeError as error:
-        _refuse(f"the body is no JSON: {error.msg} at byte {_byte_of(error)}")
+        _refuse(f"the body is not JSON: {error.msg} at byte {_byte_of(error)}")
     except RecursionError:
         _refuse("the body nests objects and arrays far deeper than any message")
-    except ValueError:  # Python's limit for the digits of a whole number.
+    except ValueError:  # Python limits the digits of a whole number.
         _refuse("the body has a number with more than 4,300 digits")
 
 
@@ -82,7 +84,10 @@ def fill(message: Message, value: Any) -> None:
 
 
 def shown(name: str) -> str:
-    """Returns a client's name for the field of an error: of bounded length, and text."""
+    """Returns a field name that a client sent as valid text of at most 64 characters.
+
+    It is safe as the field of an error.
+    """
     return name[:64].encode("utf-8", "replace").decode()
 
 
@@ -91,18 +96,18 @@ def _byte_of(error: json.JSONDecodeError) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
                 _refuse(f"{quoted(name)} is there twice in one object", shown(name))
             names.add(name)
-    return found
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:
-    _refuse(f'{name} is no JSON; where numbers that are not finite are allowed, send "{name}"')
+    _refuse(f'{name} is not JSON; where numbers that are not finite are allowed, send "{name}"')
 
 
 def _refuse(problem: str, field: str = BODY) -> NoReturn:
@@ -125,26 +130,26 @@ class _Field:
     name: str
     is_repeated: bool
     oneof: str
-    """The name of the oneof whose member it is; of no other field than this one else."""
+    """The name of the oneof that the field belongs to; without a oneof, the field's name."""
     read: _Read | None
-    """Reads a value that is no message."""
+    """Returns the value of a field that is not a message; None for a message."""
     message: Callable[[Message, Any, str, int], None] | None
-    """Fills a message in."""
+    """Fills the message of a field that is a message; None for any other field."""
 
 
 @cache
 def _fields_of(descriptor: Descriptor) -> dict[str, _Field]:
-    found = {}
-    for each in descriptor.fields:
-        found[each.json_name] = found[each.name] = _field(each)
-    return found
+    fields = {}
+    for field in descriptor.fields:
+        fields[field.json_name] = fields[field.name] = _field(field)
+    return fields
 
 
 def _field(field: FieldDescriptor) -> _Field:
     oneof = field.containing_oneof.name if field.containing_oneof else field.name
     if field.message_type is not None:
-        own = _WELL_KNOWN.get(field.message_type.full_name, _fill)
-        return _Field(field.name, field.is_repeated, oneof, None, own)
+        fill_message = _WELL_KNOWN.get(field.message_type.full_name, _fill)
+        return _Field(field.name, field.is_repeated, oneof, None, fill_message)
     if field.enum_type is not None:
         return _Field(field.name, field.is_repeated, oneof, _enum(field.enum_type), None)
     return _Field(field.name, field.is_repeated, oneof, _SCALARS[field.type](field.type), None)
@@ -156,21 +161,22 @@ def _fill(message: Message, value: Any, path: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         _refuse(f"the body nests over {MAX_DEPTH} messages, which is the most allowed")
     fields = _fields_of(message.DESCRIPTOR)
-    given: dict[str, str] = {}
-    for name, each in value.items():
+    # The key is a oneof, the value the name of its field that the document sets.
+    set_names: dict[str, str] = {}
+    for name, member in value.items():
         field = fields.get(name)
         inner = f"{path}.{name}" if path else name
         if field is None:
             _unknown(inner, name, message.DESCRIPTOR)
-        if each is None:  # The same as not given, as ProtoJSON says.
+        if member is None:  # In ProtoJSON, null means that the field is not set.
             continue
-        if given.setdefault(field.oneof, name) != name:
-            _refuse(f"{given[field.oneof]} and {name} are given; only one is allowed", inner)
-        _set(message, field, each, inner, depth)
+        if set_names.setdefault(field.oneof, name) != name:
+            _refuse(f"{set_names[field.oneof]} and {name} are given; only one is allowed", inner)
+        _set(message, field, member, inner, depth)
 
 
 def _unknown(path: str, name: str, descriptor: Any) -> NoReturn:
-    known = _listed(each.json_name for each in descriptor.fields)
+    known = _listed(field.json_name for field in descriptor.fields)
     _refuse(f"{descriptor.name} has no field {quoted(name)}; it has {known}", shown(path))
 
 
@@ -189,11 +195,11 @@ def _extend(target: Any, field: _Field, values: Any, path: str, depth: int) -> N
     if type(values) is not list:
         _wrong_type(path, values, "an array")
     if field.message is not None:
-        for index, each in enumerate(values):
-            field.message(target.add(), each, f"{path}[{index}]", depth + 1)
+        for index, value in enumerate(values):
+            field.message(target.add(), value, f"{path}[{index}]", depth + 1)
     elif field.read is not None:
         read = field.read
-        target.extend([read(each, f"{path}[{index}]") for index, each in enumerate(values)])
+        target.extend([read(value, f"{path}[{index}]") for index, value in enumerate(values)])
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -202,7 +208,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(known[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-# Values
+# Reading values.
 
 
 def _string(_type: int) -> _Read:
@@ -213,7 +219,8 @@ def _string(_type: int) -> _Read:
             value.encode()
         except UnicodeEncodeError as error:
             _refuse(
-                f"{path} has half a surrogate pair at character {error.start}; that is no text",
+                f"{path} has half a surrogate pair at character {error.start}; "
+                "that is not valid text",
                 path,
             )
         return value
@@ -277,14 +284,14 @@ def _real(kind: int) -> _Read:
         if type(value) is not float and type(value) is not int:
             _wrong_type(path, value, "a number")
         if abs(value) > largest:
-            _refuse(f"{path} is beyond the numbers of {bits} bits", path)
+            _refuse(f"{path} is outside the range of {bits}-bit numbers", path)
         return float(value)
 
     return read
 
 
 def _enum(descriptor: EnumDescriptor) -> _Read:
-    numbers = {each.name: each.number for each in descriptor.values}
+    numbers = {value.name: value.number for value in descriptor.values}
     known = _listed(numbers)
     read_number = _whole(_KIND.TYPE_INT32)
 
@@ -316,7 +323,7 @@ def _timestamp(message: Message, value: Any, path: str, _depth: int) -> None:
             raise ValueError
         message.FromJsonString(value)
     except (ValueError, OverflowError):
-        _refuse(f"{path} is {quoted(value)}; it must be as in 2026-11-21T10:00:00Z", path)
+        _refuse(f"{path} is {quoted(value)}; it must have the form 2026-11-21T10:00:00Z", path)
 
 
 _WELL_KNOWN = {

@@ -1,6 +1,7 @@
-"""Writes messages as ProtoJSON, in UTF-8: camel case, unset and default fields left out.
+"""Writes messages as ProtoJSON, in UTF-8.
 
-Messages stay encoded on their way through the gateway, and a kernel writes them.
+Names are in camel case; fields that are unset or have their default value are left out. The
+gateway does not decode messages: a compiled kernel writes the JSON from the encoded message.
 """
 
 from collections.abc import Callable
@@ -51,30 +52,30 @@ def _schema_of(root: Descriptor) -> JsonSchema:
         name = descriptor.full_name
         if name not in schemas:
             schemas[name] = JsonSchema()
-            for each in descriptor.fields:
+            for field in descriptor.fields:
                 schemas[name].add(
-                    each.number,
-                    each.json_name,
-                    each.type,
-                    each.is_repeated,
-                    each.has_presence,
-                    inner_of(each),
+                    field.number,
+                    field.json_name,
+                    field.type,
+                    field.is_repeated,
+                    field.has_presence,
+                    inner_of(field),
                 )
         return schemas[name]
 
     def inner_of(field: FieldDescriptor) -> Any:
         if field.enum_type is not None:
-            return {each.number: dumped(each.name) for each in field.enum_type.values}
+            return {value.number: dumped(value.name) for value in field.enum_type.values}
         if field.message_type is None:
             return None
         known = _WELL_KNOWN.get(field.message_type.full_name)
         if known is not None:
-            return partial(_converted, field.message_type, known)
+            return partial(_convert, field.message_type, known)
         return schema_of(field.message_type)
 
     return schema_of(root)
 
 
-def _converted(descriptor: Descriptor, convert: _Value, encoded: bytes) -> bytes:
+def _convert(descriptor: Descriptor, convert: _Value, encoded: bytes) -> bytes:
     message = message_factory.GetMessageClass(descriptor).FromString(encoded)
     return dumped(convert(message))

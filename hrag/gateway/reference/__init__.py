@@ -1,1 +1,1 @@
-"""How do people and generators of clients learn what the methods take?"""
+"""How do people and client generators learn the requests and responses of the methods?"""

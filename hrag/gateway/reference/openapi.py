@@ -1,4 +1,4 @@
-"""The OpenAPI document of the gateway, from descriptors and the comments of the .proto files."""
+"""Builds the gateway's OpenAPI document from descriptors and the comments of .proto files."""
 
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -66,9 +66,12 @@ _TIMEOUT: Schema = {
 
 
 def document(methods: Iterable[Method], comments: dict[str, str]) -> Schema:
-    """Returns the document of these methods. `comments` are those of the .proto files."""
+    """Returns the OpenAPI document of these methods.
+
+    `comments` are the comments of the .proto files; a key is the full name of what is described.
+    """
     schemas = _Schemas(comments)
-    paths = {each.path: {"post": _operation(each, schemas, comments)} for each in methods}
+    paths = {method.path: {"post": _operation(method, schemas, comments)} for method in methods}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -89,10 +92,10 @@ def document(methods: Iterable[Method], comments: dict[str, str]) -> Schema:
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key or a JSON Web Token, if the services ask for one.",
+                    "description": "An API key or a JSON Web Token, if the services require one.",
                 }
             },
-            "schemas": {**schemas.found, _ERROR: _ERROR_SCHEMA},
+            "schemas": {**schemas.by_name, _ERROR: _ERROR_SCHEMA},
         },
     }
 
@@ -102,22 +105,26 @@ def _operation(method: Method, schemas: "_Schemas", comments: dict[str, str]) ->
     service = method.descriptor.containing_service
     request = schemas.reference(method.descriptor.input_type)
     response = schemas.reference(method.descriptor.output_type)
-    takes, gives = JSON, JSON
+    request_type, reply_type = JSON, JSON
     if method.descriptor.client_streaming:
-        takes = gives = JSON_LINES
-        request, response = _text_of("a request", request), _text_of("an outcome", response)
+        request_type = reply_type = JSON_LINES
+        request = _text_of("Each line is a request", request)
+        response = _text_of("Each line is an outcome", response)
     elif method.descriptor.server_streaming:
-        gives = EVENTS
-        response = _text_of("an event's response", response)
+        reply_type = EVENTS
+        response = _text_of("Each event is one field of a response", response)
     return {
         "operationId": method.name,
         "tags": [service.name],
         "summary": comment.partition("\n")[0].partition(". ")[0].rstrip("."),
         "description": comment,
         "parameters": [_TIMEOUT],
-        "requestBody": {"required": True, "content": {takes: {"schema": request}}},
+        "requestBody": {"required": True, "content": {request_type: {"schema": request}}},
         "responses": {
-            "200": {"description": "The response.", "content": {gives: {"schema": response}}},
+            "200": {
+                "description": "The response.",
+                "content": {reply_type: {"schema": response}},
+            },
             "default": {
                 "description": "The error.",
                 "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{_ERROR}"}}},
@@ -126,29 +133,30 @@ def _operation(method: Method, schemas: "_Schemas", comments: dict[str, str]) ->
     }
 
 
-def _text_of(what: str, schema: Schema) -> Schema:
+def _text_of(content: str, schema: Schema) -> Schema:
     name = schema["$ref"].rpartition("/")[2]
-    return {"type": "string", "description": f"In each line {what}, a JSON object: {name}."}
+    return {"type": "string", "description": f"{content}, a JSON object: {name}."}
 
 
 class _Schemas:
     """The schemas of all messages and enums that are reachable from the methods."""
 
     def __init__(self, comments: dict[str, str]) -> None:
-        self.found: dict[str, Schema] = {}
+        self.by_name: dict[str, Schema] = {}
         self._comments = comments
 
     def reference(self, descriptor: Descriptor | EnumDescriptor) -> Schema:
-        """Returns the reference to a type's schema, which is added if it is new."""
+        """Returns the reference to the schema of a type; adds the schema if it is new."""
         name = descriptor.name
-        if name not in self.found:
-            self.found[name] = {}  # Messages may hold themselves.
+        if name not in self.by_name:
+            # A message may contain itself; this entry ends the recursion.
+            self.by_name[name] = {}
             is_enum = isinstance(descriptor, EnumDescriptor)
-            self.found[name] = self._enum(descriptor) if is_enum else self._message(descriptor)
+            self.by_name[name] = self._enum(descriptor) if is_enum else self._message(descriptor)
         return {"$ref": f"#/components/schemas/{name}"}
 
     def _message(self, descriptor: Any) -> Schema:
-        properties = {each.json_name: self._property(each) for each in descriptor.fields}
+        properties = {field.json_name: self._property(field) for field in descriptor.fields}
         comment = self._comments.get(descriptor.full_name, "")
         return {"type": "object", "description": comment, "properties": properties}
 
@@ -161,10 +169,10 @@ class _Schemas:
         return {"type": "string", "description": "\n".join(lines), "enum": names}
 
     def _property(self, field: FieldDescriptor) -> Schema:
-        found = dict(self._type(field))
+        schema = dict(self._type(field))
         if field.is_repeated:
-            found = {"type": "array", "items": found}
-        return {**found, "description": self._description(field)}
+            schema = {"type": "array", "items": schema}
+        return {**schema, "description": self._description(field)}
 
     def _type(self, field: FieldDescriptor) -> Schema:
         if field.message_type is not None:
@@ -179,5 +187,5 @@ class _Schemas:
         oneof = field.containing_oneof
         if oneof is None or len(oneof.fields) == 1:
             return comment
-        names = ", ".join(each.json_name for each in oneof.fields)
+        names = ", ".join(member.json_name for member in oneof.fields)
         return f"{comment} One of {names}. {self._comments.get(oneof.full_name, '')}".strip()

@@ -1,6 +1,6 @@
-"""The comments of the .proto files, by the full names of what they describe.
+"""Reads the comments of the .proto files from a descriptor set.
 
-Descriptors at run time have no comments. The build writes a descriptor set that has them.
+Descriptors at run time have no comments, so the build writes a descriptor set that has them.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ _FILE = descriptor_pb2.FileDescriptorProto
 _MESSAGE = descriptor_pb2.DescriptorProto
 _ENUM = descriptor_pb2.EnumDescriptorProto
 _SERVICE = descriptor_pb2.ServiceDescriptorProto
-_FIRST_STATEMENT = [_FILE.SYNTAX_FIELD_NUMBER]  # The file's own comment stands before it.
+# The path of the first statement of a file, `syntax`. The comment before it is the file's comment.
+_FIRST_STATEMENT = [_FILE.SYNTAX_FIELD_NUMBER]
 _CHILDREN: dict[Any, dict[int, str]] = {
     _FILE: {
         _FILE.MESSAGE_TYPE_FIELD_NUMBER: "message_type",
@@ -32,17 +33,18 @@ _CHILDREN: dict[Any, dict[int, str]] = {
 
 
 def read_descriptors() -> list[Any]:
-    """Returns the FileDescriptorProto of each of our .proto files, with comments."""
+    """Returns the FileDescriptorProto of each .proto file of hrag, with comments."""
     raw = (files("hrag.v1") / "descriptors.pb").read_bytes()
-    found = descriptor_pb2.FileDescriptorSet.FromString(raw).file
-    return [each for each in found if each.package == "hrag.v1"]  # Imports are there for clients.
+    descriptors = descriptor_pb2.FileDescriptorSet.FromString(raw).file
+    # The set also contains the imported files, because clients need them.
+    return [file for file in descriptors if file.package == "hrag.v1"]
 
 
 def read_comments() -> dict[str, str]:
-    """Returns the comments; a full name such as `hrag.v1.SearchRequest.text` is the key.
+    """Returns all comments of the .proto files.
 
-    The comment of a file itself has the file's name as the key, such as
-    `hrag/v1/retriever.proto`.
+    The key is the full name of what is described, for example `hrag.v1.SearchRequest.text`. For
+    the comment of a file it is the file's name, for example `hrag/v1/retriever.proto`.
     """
     return {name: text for file in read_descriptors() for name, text in _comments_of(file)}
 
@@ -52,11 +54,11 @@ def _comments_of(file: Any) -> Iterator[tuple[str, str]]:
         path = list(location.path)
         name = file.name if path == _FIRST_STATEMENT else _name_at(file, path)
         if name and location.leading_comments:
-            yield name, _unwrapped(location.leading_comments)
+            yield name, _unwrap(location.leading_comments)
 
 
 def _name_at(file: Any, path: list[int]) -> str:
-    """The full name of what the path leads to; empty if that has no name of its own."""
+    """Returns the full name of the element at a path; empty if the element has no name."""
     node, names = file, [file.package]
     for kind, index in zip(path[::2], path[1::2], strict=False):
         children = _CHILDREN.get(type(node), {}).get(kind)
@@ -67,8 +69,8 @@ def _name_at(file: Any, path: list[int]) -> str:
     return ".".join(names) if len(path) % 2 == 0 else ""
 
 
-def _unwrapped(comment: str) -> str:
-    """Lines of a paragraph become one line; those of a list stay."""
+def _unwrap(comment: str) -> str:
+    """Returns the comment with each paragraph on one line; items of lists stay on their lines."""
     text = ""
     for line in comment.splitlines():
         words = line.strip()

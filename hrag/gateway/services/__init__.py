@@ -1,1 +1,1 @@
-"""Which methods do the services have, and how are they called?"""
+"""Which methods do the services have, and how does the gateway call them?"""

@@ -1,4 +1,4 @@
-"""Calls of both services, over one channel to each."""
+"""Calls methods of both services, over one channel to each service."""
 
 from typing import Any
 
@@ -23,7 +23,10 @@ class Services:
     """Channels to both services, for one event loop."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        """Connects at the first call. Raises SettingsError for unusable files and addresses."""
+        """Creates the channels, which connect at the first call.
+
+        Raises SettingsError for files and addresses that cannot be used.
+        """
         try:
             access = Access(
                 ca_file=settings.ca_file,
@@ -37,19 +40,21 @@ class Services:
             _require_tls(settings, address)
             target = dial_address(address)
             self._channels[service] = access.aio_channel(target, channel_options(target))
-        self._calls = {each.path: self._callable(each) for each in METHODS}
+        self._calls = {method.path: self._callable(method) for method in METHODS}
 
     def call(
         self, method: Method, request: Any, metadata: Metadata, timeout_s: float | None
     ) -> Any:
-        """Starts a call and returns it; `request` is encoded, or an iterator of encoded ones.
+        """Starts a call and returns it.
 
-        Its responses are encoded too. Awaiting it raises `grpc.aio.AioRpcError`.
+        `request` is an encoded message, an iterator of encoded messages, or None for a stream
+        whose requests are written later. The responses are encoded too. Awaiting the call raises
+        `grpc.aio.AioRpcError`.
         """
         return self._calls[method.path](request, timeout=timeout_s, metadata=metadata)
 
     async def is_serving(self, service: str) -> bool:
-        """Whether a service reports SERVING; False if it cannot be reached."""
+        """Returns True if a service reports SERVING, and False if it cannot be reached."""
         check = self._channels[service].unary_unary(
             _HEALTH,
             health_pb2.HealthCheckRequest.SerializeToString,
@@ -75,7 +80,7 @@ class Services:
 
 
 def _require_tls(settings: GatewaySettings, address: str) -> None:
-    """Credentials of callers must not leave this machine in plaintext."""
+    """Raises SettingsError if callers' credentials would leave this machine in plaintext."""
     if is_loopback(dial_address(address)) or settings.ca_file or settings.cert_file:
         return
     require_acknowledgement(

@@ -1,4 +1,7 @@
-"""The methods of both services, from their descriptors: a new one is served without more code."""
+"""The methods of both services, read from their descriptors.
+
+A method that is added to a .proto file is served without more code here.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +16,7 @@ INDEXER, RETRIEVER = "indexer", "retriever"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method, with the service that has it and the classes of its messages."""
+    """A method of a service, and the classes of its request and its response."""
 
     service: str
     """INDEXER or RETRIEVER."""
@@ -24,7 +27,7 @@ class Method:
 
     @property
     def name(self) -> str:
-        """The name within the service."""
+        """The name of the method, without the name of its service."""
         return str(self.descriptor.name)
 
 
@@ -32,13 +35,13 @@ def _methods_of(service: str, file: FileDescriptor) -> list[Method]:
     return [
         Method(
             service,
-            f"/{each.full_name}/{method.name}",
+            f"/{descriptor.full_name}/{method.name}",
             method,
             message_factory.GetMessageClass(method.input_type),
             message_factory.GetMessageClass(method.output_type),
         )
-        for each in file.services_by_name.values()
-        for method in each.methods
+        for descriptor in file.services_by_name.values()
+        for method in descriptor.methods
     ]
 
 
@@ -53,8 +56,8 @@ SERVICE_NAMES = {
 
 
 def method_named(name: str) -> Method:
-    """Returns the method of that name; KeyError if there is none."""
+    """Returns the method with this name; raises KeyError if there is none."""
     return _BY_NAME[name]
 
 
-_BY_NAME = {each.name: each for each in METHODS}
+_BY_NAME = {method.name: method for method in METHODS}

@@ -110,8 +110,8 @@ def test_conditions_may_be_alternatives() -> None:
         ({"retrieval_setting": {"top_k": "many"}}, "limit", "must be a whole number"),
         ({"retrieval_setting": []}, "retrieval_setting", "must be an object"),
         ({"retrieval_setting": {"score_threshold": []}}, "minScore", "must be a number"),
-        ({"other": 1}, "other", "is no field"),
-        ({"\ud800": 1}, "?", "is no field"),
+        ({"other": 1}, "other", "is not a field"),
+        ({"\ud800": 1}, "?", "is not a field"),
         (
             {"metadata_condition": {"logical_operator": ["and"]}},
             "metadata_condition.logical_operator",
@@ -134,7 +134,7 @@ def test_wrong_requests_are_named(changes: dict[str, Any], field: str, words: st
     "operator", ["contains", "not contains", "start with", "end with", None, ["="]]
 )
 def test_operators_that_filters_do_not_have_are_refused_by_name(operator: Any) -> None:
-    with pytest.raises(errors.InvalidArgument, match="; filters know is, =") as it:
+    with pytest.raises(errors.InvalidArgument, match="; allowed are is, =") as it:
         _filter(operator, "a")
     assert it.value.field == "metadata_condition.conditions[0].comparison_operator"
     assert quoted(str(operator)) in it.value.message

@@ -99,27 +99,31 @@ def test_null_is_the_same_as_nothing() -> None:
         (f'{{"limit": {"1" * 4000}}}', "limit", "(4000 characters); it must be 0 to"),
         (f'{{"limit": {"1" * 5000}}}', "request", "more than 4,300 digits"),
         ('{"vector": {"values": [1, "x"]}}', "vector.values[1]", "must be a number"),
-        ('{"vector": {"values": [1e39]}}', "vector.values[0]", "beyond the numbers of 32 bits"),
+        (
+            '{"vector": {"values": [1e39]}}',
+            "vector.values[0]",
+            "outside the range of 32-bit numbers",
+        ),
         ('{"vector": {"values": [null]}}', "vector.values[0]", "is null; it must be a number"),
         ('{"vector": {"values": 5}}', "vector.values", "it must be an array"),
         ('{"vector": []}', "vector", "is an array; it must be an object"),
-        ('{"minScore": NaN}', "request", 'NaN is no JSON; where .* send "NaN"'),
-        ('{"minScore": 1e400}', "minScore", "beyond the numbers of 32 bits"),
+        ('{"minScore": NaN}', "request", 'NaN is not JSON; where .* send "NaN"'),
+        ('{"minScore": 1e400}', "minScore", "outside the range of 32-bit numbers"),
         ('{"mode": "BEST"}', "mode", "mode is 'BEST'; allowed are SEARCH_MODE_UNSPECIFIED, "),
         ('{"mode": []}', "mode", "mode is an array; it must be one of"),
         ('{"keepOverlap": "true"}', "keepOverlap", "is a string; it must be true or false"),
         (
             '{"filter": {"range": {"atMost": {"timestamp": "May"}}}}',
             "filter.range.atMost.timestamp",
-            "is 'May'; it must be as in 2026-11-21T10:00:00Z",
+            "is 'May'; it must have the form 2026-11-21T10:00:00Z",
         ),
         ("[]", "request", "the body is an array; it must be an object"),
         ("null", "request", "the body is null"),
-        ("", "request", "the body is no JSON: Expecting value at byte 0"),
+        ("", "request", "the body is not JSON: Expecting value at byte 0"),
         ('{"text": "ä"} x', "request", "Extra data at byte 15"),
         (b'{"text": "\xff"}', "request", "not UTF-8: byte 10 is 0xff"),
         ('{"a":' * 100_000, "request", "far deeper"),
-        ('{"filter": {"noneOf": {"filters": [' * 50, "request", "no JSON"),
+        ('{"filter": {"noneOf": {"filters": [' * 50, "request", "not JSON"),
     ],
 )
 def test_what_is_wrong_is_named(raw: str | bytes, field: str, words: str) -> None:
@@ -167,7 +171,7 @@ def test_what_is_wrong_in_a_document_is_named(inside: str, field: str, words: st
     ],
 )
 def test_times_that_are_none_are_refused(time: str) -> None:
-    with pytest.raises(InvalidArgument, match="it must be as in 2026-11-21T10:00:00Z"):
+    with pytest.raises(InvalidArgument, match="it must have the form 2026-11-21T10:00:00Z"):
         _search(f'{{"filter": {{"range": {{"atMost": {{"timestamp": "{time}"}}}}}}}}')
 
 
