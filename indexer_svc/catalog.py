@@ -97,7 +97,7 @@ class Catalog:
         _check(given)
         opened = self._open(tenant_id, collection)
         return _opaque(
-            self._writer.documents(opened, *page, self._reply, given=given, deadline=deadline)
+            self._writer.documents(opened, *page, self._reply, filter=given, deadline=deadline)
         )
 
     def count(

@@ -340,9 +340,9 @@ class MemoryEngine:
             rest = {name: each for name, each in contents.versions.items() if each is not gone}
             return self._change(contents, versions=rest)
 
-    def delete_matching(self, collection, given, deadline=NEVER):
+    def delete_matching(self, collection, filter, deadline=NEVER):
         deadline.check("filtering")
-        passing, sequence = self._passing(collection, given), self.sequences[collection.tenant_id]
+        passing, sequence = self._passing(collection, filter), self.sequences[collection.tenant_id]
         if not passing:
             yield types.DocumentDeletion(0, sequence)
         for version in passing:
@@ -362,18 +362,18 @@ class MemoryEngine:
         return version.info, *read_part(version.stored.document.parsed.text.encode(), part, left)
 
     def documents(
-        self, collection, page_size, page_token, reply=UNLIMITED, *, given=None, deadline=NEVER
+        self, collection, page_size, page_token, reply=UNLIMITED, *, filter=None, deadline=NEVER
     ):
         deadline.check("filtering")
-        passing = {each.info.document_id: each.info for each in self._passing(collection, given)}
+        passing = {each.info.document_id: each.info for each in self._passing(collection, filter)}
         found = _page(passing, page_size, page_token)
         items = tuple(fitting(found.items, reply))
         cut = len(items) < len(found.items)
         return types.Listing(items, items[-1].document_id if cut else found.next_page_token)
 
-    def count(self, collection, given, deadline=NEVER):
+    def count(self, collection, filter, deadline=NEVER):
         deadline.check("filtering")
-        found, total = self._passing(collection, given), self._passing(collection, None)
+        found, total = self._passing(collection, filter), self._passing(collection, None)
         return types.DocumentCount(len(found), len(total), self.sequences[collection.tenant_id])
 
     def _passing(self, collection, given):

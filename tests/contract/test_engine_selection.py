@@ -51,7 +51,7 @@ def listed(case, given, size):
     """The ids on all pages of a listing, which are as long as they may be."""
     found, token = [], None
     while token != "":
-        page = case.writer.documents(case.collection, size, token or "", given=given)
+        page = case.writer.documents(case.collection, size, token or "", filter=given)
         assert len(page.items) == size or not page.next_page_token
         found += [info.document_id for info in page.items]
         token = page.next_page_token
@@ -83,7 +83,7 @@ def test_in_an_empty_collection_nothing_passes(ten):
     for given in (None, *FILTERS):
         count = ten.writer.count(empty, given)
         assert (count.documents, count.total_documents) == (0, 0)
-        assert ten.writer.documents(empty, 10, "", given=given).items == ()
+        assert ten.writer.documents(empty, 10, "", filter=given).items == ()
 
 
 @pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (GONE, Cancelled)])
@@ -91,7 +91,7 @@ def test_nobody_filters_for_a_caller_who_has_left(ten, deadline, error):
     with pytest.raises(error, match="filtering"):
         ten.writer.count(ten.collection, FILTERS[0], deadline)
     with pytest.raises(error, match="filtering"):
-        ten.writer.documents(ten.collection, 10, "", given=FILTERS[0], deadline=deadline)
+        ten.writer.documents(ten.collection, 10, "", filter=FILTERS[0], deadline=deadline)
 
 
 def test_a_deleted_collection_has_no_documents_to_count(ten):
@@ -101,7 +101,7 @@ def test_a_deleted_collection_has_no_documents_to_count(ten):
         with pytest.raises(CollectionNotFound):
             ten.writer.count(stale, given)
         with pytest.raises(CollectionNotFound):
-            ten.writer.documents(stale, 10, "", given=given)
+            ten.writer.documents(stale, 10, "", filter=given)
 
 
 # Deleting

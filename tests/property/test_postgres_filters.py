@@ -55,7 +55,7 @@ def _filled(writer: PostgresWriter, model: ModelCollection) -> CollectionHandle:
 
 
 def _listed(writer: PostgresWriter, handle: CollectionHandle, given: Filter) -> set[str]:
-    infos = writer.documents(handle, 1000, "", given=given).items
+    infos = writer.documents(handle, 1000, "", filter=given).items
     return {info.document_id for info in infos}
 
 

@@ -216,7 +216,7 @@ class PostgresMachine(RuleBasedStateMachine):
     @rule(place=places, given=filter_model.FILTERS)
     def list_filtered(self, place: Any, given: Filter) -> None:
         writers = (self.twins.writer, self.twins.memory)
-        listed = [each.documents(each.open(*place), 100, "", given=given) for each in writers]
+        listed = [each.documents(each.open(*place), 100, "", filter=given) for each in writers]
         one, other = ([info.document_id for info in each.items] for each in listed)
         assert one == other
         counted = [each.count(each.open(*place), given) for each in writers]

@@ -320,7 +320,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(tenant_id=tenants, given=filter_model.FILTERS)
     def list_filtered(self, tenant_id: str, given: Filter) -> None:
         opened, model = self.writer.open(tenant_id, "c"), self.models[tenant_id]
-        listing = self.writer.documents(opened, 100, "", given=given)
+        listing = self.writer.documents(opened, 100, "", filter=given)
         expected = sorted(model.filtered(given).documents)
         assert [info.document_id for info in listing.items] == expected
         count = self.writer.count(opened, given)

@@ -162,13 +162,13 @@ class EmbeddedWriter(CollectionWriter):
             return changes.delete(collection, document_id)
 
     def delete_matching(
-        self, collection: CollectionHandle, given: Filter, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter, deadline: Deadline = NEVER
     ) -> Iterator[DocumentDeletion]:
         store, number = self._store, collection.collection_id
         with store.read() as txn:
             existing_collection(store, txn, collection)
             sequence = read_usage(store, txn, collection.tenant_id).sequence
-            ordinals = selected(store, txn, number, given, deadline).tolist()
+            ordinals = selected(store, txn, number, filter, deadline).tolist()
         if not ordinals:
             yield DocumentDeletion(0, sequence)
         for start in range(0, len(ordinals), _DELETED_TOGETHER):
@@ -203,13 +203,13 @@ class EmbeddedWriter(CollectionWriter):
         page_token: str,
         reply: ReplyLimit = UNLIMITED,
         *,
-        given: Filter | None = None,
+        filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
         number = collection.collection_id
         with self._store.read() as txn:
             existing_collection(self._store, txn, collection)
-            among = None if given is None else selected(self._store, txn, number, given, deadline)
+            among = None if filter is None else selected(self._store, txn, number, filter, deadline)
             found = ordinals_by_id(self._store, txn, number, page_token, among, deadline)
             ordinals = list(islice(found, page_size + 1))
             addresses = (
@@ -221,14 +221,14 @@ class EmbeddedWriter(CollectionWriter):
         return Listing(items, token)
 
     def count(
-        self, collection: CollectionHandle, given: Filter | None, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
         store, number = self._store, collection.collection_id
         with store.read() as txn:
             existing_collection(store, txn, collection)
             found = total = read_counters(store, txn, number).documents
-            if given is not None:
-                found = len(selected(store, txn, number, given, deadline))
+            if filter is not None:
+                found = len(selected(store, txn, number, filter, deadline))
             return DocumentCount(
                 found, total, read_usage(store, txn, collection.tenant_id).sequence
             )

@@ -210,13 +210,13 @@ class PostgresWriter(CollectionWriter):
         return sequence
 
     def delete_matching(
-        self, collection: CollectionHandle, given: Filter, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter, deadline: Deadline = NEVER
     ) -> Iterator[DocumentDeletion]:
         tenant_id, number = collection.tenant_id, collection.collection_id
         with self._reading(deadline) as connection:
             collection_state(connection, collection)
             sequence = usage_of(connection, tenant_id).sequence
-            ordinals = selected(connection, tenant_id, number, given, deadline).tolist()
+            ordinals = selected(connection, tenant_id, number, filter, deadline).tolist()
         if not ordinals:
             yield DocumentDeletion(0, sequence)
         for start in range(0, len(ordinals), _DELETED_TOGETHER):
@@ -256,26 +256,26 @@ class PostgresWriter(CollectionWriter):
         page_token: str,
         reply: ReplyLimit = UNLIMITED,
         *,
-        given: Filter | None = None,
+        filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
         with self._reading(deadline) as connection:
             collection_state(connection, collection)
-            passing = _selection(connection, collection, given, deadline)
+            passing = _selection(connection, collection, filter, deadline)
             more = {"after": as_text(page_token), "count": page_size + 1}
-            among = sql.SQL("") if given is None else _AMONG.format(passing.statement)
+            among = sql.SQL("") if filter is None else _AMONG.format(passing.statement)
             rows = connection.execute(_LIST.format(among), passing.parameters | more).fetchall()
         infos = (DocumentRecord.from_bytes(record).info() for (record,) in rows[:page_size])
         items = tuple(fitting(infos, reply))
         return Listing(items, items[-1].document_id if len(rows) > len(items) else "")
 
     def count(
-        self, collection: CollectionHandle, given: Filter | None, deadline: Deadline = NEVER
+        self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
         with self._reading(deadline) as connection:
             found = total = collection_state(connection, collection).documents
-            if given is not None:
-                passing = _selection(connection, collection, given, deadline)
+            if filter is not None:
+                passing = _selection(connection, collection, filter, deadline)
                 statement = _COUNT.format(passing.statement)
                 found = one_value(connection, statement, passing.parameters)
             return DocumentCount(found, total, usage_of(connection, collection.tenant_id).sequence)

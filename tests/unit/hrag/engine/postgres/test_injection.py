@@ -139,7 +139,7 @@ def _compare_filters(twins: Twins, tenant_id: str, name: str) -> None:
     for text in (*NASTY[:12], tenant_id):
         for each in filters(text):
             one, other = (
-                w.documents(w.open(tenant_id, name), 100, "", given=each).items
+                w.documents(w.open(tenant_id, name), 100, "", filter=each).items
                 for w in (twins.writer, twins.memory)
             )
             assert [i.document_id for i in one] == [i.document_id for i in other], each
