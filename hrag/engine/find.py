@@ -42,11 +42,11 @@ class PassageFields(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """How the scores of the two sources, lexical and dense, become one score.
+    """The parameters by which the scores of the lexical and the dense source become one score.
 
-    `hrag.types.FusionMethod` lists the methods. In CONVEX, a cosine is normalised to (cosine -
-    lowest_cosine) / (1 - lowest_cosine), because embedding models differ in the cosine of two
-    unrelated texts.
+    `hrag.types.FusionMethod` lists the methods. In CONVEX, a cosine is normalised to
+    `(cosine - lowest_cosine) / (1 - lowest_cosine)`, because embedding models differ in the cosine
+    of two unrelated texts.
     """
 
     method: FusionMethod = FusionMethod.CONVEX

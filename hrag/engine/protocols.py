@@ -128,7 +128,7 @@ class Writer(Protocol):
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Waits while indexing is far behind the writes (backpressure). Raises DeadlineExceeded."""
+        """Backpressure: waits while indexing lags far. Raises DeadlineExceeded."""
 
     def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces one document, completely or not at all.
@@ -143,7 +143,8 @@ class Writer(Protocol):
     ) -> list[IngestResult | HragError]:
         """Puts several documents in one commit; returns a result or an error for each document.
 
-        Raises errors that concern all of them, such as StorageFull; then no document is stored.
+        Raises an error that concerns all of them, for example StorageFull. Then no document is
+        stored.
         """
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
@@ -181,7 +182,7 @@ class Writer(Protocol):
 
         A document is deleted if it passed the filter when the first step began and was not written
         since then. So a document that does not pass at the time of its deletion is never deleted.
-        Each deletion is a change with a sequence of its own.
+        Each deletion is a separate change with a separate sequence.
 
         Raises CollectionNotFound and, between two commits, DeadlineExceeded or Cancelled. Committed
         deletions are kept.
@@ -264,7 +265,7 @@ class Writer(Protocol):
 
 
 class Snapshot(Protocol):
-    """One collection at one sequence. A snapshot lives as long as one call."""
+    """A read-only view of one collection at one sequence. It lives as long as one call."""
 
     @property
     def name(self) -> str:
@@ -433,7 +434,7 @@ class Engine(Protocol):
 
     @property
     def location(self) -> str:
-        """Where the store is, as a text for people. Contains no secrets."""
+        """The place of the store, as a text for people. Contains no secrets."""
 
     def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
         """Opens the store for writing; creates it if there is none. May be called once.
@@ -442,8 +443,7 @@ class Engine(Protocol):
         """
 
     def maintenance(self) -> Maintenance:
-        """Returns the maintenance of the store that the writer has opened. It is not started yet.
-        """
+        """Returns the maintenance of the store that the writer opened, not started yet."""
 
     def reader(self) -> Reader:
         """Opens the store for searching. This process or another one may be writing to it.
@@ -452,8 +452,7 @@ class Engine(Protocol):
         """
 
     def administration(self) -> Administration:
-        """Returns the store's administration. Its methods open what they need; this opens nothing.
-        """
+        """Returns the store's administration. Opens nothing; its methods open what they need."""
 
     def require_store(self) -> None:
         """Raises StoreUnavailable if the opened store can no longer be written to.

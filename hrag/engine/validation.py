@@ -119,8 +119,7 @@ def check_alias_count(tenant_id: str, count: int) -> None:
 
 
 def document_changed(document_id: str, expected: int, actual: int) -> DocumentChanged:
-    """Returns the error for a change to a version of a document that is no longer the stored one.
-    """
+    """Returns the error for a change that expects another version than the stored one."""
     return DocumentChanged(
         f"document {document_id!r} no longer has the sequence {expected}: it was written at "
         f"sequence {actual}; read it again",

@@ -1,1 +1,1 @@
-"""What of a search is the same in every engine: from candidates to passages?"""
+"""Which steps from candidates to passages does every engine share?"""

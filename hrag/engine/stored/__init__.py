@@ -1,1 +1,1 @@
-"""What does every engine store of a document, and how are its parts named?"""
+"""What does every engine store of a document, and how are the stored parts named?"""
