@@ -128,7 +128,7 @@ class Writer(Protocol):
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Backpressure: waits while indexing lags far. Raises DeadlineExceeded."""
+        """Applies backpressure: waits while indexing is too slow. Raises DeadlineExceeded."""
 
     def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces one document, completely or not at all.

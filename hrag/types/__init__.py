@@ -1,7 +1,7 @@
-"""The values that all parts of hrag share, frozen.
+"""The values that all parts of hrag share. They are frozen.
 
-Knows nothing of storage, protobuf or gRPC. Offsets are half-open ranges: byte offsets count
-UTF-8 bytes, character offsets Unicode code points.
+Knows nothing of storage, protobuf or gRPC. Offsets are half-open ranges: byte offsets count UTF-8
+bytes, character offsets count Unicode code points.
 """
 
 from hrag.types.chunks import (

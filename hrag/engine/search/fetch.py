@@ -68,7 +68,7 @@ class Fetch:
     deadline: Deadline
 
     def passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
-        """Returns the best groups as passages, and which groups were left out.
+        """Returns the best groups as passages, and whether groups were left out.
 
         Raises ReplyTooLarge.
         """
@@ -189,7 +189,7 @@ class Fetch:
         return tuple(contexts), Selection.of_groups(len(groups), limit)
 
     def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
-        """Returns the drafts that become passages, and which groups were left out."""
+        """Returns the drafts that become passages, and whether groups were left out."""
         chosen = select(self.request, self._drafts(groups), groups)
         return chosen.drafts, Selection.of_drafts(chosen, len(groups), self.request)
 

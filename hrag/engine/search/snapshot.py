@@ -37,7 +37,7 @@ class SearchableSnapshot(ABC):
         return self._find(request, Fetch.passages)
 
     def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
-        """Runs a search and returns encoded passages. Implements `EncodingSnapshot.find_encoded`."""
+        """Runs a search, returns encoded passages. Implements `EncodingSnapshot.find_encoded`."""
         if request.mode is SearchMode.SENTENCE_WINDOW:
             return self._find_contexts(request)
 
