@@ -1,1 +1,1 @@
-"""What is an answer, and how does it cite its passages?"""
+"""What are the values of an answer, and how does an answer cite its passages?"""

@@ -58,7 +58,7 @@ class ChunkNode:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A chunk with its relatives; descendants come level by level."""
+    """A chunk with its relatives: ancestors parent first, descendants level by level."""
 
     node: ChunkNode
     ancestors: tuple[ChunkNode, ...]

@@ -22,7 +22,7 @@ class SummaryUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """How a document is cut into a tree of chunks. Equal settings and texts give equal trees.
+    """The settings for cutting a document into a tree. Equal settings and texts give equal trees.
 
     Raises InvalidArgument for values out of range.
     """
@@ -160,7 +160,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """One page of a listing. `next_page_token` is empty on the last page."""
+    """A page of a listing. `next_page_token` is empty on the last page."""
 
     items: tuple[Item, ...]
     next_page_token: str

@@ -18,7 +18,10 @@ class IngestOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page as a client sends it; number 0 means its position, counted from 1."""
+    """A page as a client sends it.
+
+    If `number` is 0, the page's number is its position, counted from 1.
+    """
 
     text: str
     number: int = 0
@@ -101,7 +104,10 @@ class MetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCount:
-    """How many documents pass a filter, and how many there are, as of the tenant's `sequence`."""
+    """The number of documents that pass a filter, and the number of all documents.
+
+    Both are counted at the tenant's `sequence`.
+    """
 
     documents: int
     total_documents: int
