@@ -118,26 +118,26 @@ def test_a_conflict_stops_it_before_anything_is_written(source, target):
 
 
 def test_a_source_that_changes_meanwhile_is_reported(source, target, monkeypatch):
-    compared = module._compared
+    compare = module._compare
 
     def late(*arguments: Any) -> TransferReport:
         put(source, StoredDocument(document("b", 1)))
-        return compared(*arguments)
+        return compare(*arguments)
 
-    monkeypatch.setattr(module, "_compared", late)
+    monkeypatch.setattr(module, "_compare", late)
     (_, (tenant_wide, problem)) = problems(transferred(source, target))
     assert tenant_wide == ""
     assert problem.startswith("the source has changed meanwhile")
 
 
 def test_a_tenant_that_vanishes_meanwhile_is_reported(source, target, monkeypatch):
-    compared = module._compared
+    compare = module._compare
 
     def late(*arguments: Any) -> TransferReport:
         source.delete_collection("t", "c")
-        return compared(*arguments)
+        return compare(*arguments)
 
-    monkeypatch.setattr(module, "_compared", late)
+    monkeypatch.setattr(module, "_compare", late)
     ((_, problem),) = problems(transferred(source, target))
     assert problem.startswith("the source has changed meanwhile")
 
