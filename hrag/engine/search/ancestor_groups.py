@@ -82,6 +82,7 @@ class AncestorGroups:
         return self._with_mask(self.groups.scores >= score)
 
     def _with_mask(self, mask: NDArray[np.bool_]) -> "AncestorGroups":
+        """Returns the groups for which `mask` is True."""
         if mask.all():
             return self
         starts = self.groups.starts.astype(np.int64)
@@ -189,6 +190,7 @@ class AncestorGroups:
 
 
 def _concatenated(scores: Scores | None, more_scores: Scores | None) -> Scores | None:
+    """Returns both arrays as one; None if the source was not searched."""
     return None if scores is None or more_scores is None else np.concatenate([scores, more_scores])
 
 
@@ -237,10 +239,12 @@ def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
 
 
 def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> ScoredRows:
+    """Returns only the rows at `indexes`, or those for which a mask is True."""
     return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes])
 
 
 def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorGroups:
+    """Returns the groups with the scores of each source."""
     kernel_groups = groups.groups
     # With a single source, the children's scores are that source's scores.
     if scored.scores is scored.dense or scored.scores is scored.lexical:
@@ -261,8 +265,8 @@ def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np
     bounds = np.array([(chunk.labels.start, chunk.labels.stop) for chunk in merged], np.uint64)
     order = np.argsort(labels)
     starts, ends = np.searchsorted(labels, bounds.reshape(-1, 2).T, sorter=order)
-    places = len(labels) + 1
-    chunks = np.cumsum(np.bincount(starts, minlength=places) - np.bincount(ends, minlength=places))
+    bins = len(labels) + 1
+    chunks = np.cumsum(np.bincount(starts, minlength=bins) - np.bincount(ends, minlength=bins))
     outside = np.empty(len(labels), np.bool_)
     outside[order] = chunks[:-1] == 0
     return outside

@@ -115,10 +115,8 @@ class Fetch:
             )
             for group, (key, record) in enumerate(zip(keys, records, strict=True))
         )
-        of_groups = Selection.of_groups(len(groups), self.request.limit)
-        return self._encode_within_limit(
-            encoders, islice(self._drafts(groups), len(keys))
-        ), of_groups
+        outcome = Selection.of_groups(len(groups), self.request.limit)
+        return self._encode_within_limit(encoders, islice(self._drafts(groups), len(keys))), outcome
 
     def _passage_records(
         self, groups: AncestorGroups, keys: Sequence[int]
@@ -201,6 +199,7 @@ class Fetch:
             yield self._draft(groups, key, group)
 
     def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
+        """Returns the draft of one group."""
         document = self.documents.tree_text(split_label(key)[0])
         return PassageDraft.of(document, groups.position(key), group)
 
@@ -210,6 +209,7 @@ class Fetch:
         return self.request.retrieval is not Retrieval.DENSE
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
+        """Returns an encoder for the passages of `groups`."""
         return PassageEncoder(
             groups.table.labels,
             groups.groups,

@@ -122,5 +122,5 @@ class Round:
 
     @property
     def _is_cut_by_score(self) -> bool:
-        """True if a group is below `min_score`, so that later groups are below it too."""
+        """True if a group scores below `min_score`."""
         return self.reaching < self.groups
