@@ -1,8 +1,8 @@
 """The tokenizer: tiktoken's `cl100k_base`, with its vocabulary in the package.
 
 tiktoken downloads the vocabulary at first use. To avoid this, its cache folder is set to
-`hrag/data`, whose only file has the name that tiktoken gives to the download. The checksum of the
-file is verified first, because tiktoken replaces a file that does not match.
+`hrag/data`, where the vocabulary has the name that tiktoken gives to the download. The checksum of
+the file is verified first, because tiktoken replaces a file that does not match.
 """
 
 import functools

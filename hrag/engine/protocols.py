@@ -402,7 +402,7 @@ class Administration(Protocol):
         """
 
     def vacuum(self) -> VacuumReport:
-        """Returns the disk space of deleted documents to the file system.
+        """Frees the disk space of deleted documents; reports the store's size before and after.
 
         Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
         """

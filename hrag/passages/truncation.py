@@ -137,9 +137,10 @@ class _EncodedSpan:
 
 
 def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
-    """Returns the text between the last letter or digit before the span, and the span.
+    """Returns the text from the last letter or digit before the span up to the span.
 
-    Returns "" if this text is longer than _MAX_RUN_BYTES.
+    The letter or digit itself is not included. Returns "" if no letter or digit is found within
+    _MAX_RUN_BYTES before the span, unless the document begins there.
     """
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")
