@@ -1,7 +1,7 @@
-"""The values of the SDK, frozen: queries, passages, answers, documents, collections, limits.
+"""The values that all parts of hrag share. They are frozen.
 
-These are the public names of `hrag.values`. Offsets are half-open ranges: byte offsets count
-UTF-8 bytes, character offsets Unicode code points.
+Knows nothing of storage, protobuf or gRPC. Offsets are half-open ranges: byte offsets count UTF-8
+bytes, character offsets count Unicode code points.
 """
 
 from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason

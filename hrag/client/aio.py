@@ -2,8 +2,8 @@
 
 `sync.py` is generated from this module, and `sync_catalog.py` from `aio_catalog.py`, by
 `make sync-client` (tests/support/sync_client.py). So each method has one signature, one docstring
-and one body. The generated files are committed, so that people can read and debug them; a test fails
-if they are out of date.
+and one body. The generated files are committed, so that people can read and debug them; a test
+fails if they are out of date.
 
 The code that differs between `grpc` and `grpc.aio` is in `access` (channels) and in
 `ingest_stream`.

@@ -1,6 +1,6 @@
-"""The seam to storage: what an engine must do, the values that cross it, and the door to it.
+"""The interface of storage engines: protocols, the values they exchange, and `open_engine`.
 
-Methods raise `hrag.errors` only.
+Methods of engines raise only errors of `hrag.errors`.
 """
 
 from hrag.engine.engine_documents import (

@@ -1,6 +1,6 @@
-"""Documents as engines take and return them.
+"""Documents, in the form in which engines take and return them.
 
-Knows nothing of any engine. Vectors are `float32` rows of unit length.
+Knows nothing of a specific engine. Vectors are `float32` rows of unit length.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,9 @@ from hrag.values.errors import DataLoss, InvalidArgument
 from hrag.values.reply_limit import TEXT_ADVICE, ReplyLimit, field_bytes, struct_bytes, text_bytes
 from hrag.values.tree import ParsedText, Tree
 
-_INFO_BYTES = 64  # At most, of the numbers in an encoded DocumentInfo.
+# The numbers in an encoded DocumentInfo, without the chunk counts, take at most 64 bytes.
+_INFO_BYTES = 64
+# One chunk count, encoded as a varint, takes at most 5 bytes.
 _COUNT_BYTES = 5
 
 
@@ -37,9 +39,10 @@ class CollectionHandle:
 class PreparedDocument:
     """A document that is ready to be committed.
 
-    `content_hash` covers everything that the client sent; equal hashes mean UNCHANGED.
-    `vectors` is `float32[leaves, dimension]`, in order of the tree's leaves.
-    `metadata_json` is the canonical JSON of `metadata`, made here unless it is given.
+    `content_hash` covers everything that the client sent. If the stored document has the same hash,
+    ingesting the document returns UNCHANGED. `vectors` is `float32[leaves, dimension]`, in the
+    order of the tree's leaves. `metadata_json` is `metadata` as canonical JSON. It is computed here
+    if it is empty.
     """
 
     document_id: str
@@ -60,9 +63,10 @@ class PreparedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Whether a document has to be ingested, and into which collection.
+    """The decision whether a document must be ingested, and the collection that it belongs to.
 
-    `unchanged` is the stored document's result if it has the same content hash, else None.
+    `unchanged` is the stored document's result if it has the same content hash, else None. If it is
+    None, the document must be ingested.
     """
 
     collection: CollectionHandle
@@ -71,7 +75,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A text, not blank, that summarises the given leaves of its document."""
+    """A text, not blank, that summarises a range of leaves of its document."""
 
     text: str
     leaves: range
@@ -79,7 +83,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSummaries:
-    """A document's summaries: first that of the whole document, then those of its sections.
+    """The summaries of a document: first one of the whole document, then one of each section.
 
     Empty if the document is too short to be summarised. `vectors` is
     `float32[len(summaries), dimension]`.
@@ -91,9 +95,9 @@ class DocumentSummaries:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A whole stored document, which another store can take without embedding it again.
+    """A whole stored document, which can be stored in another store without embedding it again.
 
-    `summaries` is None if they are not written yet or the collection has none.
+    `summaries` is None if the summaries are not written yet or if the collection has none.
     """
 
     document: PreparedDocument
@@ -107,7 +111,10 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableDocument:
-    """A stored document that is not what was written; `problem` says which part of it."""
+    """A stored document whose stored data differs from what was written.
+
+    `problem` says which part is damaged.
+    """
 
     document_id: str
     problem: str
@@ -117,13 +124,13 @@ Exported = StoredDocument | UnreadableDocument
 
 
 NO_VERSION = 0
-"""The `version` of no document: with it, `Writer.put_summaries` only counts tokens."""
+"""A `version` that no document has. With it, `Writer.put_summaries` only counts tokens."""
 
 
 class UnreadableVersion(DataLoss):
-    """A document that waits for its summaries cannot be read, or none of its collection.
+    """A document that waits for its summaries cannot be read, or its whole collection cannot.
 
-    `version` in `excluding` leaves it out of `Writer.next_unsummarised`.
+    If `version` is in `excluding`, `Writer.next_unsummarised` skips this document or collection.
     """
 
     def __init__(self, message: str, version: int) -> None:
@@ -135,8 +142,8 @@ class UnreadableVersion(DataLoss):
 class Unsummarised:
     """A stored document whose summaries are not written yet.
 
-    `version` distinguishes it from later documents with its id. `spent_tokens` counts the
-    tokens that the summaries of its collection have cost so far.
+    `version` distinguishes it from later documents with the same id. `spent_tokens` is the number
+    of tokens that the summaries of the collection have cost so far.
     """
 
     collection: CollectionHandle
@@ -149,14 +156,14 @@ class Unsummarised:
 
 
 def info_bytes(info: DocumentInfo) -> int:
-    """Returns about how many bytes an encoded DocumentInfo takes, never too few."""
+    """Returns an upper bound for the encoded size of a DocumentInfo, in bytes."""
     texts = text_bytes(info.document_id, info.title, info.source, info.mime_type)
     counts = _COUNT_BYTES * len(info.chunks_per_level)
     return texts + field_bytes(struct_bytes(info.metadata)) + counts + _INFO_BYTES
 
 
 def fitting(infos: Iterable[DocumentInfo], reply: ReplyLimit) -> Iterator[DocumentInfo]:
-    """Yields documents as long as `reply` allows, at least one."""
+    """Yields documents as long as they fit into `reply`. Yields at least one if there is one."""
     for number, info in enumerate(infos):
         size = field_bytes(info_bytes(info))
         if number and size > reply.left_bytes:
@@ -168,11 +175,11 @@ def fitting(infos: Iterable[DocumentInfo], reply: ReplyLimit) -> Iterator[Docume
 def read_part(
     text: bytes | memoryview, part: ByteRange | None, reply: ReplyLimit
 ) -> tuple[str, int]:
-    """Returns a part of a UTF-8 text, as much of it as `reply` allows, and its end in bytes.
+    """Returns a part of a UTF-8 text, and the byte offset at which the returned text ends.
 
-    The part begins and ends between two characters. Without `part`, it is the whole text. Raises
-    InvalidArgument for a part that the text does not have, ReplyTooLarge for a whole text that is
-    too long.
+    The text is cut where `reply` allows no more. It begins and ends at the boundaries of
+    characters. If `part` is None, the whole text is returned. Raises InvalidArgument if `part` lies
+    outside the text, and ReplyTooLarge if the whole text is requested and too long.
     """
     if part is None:
         reply.check(field_bytes(len(text)), TEXT_ADVICE)
@@ -190,7 +197,7 @@ def read_part(
 
 
 def _character_start(text: bytes | memoryview, position: int) -> int:
-    """The start of the character that a byte belongs to."""
+    """Returns the start of the character that contains the byte at `position`."""
     while position < len(text) and text[position] & 0xC0 == 0x80:
         position -= 1
     return position

@@ -1,12 +1,12 @@
-"""The door: opens the engine that the settings name. Only this module knows which there are."""
+"""Opens the engine that the settings name. Only this module knows which engines exist."""
 
 from hrag.config import EngineSettings
 from hrag.engine.protocols import Engine
 
 
 def open_engine(settings: EngineSettings) -> Engine:
-    """Returns the engine that HRAG_ENGINE names. Opens no store yet."""
-    # The clients of an engine need not load the libraries of all of them.
+    """Returns the engine that HRAG_ENGINE names. Does not open the store yet."""
+    # Each engine is imported only if it is used, so that its libraries are loaded only then.
     if settings.engine == "postgres":
         from hrag.engine.postgres.engine import PostgresEngine  # noqa: PLC0415
 

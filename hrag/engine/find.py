@@ -1,4 +1,4 @@
-"""A search as an engine sees it: the request, and the result."""
+"""The request of a search to an engine, and the result of the search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,20 +31,24 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class PassageFields(Protocol):
-    """Encodes the part of passages that an engine which encodes does not know itself."""
+    """Encodes the fields of passages that an engine cannot encode itself.
+
+    Only engines that return encoded passages use it.
+    """
 
     def document(
         self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
     ) -> bytes:
-        """Returns the fields of hrag.v1.Chunk that all chunks of a document share."""
+        """Returns the encoded fields of hrag.v1.Chunk that all chunks of a document share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """How the scores of both sources become one, see `hrag.types.FusionMethod`.
+    """The parameters by which the scores of the lexical and the dense source become one score.
 
-    A cosine counts as (cosine - lowest_cosine) / (1 - lowest_cosine): models differ in how
-    small the cosine of texts that have nothing in common is.
+    `hrag.types.FusionMethod` lists the methods. In CONVEX, a cosine is normalised to
+    `(cosine - lowest_cosine) / (1 - lowest_cosine)`, because embedding models differ in the cosine
+    of two unrelated texts.
     """
 
     method: FusionMethod = FusionMethod.CONVEX
@@ -54,20 +58,26 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """What one search wants of a snapshot. The caller has checked every field.
+    """The parameters of a search in one snapshot. The caller has checked every field.
 
-    `vector` is `float32[dimension]` of unit length, None in LEXICAL; `text` is that of the
-    query, empty if it has none, and every part of `required` must occur in a leaf exactly.
-    `retrieval` is one that the collection has the sources for. `level` is that of the
-    passages, the highest one in AUTO_MERGE. `candidates` is how many leaves are taken from
-    each source first; more are while fewer than `limit` passages come out and more leaves
-    exist, and their passages come after those of the first. A `token_budget` of 0 is none,
-    which CONTEXT does not allow; a `max_per_document` of 0 is none. Passages are without text
-    that better ones have, unless `keep_overlap` is set, which modes that join do not allow. In
-    SENTENCE_WINDOW the result is the best `limit` leaves with `window_sentences` sentences on
-    either side, instead of passages; `level` is that of the leaves then, and scores, budget and
-    joining are left to the caller. Passages that take more than `reply` allows are not made: that
-    raises ReplyTooLarge.
+    `vector` is `float32[dimension]` of unit length; it is None if `retrieval` is LEXICAL. `text` is
+    the text of the query, empty if the query is a vector. A leaf matches only if its text contains
+    every string in `required`. `retrieval` only names sources that the collection has. `level` is
+    the level of the passages; in AUTO_MERGE it is the highest level that passages may have.
+
+    Each source first returns `candidates` leaves. While these give fewer than `limit` passages and
+    more leaves exist, the engine reads more candidates. Passages from later candidates come after
+    those from earlier ones.
+
+    If `token_budget` is 0, tokens are not limited; CONTEXT requires a budget. If `max_per_document`
+    is 0, the passages per document are not limited. A passage does not repeat text that a better
+    passage has, unless `keep_overlap` is set. Modes that join passages do not allow `keep_overlap`.
+
+    In SENTENCE_WINDOW the result contains no passages. It contains the best `limit` leaves, each
+    with `window_sentences` sentences on both sides, and `level` is the level of the leaves. The
+    caller then applies scores and budget and joins the windows.
+
+    If the passages would exceed `reply`, ReplyTooLarge is raised before they are created.
     """
 
     vector: Vector | None
@@ -97,12 +107,13 @@ class FindRequest:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[P_co]):
-    """What a search found, best first.
+    """The result of a search, best passage first.
 
-    `considered` is how many leaves were looked at of the `eligible_leaves`. `exact` is True
-    if each source's candidates are its best for certain, `exhausted` if the snapshot has
-    nothing more to return. `stages` are the names and times of `search`, `climb`, `fetch` and, with
-    a filter, `filter`; a stage that was repeated comes again.
+    `considered` is the number of leaves that were candidates, out of `eligible_leaves`. `exact` is
+    True if the candidates of each source are certainly its best leaves. `exhausted` is True if the
+    snapshot has no further passage to return. `stages` has the names and times of the stages
+    `search`, `climb`, `fetch` and, with a filter, `filter`. A stage that ran several times occurs
+    several times.
     """
 
     passages: tuple[P_co, ...]

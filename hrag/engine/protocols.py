@@ -1,8 +1,8 @@
-"""What an engine must do: the protocols that services, commands and tests rely on.
+"""The protocols that an engine implements. Services, commands and tests rely only on them.
 
-The seam lies where a database with vectors could do the work too: whole documents pass it
-one way, whole searches the other. Methods raise `hrag.errors` only. Nothing outside
-`hrag.engine` names an engine's own modules; `hrag.engine.open_engine` is the door.
+A database that searches vectors itself can implement them too, because only whole documents and
+whole searches cross this interface. Methods raise only errors of `hrag.errors`. Code outside
+`hrag.engine` imports no module of a specific engine; it calls `hrag.engine.open_engine`.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -46,56 +46,60 @@ from hrag.values.search import Passage
 from hrag.values.status import IndexStatus, ReaderStatus, StoreTotals
 
 Progress = Callable[[str], None]
-"""Receives a line that describes the current step."""
+"""Receives a line of text that describes the current step."""
 
 
 class Writer(Protocol):
     """Changes collections and documents. Each method commits durably before it returns.
 
-    With the handle of a deleted collection, methods raise CollectionNotFound, except
+    With a handle of a deleted collection, methods raise CollectionNotFound, except
     `wait_for_capacity` and `put_summaries`.
 
-    Wherever a method takes a collection's name, it takes an alias too. What it returns has the
-    collection's own name.
+    Every parameter that is a collection's name may be an alias instead. Results contain the name of
+    the collection, not the alias.
 
-    Sequences count per tenant: the first change of a tenant has the number 1, each further
-    change the next one, also after its last collection was deleted.
+    Sequences count the changes of each tenant: a tenant's first change has the number 1, and each
+    further change has the next number, even after the tenant's last collection was deleted.
     """
 
     def create_collection(
         self, tenant_id: str, name: str, settings: CollectionSettings
     ) -> tuple[Collection, int]:
-        """Returns the collection and the sequence of its creation.
+        """Creates a collection; returns it and the sequence of its creation.
 
-        Raises CollectionExists if a collection or an alias has the name, or
-        StorageQuotaExceeded if the tenant has its full number of collections.
+        Raises CollectionExists if a collection or an alias already has the name, and
+        StorageQuotaExceeded if the tenant may have no further collection.
         """
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
-        """Returns the sequence of the deletion.
+        """Deletes a collection and its documents; returns the sequence of the deletion.
 
-        Raises CollectionNotFound, or CollectionHasAliases.
+        Raises CollectionNotFound, or CollectionHasAliases if aliases still name the collection.
         """
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
-        """Makes `alias` a name of the collection, in one commit; it may name another one now.
+        """Makes `alias` a name of the collection, in one commit. Moves an alias that exists.
 
-        An alias of an alias is one of its collection. Nothing is written if it is so already.
-        Raises CollectionNotFound, CollectionExists if a collection has the name, or
-        StorageQuotaExceeded if the tenant has MAX_ALIASES already.
+        If `collection` is itself an alias, the new alias names that alias's collection. Nothing is
+        written if the alias already names the collection. Raises CollectionNotFound,
+        CollectionExists if a collection has the name `alias`, or StorageQuotaExceeded if the tenant
+        already has MAX_ALIASES aliases.
         """
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
-        """Returns the sequence of the deletion, or raises AliasNotFound."""
+        """Deletes an alias; returns the sequence of the deletion. Raises AliasNotFound."""
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
-        """Returns the tenant's aliases in order of name."""
+        """Returns the tenant's aliases, ordered by name."""
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         """Returns a collection, or raises CollectionNotFound."""
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
-        """Returns collections in order of name, beginning after the name `page_token`."""
+        """Returns one page of the tenant's collections, ordered by name.
+
+        The page begins after the name `page_token`.
+        """
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
         """Returns a handle of the collection, or raises CollectionNotFound."""
@@ -108,36 +112,38 @@ class Writer(Protocol):
         content_hash: str,
         stored_bytes: int = 1,
     ) -> Admission:
-        """Decides in one read whether a document has to be ingested, before it is.
+        """Decides in one read whether a document must be ingested, before any work is done for it.
 
-        An empty `content_hash` equals no stored one. `stored_bytes` is a lower bound of what
-        the document will take; `put` has the last word. Raises CollectionNotFound, or
-        StorageQuotaExceeded if the document would exceed the tenant's quota now.
+        An empty `content_hash` equals no stored hash. `stored_bytes` is a lower bound of the size
+        that the document will have in the store; `put` checks the real size. Raises
+        CollectionNotFound, or StorageQuotaExceeded if the document would exceed the tenant's quota
+        now.
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Backpressure: waits while indexing is far behind the writes; raises DeadlineExceeded."""
+        """Applies backpressure: waits while indexing is too slow. Raises DeadlineExceeded."""
 
     def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
-        """Creates or replaces one document, whole or not at all.
+        """Creates or replaces one document, completely or not at all.
 
-        A document with the stored `content_hash` is UNCHANGED. Raises CollectionNotFound,
-        InvalidArgument or TooLarge if tree or vectors do not fit the collection,
-        StorageQuotaExceeded, or StorageFull.
+        If the stored document has the same `content_hash`, the outcome is UNCHANGED. Raises
+        CollectionNotFound, InvalidArgument or TooLarge if the tree or the vectors do not fit the
+        collection, StorageQuotaExceeded, or StorageFull.
         """
 
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """Puts several documents in one commit; returns each one's result or its own error.
+        """Puts several documents in one commit; returns a result or an error for each document.
 
-        Raises what concerns all of them, such as StorageFull; then none is stored.
+        Raises an error that concerns all of them, for example StorageFull. Then no document is
+        stored.
         """
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
         """Puts a document of another store together with its summaries, in one commit.
 
-        Raises as `put` does, and InvalidArgument for summaries in a collection without.
+        Raises the errors of `put`, and InvalidArgument for summaries if the collection has none.
         """
 
     def put_metadata(
@@ -148,26 +154,31 @@ class Writer(Protocol):
         metadata: Mapping[str, Any],
         source: str,
     ) -> DocumentInfo:
-        """Replaces the metadata and the source of a document, and of its summaries.
+        """Replaces the metadata and the source of a document and of its summaries.
 
-        Text, tree, vectors and index stay as they are. No content hash equals that of the
-        document afterwards, so `put` replaces it. Raises DocumentNotFound, DocumentChanged
-        unless the document has this `sequence`, StorageQuotaExceeded, or StorageFull.
+        Text, tree, vectors and index do not change. Afterwards no content hash equals the
+        document's hash, so a later `put` replaces the document. Raises DocumentNotFound,
+        DocumentChanged unless the document has this `sequence`, StorageQuotaExceeded, or
+        StorageFull.
         """
 
     def delete(self, collection: CollectionHandle, document_id: str) -> int:
-        """Returns the sequence of the deletion, or raises DocumentNotFound."""
+        """Deletes a document; returns the sequence of the deletion. Raises DocumentNotFound."""
 
     def delete_matching(
         self, collection: CollectionHandle, filter: Filter, deadline: Deadline = NEVER
     ) -> Iterator[DocumentDeletion]:
-        """Deletes the documents that pass the filter `given`, which has been checked, in steps.
+        """Deletes the documents that pass `filter`, in several commits.
 
-        Each step commits a bounded number of deletions before it yields how many they were;
-        the first may be of none. Deleted are documents that passed when the first step began,
-        except those that were written since then; so none is deleted that does not pass at its
-        deletion. Each deletion is a change of its own. Raises CollectionNotFound and, between
-        two commits, DeadlineExceeded or Cancelled; what was committed stays deleted.
+        The filter has been checked. Each step commits a bounded number of deletions and then yields
+        how many they were. The first step may delete none.
+
+        A document is deleted if it passed the filter when the first step began and was not written
+        since then. So a document that does not pass at the time of its deletion is never deleted.
+        Each deletion is a separate change with a separate sequence.
+
+        Raises CollectionNotFound and, between two commits, DeadlineExceeded or Cancelled. Committed
+        deletions are kept.
         """
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
@@ -180,11 +191,11 @@ class Writer(Protocol):
         part: ByteRange | None = None,
         reply: ReplyLimit = UNLIMITED,
     ) -> tuple[DocumentInfo, str, int]:
-        """Returns a document, its text and the byte at which that ends, from one snapshot.
+        """Returns a document, its text and the byte offset where that text ends, from one snapshot.
 
-        Of a `part`, the text is as much from its start as `reply` allows. Raises
-        DocumentNotFound, InvalidArgument for a part that the text does not have, and
-        ReplyTooLarge for a whole text that is too long.
+        With `part`, the text begins at the part's start and has as many bytes of it as `reply`
+        allows. Raises DocumentNotFound, InvalidArgument if `part` lies outside the text, and
+        ReplyTooLarge if the whole text is requested and too long.
         """
 
     def documents(
@@ -197,23 +208,23 @@ class Writer(Protocol):
         filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
-        """Returns documents in order of id, beginning after the id `page_token`.
+        """Returns one page of documents, ordered by id, beginning after the id `page_token`.
 
-        They are as many as `page_size` and `reply` allow, at least one. With the filter
-        `given`, which has been checked, only documents that pass it. Raises DeadlineExceeded
-        or Cancelled.
+        The page has as many documents as `page_size` and `reply` allow, and at least one if there
+        is one. With `filter`, which has been checked, the page has only documents that pass it.
+        Raises DeadlineExceeded or Cancelled.
         """
 
     def count(
         self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
-        """Counts the documents that pass the filter `given`, which has been checked; None: all.
+        """Counts the documents that pass `filter`, which has been checked; None counts all.
 
         Raises CollectionNotFound, DeadlineExceeded or Cancelled.
         """
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
-        """Returns counts of one collection and its tenant's usage.
+        """Returns the counts of one collection and its tenant's usage.
 
         Raises CollectionNotFound.
         """
@@ -227,30 +238,31 @@ class Writer(Protocol):
         after: CollectionHandle | None = None,
         excluding: Container[int] = (),
     ) -> Unsummarised | None:
-        """Returns a document whose summaries are not written yet, or None.
+        """Returns a document whose summaries are not written yet, or None if there is none.
 
-        Only collections with this `embedder` count. They take turns: a document of the
-        collection `after` is returned only if no other collection has one. Versions in
-        `excluding` are skipped. Raises UnreadableVersion for damage that can be skipped so.
+        Considers only collections with this `embedder`. Collections take turns: a document of the
+        collection `after` is returned only if no other collection has one. Documents whose version
+        is in `excluding` are skipped. Raises UnreadableVersion for damage; the caller can skip it
+        with `excluding`.
         """
 
     def put_summaries(
         self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores a document's summaries; False if it was replaced or deleted meanwhile.
+        """Stores a document's summaries. Returns False if it was replaced or deleted meanwhile.
 
-        `tokens` is what the chat model has read and written for them; it is added to the
-        collection's total in either case, also for NO_VERSION. Raises InvalidArgument or
-        StorageFull.
+        `tokens` is the number of tokens that the chat model has read and written for the summaries.
+        It is added to the collection's total in both cases, and also if the version is NO_VERSION.
+        Raises InvalidArgument or StorageFull.
         """
 
 
 class Snapshot(Protocol):
-    """One collection as of one change, for the length of one call."""
+    """A read-only view of one collection at one sequence. It lives as long as one call."""
 
     @property
     def name(self) -> str:
-        """The collection's own name, also if it was opened by an alias."""
+        """The collection's name; never the alias by which it was opened."""
 
     @property
     def settings(self) -> CollectionSettings:
@@ -258,45 +270,45 @@ class Snapshot(Protocol):
 
     @property
     def sequence(self) -> int:
-        """The sequence of the tenant's last change that the snapshot holds."""
+        """The sequence of the last change of the tenant that the snapshot contains."""
 
     def find(self, request: FindRequest) -> Found[Passage]:
-        """Returns what a search finds: all of a search except the embedding of its query.
+        """Runs a search: every step of it except embedding the query.
 
-        Raises DeadlineExceeded or Cancelled once the snapshot's deadline says so, and
-        ReplyTooLarge before the passages are made.
+        Raises DeadlineExceeded or Cancelled once the snapshot's deadline has passed or its caller
+        has left, and ReplyTooLarge before the passages are created.
         """
 
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
         """Returns the chunk with the ids of its parent and children.
 
-        Raises DocumentNotFound or ChunkNotFound, and ReplyTooLarge before the chunk is made.
+        Raises DocumentNotFound or ChunkNotFound, and ReplyTooLarge before the chunk is created.
         """
 
     def hierarchy(
         self, chunk_id: ChunkId, depth: int, *, content: bool, reply: ReplyLimit = UNLIMITED
     ) -> Hierarchy:
-        """Returns the chunk with its relatives, `depth` levels down; raises as `chunk` does.
+        """Returns the chunk with its relatives, `depth` levels down.
 
-        `content` fills in the text of the relatives too.
+        With `content`, the relatives have their text too. Raises the errors of `chunk`.
         """
 
 
 @runtime_checkable
 class EncodingSnapshot(Snapshot, Protocol):
-    """A snapshot that can encode passages itself: an optional, faster way to send them."""
+    """A snapshot that can encode passages itself. This is optional and makes replies faster."""
 
     def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
-        """Returns what `find` does; each passage is an encoded hrag.v1.SearchResponse of its own.
+        """Runs the same search as `find`; each passage is one encoded hrag.v1.SearchResponse.
 
-        What `fields` encodes of a document may be kept for its other chunks.
+        What `fields` returns for a document may be cached for its other chunks.
         """
 
 
 class Reader(Protocol):
-    """Opens snapshots that hold every change acknowledged before.
+    """Opens snapshots. A snapshot contains every change that was acknowledged before it was opened.
 
-    A collection may be named by an alias, which is resolved in the snapshot that is opened.
+    A collection may be named by an alias, which is resolved in the opened snapshot.
     """
 
     def snapshot(
@@ -307,137 +319,139 @@ class Reader(Protocol):
         summaries: bool = False,
         deadline: Deadline = NEVER,
     ) -> AbstractContextManager[Snapshot]:
-        """Opens a snapshot; with `summaries`, one that SUMMARY_FIRST can search.
+        """Opens a snapshot. With `summaries`, SUMMARY_FIRST can search it.
 
-        Work on the snapshot ends with DeadlineExceeded once the deadline has passed. Raises
+        Once the deadline has passed, work on the snapshot raises DeadlineExceeded. Raises
         CollectionNotFound and, with `summaries`, NoSummaries.
         """
 
     def sequence(self, tenant_id: str) -> int:
-        """Returns the sequence of the tenant's last change, 0 before the first."""
+        """Returns the sequence of the tenant's last change; 0 before the first change."""
 
     def collections(self) -> Iterator[Collection]:
-        """Yields every tenant's collections, by tenant and name.
+        """Yields the collections of all tenants, ordered by tenant and name.
 
-        With `aliases` and `export`, this is enough to move a store.
+        With `aliases` and `export`, this is enough to copy a whole store.
         """
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
-        """Returns the tenant's aliases in order of name."""
+        """Returns the tenant's aliases, ordered by name."""
 
     def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
-        """Yields every document of a collection by id, each as of when it is read.
+        """Yields every document of a collection, each in its state at the moment when it is read.
 
-        Ids are in order of their bytes. A damaged document is yielded as unreadable, and those
-        behind it follow. Holds no transaction between two documents. Raises CollectionNotFound.
+        Documents are ordered by the bytes of their ids. A damaged document is yielded as an
+        UnreadableDocument, and the export continues with the next one. No transaction is open
+        between two documents. Raises CollectionNotFound.
         """
 
     def status(self) -> ReaderStatus:
-        """Returns how far it has followed the store, and what it has in memory."""
+        """Returns how far the reader has followed the store, and what it has in memory."""
 
     def preload(self) -> None:
-        """Loads what searches would otherwise have to wait for, as far as memory allows."""
+        """Loads what searches would otherwise wait for, as far as memory allows."""
 
     def close(self) -> None:
         """Releases the store."""
 
 
 class Maintenance(Protocol):
-    """The background work for a writer: indexing, merging, repair, reclaiming."""
+    """The background work that belongs to a writer: indexing, merging, repair, reclaiming."""
 
     def start(self) -> None:
-        """Starts the work, first what an earlier process left unfinished."""
+        """Starts the work. First finishes what an earlier process left unfinished."""
 
     def close(self) -> bool:
-        """Stops soon. Returns False if some work still runs; the next start repeats it."""
+        """Stops the work soon. Returns False if a step still runs; the next start repeats it."""
 
 
 class Administration(Protocol):
-    """Work on a whole store, for operators.
+    """Operations on a whole store, for operators.
 
-    Raises StoreMissing or StoreUnavailable where there is no store, or it cannot be used
-    so. An engine whose database has its own means for one of these raises NotSupported,
-    whose message names them.
+    They raise StoreMissing if there is no store, and StoreUnavailable if the store cannot be opened
+    for the operation. If an engine leaves an operation to its database's tools, it raises
+    NotSupported, whose message names these tools.
     """
 
     def check(self) -> CheckReport:
-        """Reads everything and reports each broken invariant; never repairs one."""
+        """Reads the whole store and reports each broken invariant. Repairs nothing."""
 
     def repair(self) -> CheckReport:
-        """Makes again what follows from the documents; returns what is still wrong.
+        """Rebuilds everything that is derived from the documents; reports the remaining problems.
 
-        Needs the store exclusively. Raises StorageFull; then the store is as before.
+        Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
         """
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:
-        """Copies the store, in use or not, into the new folder `target`.
+        """Copies the store into the new folder `target`. The store may be in use.
 
         Raises StorageFull; then nothing is left in `target`.
         """
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:
-        """Makes a store of the backup in `source`, where there is none.
+        """Creates a store from the backup in `source`. There must be no store yet.
 
         Returns the report of that backup. Raises StorageFull; then there is still no store.
         """
 
     def vacuum(self) -> VacuumReport:
-        """Gives the disk back what deleted documents took; needs the store exclusively.
+        """Frees the disk space of deleted documents; reports the store's size before and after.
 
-        Raises StorageFull; then the store is as before.
+        Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
         """
 
     def migrate(self) -> MigrationReport:
-        """Brings the store's schema to this version of hrag, with all services stopped.
+        """Migrates the store's schema to this version of hrag. All services must be stopped.
 
         Creates the store if there is none.
         """
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Rebuilds each collection's index from its documents, one at each step of the iterator.
+        """Rebuilds each collection's index from its documents, one per step of the iterator.
 
-        The old one serves until then. Raises StorageFull, and DataLoss once others are rebuilt.
+        Searches use the old index until the new one is complete. Raises StorageFull. If a
+        collection is damaged, raises DataLoss after all other collections are rebuilt.
         """
 
 
 class Engine(Protocol):
-    """A store, given by its settings. Opens nothing until a method does.
+    """A store that is identified by its settings. Nothing is opened until a method needs it.
 
-    A process that writes and reads opens the writer first: the reader may share what it
-    has opened.
+    A process that both writes and reads opens the writer first, because the reader may share what
+    the writer has opened.
     """
 
     @property
     def name(self) -> str:
-        """Its value of HRAG_ENGINE."""
+        """The engine's name, a value of HRAG_ENGINE."""
 
     @property
     def location(self) -> str:
-        """Where the store is, for people; without secrets."""
+        """The place of the store, as a text for people. Contains no secrets."""
 
     def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
-        """Opens the store for writing, once, and creates it if there is none.
+        """Opens the store for writing; creates it if there is none. May be called once.
 
-        Raises StoreUnavailable, or StorageFull if it cannot be created.
+        Raises StoreUnavailable, or StorageFull if the store cannot be created.
         """
 
     def maintenance(self) -> Maintenance:
-        """Returns the maintenance of the opened writer's store; not started yet."""
+        """Returns the maintenance of the store that the writer opened, not started yet."""
 
     def reader(self) -> Reader:
-        """Opens the store for searching; this process or another may be writing to it.
+        """Opens the store for searching. This process or another one may be writing to it.
 
         Raises StoreMissing while there is no store, or StoreUnavailable.
         """
 
     def administration(self) -> Administration:
-        """Opens nothing by itself: each of its methods opens what it needs."""
+        """Returns the store's administration. Opens nothing; its methods open what they need."""
 
     def require_store(self) -> None:
-        """Raises StoreUnavailable if what it has opened can no longer be written to.
+        """Raises StoreUnavailable if the opened store can no longer be written to.
 
-        For health checks: takes microseconds, and searches may still be answered.
+        This is for health checks: it takes microseconds, and searches may still succeed.
         """
 
     def close(self) -> None:
-        """Closes everything that it has opened; maintenance has been closed before."""
+        """Closes everything that the engine has opened. Maintenance must be closed before."""

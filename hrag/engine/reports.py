@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """How much a check has read, and the problems that it found, each with its place.
+    """The result of a check: how much was read, and the problems that were found.
 
-    A sound store has none.
+    Each problem names its place. A sound store has no problems.
     """
 
     collections: int
@@ -19,10 +19,10 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup holds.
+    """The contents of a backup.
 
-    `sequence` is the number of the store's last commit, over all tenants. `created` is the
-    time of the backup in UTC, ISO 8601.
+    `sequence` is the number of the store's last commit, over all tenants. `created` is the time of
+    the backup in UTC, in ISO 8601.
     """
 
     documents: int
@@ -33,7 +33,7 @@ class BackupReport:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """Size of the store's file before and after a vacuum."""
+    """The size of the store's file before and after a vacuum."""
 
     before_bytes: int
     after_bytes: int
@@ -41,7 +41,10 @@ class VacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class MigrationReport:
-    """The version of a store's schema before and after a migration; 0 where there was none."""
+    """The version of a store's schema before and after a migration.
+
+    `before` is 0 if there was no store.
+    """
 
     before: int
     after: int
@@ -49,7 +52,7 @@ class MigrationReport:
 
 @dataclass(frozen=True, slots=True)
 class ReindexedCollection:
-    """A collection whose index is new, and how many leaves the index has."""
+    """A collection whose index was rebuilt, and the number of leaves in the new index."""
 
     tenant_id: str
     name: str

@@ -1,21 +1,24 @@
-"""How many cores there are for this process."""
+"""The number of CPU cores that this process may use."""
 
 import math
 import os
 from contextlib import suppress
 from pathlib import Path
 
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # Of the container, by Linux's control groups, version 2.
+# The CPU quota of the container, in version 2 of Linux's control groups.
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cores() -> int:
-    """Returns how many cores it may use, one at least.
+    """Returns the number of cores that this process may use; at least 1.
 
-    A worker has a share of the machine's, a container may have a set of them or a quota of their
-    time: `--cpus 2` leaves it all cores for two cores' time.
+    A worker process may have a share of the machine's cores. A container may have a set of cores or
+    a quota of their time: with `--cpus 2`, it can use all cores, but only for the time of two
+    cores.
     """
     cores = len(os.sched_getaffinity(0))
-    with suppress(OSError, ValueError):  # No quota says `max`.
+    # Without a quota, the file contains `max` instead of a number.
+    with suppress(OSError, ValueError):
         quota, period = map(int, _QUOTA.read_text("ascii").split())
         cores = min(cores, max(1, math.ceil(quota / period)))
     return cores

@@ -1,7 +1,7 @@
-"""Files and folders for their owner alone, whatever the process's umask is.
+"""Creates files and folders that only their owner may use, even if the umask allows more.
 
-Services and commands set the umask too, for what libraries create themselves; these
-functions are for where it matters that no umask was set.
+Services and commands also set the umask, for files that libraries create. These functions are for
+places that must be safe even if nobody set the umask.
 """
 
 import os
@@ -11,16 +11,19 @@ from pathlib import Path
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 OTHERS = 0o077
-"""The permission bits of everybody but the owner."""
+"""The permission bits of everybody except the owner."""
 
 
 def set_umask() -> None:
-    """Makes what this process and its children create private. For the start of a program."""
+    """Makes all files private that this process and its children create.
+
+    Call it at the start of a program.
+    """
     os.umask(OTHERS)
 
 
 def opener(path: str | Path, flags: int) -> int:
-    """The argument `opener` of `open`, which then creates files with the mode 0600.
+    """Opens a file, with the mode 0600 if it is new; for the parameter `opener` of `open`.
 
     Raises OSError.
     """
@@ -28,9 +31,9 @@ def opener(path: str | Path, flags: int) -> int:
 
 
 def read_secret(path: Path) -> str:
-    """Returns the text of a file with a secret, without the blanks around it.
+    """Returns the text of a file that contains a secret, without surrounding white space.
 
-    Raises OSError, or ValueError if others than the owner may use the file or it is empty.
+    Raises OSError. Raises ValueError if others than the owner may use the file, or if it is empty.
     """
     with path.open(encoding="utf-8") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -43,8 +46,8 @@ def read_secret(path: Path) -> str:
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:
-    """Creates a folder with the mode 0700, and its parents with those that the umask gives.
+    """Creates a folder with the mode 0700. Missing parents get the mode that the umask gives.
 
-    Raises OSError, FileExistsError unless `exist_ok`.
+    Raises OSError, and FileExistsError if the folder exists, unless `exist_ok`.
     """
     path.mkdir(FOLDER_MODE, parents=True, exist_ok=exist_ok)

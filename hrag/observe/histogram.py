@@ -1,7 +1,7 @@
-"""A Prometheus histogram that takes several observations under one lock.
+"""A Prometheus histogram that records several observations under one lock.
 
-prometheus_client's takes two locks and a dozen calls for each. A search makes five observations,
-which were a twentieth of its time in the service.
+The histogram of prometheus_client takes two locks and a dozen calls for each observation. A search
+makes five observations, which took a twentieth of its time in the service.
 """
 
 import threading
@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class BatchHistogram:
-    """A histogram with one label; thread-safe. A collector of `registry`."""
+    """A thread-safe histogram with one label, which registers itself with `registry`."""
 
     def __init__(
         self,
@@ -25,7 +25,10 @@ class BatchHistogram:
         label: str,
         registry: CollectorRegistry,
     ) -> None:
-        """`bounds` are the upper bounds of the buckets, ascending, without infinity."""
+        """Creates the histogram.
+
+        `bounds` are the upper bounds of the buckets, ascending, without infinity.
+        """
         self._name = name
         self._meaning = meaning
         self._bounds = bounds
@@ -36,7 +39,7 @@ class BatchHistogram:
         registry.register(self)
 
     def observe(self, observations: Iterable[tuple[str, float]]) -> None:
-        """Counts each value under its label value."""
+        """Records observations. Each has a label value and a number."""
         with self._lock:
             for label, value in observations:
                 counts = self._counts.get(label)
@@ -47,7 +50,7 @@ class BatchHistogram:
                 self._sums[label] += value
 
     def collect(self) -> list[HistogramMetricFamily]:
-        """Returns the counts so far."""
+        """Returns the counts so far. prometheus_client calls it."""
         family = HistogramMetricFamily(self._name, self._meaning, labels=[self._label])
         ends = [*map(floatToGoString, self._bounds), "+Inf"]
         with self._lock:

@@ -1,6 +1,6 @@
-"""Refusals that get a line in a log, and those that are only counted.
+"""Decides which refusals get a line in a log, and which are only counted.
 
-Anybody may be refused as often as they like, so that lines without a limit would fill the disk.
+Anybody can cause any number of refusals, so without a limit their lines would fill the disk.
 """
 
 import threading
@@ -12,12 +12,17 @@ from typing import NamedTuple
 OTHERS = "(others)"
 
 _WINDOW_S = 1.0
-_LINES_PER_KIND = 5  # Refusals of one reason, method and credential in one window.
-_LINES = 100  # Refusals of one window in all; also the number of counts.
+# The number of lines per window for refusals with equal reason, method and credential.
+_LINES_PER_KIND = 5
+# The number of lines per window for all refusals. It also limits the number of counters.
+_LINES = 100
 
 
 class Refusal(NamedTuple):
-    """What refusals are counted by; `credential` is an id, empty if none is valid."""
+    """The key by which refusals are counted.
+
+    `credential` is the id of a credential; it is empty if the caller has no valid one.
+    """
 
     reason: str
     method: str
@@ -25,9 +30,9 @@ class Refusal(NamedTuple):
 
 
 class RefusalLimiter:
-    """Which refusals get a line of their own; the others are counted. Thread-safe.
+    """Decides which refusals are logged individually, and counts the others. Thread-safe.
 
-    `write` receives the counts at most once a second, from a thread of its own.
+    A separate thread calls `write` with the counts, at most once a second.
     """
 
     def __init__(
@@ -46,7 +51,7 @@ class RefusalLimiter:
         self._flushing = False
 
     def allows(self, refusal: Refusal) -> bool:
-        """Returns True if the refusal shall be written, else counts it."""
+        """Returns True if the refusal shall be logged. Otherwise counts it and returns False."""
         with self._lock:
             now = self._clock()
             if now >= self._ends:
@@ -59,13 +64,13 @@ class RefusalLimiter:
         return False
 
     def count(self, refusal: Refusal) -> None:
-        """Counts a refusal; `write` gets the count within a second."""
+        """Counts a refusal. `write` receives the count within a second."""
         with self._lock:
             if refusal not in self._counts and len(self._counts) >= _LINES:
                 refusal = refusal._replace(method=OTHERS, credential=OTHERS)
             self._counts[refusal] += 1
-            starts, self._flushing = not self._flushing, True
-        if starts:
+            must_start, self._flushing = not self._flushing, True
+        if must_start:
             self._start_timer()
 
     def _start_timer(self) -> None:
@@ -73,7 +78,8 @@ class RefusalLimiter:
         timer.daemon = True
         try:
             timer.start()
-        except RuntimeError:  # The system has no more threads; the next refusal tries again.
+        # The system has no more threads. The next refusal tries again.
+        except RuntimeError:
             with self._lock:
                 self._flushing = False
 

@@ -1,5 +1,5 @@
-"""How are passages made of the leaves that matched? Pure logic, shared by all engines.
+"""How do matched leaves become passages? Pure logic, shared by all engines.
 
-Values in, values out: trees, texts and matched leaves become chunks and passages. Knows
-nothing of storage, services or protobuf.
+The functions receive trees, texts and matched leaves as values and return chunks and passages. They
+know nothing of storage, services or protobuf.
 """

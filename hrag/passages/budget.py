@@ -1,10 +1,10 @@
-"""Which drafts become passages, with which span: limits, a token budget, joining, cutting.
+"""Chooses which drafts become passages, and with which span.
 
-Drafts are taken in the order given, best first, and what was taken is never taken back. So a
-larger budget gives what a smaller one does, and more: the same groups first, and around their
-text only more text. Neighbouring chunks overlap; unless asked for, no text comes twice.
+Drafts are processed in the given order, best first, and a chosen draft is never removed again. So a
+larger token budget gives the same groups as a smaller one first, and then more text. Neighbouring
+chunks overlap; no text is returned twice, unless the request allows it.
 
-The drafts of one search are chunks of which none lies inside another.
+No draft of a search lies inside another draft.
 """
 
 import sys
@@ -25,15 +25,19 @@ NO_LIMIT = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class PassageLimits:
-    """How much text a search may return.
+    """The limits on the text that a search may return.
 
-    `limit` counts passages; a `token_budget` of 0 is none. `merge_adjacent` joins passages
-    of one document that overlap or touch, as long as no more than `limit` remain.
-    `cut_last` ends with the first draft that does not fit the budget, cut to whole sentences:
-    where it touches a passage, that grows towards it; without `cut_last`, what does not fit is
-    passed over. So is what would give a document more than `max_per_document` passages; 0 is
-    no such limit. With `keep_overlap`, a passage that is not joined keeps the text that a
-    better one has too.
+    `limit` is the number of passages. If `token_budget` is 0, tokens are not limited.
+    `merge_adjacent` joins passages of one document that overlap or touch. The number of passages
+    after joining is at most `limit`.
+
+    With `cut_last`, the first draft that does not fit the budget is cut to whole sentences and is
+    the last one. If it touches a passage, that passage is extended towards it. Without `cut_last`,
+    drafts that do not fit are skipped.
+
+    A draft that would give a document more than `max_per_document` passages is skipped; 0 means no
+    limit. With `keep_overlap`, a passage that is not joined keeps the text that a better passage
+    also contains.
     """
 
     limit: int
@@ -45,11 +49,12 @@ class PassageLimits:
 
 
 class Selected(NamedTuple):
-    """The drafts that become passages, best first, of the first `considered` candidates.
+    """The drafts that become passages, best first.
 
-    `left_out`: limit or budget did not allow all of these; one was left out or cut. A document
-    that has given as many passages as it may is not such a reason, nor is text that better
-    passages have.
+    They were chosen from the first `considered` candidates. `left_out` is True if the limit or the
+    budget caused a candidate to be left out or cut. It stays False if a candidate was skipped
+    because its document already has `max_per_document` passages, or because better passages contain
+    its text.
     """
 
     drafts: list[PassageDraft]
@@ -65,16 +70,19 @@ def fill_budget(
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
 ) -> Selected:
-    """Returns the text that answers best, of at most `token_budget` tokens, as drafts.
+    """Returns the text that answers best, with at most `token_budget` tokens, as drafts.
 
-    `candidates` are the leaves in rank order; it is read no further than needed. Leaves that
-    overlap or touch become one passage at the place of the best of them, so no text comes
-    twice. The last leaf is cut at a sentence; what remains of the budget then is left, since
-    worse leaves would take it from better ones of a larger budget. If not even the first
-    sentence of the first leaf fits, its first words are returned.
+    `candidates` are the leaves in order of rank; no more of them are read than needed. Leaves that
+    overlap or touch become one passage, which has the rank of its best leaf, so no text is returned
+    twice.
+
+    The last leaf is cut at the end of a sentence. The rest of the budget then stays unused. If
+    worse leaves filled it, a larger budget would return better leaves instead of them, so it would
+    not return all text of the smaller budget. If not even the first sentence of the first leaf
+    fits, its first words are returned.
     """
-    rest = iter(candidates)
-    best = next(rest, None)
+    remaining = iter(candidates)
+    best = next(remaining, None)
     if best is None:
         return Selected([], 0, left_out=False)
     limits = PassageLimits(
@@ -84,11 +92,11 @@ def fill_budget(
         cut_last=True,
         max_per_document=max_per_document,
     )
-    selected = select_drafts(chain([best], rest), limits, matches)
-    if selected.drafts:
-        return selected
+    chosen = select_drafts(chain([best], remaining), limits, matches)
+    if chosen.drafts:
+        return chosen
     record = first_words(best.document, best.record, token_budget)
-    return selected if record is None else selected._replace(drafts=[replace(best, record=record)])
+    return chosen if record is None else chosen._replace(drafts=[replace(best, record=record)])
 
 
 def select_drafts(
@@ -96,53 +104,54 @@ def select_drafts(
 ) -> Selected:
     """Returns the drafts that become passages.
 
-    `candidates` is one draft a group, in order of the groups; it is read no further than
+    `candidates` has one draft per group, in order of the groups; no more of them are read than
     needed.
     """
-    chosen = _Chosen(limits)
-    left = limits.token_budget or sys.maxsize
+    passages = _ChosenPassages(limits)
+    left_tokens = limits.token_budget or sys.maxsize
     considered, left_out = 0, False
     for candidate in candidates:
         considered += 1
-        draft, touching = chosen.met_by(candidate)
+        draft, touching = passages.join_or_trim(candidate)
         if draft is not candidate and _best_match(draft, matches) is None:
             continue
-        if not touching and chosen.has_enough_of(draft.document_id):
+        if not touching and passages.is_document_full(draft.document_id):
             continue
-        if not touching and chosen.is_full:
+        if not touching and passages.is_full:
             left_out = True
             break
         tokens = _new_tokens(draft, touching)
-        if tokens <= left:
-            left -= tokens
-            chosen.add(draft)
+        if tokens <= left_tokens:
+            left_tokens -= tokens
+            passages.add(draft)
         else:
             left_out = True
             if limits.cut_last:
-                part = _cut(draft, touching, matches, left)
+                part = _cut(draft, touching, matches, left_tokens)
                 if part:
-                    chosen.add(part)
+                    passages.add(part)
                 break
-        if chosen.is_full and not limits.merge_adjacent:
+        if passages.is_full and not limits.merge_adjacent:
             break
-    return Selected(chosen.drafts(), considered, left_out)
+    return Selected(passages.drafts(), considered, left_out)
 
 
 @dataclass(slots=True)
 class _Passage:
-    """Drafts of one document with no token between them, and the tokens that they cover."""
+    """Drafts of one document that overlap or touch each other, and the tokens that they cover."""
 
     parts: list[PassageDraft]
     token_start: int
     token_end: int
 
     def absorb(self, other: "_Passage") -> None:
+        """Adds the drafts of another passage to this one."""
         self.parts += other.parts
         self.token_start = min(self.token_start, other.token_start)
         self.token_end = max(self.token_end, other.token_end)
 
     def draft(self) -> PassageDraft:
-        """Returns all of it as one draft, the parts best first."""
+        """Returns the whole passage as one draft, its parts ordered best first."""
         if len(self.parts) == 1:
             return self.parts[0]
         best, *others = sorted(self.parts, key=_groups)
@@ -154,11 +163,11 @@ _token_end = attrgetter("token_end")
 _groups = attrgetter("groups")
 
 
-class _Chosen:
-    """The passages so far, by document, in order of the text.
+class _ChosenPassages:
+    """The passages chosen so far, by document, in order of the text.
 
-    Unless overlap is kept, those of a document share no token; so those that a draft touches
-    are consecutive, and bisection finds them.
+    Unless overlap is kept, passages of one document share no token. So the passages that a draft
+    touches are consecutive, and bisection finds them.
     """
 
     def __init__(self, limits: PassageLimits) -> None:
@@ -168,17 +177,18 @@ class _Chosen:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many passages as the limit allows."""
+        """True if there are as many passages as the limit allows."""
         return self._count >= self._limits.limit
 
-    def has_enough_of(self, document_id: str) -> bool:
-        """Whether the document has given as many passages as it may."""
+    def is_document_full(self, document_id: str) -> bool:
+        """Returns True if the document already has as many passages as it may have."""
         return 0 < self._limits.max_per_document <= len(self._of_document[document_id])
 
-    def met_by(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
-        """Returns the passages that `draft` is to be joined with, in order of the text.
+    def join_or_trim(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
+        """Returns the draft, and the passages with which it will be joined, in order of the text.
 
-        If passages are not joined, these are none, and the draft is without their text.
+        If passages are not joined, the list is empty, and the returned draft does not contain the
+        text of the passages that it touches.
         """
         passages = self._of_document.get(draft.document_id)
         if not passages or self._limits.keep_overlap:
@@ -186,10 +196,10 @@ class _Chosen:
         touched = passages[self._touched(draft)]
         if self._limits.merge_adjacent:
             return draft, touched
-        return _without(draft, touched), []
+        return _without_text_of(draft, touched), []
 
     def add(self, draft: PassageDraft) -> None:
-        """Adds a passage, or joins those that the draft touches, and the draft, into one."""
+        """Adds the draft as a passage, or joins it with the passages that it touches."""
         passages = self._of_document[draft.document_id]
         new = _Passage([draft], draft.record.token_start, draft.record.token_end)
         self._count += 1
@@ -197,67 +207,76 @@ class _Chosen:
             insort(passages, new, key=_token_start)
             return
         touched = self._touched(draft)
-        # The one with most parts takes up the others, so that each part moves a few times only.
-        whole, *others = sorted([*passages[touched], new], key=lambda each: -len(each.parts))
-        for each in others:
-            whole.absorb(each)
+        # The passage with the most parts absorbs the others, so that each part is moved only a few
+        # times.
+        whole, *others = sorted([*passages[touched], new], key=lambda passage: -len(passage.parts))
+        for other in others:
+            whole.absorb(other)
         passages[touched] = [whole]
         self._count -= len(others)
 
     def drafts(self) -> list[PassageDraft]:
         """Returns the passages, best first."""
-        drafts = (each.draft() for each in chain(*self._of_document.values()))
+        drafts = (passage.draft() for passage in chain(*self._of_document.values()))
         return sorted(drafts, key=_groups)
 
     def _touched(self, draft: PassageDraft) -> slice:
-        """Which of its document's passages the draft touches; else where it belongs."""
+        """Returns the slice of its document's passages that the draft touches.
+
+        If it touches none, the slice is empty and starts where the draft must be inserted.
+        """
         passages, record = self._of_document[draft.document_id], draft.record
         first = bisect_left(passages, record.token_start, key=_token_end)
         return slice(first, bisect_right(passages, record.token_end, first, key=_token_start))
 
 
-def _without(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
-    """The draft without the text of passages that it touches, which are in order of the text.
+def _without_text_of(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
+    """Returns the draft without the text of the passages that it touches.
 
-    Each passage is a chunk without what others have, and no chunk lies inside another: so
-    what they leave of the draft is in one piece.
+    The passages are in order of the text. Each passage is a chunk without the text of other
+    passages, and no chunk lies inside another one. So the remaining text of the draft is
+    contiguous.
     """
     record = draft.record
-    for each in passages:
-        other = each.draft().record
+    for passage in passages:
+        other = passage.draft().record
         if other.token_start > record.token_start:
-            record = _until(record, other)
+            record = _part_before(record, other)
             break
-        record = _from(record, other)
+        record = _part_after(record, other)
     return draft if record is draft.record else draft.spanning(record)
 
 
 def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | None:
-    """The part that a draft has of the best of its leaves; None if it has no text of any."""
+    """Returns the part of the draft's best leaf that lies in the draft.
+
+    Returns None if the draft has no text of any of its leaves.
+    """
     if draft.record.token_count <= 0 or draft.is_blank:
         return None
     leaves = matches.leaves(draft.groups)
-    records = (draft.document.tree.record(matches.level, each.leaf) for each in leaves)
-    return next(filter(None, (each.within(draft.record) for each in records)), None)
+    records = (draft.document.tree.record(matches.level, match.leaf) for match in leaves)
+    return next(filter(None, (record.within(draft.record) for record in records)), None)
 
 
 def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
-    """The tokens that a draft adds to the passages that it touches."""
+    """Returns the number of tokens that a draft adds to the passages that it touches."""
     if not touching:
         return draft.record.token_count
     start = min([draft.record.token_start, *map(_token_start, touching)])
     end = max([draft.record.token_end, *map(_token_end, touching)])
-    return int(end - start - sum(each.token_end - each.token_start for each in touching))
+    return int(end - start - sum(passage.token_end - passage.token_start for passage in touching))
 
 
 def _cut(
     draft: PassageDraft, touching: Sequence[_Passage], matches: MatchedLeaves, token_budget: int
 ) -> PassageDraft | None:
-    """The sentences of a draft that fit; None if none do.
+    """Returns the sentences of a draft that fit the token budget; None if none fits.
 
-    Those of a draft that touches passages continue one of them: the one before it in the
-    text, else the one behind it. Those of another begin at its start or, if its best leaf
-    would not be reached, with the sentence in which that begins.
+    If the draft touches passages, the sentences continue one of them: the passage before the draft
+    in the text, or the one after it if there is none before it. Otherwise the sentences begin at
+    the start of the draft. If they would then end before its best leaf, they begin with the
+    sentence in which that leaf begins.
     """
     if touching:
         return _continuation(draft, touching, token_budget)
@@ -269,21 +288,21 @@ def _cut(
 def _continuation(
     draft: PassageDraft, touching: Sequence[_Passage], token_budget: int
 ) -> PassageDraft | None:
-    """The sentences of a draft next to a passage that it touches; None if none fit."""
+    """Returns the sentences of a draft next to a passage that it touches; None if none fits."""
     new = draft.record
-    before, behind = touching[0].draft().record, touching[-1].draft().record
+    before, after = touching[0].draft().record, touching[-1].draft().record
     follows = before.token_start <= new.token_start
     if follows:
-        new = _from(new, before)
-    if behind.token_end >= new.token_end:
-        new = _until(new, behind)
+        new = _part_after(new, before)
+    if after.token_end >= new.token_end:
+        new = _part_before(new, after)
     cut = first_sentences if follows else last_sentences
     record = cut(draft.document, new, token_budget)
     return None if record is None else replace(draft, record=record)
 
 
-def _from(record: ChunkRecord, before: ChunkRecord) -> ChunkRecord:
-    """The part of a span behind the end of another one."""
+def _part_after(record: ChunkRecord, before: ChunkRecord) -> ChunkRecord:
+    """Returns the part of a span after the end of another span."""
     return record._replace(
         byte_start=before.byte_end,
         char_start=before.char_end,
@@ -292,10 +311,10 @@ def _from(record: ChunkRecord, before: ChunkRecord) -> ChunkRecord:
     )
 
 
-def _until(record: ChunkRecord, behind: ChunkRecord) -> ChunkRecord:
-    """The part of a span before the start of another one."""
+def _part_before(record: ChunkRecord, after: ChunkRecord) -> ChunkRecord:
+    """Returns the part of a span before the start of another span."""
     return record._replace(
-        byte_end=behind.byte_start,
-        char_end=behind.char_start,
-        token_count=behind.token_start - record.token_start,
+        byte_end=after.byte_start,
+        char_end=after.char_start,
+        token_count=after.token_start - record.token_start,
     )

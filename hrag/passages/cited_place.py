@@ -1,8 +1,8 @@
-"""The place in a passage to cite, and where in the passage the query's terms are.
+"""The place to cite in a passage, and the positions of the query's terms in the passage.
 
-A leaf may touch several sections and pages, and a passage nearly always does; the section
-that holds most of it is often not the one that answers. So a citation names the section and
-pages of one sentence: of the best leaf, the one that matched best.
+A leaf may touch several sections and pages, and a passage nearly always does. The section that
+contains most of a passage is often not the one that answers the query. So a citation names the
+section and the pages of one sentence: the sentence of the best leaf that matched best.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,16 @@ from hrag.text.analysis import Analyzer
 from hrag.values.tree import ChunkRecord
 from hrag_fast import MAX_SENTENCE_CHARS, Matches, matched_sentence, merged_spans
 
-_REACH_BYTES = 4 * MAX_SENTENCE_CHARS  # What is read around a leaf to find its sentences.
+# The number of bytes that are read on each side of a leaf to find its sentences. UTF-8 needs at
+# most 4 bytes per character.
+_CONTEXT_BYTES = 4 * MAX_SENTENCE_CHARS
 
 
 class CitedPlace(NamedTuple):
     """The sentence of a passage to cite, and the spans of the query's terms in the passage.
 
-    `sentence` is its start and end in bytes, then in code points; spans are in code points.
+    `sentence` is the sentence's start and end in bytes, then its start and end in code points.
+    `term_spans` are in code points. All offsets count from the start of the document's text.
     """
 
     sentence: tuple[int, int, int, int]
@@ -30,10 +33,11 @@ class CitedPlace(NamedTuple):
 
 
 class TermLocator:
-    """Finds terms in the text of leaves.
+    """Finds the terms of a query in the text of leaves.
 
-    `ids` are `uint64[q]`, ascending, and `weights`, `float32[q]`, say how much each counts for
-    a sentence. `find` returns where they occur in a text; it is None without an analyzer or ids.
+    `ids` are `uint64[q]`, ascending. `weights` are `float32[q]` and say how much each term counts
+    in the choice of a sentence. `find` returns where the terms occur in a text; it is None if there
+    is no analyzer or no id.
     """
 
     def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
@@ -49,13 +53,13 @@ class TermLocator:
         *,
         spans: bool,
     ) -> CitedPlace:
-        """Returns the place to cite in a passage with these leaves, best first, at `level`.
+        """Returns the place to cite in a passage.
 
-        At least one of them has a part in the passage. With `spans`, the result has those of
-        the terms in all of them.
+        `leaves` are the passage's leaves at `level`, best first; at least one of them has a part
+        inside the passage. With `spans`, the result has the spans of the terms in all leaves.
         """
-        records = (document.tree.record(level, each.leaf) for each in leaves)
-        inside = filter(None, (each.within(passage) for each in records))
+        records = (document.tree.record(level, match.leaf) for match in leaves)
+        inside = filter(None, (record.within(passage) for record in records))
         best = next(inside)
         if self.find is None:
             return CitedPlace(_sentence(document, best), ())
@@ -64,7 +68,7 @@ class TermLocator:
         if not spans:
             return CitedPlace(sentence, ())
         parts = [(best.char_start, terms)]
-        parts += ((each.char_start, self.find(document.content(each))) for each in inside)
+        parts += ((record.char_start, self.find(document.content(record))) for record in inside)
         return CitedPlace(sentence, merged_spans(parts, passage.char_start, passage.char_end))
 
 
@@ -75,7 +79,7 @@ def _sentence(
     weights: NDArray[Any] | None = None,
 ) -> tuple[int, int, int, int]:
     outline = document.outline
-    document.part(max(leaf.byte_start - _REACH_BYTES, 0), leaf.byte_end + _REACH_BYTES)
+    document.part(max(leaf.byte_start - _CONTEXT_BYTES, 0), leaf.byte_end + _CONTEXT_BYTES)
     return matched_sentence(
         document.text, leaf, outline.section_starts, outline.heading_end, terms, weights
     )

@@ -1,8 +1,8 @@
 """Drafts of passages: chunks with their matched leaves, before their text is read.
 
-An engine groups the leaves that matched by the chunk that represents them, best group
-first, and makes a draft of each. `hrag.passages.budget` decides which drafts become passages
-and with which span; `passage_of` turns a draft into the value.
+An engine groups the matched leaves by the chunk that represents them, best group first, and creates
+a draft of each group. `hrag.passages.budget` chooses which drafts become passages, and with which
+span. `passage_of` converts a draft into a passage.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from hrag.values.reply_limit import field_bytes
 from hrag.values.search import Passage, TermSpan
 from hrag.values.tree import ChunkRecord, covering
 
-_FIRST_BYTES = 64  # Where most texts show that they are not blank.
+_FIRST_BYTES = 64  # Most texts that are not blank have a visible character here.
 
 
 class MatchedLeaves(Protocol):
-    """The leaves that matched, in groups numbered from 0, best group first."""
+    """The matched leaves, in groups that are numbered from 0, best group first."""
 
     @property
     def level(self) -> int:
@@ -29,15 +29,15 @@ class MatchedLeaves(Protocol):
         """Returns the group's score."""
 
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
-        """Returns the leaves of groups of one document, best first."""
+        """Returns the leaves of several groups of one document, best first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassageDraft:
-    """A chunk that may become a passage, or several that touch, joined to the best of them.
+    """A chunk that may become a passage, or several chunks that touch and were joined.
 
-    `record` is the span of all; `groups` numbers the groups of leaves it stands for, best
-    first; `positions` are the chunks it is made of, best first.
+    `record` is the span of all chunks. `groups` are the numbers of their groups of leaves, best
+    first. `positions` are the positions of the chunks, best first.
     """
 
     document: TreeText
@@ -56,45 +56,49 @@ class PassageDraft:
 
     @property
     def is_blank(self) -> bool:
-        """Whether its text is white space alone."""
+        """True if the text consists only of white space."""
         start, end = self.record.byte_start, self.record.byte_end
         first = self.document.part(start, min(end, start + _FIRST_BYTES))
-        if str(first, "utf-8", "ignore").strip():  # A character may be cut off at the end.
+        # The last character may be incomplete, so decoding ignores errors.
+        if str(first, "utf-8", "ignore").strip():
             return False
         return not self.document.content(self.record).strip()
 
     @property
     def document_id(self) -> str:
-        """The id of its document."""
+        """The id of the document."""
         return self.document.outline.document_id
 
     @property
     def content_bytes(self) -> int:
-        """Length of its text in UTF-8."""
+        """The length of the text in UTF-8, in bytes."""
         return self.record.byte_end - self.record.byte_start
 
     @property
     def least_bytes(self) -> int:
-        """How many bytes its encoded passage takes at least: its text and its document's fields."""
+        """The minimum size of the encoded passage: its text and its document's fields, in bytes."""
         return field_bytes(self.content_bytes) + self.document.outline.encoded_bytes
 
     @property
     def position(self) -> TreePosition:
-        """The best of its chunks."""
+        """The level and the index of the best chunk."""
         return self.positions[0]
 
     def joined(self, others: "Sequence[PassageDraft]") -> "PassageDraft":
-        """Returns the draft that covers all of them; the others score no higher than this."""
+        """Returns a draft that covers this one and `others`.
+
+        The others must not score higher than this one.
+        """
         drafts = (self, *others)
         return replace(
             self,
-            record=covering([each.record for each in drafts]),
-            groups=tuple(group for each in drafts for group in each.groups),
-            positions=tuple(position for each in drafts for position in each.positions),
+            record=covering([draft.record for draft in drafts]),
+            groups=tuple(group for draft in drafts for group in draft.groups),
+            positions=tuple(position for draft in drafts for position in draft.positions),
         )
 
     def merged_positions(self) -> list[TreePosition]:
-        """Returns the chunks it was joined from, in order of the text; [] if there is one."""
+        """Returns the joined chunks in order of the text; [] if there is only one chunk."""
         if len(self.positions) == 1:
             return []
         return sorted(self.positions, key=lambda position: self.document.tree.record(*position))
@@ -106,7 +110,7 @@ def passage_of(draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace) -
     leaves = matches.leaves(draft.groups)
     section = document.outline.section_at(place.sentence[2])
     children = (
-        document.matched_child((matches.level, each.leaf), each, draft.record) for each in leaves
+        document.matched_child((matches.level, match.leaf), match, draft.record) for match in leaves
     )
     return Passage(
         document.chunk(draft.position, draft.record._replace(section=section)),

@@ -1,4 +1,4 @@
-"""The part of a passage that a model with a short input should read."""
+"""Cuts a passage for a model whose input is short."""
 
 from hrag.values.search import Passage
 
@@ -6,10 +6,11 @@ from hrag.values.search import Passage
 def excerpt(passage: Passage, max_tokens: int) -> str:
     """Returns about `max_tokens` tokens of a passage's content, around its best leaf.
 
-    The leaf lies in the middle as far as the passage reaches; of a longer leaf, its beginning.
-    Returns the whole content if it fits. Tokens are estimated from the passage's own number of
-    characters a token: the model that reads the text has other tokens anyway, and counting
-    those of 32 passages takes some 50 ms.
+    The excerpt is centred on the leaf, except where the passage begins or ends. If the leaf is
+    longer than the excerpt, the excerpt is the beginning of the leaf. Returns the whole content if
+    it fits. The number of characters per token is estimated from the passage. An exact count is not
+    worth its cost: the model that reads the text has another tokenizer, and counting the tokens of
+    32 passages takes about 50 ms.
     """
     chunk = passage.chunk
     content = chunk.content

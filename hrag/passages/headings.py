@@ -1,9 +1,9 @@
-"""Where the heading of a section ends: one of Markdown, or the line that a bookmark leads to."""
+"""Finds the end of a section's heading, in Markdown or at the target of a PDF bookmark."""
 
 import re
 
 _LINE_END = r"(?:\r\n?|\n|\Z)"
-# CommonMark's two kinds. Possessive quantifiers keep both linear.
+# CommonMark has two kinds of headings. Possessive quantifiers make both patterns linear.
 _NUMBER_SIGNS = re.compile(rf" {{0,3}}#{{1,6}}(?:[ \t][^\r\n]*+)?{_LINE_END}")
 _UNDERLINED = re.compile(
     rf"(?:[ \t]*+\S[^\r\n]*+(?:\r\n?|\n)){{1,3}}? {{0,3}}(?:=++|-++)[ \t]*+{_LINE_END}"
@@ -14,26 +14,27 @@ _WORD = re.compile(r"\w+")
 
 
 def heading_end(text: str, start: int, title: str) -> int:
-    """Returns the offset behind the heading of a section that begins at `start`.
+    """Returns the offset after the heading of a section that begins at `start`.
 
-    Its underline and its line end belong to it. It is `start` if the text there has neither
-    number signs nor the title, as where a bookmark leads to a page only.
+    The heading includes its underline and its line end. Returns `start` if the text there has
+    neither number signs nor the title, for example where a bookmark leads only to a page.
     """
-    if found := _NUMBER_SIGNS.match(text, start):
-        return found.end()
-    wanted = _words(title)
-    if not wanted:
+    if match := _NUMBER_SIGNS.match(text, start):
+        return match.end()
+    title_words = _words(title)
+    if not title_words:
         return start
-    if (found := _UNDERLINED.match(text, start)) and _words(found[0]) == wanted:
-        return found.end()
+    if (match := _UNDERLINED.match(text, start)) and _words(match[0]) == title_words:
+        return match.end()
     end = start
     for _ in range(_MAX_TITLE_LINES):
-        if found := _LINE.match(text, end):
-            end = found.end()
-        if _words(text[start:end]).endswith(wanted):
+        if match := _LINE.match(text, end):
+            end = match.end()
+        if _words(text[start:end]).endswith(title_words):
             return end
     return start
 
 
 def _words(text: str) -> str:
+    """Returns the words of a text in lower case, separated by single blanks."""
     return " ".join(_WORD.findall(text.casefold()))

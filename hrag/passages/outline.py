@@ -1,4 +1,4 @@
-"""What the chunks of one document cite: its own fields, its sections and its pages."""
+"""The part of a document that its chunks cite: its fields, its sections and its pages."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -15,10 +15,11 @@ from hrag.values.tree import NONE, PageSpan, Section, section_parents, section_p
 
 @dataclass(frozen=True)
 class Outline:
-    """A document without its text and tree. Made by `of`, which indexes sections and pages.
+    """A document without its text and tree. `of` creates it and indexes sections and pages.
 
-    `section_parents[i]` is the index of the section that holds section i, or NONE;
-    `section_starts[i]` and `page_starts[i]` are the characters at which these begin.
+    `section_parents[i]` is the index of the section that contains section i, or NONE.
+    `section_starts[i]` and `page_starts[i]` are the character offsets at which section i and page i
+    begin.
     """
 
     document_id: str
@@ -41,7 +42,7 @@ class Outline:
         sections: Sequence[Section],
         pages: Sequence[PageSpan],
     ) -> "Outline":
-        """Sections and pages are in order of the text."""
+        """Returns the outline. Sections and pages must be in order of the text."""
         starts = tuple(page.char_start for page in pages)
         return cls(
             document_id=document_id,
@@ -57,21 +58,21 @@ class Outline:
 
     @cached_property
     def encoded_bytes(self) -> int:
-        """What id, title, source and metadata take in each encoded chunk of the document."""
-        named = text_bytes(self.document_id, self.title, self.source)
-        return named + (field_bytes(struct_bytes(self.metadata)) if self.metadata else 0)
+        """The encoded size of id, title, source and metadata in each chunk of the document."""
+        texts = text_bytes(self.document_id, self.title, self.source)
+        return texts + (field_bytes(struct_bytes(self.metadata)) if self.metadata else 0)
 
     def section_path(self, section: int) -> tuple[str, ...]:
-        """Returns the titles from the outermost section down; () for NONE."""
+        """Returns the titles from the outermost section down to `section`; () for NONE."""
         return section_path(self.sections, self.section_parents, section)
 
     def section_at(self, char: int) -> int:
-        """Returns the index of the innermost section that a character is in, or NONE."""
+        """Returns the index of the innermost section that contains a character, or NONE."""
         before = bisect_right(self.section_starts, char)
         return before - 1 if before else NONE
 
     def heading_end(self, text: str, start: int, section: int) -> int:
-        """Returns the offset behind the heading of a section that begins at `start` in `text`."""
+        """Returns the offset after the heading of a section that begins at `start` in `text`."""
         return heading_end(text, start, self.sections[section].title)
 
     def page_range(self, char_start: int, char_end: int) -> tuple[int, int]:
@@ -83,7 +84,7 @@ class Outline:
         return self.pages[max(first, 0)].number, self.pages[max(last, 0)].number
 
     def page_starts_in(self, char_start: int, char_end: int) -> tuple[PageStart, ...]:
-        """Returns where the pages after the first one of a span begin."""
+        """Returns the starts of the pages that begin inside a span, after its first page."""
         if not self.page_starts:
             return ()
         first = bisect_right(self.page_starts, char_start)

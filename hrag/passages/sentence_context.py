@@ -8,14 +8,15 @@ from hrag.text.sentences import MAX_SENTENCE_CHARS, sentence_ends
 from hrag.values.chunks import Chunk, PageStart, Span
 from hrag.values.tree import ChunkRecord
 
-_MAX_CHARACTER_BYTES = 4  # Of UTF-8.
+_MAX_CHARACTER_BYTES = 4  # UTF-8 needs at most 4 bytes per character.
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence with the white space behind it.
+    """A sentence with the white space after it.
 
-    Pages are 0 where there are none; those after the first begin at `page_starts`.
+    Page numbers are 0 if the document has no pages. `page_starts` are the starts of the pages after
+    `first_page`.
     """
 
     content: str
@@ -29,9 +30,9 @@ class Sentence:
 class SentenceContext:
     """A leaf and the sentences around it.
 
-    `leaf_sentences` is the range of those that the leaf touches, by index in `sentences`; the
-    first may begin before the leaf, and the last may end after it. `chunk` has no content;
-    `score` is the leaf's.
+    `leaf_sentences` is the range of the sentences that the leaf touches, by index in `sentences`.
+    The first of them may begin before the leaf, and the last may end after it. `chunk` is the leaf
+    without content, and `score` is the leaf's score.
     """
 
     chunk: Chunk
@@ -43,26 +44,32 @@ class SentenceContext:
 def sentence_context(
     document: TreeText, position: TreePosition, score: float, margin: int
 ) -> SentenceContext:
-    """Returns a chunk with the sentences it touches and `margin` more on either side.
+    """Returns a chunk with the sentences that it touches and `margin` more on both sides.
 
-    Reads no more of the text than that can need, so a sentence at the far end of very long
-    ones may be cut where reading began.
+    Reads no more text than this can need. So if sentences are very long, the outermost one may be
+    cut where reading began or ended.
     """
     record = document.tree.record(*position)
-    before, inside, behind = _surroundings(document, record, (margin + 1) * MAX_SENTENCE_CHARS)
-    text = before + inside + behind
+    before, inside, after = _surroundings(document, record, (margin + 1) * MAX_SENTENCE_CHARS)
+    text = before + inside + after
     start, end = len(before), len(before) + len(inside)
     spans = list(pairwise([0, *sentence_ends(text)]))
-    touched = [n for n, (first, last) in enumerate(spans) if first < end and start < last]
-    chosen = range(max(touched[0] - margin, 0), min(touched[-1] + margin + 1, len(spans)))
+    touched_numbers = [
+        number for number, (first, last) in enumerate(spans) if first < end and start < last
+    ]
+    window = range(
+        max(touched_numbers[0] - margin, 0), min(touched_numbers[-1] + margin + 1, len(spans))
+    )
     char = record.char_start - start
-    byte = record.byte_start - len(before.encode()) + len(text[: spans[chosen[0]][0]].encode())
+    byte = record.byte_start - len(before.encode()) + len(text[: spans[window[0]][0]].encode())
     sentences = []
-    for first, last in spans[chosen.start : chosen.stop]:
+    for first, last in spans[window.start : window.stop]:
         sentence = _sentence(document, text[first:last], byte, char + first)
         sentences.append(sentence)
         byte = sentence.span.byte_end
-    leaf_sentences = range(touched[0] - chosen.start, touched[-1] - chosen.start + 1)
+    leaf_sentences = range(
+        touched_numbers[0] - window.start, touched_numbers[-1] - window.start + 1
+    )
     chunk = document.chunk(position, record, content=False)
     return SentenceContext(chunk, score, tuple(sentences), leaf_sentences)
 
@@ -76,16 +83,16 @@ def _sentence(document: TreeText, content: str, byte_start: int, char_start: int
 
 
 def _surroundings(document: TreeText, record: ChunkRecord, chars: int) -> tuple[str, str, str]:
-    """Returns the text before a chunk, its own and the text behind it.
+    """Returns the text before a chunk, the chunk's text, and the text after it.
 
-    On either side `chars` characters, or as many as there are.
+    The texts on both sides have `chars` characters, or fewer at the ends of the document.
     """
-    reach = chars * _MAX_CHARACTER_BYTES
-    before = document.part(max(record.byte_start - reach, 0), record.byte_start)
-    behind = document.part(record.byte_end, record.byte_end + reach)
-    # The outer ends may lie inside a character.
+    max_bytes = chars * _MAX_CHARACTER_BYTES
+    before = document.part(max(record.byte_start - max_bytes, 0), record.byte_start)
+    after = document.part(record.byte_end, record.byte_end + max_bytes)
+    # The outer ends may lie inside a character, so decoding ignores errors.
     return (
         str(before, "utf-8", "ignore")[-chars:],
         document.content(record),
-        str(behind, "utf-8", "ignore")[:chars],
+        str(after, "utf-8", "ignore")[:chars],
     )

@@ -1,8 +1,8 @@
 """SENTENCE_WINDOW: the best sentence of each leaf, with the sentences around it.
 
-After LlamaIndex's SentenceWindowNodeParser. Sentence contexts and the scores of their
-sentences in, passages out. Windows of one document that overlap are joined, so no text is
-returned twice.
+The algorithm follows LlamaIndex's SentenceWindowNodeParser. It receives sentence contexts and the
+scores of their sentences, and returns passages. Windows of one document that overlap are joined, so
+no text is returned twice.
 """
 
 import sys
@@ -21,9 +21,9 @@ from hrag.values.search import Aggregation, MatchedChild, Passage, SearchQuery
 
 @dataclass(frozen=True)
 class Window:
-    """Consecutive sentences of a document, and those of them that matched, best first.
+    """Consecutive sentences of a document, and the matched sentences among them, best first.
 
-    `chunk` is the leaf that holds the best of them, without content.
+    `chunk` is the leaf that contains the best matched sentence; it has no content.
     """
 
     chunk: Chunk
@@ -32,22 +32,25 @@ class Window:
 
     @property
     def content(self) -> str:
-        """The text of all its sentences."""
+        """The text of all sentences."""
         return "".join(sentence.content for sentence in self.sentences)
 
     @property
     def span(self) -> Span:
-        """Where it lies in its document's text."""
+        """The position of the window in its document's text."""
         first, last = self.sentences[0].span, self.sentences[-1].span
         return Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
 
     @cached_property
     def token_count(self) -> int:
-        """The tokens of its text."""
+        """The number of tokens of the text."""
         return len(tokens.encode(self.content))
 
     def meets(self, other: "Window", *, or_touches: bool) -> bool:
-        """Returns whether they share text or, with `or_touches`, have none between them."""
+        """Returns True if both windows share text.
+
+        With `or_touches`, also returns True if one begins where the other one ends.
+        """
         if self.chunk.document_id != other.chunk.document_id:
             return False
         gap = max(self.span.char_start, other.span.char_start) - min(
@@ -56,19 +59,20 @@ class Window:
         return gap < 0 or (or_touches and gap == 0)
 
     def joined(self, other: "Window") -> "Window":
-        """Returns both as one; they share text or touch."""
-        first, last = sorted((self, other), key=lambda each: each.span.char_start)
-        more = (_behind(sentence, first.span) for sentence in last.sentences)
-        of_sentence = {each.span: each for each in sorted(other.matched + self.matched, key=_score)}
+        """Returns both windows as one. They must share text or touch."""
+        first, last = sorted((self, other), key=lambda window: window.span.char_start)
+        more = (_part_after(sentence, first.span) for sentence in last.sentences)
+        by_score = sorted(other.matched + self.matched, key=_score)
+        matches = {match.span: match for match in by_score}
         return Window(
-            max(self, other, key=lambda each: each.matched[0].score).chunk,
+            max(self, other, key=lambda window: window.matched[0].score).chunk,
             (*first.sentences, *filter(None, more)),
-            tuple(sorted(of_sentence.values(), key=_score, reverse=True)),
+            tuple(sorted(matches.values(), key=_score, reverse=True)),
         )
 
     def score(self, aggregation: Aggregation) -> float:
-        """Returns the aggregated score of the sentences that matched."""
-        scores = [each.score for each in self.matched]
+        """Returns the aggregated score of the matched sentences."""
+        scores = [match.score for match in self.matched]
         match aggregation:
             case Aggregation.MAX:
                 return scores[0]
@@ -80,7 +84,7 @@ class Window:
                 return float(len(scores))
 
     def passage(self, aggregation: Aggregation) -> Passage:
-        """Returns the passage, its matched children being the sentences that matched."""
+        """Returns the window as a passage. Its matched children are the matched sentences."""
         chunk = replace(
             self.chunk,
             content=self.content,
@@ -90,34 +94,35 @@ class Window:
             token_count=self.token_count,
             page_starts=self._page_starts(),
         )
-        in_order = sorted(self.matched, key=lambda each: each.span.char_start)
-        leaves = tuple(dict.fromkeys(each.chunk_id for each in in_order))
+        in_order = sorted(self.matched, key=lambda match: match.span.char_start)
+        leaves = tuple(dict.fromkeys(match.chunk_id for match in in_order))
         merged = leaves if len(leaves) > 1 else ()
         return Passage(chunk, self.score(aggregation), self.matched, merged)
 
     def _page_starts(self) -> tuple[PageStart, ...]:
+        """Returns the starts of the pages after the first one."""
         starts = list(self.sentences[0].page_starts)
-        for before, sentence in pairwise(self.sentences):
-            if sentence.first_page != before.last_page:
+        for previous, sentence in pairwise(self.sentences):
+            if sentence.first_page != previous.last_page:
                 starts.append(PageStart(sentence.first_page, sentence.span.char_start))
             starts += sentence.page_starts
         return tuple(starts)
 
     def cut(self, token_budget: int) -> "Window | None":
-        """Returns as many of its sentences as fit the budget; None if the best one does not.
+        """Returns as many sentences as fit the budget, including the best matched sentence.
 
-        The best sentence that matched is among them.
+        Returns None if the best matched sentence alone does not fit.
         """
         sizes = [len(tokens.encode(sentence.content)) for sentence in self.sentences]
         best = self.matched[0].span
         starts = [sentence.span.char_end for sentence in self.sentences]
-        kept = fitting(sizes, bisect_right(starts, best.char_start), token_budget)
-        if kept is None:
+        kept_range = fitting(sizes, bisect_right(starts, best.char_start), token_budget)
+        if kept_range is None:
             return None
-        sentences = self.sentences[kept.start : kept.stop]
+        sentences = self.sentences[kept_range.start : kept_range.stop]
         end = sentences[-1].span.char_end
         start = sentences[0].span.char_start
-        inside = [each for each in self.matched if start <= each.span.char_start < end]
+        inside = [match for match in self.matched if start <= match.span.char_start < end]
         return replace(self, sentences=sentences, matched=tuple(inside))
 
 
@@ -125,106 +130,116 @@ def _score(matched: MatchedChild) -> float:
     return matched.score
 
 
-def _behind(sentence: Sentence, span: Span) -> Sentence | None:
-    """The part of a sentence behind the span: usually all of it, or None."""
-    hidden = max(span.char_end - sentence.span.char_start, 0)
-    if hidden == 0:
+def _part_after(sentence: Sentence, span: Span) -> Sentence | None:
+    """Returns the part of a sentence after the span; None if no part is after it."""
+    overlap = max(span.char_end - sentence.span.char_start, 0)
+    if overlap == 0:
         return sentence
-    if hidden >= len(sentence.content):
+    if overlap >= len(sentence.content):
         return None
-    rest = replace(sentence.span, byte_start=span.byte_end, char_start=span.char_end)
-    return replace(sentence, content=sentence.content[hidden:], span=rest)
+    remaining_span = replace(sentence.span, byte_start=span.byte_end, char_start=span.char_end)
+    return replace(sentence, content=sentence.content[overlap:], span=remaining_span)
 
 
 def candidate_sentences(context: SentenceContext) -> list[int]:
-    """Returns the numbers of the leaf's sentences that hold a word."""
+    """Returns the numbers of the leaf's sentences that contain a word."""
     return [n for n in context.leaf_sentences if has_word(context.sentences[n].content)]
 
 
 def window(context: SentenceContext, number: int, score: float, margin: int) -> Window:
-    """Returns sentence `number` of a context with `margin` more on either side."""
-    around = context.sentences[max(number - margin, 0) : number + margin + 1]
-    best = context.sentences[number].span
-    return Window(context.chunk, around, (MatchedChild(context.chunk.chunk_id, score, best),))
+    """Returns sentence `number` of a context as a window, with `margin` sentences on both sides."""
+    sentences = context.sentences[max(number - margin, 0) : number + margin + 1]
+    span = context.sentences[number].span
+    return Window(context.chunk, sentences, (MatchedChild(context.chunk.chunk_id, score, span),))
 
 
 class ChosenWindows:
-    """The windows that become a query's passages, in order of the best leaf of each.
+    """The windows that become a query's passages, in order of their best leaves.
 
-    Windows of further leaves, best leaf first, are added until the limit or the budget is full.
-    What was taken is never taken back: a larger limit or budget gives the same text, and more.
+    Windows of further leaves are added, best leaf first, until the limit or the token budget is
+    reached. A chosen window is never removed. So a larger limit or budget gives the same text, and
+    more.
     """
 
     def __init__(self, query: SearchQuery, limit: int) -> None:
         self._query = query
         self._limit = limit
-        self._passed_over = 0
+        self._skipped = 0
         self._budget = query.token_budget or sys.maxsize
-        self._taken: list[Window] = []
+        self._all_windows: list[Window] = []
         self._left_out = self._is_cut = False
 
     @property
     def missing(self) -> int:
-        """How many windows more the limit and the budget allow."""
-        return 0 if self._is_cut else self._limit - len(self._taken) - self._passed_over
+        """The number of windows that the limit and the budget still allow."""
+        return 0 if self._is_cut else self._limit - len(self._all_windows) - self._skipped
 
     @property
     def left_out(self) -> bool:
-        """Whether a window was left out or cut for its score or the budget."""
-        return self._left_out or len(self.windows) < len(self._taken)
+        """True if a window was left out or cut because of its score or the budget."""
+        return self._left_out or len(self.windows) < len(self._all_windows)
 
     @property
     def windows(self) -> list[Window]:
-        """Those that reach the query's `min_score`."""
-        return [each for each in self._taken if self._reaches(each)]
+        """The windows that reach the query's `min_score`."""
+        return [window for window in self._all_windows if self._reaches_min_score(window)]
 
     def add(self, new: Window) -> None:
-        """Takes a window, joined with those that it meets, unless it is poor or does not fit.
+        """Adds a window, joined with the windows that it meets.
 
-        One that meets none is passed over if its document has given as many as it may.
+        Skips the window if its score is too low or if it does not fit the budget. Also skips it if
+        it meets no window and its document already has `max_per_document` windows.
         """
-        met = [at for at, each in enumerate(self._taken) if self._joins(each, new)]
-        if not self.missing or not (met or self._may_give(new.chunk.document_id)):
+        met_indexes = [
+            index for index, window in enumerate(self._all_windows) if self._must_join(window, new)
+        ]
+        if not self.missing or not (met_indexes or self._may_add_window_of(new.chunk.document_id)):
             return
-        if self._is_poor(new):
-            self._pass_over(met)
+        if self._scores_too_low(new):
+            self._skip(met_indexes)
             return
-        whole = reduce(Window.joined, (self._taken[at] for at in met), new)
-        others = [each for at, each in enumerate(self._taken) if at not in met]
-        left = self._budget - sum(each.token_count for each in others)
-        if whole.token_count <= left:
-            others.insert(met[0] if met else len(others), whole)
-            self._taken = others
+        whole = reduce(Window.joined, (self._all_windows[index] for index in met_indexes), new)
+        others = [
+            window for index, window in enumerate(self._all_windows) if index not in met_indexes
+        ]
+        left_tokens = self._budget - sum(window.token_count for window in others)
+        if whole.token_count <= left_tokens:
+            others.insert(met_indexes[0] if met_indexes else len(others), whole)
+            self._all_windows = others
             return
-        self._pass_over(met)
+        self._skip(met_indexes)
         if self._query.cut_last:
-            part = None if met else new.cut(left)
-            self._taken += [part] if part else []
+            part = None if met_indexes else new.cut(left_tokens)
+            self._all_windows += [part] if part else []
             self._is_cut = True
 
     def passages(self) -> tuple[Passage, ...]:
         """Returns the windows as passages."""
-        return tuple(each.passage(self._query.aggregation) for each in self.windows)
+        return tuple(window.passage(self._query.aggregation) for window in self.windows)
 
-    def _pass_over(self, met: Sequence[int]) -> None:
-        """Counts one that is left out as one of the limit, if it would be one of its own."""
+    def _skip(self, met_indexes: Sequence[int]) -> None:
+        """Records that a window is left out.
+
+        If it would have been a passage by itself, it also counts for the limit.
+        """
         self._left_out = True
-        self._passed_over += not met
+        self._skipped += not met_indexes
 
-    def _joins(self, one: Window, other: Window) -> bool:
-        return one.meets(other, or_touches=self._query.merge_adjacent)
+    def _must_join(self, window: Window, other: Window) -> bool:
+        """Returns True if the two windows must become one."""
+        return window.meets(other, or_touches=self._query.merge_adjacent)
 
-    def _may_give(self, document_id: str) -> bool:
-        """Whether the document may give another window."""
-        given = sum(each.chunk.document_id == document_id for each in self._taken)
-        return not 0 < self._query.max_per_document <= given
+    def _may_add_window_of(self, document_id: str) -> bool:
+        """Returns True if the document may have another window."""
+        count = sum(window.chunk.document_id == document_id for window in self._all_windows)
+        return not 0 < self._query.max_per_document <= count
 
-    def _reaches(self, window: Window) -> bool:
-        """Whether it has the query's `min_score`."""
-        least = self._query.min_score
-        return least is None or window.score(self._query.aggregation) >= least
+    def _reaches_min_score(self, window: Window) -> bool:
+        """Returns True if the window's score is at least the query's `min_score`."""
+        min_score = self._query.min_score
+        return min_score is None or window.score(self._query.aggregation) >= min_score
 
-    def _is_poor(self, new: Window) -> bool:
-        """Whether its score is too low, and no other window could raise it."""
-        grows = self._query.aggregation in (Aggregation.SUM, Aggregation.COUNT)
-        return not grows and not self._reaches(new)
+    def _scores_too_low(self, new: Window) -> bool:
+        """Returns True if the score is below `min_score` and joining cannot raise it."""
+        can_grow = self._query.aggregation in (Aggregation.SUM, Aggregation.COUNT)
+        return not can_grow and not self._reaches_min_score(new)

@@ -1,7 +1,7 @@
-"""A document's tree over its text: chunks, citations and hierarchies as values.
+"""A document's tree together with its text: creates chunks, citations and hierarchies.
 
-An engine that can show a document's packed tree, its text and its outline gets all values
-that leave it from here, so that every engine describes a chunk alike.
+An engine only needs the packed tree, the text and the outline of a document. All values that
+describe its chunks are created here, so every engine describes a chunk in the same way.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,14 +23,18 @@ from hrag.values.reply_limit import (
 from hrag.values.search import ChosenSection, MatchedChild, MatchedSentence
 from hrag.values.tree import NONE, ChunkRecord, Tree
 
-_ID_BYTES = len("#0.0")  # At least, behind the document's id.
+# In a chunk id, at least these bytes follow the document's id.
+_MIN_SUFFIX_BYTES = len("#0.0")
 
 TreePosition = tuple[int, int]
 """A chunk's level and index in its tree."""
 
 
 class LeafMatch(NamedTuple):
-    """A leaf that matched, by index, with its scores; None of a source not searched."""
+    """A matched leaf, by index, with its scores.
+
+    `lexical` and `dense` are None if the source was not searched.
+    """
 
     leaf: int
     score: float
@@ -40,13 +44,14 @@ class LeafMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TreeText:
-    """One document. `text` is UTF-8; only the parts that are asked for are decoded.
+    """The tree, the text and the outline of one document.
 
-    `check`, if given, is called with the first and the last offset of every part of the text
-    before it is read, and raises if the part is damaged.
+    `text` is UTF-8; only the requested parts are decoded. If `check` is given, it is called with
+    the first and the last offset of every part of the text before the part is read. It raises an
+    error if the part is damaged.
 
-    Tree and text may be memory that a read transaction owns; then this lives no longer than
-    the transaction. The values that it makes are copies.
+    Tree and text may be memory that a read transaction owns. Then this object must not outlive the
+    transaction. The values that it creates are copies.
     """
 
     outline: Outline
@@ -71,9 +76,9 @@ class TreeText:
     def chunk(
         self, position: TreePosition, record: ChunkRecord | None = None, *, content: bool = True
     ) -> Chunk:
-        """Returns the chunk, with the span of `record` instead of its own if given.
+        """Returns a chunk. If `record` is given, the chunk has its span instead.
 
-        Without `content` that field is empty.
+        Without `content`, the field `content` is empty.
         """
         record = record or self.tree.record(*position)
         outline = self.outline
@@ -117,7 +122,7 @@ class TreeText:
     def chosen_section(
         self, leaf_level: int, leaves: range, summary: str, score: float
     ) -> ChosenSection:
-        """Returns consecutive leaves as the section that a summary stands for."""
+        """Returns consecutive leaves as the section that a summary summarises."""
         first = self.tree.record(leaf_level, leaves[0])
         last = self.tree.record(leaf_level, leaves[-1])
         span = Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
@@ -134,16 +139,16 @@ class TreeText:
         )
 
     def has_chunk(self, position: TreePosition) -> bool:
-        """Returns whether the tree has a chunk there."""
+        """Returns True if the tree has a chunk at this position."""
         level, index = position
         return level < len(self.tree.counts) and index < self.tree.counts[level]
 
     def node(
         self, position: TreePosition, *, content: bool = True, reply: ReplyLimit = UNLIMITED
     ) -> ChunkNode:
-        """Returns the chunk with the ids of its parent and children.
+        """Returns a chunk with the ids of its parent and children.
 
-        Raises ReplyTooLarge before it is made.
+        Raises ReplyTooLarge before the chunk is created.
         """
         if reply is not UNLIMITED:
             reply.check(
@@ -163,48 +168,50 @@ class TreeText:
         content: bool,
         reply: ReplyLimit = UNLIMITED,
     ) -> Hierarchy:
-        """Returns the chunk with its ancestors, siblings and `depth` levels of descendants.
+        """Returns a chunk with its ancestors, siblings and `depth` levels of descendants.
 
-        `content` says whether the relatives have theirs; the chunk itself always has. Raises
-        ReplyTooLarge before any is made.
+        With `content`, the relatives have their text; the chunk itself always has it. Raises
+        ReplyTooLarge before any chunk is created.
         """
         ancestors = partial(_ancestors, self.tree, position)
         siblings = partial(_siblings, self.tree, position)
         descendants = partial(_descendants, self.tree, position, depth)
         if reply is not UNLIMITED:
             relatives = chain(ancestors(), siblings(), descendants())
-            self._check(position, relatives, content, reply)
+            self._check_size(position, relatives, content, reply)
 
         def nodes(positions: Iterator[TreePosition]) -> tuple[ChunkNode, ...]:
-            return tuple(self.node(each, content=content) for each in positions)
+            return tuple(self.node(relative, content=content) for relative in positions)
 
         return Hierarchy(
             self.node(position), nodes(ancestors()), nodes(siblings()), nodes(descendants())
         )
 
-    def _check(
+    def _check_size(
         self,
         position: TreePosition,
         relatives: Iterator[TreePosition],
         content: bool,
         reply: ReplyLimit,
     ) -> None:
-        """Raises ReplyTooLarge for nodes that take more than `reply` allows."""
+        """Raises ReplyTooLarge if the nodes take more bytes than `reply` allows."""
         size = self.outline.encoded_bytes + self._node_bytes(position, content=True)
         reply.check(size, CHUNK_ADVICE)
-        for each in relatives:
-            size += self._node_bytes(each, content)
+        for relative in relatives:
+            size += self._node_bytes(relative, content)
             reply.check(size, HIERARCHY_ADVICE)
 
     def _node_bytes(self, position: TreePosition, content: bool) -> int:
-        """What the rest of an encoded node takes at least: its content and its ids."""
+        """Returns the minimum encoded size of a node's content and ids, in bytes."""
         record = self.tree.record(*position)
-        ids = (1 + record.child_count) * field_bytes(len(self.outline.document_id) + _ID_BYTES)
+        ids = (1 + record.child_count) * field_bytes(
+            len(self.outline.document_id) + _MIN_SUFFIX_BYTES
+        )
         return ids + (field_bytes(record.byte_end - record.byte_start) if content else 0)
 
 
 def span_of(record: ChunkRecord) -> Span:
-    """Returns where a chunk lies in its document's text."""
+    """Returns the position of a chunk in its document's text."""
     return Span(record.byte_start, record.byte_end, record.char_start, record.char_end)
 
 
@@ -213,7 +220,7 @@ def _children(record: ChunkRecord) -> range:
 
 
 def _ancestors(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
-    """Ancestors of a chunk, parent first."""
+    """Yields the ancestors of a chunk, parent first."""
     level, index = position
     while (index := tree.record(level, index).parent) != NONE:
         level += 1
@@ -221,18 +228,18 @@ def _ancestors(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
 
 
 def _siblings(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
-    """The parent's other children; at the top level, the other chunks of the level."""
+    """Yields the other children of the parent; at the top level, the other chunks of the level."""
     level, index = position
     parent = tree.record(level, index).parent
     if parent == NONE:
-        family = range(tree.counts[level])
+        candidates = range(tree.counts[level])
     else:
-        family = _children(tree.record(level + 1, parent))
-    return ((level, other) for other in family if other != index)
+        candidates = _children(tree.record(level + 1, parent))
+    return ((level, other) for other in candidates if other != index)
 
 
 def _descendants(tree: Tree, position: TreePosition, depth: int) -> Iterator[TreePosition]:
-    """Level by level, in order."""
+    """Yields the descendants level by level, from the highest level down, in order."""
     level, _ = position
     for below in range(level - 1, max(level - depth, 0) - 1, -1):
         yield from ((below, child) for child in tree.descendants(position, below))

@@ -1,13 +1,14 @@
 """Cuts a span of a document to a token budget, at the ends of sentences.
 
-Tokens are the document's own, as its tree counts them, so the parts of a chunk cost together
-what the chunk costs. White space between sentences goes with the token behind it (` Next`),
-as it does where chunks are cut.
+Tokens are the tokens of the document, as its tree counts them. So the parts of a chunk together
+cost as many tokens as the chunk. White space between sentences belongs to the token after it
+(` Next`), as it does where chunks are cut.
 
-The tree does not store where each token ends, so the text of the span is encoded again. To
-give the document's tokens, it is encoded from the end of the last run of letters or digits
-before it, where a token always ends, and with the character behind it where it ends in white
-space, because the tokenizer treats the last character of white space before a word apart.
+The tree does not store where each token ends, so the text of the span is tokenized again. The
+tokenizer gives the document's tokens only with some context on both sides. Before the span, the
+context starts at the end of the last run of letters or digits, where a token always ends. After the
+span, one character is added if the span ends in white space, because the tokenizer treats the last
+white space character before a word separately.
 """
 
 import re
@@ -22,9 +23,11 @@ from hrag.text.sentences import fitting, sentence_ends
 from hrag.values.tree import ChunkRecord, covering
 
 _NO_LETTERS_AT_THE_END = re.compile(r"[\W_]*\Z")
-_FIRST_CJK = "\u2e80"  # Chinese, Japanese and what else has no spaces between words lies above.
-_MAX_CHARACTER_BYTES = 4  # Of UTF-8.
-_MAX_RUN_BYTES = 64  # Longer ones are ruled lines, whose tokens are alike from any start.
+# Chinese, Japanese and other scripts without spaces between words have higher code points.
+_FIRST_CJK = "\u2e80"
+_MAX_CHARACTER_BYTES = 4  # UTF-8 needs at most 4 bytes per character.
+# Longer runs without letters are ruled lines, whose tokens are the same from any start.
+_MAX_RUN_BYTES = 64
 
 
 def truncated(
@@ -32,10 +35,12 @@ def truncated(
 ) -> ChunkRecord | None:
     """Returns as many whole sentences of a span as fit `token_budget` tokens, as a span.
 
-    The sentence in which `keep` begins is among them; None if that alone does not fit.
+    The sentence in which `keep` begins is among them. Returns None if it alone does not fit.
     """
     sentences = _sentences(document, record)
-    number = next(n for n, each in enumerate(sentences) if each.char_end > keep.char_start)
+    number = next(
+        index for index, sentence in enumerate(sentences) if sentence.char_end > keep.char_start
+    )
     return _fitting(document, sentences, number, token_budget)
 
 
@@ -56,12 +61,12 @@ def last_sentences(
 def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> ChunkRecord | None:
     """Returns the first whole words that fit `token_budget` tokens, as a span.
 
-    If the first word does not fit, as many of its characters as do; None if there is no text
-    then.
+    If the first word does not fit, returns as many of its characters as fit. Returns None if no
+    text is left then.
     """
     span = _EncodedSpan(document, record)
-    places = [span.character_at(end) for end in span.token_ends[:token_budget]]
-    ends = [end for end in places if end is not None]
+    character_offsets = [span.character_at(end) for end in span.token_ends[:token_budget]]
+    ends = [end for end in character_offsets if end is not None]
     words = [end for end in ends if not _is_inside_word(span.text, end)]
     if not ends:
         return None
@@ -71,10 +76,10 @@ def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> C
 
 
 class _Cut(NamedTuple):
-    """A place in a span, in characters, bytes and tokens from its start.
+    """A position in a span, in characters, bytes and tokens from the span's start.
 
-    `token` tokens end at or before it, and `next_token` begin before it. These differ, by
-    one, only where the place lies inside a token.
+    `token` tokens end at or before the position, and `next_token` tokens begin before it. The two
+    numbers differ, by one, only if the position lies inside a token.
     """
 
     char: int
@@ -84,7 +89,7 @@ class _Cut(NamedTuple):
 
 
 class _EncodedSpan:
-    """A span with its text, and the end of each of its tokens, in bytes, ascending."""
+    """A span with its text and the end of each of its tokens, in bytes, ascending."""
 
     start = _Cut(0, 0, 0, 0)
 
@@ -92,30 +97,34 @@ class _EncodedSpan:
         self.record = record
         self.text = document.content(record)
         self.raw = self.text.encode()
-        before, behind = _run_before(document, record), ""
+        before, after = _symbols_before(document, record), ""
         if self.text[-1].isspace():
-            behind = _character_behind(document, record)
-        ends = tokens.byte_ends(tokens.encode(before + self.text + behind)).tolist()
+            after = _character_after(document, record)
+        ends = tokens.byte_ends(tokens.encode(before + self.text + after)).tolist()
         first, last = len(before.encode()), len(before.encode()) + len(self.raw)
         self.token_ends = [end - first for end in ends if first < end < last] + [len(self.raw)]
 
     def cut(self, char: int, byte: int) -> _Cut:
-        """Returns the place, or the start of the token in whose leading white space it lies."""
+        """Returns the position, given in characters and bytes.
+
+        If the position lies in the white space at the start of a token, returns the start of that
+        token instead.
+        """
         token = bisect_right(self.token_ends, byte)
-        before = self.token_ends[token - 1] if token else 0
-        inside = self.raw[before:byte].decode(errors="replace")
-        if inside and not inside.isspace():
+        token_start = self.token_ends[token - 1] if token else 0
+        prefix = self.raw[token_start:byte].decode(errors="replace")
+        if prefix and not prefix.isspace():
             return _Cut(char, byte, token, token + 1)
-        return _Cut(char - len(inside), before, token, token)
+        return _Cut(char - len(prefix), token_start, token, token)
 
     def character_at(self, byte: int) -> int | None:
-        """Returns the number of characters before a byte; None inside a character."""
+        """Returns the number of characters before a byte; None if it is inside a character."""
         if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:  # A continuation byte.
             return None
         return len(self.raw[:byte].decode())
 
     def part(self, start: _Cut, end: _Cut) -> ChunkRecord:
-        """Returns the text between two places, with every token of which it has any byte."""
+        """Returns the text between two positions, with every token that has a byte in it."""
         record = self.record
         return record._replace(
             byte_start=record.byte_start + start.byte,
@@ -127,29 +136,36 @@ class _EncodedSpan:
         )
 
 
-def _run_before(document: TreeText, record: ChunkRecord) -> str:
-    """The text between the span and the last letter or digit before it; "" if it is long."""
+def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
+    """Returns the text from the last letter or digit before the span up to the span.
+
+    The letter or digit itself is not included. Returns "" if no letter or digit is found within
+    _MAX_RUN_BYTES before the span, unless the document begins there.
+    """
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")
     run = _NO_LETTERS_AT_THE_END.search(text)
-    assert run is not None  # It matches the empty end.
+    assert run is not None  # The pattern also matches the empty string at the end.
     return "" if start and run[0] == text else run[0]
 
 
-def _character_behind(document: TreeText, record: ChunkRecord) -> str:
-    """The character behind a span; "" if it is white space, or there is none."""
+def _character_after(document: TreeText, record: ChunkRecord) -> str:
+    """Returns the character after a span; "" if it is white space or if there is none."""
     text = document.part(record.byte_end, record.byte_end + _MAX_CHARACTER_BYTES)
     return str(text, "utf-8", "ignore")[:1].strip()
 
 
 def _is_inside_word(text: str, char: int) -> bool:
-    """Whether a place has a letter or digit on both sides, of a script that spaces its words."""
+    """Returns True if a letter or digit stands on both sides of a position.
+
+    Letters of scripts without spaces between words do not count.
+    """
     sides = text[char - 1 : char + 1]
     return len(sides) == 2 and sides.isalnum() and max(sides) < _FIRST_CJK
 
 
 def _sentences(document: TreeText, record: ChunkRecord) -> list[ChunkRecord]:
-    """The sentences of a span as spans, in order and without gaps."""
+    """Returns the sentences of a span as spans, in order and without gaps."""
     span = _EncodedSpan(document, record)
     cuts = [span.start]
     start = byte = 0
@@ -157,18 +173,22 @@ def _sentences(document: TreeText, record: ChunkRecord) -> list[ChunkRecord]:
         byte += len(span.text[start:end].encode())
         cuts.append(span.cut(end, byte))
         start = end
-    return [span.part(*each) for each in pairwise(cuts)]
+    return [span.part(start_cut, end_cut) for start_cut, end_cut in pairwise(cuts)]
 
 
 def _fitting(
     document: TreeText, sentences: Sequence[ChunkRecord], keep: int, token_budget: int
 ) -> ChunkRecord | None:
-    """Sentences next to each other, among them number `keep`, as a span; None without text."""
-    kept = fitting([each.token_count for each in sentences], keep, token_budget)
-    if kept is None:
+    """Returns consecutive sentences that fit the budget, as a span, including number `keep`.
+
+    Returns None if sentence `keep` alone does not fit, or if the sentences are blank.
+    """
+    kept_range = fitting([sentence.token_count for sentence in sentences], keep, token_budget)
+    if kept_range is None:
         return None
-    return _unless_blank(document, covering(sentences[kept.start : kept.stop]))
+    return _unless_blank(document, covering(sentences[kept_range.start : kept_range.stop]))
 
 
 def _unless_blank(document: TreeText, record: ChunkRecord) -> ChunkRecord | None:
+    """Returns the record, or None if its text is only white space."""
     return record if document.content(record).strip() else None

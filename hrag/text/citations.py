@@ -1,6 +1,6 @@
-"""How a chunk is cited to people and to models: by title, sections and pages.
+"""The citation of a chunk, for people and for models: title, sections and pages.
 
-Titles are untrusted: here they are on one line and plain.
+Titles are untrusted. Here they are put on one line, without control characters.
 """
 
 from hrag.text.plain_text import one_line
@@ -11,7 +11,7 @@ Citable = Chunk | ChosenSection
 
 
 def name(cited: Citable) -> str:
-    """Returns the document's title, else the name of its source file, else its id."""
+    """Returns the document's title; without one, the name of its source file, or its id."""
     file_name = _file_name(cited.source) if isinstance(cited, Chunk) else ""
     return one_line(cited.title or file_name) or cited.document_id
 
@@ -28,7 +28,7 @@ def sections(cited: Citable) -> str:
 
 
 def heading(cited: Citable) -> str:
-    """Returns `title - section > subsection`, as far as they exist."""
+    """Returns `title - section > subsection`, with the parts that exist."""
     return " - ".join(filter(None, (name(cited), sections(cited))))
 
 

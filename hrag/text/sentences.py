@@ -1,8 +1,9 @@
 """Sentence boundaries by rules, for English, Chinese and similarly punctuated languages.
 
-Sentences partition a text: each starts at the end of the previous one and includes the white
-space that follows it. The rules are conservative: a missed boundary costs little, while half a
-sentence is useless. Long text without a boundary, such as a table, is cut at a line or a word.
+Sentences partition a text: each starts at the end of the previous one and includes the white space
+that follows it. The rules are conservative, because a missed boundary costs little, while half a
+sentence is useless. Long text without a boundary, for example a table, is cut at the end of a line
+or of a word.
 """
 
 import re
@@ -16,20 +17,20 @@ _WORD = re.compile(r"\w")
 
 
 def has_word(text: str) -> bool:
-    """True if a text has a letter or digit, not only punctuation and white space."""
+    """Returns True if a text has a letter or digit, not only punctuation and white space."""
     return _WORD.search(text) is not None
 
 
 def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
-    """Returns a range of sentences with a total size of at most `budget` that contains `keep`.
+    """Returns a range of sentences that includes `keep` and has at most the size `budget`.
 
-    It starts at the first sentence if `keep` then fits, else at `keep`. Returns None if `keep`
-    alone exceeds the budget.
+    The range starts at the first sentence if `keep` then fits, otherwise at `keep`. Returns None if
+    `keep` alone exceeds the budget.
     """
     for first in (0, keep):
-        last, left = first, budget
-        while last < len(sizes) and sizes[last] <= left:
-            left -= sizes[last]
+        last, left_budget = first, budget
+        while last < len(sizes) and sizes[last] <= left_budget:
+            left_budget -= sizes[last]
             last += 1
         if last > keep:
             return range(first, last)

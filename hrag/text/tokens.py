@@ -1,8 +1,8 @@
 """The tokenizer: tiktoken's `cl100k_base`, with its vocabulary in the package.
 
-tiktoken downloads the vocabulary at first use. Its cache folder is therefore set to
-`hrag/text/data`, whose one file has the name that tiktoken gives the download. The checksum of the
-file is verified first, because tiktoken replaces a file that does not match.
+tiktoken downloads the vocabulary at first use. To avoid this, its cache folder is set to
+`hrag/text/data`, where the vocabulary has the name that tiktoken gives to the download. The
+checksum of the file is verified first, because tiktoken replaces a file that does not match.
 """
 
 import functools
@@ -14,7 +14,8 @@ import numpy as np
 import tiktoken
 from numpy.typing import NDArray
 
-_VOCABULARY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # SHA-1 of the download's URL.
+# tiktoken names the file after the SHA-1 of the download's URL.
+_VOCABULARY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 
 
@@ -29,12 +30,13 @@ def encoding() -> tiktoken.Encoding:
 
 
 def encode(text: str) -> NDArray[np.uint32]:
-    """Returns the tokens of a text, `uint32[n]`. Names of special tokens are ordinary text."""
+    """Returns the tokens of a text: `uint32[n]`. Names of special tokens are ordinary text."""
     return encoding().encode_to_numpy(text, disallowed_special=())
 
 
 @functools.cache
 def _byte_lengths() -> NDArray[np.uint32]:
+    """Returns the length in bytes of each token of the vocabulary: `uint32[vocabulary]`."""
     vocabulary = encoding()
     lengths = np.zeros(vocabulary.n_vocab, np.uint32)
     for piece in vocabulary.token_byte_values():
@@ -43,5 +45,5 @@ def _byte_lengths() -> NDArray[np.uint32]:
 
 
 def byte_ends(tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Returns the end of each token as an offset in the text's UTF-8 bytes, `uint32[n]`."""
+    """Returns the end of each token, as an offset in the text's UTF-8 bytes: `uint32[n]`."""
     return np.cumsum(_byte_lengths()[tokens], dtype=np.uint32)

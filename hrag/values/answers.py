@@ -9,10 +9,10 @@ from hrag.values.search import SearchQuery, SearchResult
 
 
 class FinishReason(StrEnum):
-    """Why a text ended.
+    """The reason why a text ended.
 
-    NO_PASSAGES and FAILED occur in answers only: the search found nothing, so no request was
-    sent to the model; or the model failed.
+    NO_PASSAGES and FAILED occur only in answers. NO_PASSAGES means that the search found nothing,
+    so no request was sent to the model. FAILED means that the model failed.
     """
 
     STOP = "stop"
@@ -58,7 +58,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """How an answer ended. With FAILED, `error` is the cause; the text before it is valid.
+    """The end of an answer. With FAILED, `error` is the cause; the text before it is valid.
 
     Token counts are 0 if the endpoint does not report them. `first_text_us` and `total_us` are
     microseconds from the start of the call; `first_text_us` is 0 if there is no text.
@@ -74,4 +74,5 @@ class AnswerEnd:
     total_us: int
 
 
-AnswerEvent = SearchResult | str | AnswerEnd  # Passages once, then pieces of text, then one end.
+# An answer has one SearchResult, then pieces of text, then one AnswerEnd.
+AnswerEvent = SearchResult | str | AnswerEnd

@@ -1,4 +1,4 @@
-"""JSON in one form: equal values give equal bytes."""
+"""JSON in a canonical form: equal values give equal bytes."""
 
 import json
 from collections.abc import Mapping
@@ -6,5 +6,8 @@ from typing import Any
 
 
 def encode(values: Mapping[str, Any]) -> bytes:
-    """UTF-8 without blanks, keys sorted at every depth; raises TypeError for what is no JSON."""
+    """Returns the values as JSON in UTF-8, without blanks, with sorted keys at every depth.
+
+    Raises TypeError for a value that JSON cannot represent.
+    """
     return json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()

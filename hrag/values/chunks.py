@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a chunk lies in its document's text."""
+    """The position of a chunk in its document's text."""
 
     byte_start: int
     byte_end: int
@@ -17,7 +17,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class PageStart:
-    """Where a page begins in its document's text."""
+    """The position where a page begins in its document's text."""
 
     number: int
     char_start: int
@@ -25,10 +25,10 @@ class PageStart:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A span of a document at one level, with what a citation needs.
+    """A span of a document at one level, with the fields that a citation needs.
 
-    `first_page` and `last_page` are 0 where the document has no pages; `page_starts` is
-    where those after the first begin.
+    `first_page` and `last_page` are 0 if the document has no pages. `page_starts` are the starts of
+    the pages after `first_page`.
     """
 
     chunk_id: str
@@ -58,7 +58,7 @@ class ChunkNode:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A chunk with its relatives; descendants come level by level."""
+    """A chunk with its relatives: ancestors parent first, descendants level by level."""
 
     node: ChunkNode
     ancestors: tuple[ChunkNode, ...]

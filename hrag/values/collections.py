@@ -12,7 +12,7 @@ NO_EMBEDDER = "none"
 
 
 class SummaryUnit(StrEnum):
-    """Which parts of a document get a summary, besides the whole document."""
+    """The parts of a document that get a summary, in addition to the whole document."""
 
     NONE = "none"
     CHUNK = "chunk"
@@ -22,7 +22,7 @@ class SummaryUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """How a document is cut into a tree; equal settings and texts give equal trees.
+    """The settings for cutting a document into a tree. Equal settings and texts give equal trees.
 
     Raises InvalidArgument for values out of range.
     """
@@ -53,7 +53,7 @@ class TreeSettings:
 
     @property
     def leaf_tokens(self) -> int:
-        """Largest number of tokens in a leaf."""
+        """The maximum number of tokens in a leaf."""
         return self.level_sizes[self.embedding_level]
 
     def check_return_level(self, level: int) -> None:
@@ -89,10 +89,10 @@ def _check_level_sizes(sizes: tuple[int, ...]) -> None:
 class CollectionSettings:
     """Settings that are fixed when a collection is created.
 
-    A collection of the embedder NO_EMBEDDER has the dimension 0: no vectors. `analyzer` is
-    empty if the collection has no lexical index, as those made before there was one; reindexing
-    changes it to the newest version. With `index_headings`, the indexed text of a leaf begins
-    with the document's title and the leaf's section path.
+    If the embedder is NO_EMBEDDER, the collection has no vectors and its dimension is 0. `analyzer`
+    is empty if the collection has no lexical index, because it was created before lexical indexes
+    existed; reindexing sets it to the newest version. With `index_headings`, the indexed text of a
+    leaf begins with the document's title and the leaf's section path.
     """
 
     tree: TreeSettings
@@ -110,9 +110,9 @@ class CollectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SettingsRequest:
-    """Settings that a client requests for a new collection; None takes the indexer's default.
+    """The settings that a client requests for a new collection; None means the indexer's default.
 
-    `embedder` may be NO_EMBEDDER, `analyzer` a language.
+    `embedder` may be NO_EMBEDDER. `analyzer` is a language.
     """
 
     level_sizes: tuple[int, ...] | None = None
@@ -135,9 +135,9 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class AliasChange:
-    """An alias as it is now, and the tenant's sequence at the change that made it so.
+    """The new state of an alias, and the tenant's sequence of the change that made it so.
 
-    `previous_collection` is the one that it named before; empty for a new alias.
+    `previous_collection` is the collection that it named before; empty for a new alias.
     """
 
     alias: Alias
@@ -160,7 +160,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """One page of a listing; `next_page_token` is empty after the last."""
+    """A page of a listing. `next_page_token` is empty on the last page."""
 
     items: tuple[Item, ...]
     next_page_token: str

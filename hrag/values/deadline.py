@@ -1,4 +1,4 @@
-"""Deadlines of callers, passed down so that no stage works for a caller that has left."""
+"""Deadlines of callers. They are passed down, so that no stage works for a caller that has left."""
 
 import math
 import time
@@ -13,63 +13,67 @@ from hrag.values.errors import Cancelled, DeadlineExceeded
 
 Outcome = TypeVar("Outcome")
 
-_POLL_S = 0.05  # How often a wait for another thread checks whether the caller has left.
+# While a thread waits for another one, it checks at this interval whether the caller has left.
+_POLL_S = 0.05
 
 
 def _always() -> bool:
     return True
 
 
-def _at_once() -> None:
+def _do_nothing() -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a caller stops waiting, and whether it still waits. Thread-safe.
+    """The time until which a caller waits, and whether it is still connected. Thread-safe.
 
-    `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` is false
-    once the caller has left; it is called often and from any thread. `yield_to_others` is
-    called at each check and may sleep, so that other callers' work goes first.
+    `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` returns False
+    once the caller has left; it is called often and from any thread. `yield_to_others` is called at
+    each check and may sleep, so that the work of other callers runs first.
     """
 
     at_s: float = math.inf
     is_waiting: Callable[[], bool] = _always
-    yield_to_others: Callable[[], None] = _at_once
+    yield_to_others: Callable[[], None] = _do_nothing
 
     @classmethod
     def after(
         cls,
         seconds: float,
         is_waiting: Callable[[], bool] = _always,
-        yield_to_others: Callable[[], None] = _at_once,
+        yield_to_others: Callable[[], None] = _do_nothing,
     ) -> "Deadline":
-        """Returns the deadline `seconds` from now; infinity for none."""
+        """Returns a deadline that is `seconds` from now. Infinity means no deadline."""
         return cls(time.monotonic() + seconds, is_waiting, yield_to_others)
 
     @classmethod
     def of_any(cls, deadlines: "Sequence[Deadline]") -> "Deadline":
-        """Returns the deadline of work that several callers share: until the last one leaves."""
+        """Returns the deadline of work that several callers share.
+
+        It ends when the last caller leaves.
+        """
 
         def any_is_waiting() -> bool:
-            return any(each.remaining_s > 0 and each.is_waiting() for each in deadlines)
+            return any(deadline.remaining_s > 0 and deadline.is_waiting() for deadline in deadlines)
 
-        return cls(max(each.at_s for each in deadlines), any_is_waiting)
+        return cls(max(deadline.at_s for deadline in deadlines), any_is_waiting)
 
     @property
     def remaining_s(self) -> float:
-        """Seconds left; negative once the deadline has passed, infinity for none."""
+        """The remaining seconds: negative after the deadline, infinity without a deadline."""
         return self.at_s - time.monotonic()
 
     def within(self, seconds: float) -> "Deadline":
-        """Returns a deadline of the same caller, at most `seconds` from now."""
+        """Returns a deadline of the same caller that is at most `seconds` from now."""
         at_s = min(self.at_s, time.monotonic() + seconds)
         return Deadline(at_s, self.is_waiting, self.yield_to_others)
 
     def check(self, stage: str) -> None:
-        """Raises DeadlineExceeded if the deadline has passed, Cancelled if the caller has left.
+        """Raises DeadlineExceeded if the deadline has passed, or Cancelled if the caller has left.
 
-        `stage` is the current activity, for the message, such as `embedding`.
+        `stage` names the current activity in the message, for example `embedding`.
         """
         if time.monotonic() >= self.at_s:
             raise DeadlineExceeded(f"the deadline passed while {stage}")
@@ -80,8 +84,8 @@ class Deadline:
     def result_of(self, work: Future[Outcome], stage: str) -> Outcome:
         """Waits for the work of another thread and returns its result.
 
-        Raises the error of the work, and what `check` raises; the work continues then, because
-        others may wait for it.
+        Raises the error of the work, or the errors of `check`. The work continues after an error of
+        `check`, because other callers may wait for it.
         """
         while not work.done():
             self.check(stage)
@@ -93,4 +97,4 @@ class Deadline:
 NEVER = Deadline()
 
 OF_CALL: ContextVar[Deadline] = ContextVar("deadline", default=NEVER)
-"""The deadline of the call that this thread works for. Each call sets it when it begins."""
+"""The deadline of the call for which this thread works. Each call sets it when it begins."""

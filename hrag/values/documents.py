@@ -9,7 +9,7 @@ from hrag.values.errors import InvalidArgument
 
 
 class IngestOutcome(StrEnum):
-    """Outcome of ingesting a document."""
+    """The outcome of ingesting a document."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -18,7 +18,10 @@ class IngestOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page as a client sends it; number 0 means its position, counted from 1."""
+    """A page as a client sends it.
+
+    If `number` is 0, the page's number is its position, counted from 1.
+    """
 
     text: str
     number: int = 0
@@ -26,11 +29,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as a client sends it: plain text, a file's bytes, or pages.
+    """A document as a client sends it: plain text, the bytes of a file, or pages.
 
-    Without a title the indexer takes the one that the document itself gives: in front
-    matter, its first heading of level 1, or its metadata. Raises InvalidArgument for a body of
-    another type.
+    Without a title, the indexer uses the title in the document: from front matter, from its first
+    heading of level 1, or from its metadata. Raises InvalidArgument for a body of another type.
     """
 
     body: str | bytes | tuple[Page, ...]
@@ -51,7 +53,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DocumentInfo:
-    """A document as it is stored; `sequence` is the tenant's at the change that stored it."""
+    """A stored document. `sequence` is the tenant's sequence of the change that stored it."""
 
     document_id: str
     title: str
@@ -68,11 +70,11 @@ class DocumentInfo:
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """A change of a document's metadata and source; its content stays as it is.
+    """A change of a document's metadata and source. Its content does not change.
 
-    `metadata` is stored at its top-level keys, or, with `replace`, instead of all that is stored;
-    `remove_keys` are taken out. A `source` of None stays. With `expected_sequence`, only the
-    version with this sequence is changed.
+    `metadata` replaces the values of its top-level keys and keeps the others. With `replace`, it
+    replaces all metadata instead. `remove_keys` are removed. If `source` is None, the source does
+    not change. With `expected_sequence`, the change applies only to the version with this sequence.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -83,15 +85,18 @@ class MetadataChange:
 
     def applied_to(self, info: DocumentInfo) -> tuple[dict[str, Any], str]:
         """Returns the metadata and the source that the document has after the change."""
-        kept = {} if self.replace else info.metadata
-        changed = {key: value for key, value in kept.items() if key not in self.remove_keys}
+        remaining = {} if self.replace else info.metadata
+        changed = {key: value for key, value in remaining.items() if key not in self.remove_keys}
         source = info.source if self.source is None else self.source
         return {**changed, **self.metadata}, source
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdate:
-    """A document after a change of its metadata: UPDATED, or UNCHANGED if it was so before."""
+    """A document after a change of its metadata.
+
+    The outcome is UPDATED, or UNCHANGED if the document already had these values.
+    """
 
     document: DocumentInfo
     outcome: IngestOutcome
@@ -99,7 +104,10 @@ class MetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCount:
-    """How many documents pass a filter, and how many there are, as of the tenant's `sequence`."""
+    """The number of documents that pass a filter, and the number of all documents.
+
+    Both are counted at the tenant's `sequence`.
+    """
 
     documents: int
     total_documents: int
@@ -108,9 +116,9 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDeletion:
-    """How many documents were deleted, and the tenant's sequence at the last deletion.
+    """The number of deleted documents, and the tenant's sequence of the last deletion.
 
-    If there was none, it is that of the tenant's last change before.
+    If nothing was deleted, it is the sequence of the tenant's last earlier change.
     """
 
     documents: int
@@ -119,7 +127,7 @@ class DocumentDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A part of a text in bytes of UTF-8; an `end` of 0 is the end of the text."""
+    """A part of a text, in bytes of UTF-8. An `end` of 0 means the end of the text."""
 
     start: int = 0
     end: int = 0
@@ -127,7 +135,10 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """Result of ingesting one document; `sequence` is the tenant's at the change that stored it."""
+    """The result of ingesting one document.
+
+    `sequence` is the tenant's sequence of the change that stored the document.
+    """
 
     document_id: str
     outcome: IngestOutcome

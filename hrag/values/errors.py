@@ -1,7 +1,7 @@
 """The errors of hrag, one class for each situation.
 
 A message names the wrong value and what is allowed. Errors know nothing of gRPC:
-`hrag.wire.status_codes` maps classes to status codes, for server and client alike.
+`hrag.wire.status_codes` maps the classes to status codes, for both server and client.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ Arguments = ParamSpec("Arguments")
 class HragError(Exception):
     """The base class of all errors of hrag.
 
-    `field` is the request field or setting that is wrong, or the quota that is exceeded; empty
-    if there is none. `retry_s` is the delay in seconds after which a retry may succeed, if it is
-    known for this very error.
+    `field` is the request field or setting that is wrong, or the quota that is exceeded; it is
+    empty if there is none. `retry_s` is the delay in seconds after which a retry may succeed; it is
+    None if the delay is not known.
     """
 
     def __init__(self, message: str, *, field: str = "", retry_s: float | None = None) -> None:
@@ -51,21 +51,23 @@ class PermissionDenied(HragError):
 
 
 class CollectionNotFound(HragError):
-    """The tenant has no such collection."""
+    """The tenant has no collection with this name."""
 
 
 class DocumentNotFound(HragError):
-    """The collection has no such document."""
+    """The collection has no document with this id."""
 
 
 class DocumentChanged(HragError):
-    """The document is no longer the version that the change is for, or was replaced again and
-    again while it was read. Read it again, then retry.
+    """The document is no longer the version that the change expects.
+
+    Also raised if the document was replaced several times while it was read. Read the document
+    again, then retry.
     """
 
 
 class ChunkNotFound(HragError):
-    """The document has no such chunk."""
+    """The document has no chunk with this id."""
 
 
 class CollectionExists(HragError):
@@ -77,7 +79,7 @@ class CollectionHasAliases(HragError):
 
 
 class AliasNotFound(HragError):
-    """The tenant has no such alias."""
+    """The tenant has no alias with this name."""
 
 
 class NoSummaries(HragError):
@@ -89,11 +91,11 @@ class NoVectors(HragError):
 
 
 class NoLexicalIndex(HragError):
-    """The collection has no lexical index: it was created before there was one."""
+    """The collection was created before lexical indexes existed, so it has none."""
 
 
 class EmbedderMismatch(HragError):
-    """The collection was created with another embedder than that of the service."""
+    """The collection was created with another embedder than the service's embedder."""
 
 
 class EmbedderUnavailable(HragError):
@@ -103,7 +105,8 @@ class EmbedderUnavailable(HragError):
 class EmbedderRejected(HragError):
     """The embedding endpoint refuses, or its reply is invalid. Not retryable.
 
-    `every_text` is true if it would refuse any other text too, for its key for example.
+    `every_text` is True if the endpoint would refuse any other text too, for example because the
+    key is invalid.
     """
 
     def __init__(
@@ -159,7 +162,7 @@ class StorageFull(HragError):
 
 
 class DataLoss(HragError):
-    """Stored data is not what was written; the message names the document. Not retryable."""
+    """Stored data differs from what was written. The message names the document. Not retryable."""
 
 
 class StoreUnavailable(HragError):
@@ -167,19 +170,19 @@ class StoreUnavailable(HragError):
 
 
 class StoreMissing(StoreUnavailable):
-    """There is no store yet; the indexer creates it at its start."""
+    """There is no store yet. The indexer creates it when it starts."""
 
 
 class NotSupported(HragError):
-    """The engine leaves this operation to its database; the message names the tool."""
+    """The engine leaves this operation to its database. The message names the tool to use."""
 
 
 class TooBusy(HragError):
-    """Too many calls are running and waiting."""
+    """Too many calls are already running and waiting."""
 
 
 class ReplyTooLarge(HragError):
-    """The reply would be larger than the service sends; asking for less helps, a retry does not."""
+    """The reply would exceed the service's limit. Requesting less helps, a retry does not."""
 
 
 class QuotaExceeded(HragError):
@@ -196,11 +199,11 @@ class QuotaExceeded(HragError):
 
 
 class RateQuotaExceeded(QuotaExceeded):
-    """The tenant has exceeded its rate limit; it may retry after `retry_s`."""
+    """The tenant has exceeded its rate limit. It may retry after `retry_s`."""
 
 
 class StorageQuotaExceeded(QuotaExceeded):
-    """The tenant has exceeded a storage quota; deleting helps, a retry does not."""
+    """The tenant has exceeded a storage quota. Deleting data helps, a retry does not."""
 
 
 class ServiceUnavailable(HragError):
@@ -208,7 +211,7 @@ class ServiceUnavailable(HragError):
 
 
 class InternalError(HragError):
-    """A fault of hrag; the message holds an id under which the service's log has the details."""
+    """A fault of hrag. The message contains an id that finds the details in the service's log."""
 
 
 def outcome_of(
@@ -216,7 +219,7 @@ def outcome_of(
 ) -> Result | HragError:
     """Returns the result of `call`, or the HragError that it raises.
 
-    For batches, where an error of one item must not fail the others.
+    This is for batches, where an error of one item must not fail the others.
     """
     try:
         return call(*args, **kwargs)

@@ -1,12 +1,12 @@
-"""Filters: which documents a search may return passages from.
+"""Filters: conditions on the documents whose passages a search may return.
 
-A filter is a tree of conditions on a document's fields. A field is `document_id`, `title`,
-`source` or `metadata.<key>`, where the key of an object inside an object is joined by dots:
-`metadata.author.name`. A list in the metadata has each of its elements as a value. Text is
-compared exactly; a text that is an ISO 8601 date or time is a timestamp too.
+A filter is a tree of conditions on a document's fields. A field is `document_id`, `title`, `source`
+or `metadata.<key>`. The keys of nested objects are joined by dots: `metadata.author.name`. If a
+metadata value is a list, each of its elements is a value of the field. Text is compared exactly. A
+text that is an ISO 8601 date or time is also a timestamp.
 
-Making a filter raises InvalidArgument where a sequence is needed and there is none.
-`check_filter` checks all else.
+Creating a filter raises InvalidArgument if a field that must be a sequence is not one.
+`check_filter` checks everything else.
 """
 
 import math
@@ -22,7 +22,8 @@ from hrag.values.errors import InvalidArgument, TooLarge
 from hrag.values.ids import quoted
 
 MAX_FILTER_DEPTH = 16
-MAX_FILTER_TERMS = 10_000  # Ids of all documents that a user may read fit in.
+# Large enough for a list of the ids of all documents that a user may read.
+MAX_FILTER_TERMS = 10_000
 
 DOCUMENT_ID = "document_id"
 TITLE = "title"
@@ -33,7 +34,8 @@ FilterValue: TypeAlias = str | float | bool | datetime
 Bound: TypeAlias = float | datetime
 
 _TEXTS = (str, bytes, bytearray)
-# Dates and times as RFC 3339 and most of ISO 8601 write them; not "2026", nor "20261121".
+# Matches dates and times in the forms of RFC 3339 and most forms of ISO 8601, but not "2026" and
+# not "20261121".
 _TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d"
     r"([Tt ]([01]\d|2[0-3]):\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?)?",
@@ -43,7 +45,7 @@ _TIMESTAMP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Each of these holds."""
+    """True if each of these filters is true."""
 
     filters: tuple["Filter", ...]
 
@@ -53,7 +55,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one of these holds."""
+    """True if at least one of these filters is true."""
 
     filters: tuple["Filter", ...]
 
@@ -63,7 +65,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class NoneOf:
-    """None of these holds."""
+    """True if none of these filters is true."""
 
     filters: tuple["Filter", ...]
 
@@ -73,7 +75,7 @@ class NoneOf:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The field has one of these values, of the same type."""
+    """True if the field has one of these values. Values of different types are never equal."""
 
     field: str
     values: tuple[FilterValue, ...]
@@ -84,7 +86,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The field has a number, or a timestamp, within these bounds, all of one type."""
+    """True if the field has a number or a timestamp within these bounds.
+
+    All bounds are of one type.
+    """
 
     field: str
     at_least: Bound | None = None
@@ -95,28 +100,35 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The field has a value: it is there, not null, not an empty list; not an empty text
-    where it is title or source.
+    """True if the field has a value: it is not missing, not null and not an empty list.
+
+    An empty text is a value in metadata, but not in `title` and `source`.
     """
 
     field: str
 
 
-def _check_sequence(given: object, name: str) -> None:
-    """Raises InvalidArgument for what is no sequence, and for a text, one of characters."""
-    if isinstance(given, _TEXTS) or not isinstance(given, Sequence):
+def _check_sequence(value: object, name: str) -> None:
+    """Raises InvalidArgument for a value that is not a sequence, and for a text.
+
+    A text is refused because it is a sequence of characters.
+    """
+    if isinstance(value, _TEXTS) or not isinstance(value, Sequence):
         raise InvalidArgument(
-            f"{name} is {quoted(str(given))}; it must be a tuple or a list, also of one",
+            f"{name} is {quoted(str(value))}; it must be a tuple or a list, also of one",
             field="filter",
         )
 
 
 Filter: TypeAlias = AllOf | AnyOf | NoneOf | Match | Range | Exists
-"""A condition on a document, or several that are combined."""
+"""A condition on a document, or a combination of conditions."""
 
 
 def timestamp_of(text: str) -> datetime | None:
-    """Returns the moment that a text names, in UTC, or None; no time zone means UTC."""
+    """Returns the moment that a text describes, in UTC; None if it is not a timestamp.
+
+    A text without a time zone is in UTC.
+    """
     if not _TIMESTAMP.fullmatch(text):
         return None
     try:
@@ -126,13 +138,19 @@ def timestamp_of(text: str) -> datetime | None:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Returns the moment in UTC; no time zone means UTC. Raises OverflowError."""
+    """Returns the moment in UTC. A moment without a time zone is in UTC.
+
+    Raises OverflowError if the result is out of range.
+    """
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def check_filter(given: Filter) -> None:
-    """Raises InvalidArgument, or TooLarge past a limit, naming the path in the filter."""
-    terms = sum(_checked(given, "filter", 1))
+    """Raises InvalidArgument if a filter is invalid, or TooLarge if it exceeds a limit.
+
+    The message names the path of the wrong part in the filter.
+    """
+    terms = sum(_check_tree(given, "filter", 1))
     if terms > MAX_FILTER_TERMS:
         raise TooLarge(
             f"filter has {terms} conditions and values; at most {MAX_FILTER_TERMS} are allowed",
@@ -143,46 +161,51 @@ def check_filter(given: Filter) -> None:
 def filter_digest(given: Filter) -> bytes:
     """Returns 32 bytes that identify the filter, for keys of caches.
 
-    BLAKE2b of an encoding in which every part has its type and length. So filters have one
-    digest only if they are written alike: 1, 1.0 and True differ, as do equal moments in
-    different time zones.
+    It is the BLAKE2b digest of an encoding in which every part has its type and length. So two
+    filters have the same digest only if they are written in the same way: 1, 1.0 and True differ,
+    and so do equal moments in different time zones.
     """
     digest = blake2b(digest_size=32)
-    for part in _encoded(given):
+    for part in _encoding(given):
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()
 
 
-def _encoded(given: Filter) -> Iterator[bytes]:
-    yield type(given).__name__.encode()
-    match given:
+def _encoding(filter: Filter) -> Iterator[bytes]:
+    """Yields the parts of a filter's encoding."""
+    yield type(filter).__name__.encode()
+    match filter:
         case AllOf(inner) | AnyOf(inner) | NoneOf(inner):
             yield str(len(inner)).encode()
-            for each in inner:
-                yield from _encoded(each)
+            for child in inner:
+                yield from _encoding(child)
         case Match():
-            yield _utf8(given.field)
-            yield from _encoded_values(given.values)
+            yield _utf8(filter.field)
+            yield from _value_encoding(filter.values)
         case Range():
-            yield _utf8(given.field)
-            bounds = (given.at_least, given.above, given.at_most, given.below)
+            yield _utf8(filter.field)
+            bounds = (filter.at_least, filter.above, filter.at_most, filter.below)
             for bound in bounds:
-                yield from _encoded_values(() if bound is None else (bound,))
+                yield from _value_encoding(() if bound is None else (bound,))
         case Exists():
-            yield _utf8(given.field)
+            yield _utf8(filter.field)
 
 
-def _encoded_values(values: Sequence[FilterValue]) -> Iterator[bytes]:
-    """Three parts, so that ten thousand values cost a few calls: types, lengths, contents."""
+def _value_encoding(values: Sequence[FilterValue]) -> Iterator[bytes]:
+    """Yields three parts: the types of all values, their lengths and their contents.
+
+    So even ten thousand values need only a few calls.
+    """
     kinds = "".join(map(_kind, values))
-    texts = [value if isinstance(value, str) else _written(value) for value in values]
+    texts = [value if isinstance(value, str) else _distinct_text(value) for value in values]
     yield kinds.encode()
     yield array("Q", map(len, texts)).tobytes()
     yield _utf8("".join(texts))
 
 
 def _kind(value: FilterValue) -> str:
+    """Returns a letter for the type of a value."""
     if isinstance(value, str):
         return "s"
     if isinstance(value, bool):
@@ -192,8 +215,8 @@ def _kind(value: FilterValue) -> str:
     return "f" if isinstance(value, float) else "t"
 
 
-def _written(value: float | bool | datetime) -> str:
-    """In a form in which different values of a type differ."""
+def _distinct_text(value: float | bool | datetime) -> str:
+    """Returns a text that is different for different values of one type."""
     if isinstance(value, datetime):
         return value.isoformat()
     return value.hex() if isinstance(value, float) else str(value)
@@ -203,30 +226,30 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _checked(given: Filter, path: str, depth: int) -> Iterator[int]:
-    """Checks a filter; yields numbers that sum to its count of conditions and values."""
+def _check_tree(filter: Filter, path: str, depth: int) -> Iterator[int]:
+    """Checks a filter. Yields numbers whose sum is the number of its conditions and values."""
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
             f"filter is nested over {MAX_FILTER_DEPTH} deep, which is the most allowed",
             field="filter",
         )
-    match given:
+    match filter:
         case AllOf(inner) | AnyOf(inner) | NoneOf(inner):
-            name = {AllOf: "all_of", AnyOf: "any_of", NoneOf: "none_of"}[type(given)]
+            name = {AllOf: "all_of", AnyOf: "any_of", NoneOf: "none_of"}[type(filter)]
             if not inner:
                 raise InvalidArgument(
-                    f"{path}.{name} is empty; it must hold a filter", field=f"{path}.{name}"
+                    f"{path}.{name} is empty; it must contain a filter", field=f"{path}.{name}"
                 )
-            for number, each in enumerate(inner):
-                yield from _checked(each, f"{path}.{name}.filters[{number}]", depth + 1)
+            for number, child in enumerate(inner):
+                yield from _check_tree(child, f"{path}.{name}.filters[{number}]", depth + 1)
         case Match():
-            _check_match(given, f"{path}.match")
-            yield 1 + len(given.values)
+            _check_match(filter, f"{path}.match")
+            yield 1 + len(filter.values)
         case Range():
-            _check_range(given, f"{path}.range")
+            _check_range(filter, f"{path}.range")
             yield 1
         case Exists():
-            _check_field(given.field, f"{path}.exists")
+            _check_field(filter.field, f"{path}.exists")
             yield 1
 
 
@@ -234,7 +257,7 @@ def _check_match(match: Match, path: str) -> None:
     _check_field(match.field, path)
     if not match.values:
         raise InvalidArgument(
-            f"{path}.values is empty; it must hold a value", field=f"{path}.values"
+            f"{path}.values is empty; it must contain a value", field=f"{path}.values"
         )
     for value in match.values:
         _check_value(value, f"{path}.values")
@@ -244,15 +267,15 @@ def _check_match(match: Match, path: str) -> None:
             )
 
 
-def _check_range(given: Range, path: str) -> None:
-    _check_field(given.field, path)
-    if not given.field.startswith(METADATA):
+def _check_range(range_: Range, path: str) -> None:
+    _check_field(range_.field, path)
+    if not range_.field.startswith(METADATA):
         raise InvalidArgument(
-            f"{path}.field is {given.field!r}; only metadata has numbers and timestamps",
+            f"{path}.field is {range_.field!r}; only metadata has numbers and timestamps",
             field=f"{path}.field",
         )
     names = ("at_least", "above", "at_most", "below")
-    bounds = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    bounds = {name: getattr(range_, name) for name in names if getattr(range_, name) is not None}
     if not bounds:
         raise InvalidArgument(f"{path} has no bound; give one at least", field=path)
     for first, second in (("at_least", "above"), ("at_most", "below")):

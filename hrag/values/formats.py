@@ -1,6 +1,6 @@
-"""The formats of documents: their MIME types and the file name extensions that stand for them.
+"""The formats of documents: their MIME types and file name extensions.
 
-The one table for clients and the indexer. What reads a format is the indexer's own affair, so a
+Clients and the indexer share this table. Only the indexer knows which library reads a format, so a
 client needs no library of any format.
 """
 
@@ -28,8 +28,8 @@ FORMATS_EXTRA = "pip install 'hrag[formats]'"
 class Format:
     """A format: its MIME type, the extensions of its files, and other names of the type.
 
-    `is_text` says that it may be sent as text too, not as bytes alone; `needs_extra` that the
-    indexer reads it with libraries of the extra `formats`.
+    `is_text` is True if the format may also be sent as text, not only as bytes. `needs_extra` is
+    True if the indexer reads the format with libraries of the extra `formats`.
     """
 
     mime_type: str
@@ -51,7 +51,7 @@ FORMATS = (
     Format(CSV, (".csv",), ("application/csv",)),
     Format(TSV, (".tsv",)),
     Format(RST, (".rst",), ("text/prs.fallenstein.rst",)),
-    # Source code.
+    # The following formats are source code.
     Format(PYTHON, (".py", ".pyi"), ("text/x-script.python", "application/x-python")),
     Format("text/javascript", (".js", ".mjs", ".cjs", ".jsx"), ("application/javascript",)),
     Format("text/x-typescript", (".ts", ".tsx"), ("application/typescript",)),
@@ -72,25 +72,28 @@ FORMATS = (
     Format("text/x-swift", (".swift",)),
 )
 
-EXTENSIONS = tuple(extension for each in FORMATS for extension in each.extensions)
+EXTENSIONS = tuple(extension for format_ in FORMATS for extension in format_.extensions)
 
 _BY_NAME: Mapping[str, Format] = {
-    name: each for each in FORMATS for name in (each.mime_type, *each.aliases)
+    name: format_ for format_ in FORMATS for name in (format_.mime_type, *format_.aliases)
 }
 _BY_EXTENSION: Mapping[str, Format] = {
-    extension: each for each in FORMATS for extension in each.extensions
+    extension: format_ for format_ in FORMATS for extension in format_.extensions
 }
 
 
 def format_of(mime_type: str) -> Format | None:
-    """The format of a MIME type in lower case without parameters; None for an unknown one."""
+    """Returns the format of a MIME type; None if the type is unknown.
+
+    The type must be in lower case and without parameters.
+    """
     return _BY_NAME.get(mime_type)
 
 
 def mime_type_of(file_name: str | PurePath) -> str:
-    """The MIME type that a file's extension stands for; empty for an unknown one.
+    """Returns the MIME type for a file's extension; "" if the extension is unknown.
 
-    With an empty type the indexer looks at the content itself.
+    If the type is empty, the indexer detects the format from the content.
     """
-    found = _BY_EXTENSION.get(PurePath(file_name).suffix.lower())
-    return "" if found is None else found.mime_type
+    known_format = _BY_EXTENSION.get(PurePath(file_name).suffix.lower())
+    return "" if known_format is None else known_format.mime_type

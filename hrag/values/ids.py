@@ -1,6 +1,6 @@
 """Validation of names and ids, and the format of chunk ids.
 
-Names are ASCII, so that different names do not look alike, and contain no character that is a
+Names are ASCII, so that different names do not look alike. They contain no character that is a
 separator in keys, paths or chunk ids.
 """
 
@@ -19,7 +19,8 @@ _CHUNK_ID = re.compile(
     r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})"
     r"#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
 )
-_MAX_QUOTED_CHARS = 80  # Enough to recognise a value; a 10 KB id is not repeated in full.
+# Enough to recognise a value. An id of 10 KB is not repeated in full in a message.
+_MAX_QUOTED_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +37,24 @@ class ChunkId:
 
 
 def quoted(value: str) -> str:
-    """Returns `value` for an error message: quoted, escaped to ASCII, and truncated."""
+    """Returns `value` for an error message: in quotes, escaped to ASCII, and truncated."""
     if len(value) <= _MAX_QUOTED_CHARS:
         return ascii(value)
     return f"{value[:_MAX_QUOTED_CHARS]!a}… ({len(value)} characters)"
 
 
 def is_name(value: str) -> bool:
-    """True if `value` is a valid name of a tenant or a collection."""
+    """Returns True if `value` is a valid name of a tenant or a collection."""
     return _NAME.fullmatch(value) is not None
 
 
 def check_tenant_id(value: str) -> str:
-    """Returns `value`, or raises InvalidArgument."""
+    """Returns `value` if it is a valid tenant id. Raises InvalidArgument otherwise."""
     return _check_name(value, "tenant_id")
 
 
 def check_collection_name(value: str, field: str = "collection") -> str:
-    """Returns `value`, or raises InvalidArgument."""
+    """Returns `value` if it is a valid name. Otherwise raises InvalidArgument for `field`."""
     return _check_name(value, field)
 
 
@@ -64,12 +65,12 @@ def _check_name(value: str, field: str) -> str:
 
 
 def is_document_id(value: str) -> bool:
-    """True if `value` is a valid document id."""
+    """Returns True if `value` is a valid document id."""
     return _DOCUMENT_ID.fullmatch(value) is not None
 
 
 def check_document_id(value: str) -> str:
-    """Returns `value`, or raises InvalidArgument."""
+    """Returns `value` if it is a valid document id. Raises InvalidArgument otherwise."""
     if not is_document_id(value):
         raise InvalidArgument(
             f"document_id is {quoted(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} of "
@@ -80,7 +81,7 @@ def check_document_id(value: str) -> str:
 
 
 def parse_chunk_id(value: str) -> ChunkId:
-    """Parses a chunk id, or raises InvalidArgument."""
+    """Returns the parts of a chunk id. Raises InvalidArgument if it is malformed."""
     match = _CHUNK_ID.fullmatch(value)
     if match is None:
         raise InvalidArgument(

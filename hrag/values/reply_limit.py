@@ -1,8 +1,8 @@
-"""The largest reply, counted before it is made.
+"""The size limit of a reply, which is checked before the reply is created.
 
-Sizes are of encoded messages. What is counted is a lower bound: texts, ids and metadata, which
-are known from offsets and records before a text is copied. So whoever asks for too much costs
-no memory, and is told how much it would have been.
+Sizes are those of encoded messages. The counted size is a lower bound: it includes texts, ids and
+metadata, whose sizes are known from offsets and records before any text is copied. So a request for
+too much data costs no memory, and the error reports how large the reply would have been.
 """
 
 import sys
@@ -14,7 +14,7 @@ from hrag.values.errors import ReplyTooLarge
 
 SETTING = "HRAG_MAX_REPLY_BYTES"
 
-# What a caller may ask for instead, for errors.
+# Advice for error messages: what the caller may request instead.
 TEXT_ADVICE = "read the text in parts, with text_range"
 SEARCH_ADVICE = "ask for a lower limit, return_level or token_budget"
 CHUNK_ADVICE = "ask for a chunk of a lower level, or read the text in parts with GetDocument"
@@ -22,37 +22,37 @@ HIERARCHY_ADVICE = (
     "ask for less depth, or without include_content, and read single chunks with GetChunk"
 )
 
-_NUMBER_BYTES = 9  # Tag and double.
-_FLAG_BYTES = 2  # Tag and one byte: a boolean or null.
+_NUMBER_BYTES = 9  # A tag and a double.
+_FLAG_BYTES = 2  # A tag and one byte, for a boolean or null.
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyLimit:
-    """At most how many bytes a reply may have, and how many of them are taken already."""
+    """The maximum size of a reply in bytes, and the number of bytes that are already used."""
 
     max_bytes: int
     taken_bytes: int = 0
 
     @property
     def left_bytes(self) -> int:
-        """How many bytes are left; 0 or more."""
+        """The number of remaining bytes; never negative."""
         return max(self.max_bytes - self.taken_bytes, 0)
 
     def after(self, size_bytes: int) -> "ReplyLimit":
-        """Returns the limit of what comes after `size_bytes` more."""
+        """Returns the limit that remains after `size_bytes` more are used."""
         return replace(self, taken_bytes=self.taken_bytes + size_bytes)
 
     def check(self, size_bytes: int, advice: str) -> None:
         """Raises ReplyTooLarge if the next `size_bytes` do not fit.
 
-        `advice` is what the caller may ask for instead, such as SEARCH_ADVICE.
+        `advice` says what the caller may request instead, for example SEARCH_ADVICE.
         """
         if size_bytes <= self.left_bytes:
             return
-        taken = f", of which {self.taken_bytes:,} are taken" if self.taken_bytes else ""
+        already_used = f", of which {self.taken_bytes:,} are used" if self.taken_bytes else ""
         raise ReplyTooLarge(
             f"the reply would take at least {size_bytes:,} bytes; at most {self.max_bytes:,} are "
-            f"sent ({SETTING}){taken}; {advice}"
+            f"sent ({SETTING}){already_used}; {advice}"
         )
 
 
@@ -60,12 +60,12 @@ UNLIMITED = ReplyLimit(sys.maxsize)
 
 
 def field_bytes(size_bytes: int) -> int:
-    """Returns the encoded size of a field of that length, with a tag of one byte."""
+    """Returns the encoded size of a field with a content of `size_bytes` and a tag of one byte."""
     return 1 + max(size_bytes.bit_length() + 6, 7) // 7 + size_bytes
 
 
 def text_bytes(*texts: str) -> int:
-    """Returns the encoded size of texts, each a field of its own; empty ones take none."""
+    """Returns the encoded size of texts, each in a separate field. Empty texts take no bytes."""
     return sum(field_bytes(len(text.encode())) for text in texts if text)
 
 

@@ -1,4 +1,4 @@
-"""Searches and what they find."""
+"""Searches and their results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
 
 
 class SearchMode(StrEnum):
-    """How a search makes passages from the leaves that it finds."""
+    """The way in which a search builds passages from the matched leaves."""
 
     SMALL_TO_BIG = "small_to_big"
     STANDARD = "standard"
@@ -21,7 +21,7 @@ class SearchMode(StrEnum):
 
 
 class Retrieval(StrEnum):
-    """Which sources a search takes its candidates from."""
+    """The sources from which a search gets its candidates."""
 
     HYBRID = "hybrid"
     DENSE = "dense"
@@ -29,28 +29,28 @@ class Retrieval(StrEnum):
 
 
 class FusionMethod(StrEnum):
-    """How HYBRID makes one score of both sources'."""
+    """The method by which HYBRID combines the scores of both sources into one score."""
 
     CONVEX = "convex"
     RECIPROCAL_RANK = "reciprocal_rank"
 
 
 class SummaryScope(StrEnum):
-    """Which summaries a SUMMARY_FIRST search compares first."""
+    """The summaries that a SUMMARY_FIRST search compares first."""
 
     SECTIONS = "sections"
     DOCUMENTS = "documents"
 
 
 class SearchPlan(StrEnum):
-    """How a search found the nearest leaves."""
+    """The way in which a search found the nearest leaves: by an exact scan or by the index."""
 
     SCAN = "scan"
     INDEX = "index"
 
 
 class Aggregation(StrEnum):
-    """How a passage's score comes from its matched children's."""
+    """The function that computes a passage's score from the scores of its matched children."""
 
     MAX = "max"
     SUM = "sum"
@@ -62,8 +62,9 @@ class Aggregation(StrEnum):
 class SearchQuery:
     """A search request: a text, or a vector that is already embedded.
 
-    With a text, `vector` is used in place of the text's own vector. None takes the default,
-    which may depend on the call, mode, retrieval and collection.
+    If the query is a text and `vector` is given, `vector` is used instead of the text's embedding.
+    A value of None means the default, which may depend on the call, the mode, the retrieval and the
+    collection.
     """
 
     tenant_id: str
@@ -95,18 +96,18 @@ class SearchQuery:
 
     @property
     def mode_or_default(self) -> SearchMode:
-        """The mode, SMALL_TO_BIG if it is None."""
+        """The mode; SMALL_TO_BIG if it is None."""
         return self.mode or SearchMode.SMALL_TO_BIG
 
     @property
     def text(self) -> str:
-        """The query's text; empty if it is a vector alone."""
+        """The query's text; empty if the query is only a vector."""
         return self.query if isinstance(self.query, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedChild:
-    """A leaf that matched inside a passage; in SENTENCE_WINDOW, its best sentence.
+    """A matched leaf inside a passage; in SENTENCE_WINDOW, the leaf's best sentence.
 
     `lexical_score` and `dense_score` are None if the source was not searched.
     """
@@ -120,7 +121,7 @@ class MatchedChild:
 
 @dataclass(frozen=True, slots=True)
 class TermSpan:
-    """Where a term of the query occurs in the document's text, in characters."""
+    """The position of a query's term in the document's text, in characters."""
 
     char_start: int
     char_end: int
@@ -130,7 +131,8 @@ class TermSpan:
 class MatchedSentence:
     """The sentence of a passage that matches the query best: the place to cite.
 
-    `section_path` is that of the section it is in. Pages are 0 if the document has none.
+    `section_path` is the path of the section that contains it. Page numbers are 0 if the document
+    has no pages.
     """
 
     span: Span
@@ -143,11 +145,11 @@ class MatchedSentence:
 class Passage:
     """A chunk that answers a query, with the leaves that matched inside it.
 
-    If chunks were joined, `merged_chunk_ids` names them in order of the text, and `chunk`
-    is the best of them with content, span, pages and tokens of all. `lexical_score` and
-    `dense_score` are those of its best leaf, None if the source was not searched.
-    `term_spans` are in order and do not overlap. `rerank_score` is the reranker's, on a scale
-    of its own; None if it gave none.
+    If several chunks were joined, `merged_chunk_ids` lists them in order of the text, and `chunk`
+    is the best of them, but its content, span, pages and tokens are those of all. `lexical_score`
+    and `dense_score` belong to the passage's best leaf; they are None if the source was not
+    searched. `term_spans` are in order and do not overlap. `rerank_score` is the reranker's score,
+    which has a different scale; it is None if the reranker gave none.
     """
 
     chunk: Chunk
@@ -165,8 +167,8 @@ class Passage:
 class ChosenSection:
     """A section of a document that SUMMARY_FIRST chose by its summary.
 
-    `score` is the summary's. Pages are 0 if the document has none; `section_path` is that
-    of the section's first leaf.
+    `score` is the summary's score. Page numbers are 0 if the document has no pages. `section_path`
+    is the path of the section's first leaf.
     """
 
     document_id: str
@@ -181,7 +183,7 @@ class ChosenSection:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Duration of each stage of a search, in microseconds."""
+    """The duration of each stage of a search, in microseconds."""
 
     embed_us: int
     search_us: int
@@ -194,14 +196,16 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The passages that a search found, best first.
+    """The passages that a search returned, best first.
 
-    `eligible_leaves` counts all leaves or those that pass the filter. `sequence` is the
-    tenant's last change in the snapshot. `plan` is None if the service does not report it.
-    `sections` are those that SUMMARY_FIRST chose, best first. `retrieval` is what was done;
-    where that is less than what was asked for, `fallback` says why. `reranked` is True if a
-    reranker ordered the passages; `rerank_failure` says why not if one was asked, else it is
-    empty.
+    `eligible_leaves` is the number of leaves that pass the filter, or of all leaves without a
+    filter. `sequence` is the sequence of the tenant's last change in the snapshot. `plan` is None
+    if the service does not report it. `sections` are the sections that SUMMARY_FIRST chose, best
+    first.
+
+    `retrieval` is the retrieval that was used. If it is less than what was requested, `fallback`
+    gives the reason. `reranked` is True if a reranker ordered the passages. If one was requested
+    but did not, `rerank_failure` gives the reason; otherwise it is empty.
     """
 
     passages: tuple[Passage, ...]

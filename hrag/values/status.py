@@ -1,4 +1,4 @@
-"""What the services report about themselves and about the store."""
+"""The values that the services report about themselves and about the store."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,11 +7,11 @@ from hrag.values.quotas import TenantUsage
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One immutable set of index files of the embedded engine.
+    """An immutable set of index files of the embedded engine.
 
-    `segment_id` counts over all tenants; 0 where the caller may not see it. `leaf_count` includes
-    deleted leaves. `covered_sequence` is the tenant's sequence at the
-    last change that the segment covers.
+    `segment_id` counts over all tenants; it is 0 if the caller may not see it. `leaf_count`
+    includes deleted leaves. `covered_sequence` is the tenant's sequence of the last change that the
+    segment covers.
     """
 
     segment_id: int
@@ -22,9 +22,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedIndexStatus:
-    """How far the embedded engine's index covers a collection.
+    """The part of a collection that the embedded engine's index covers.
 
-    `sealed_sequence` is the tenant's sequence at the last change that segments cover; the
+    `sealed_sequence` is the tenant's sequence of the last change that segments cover. The
     `tail_leaf_count` leaves of later changes are scanned exactly.
     """
 
@@ -35,11 +35,11 @@ class EmbeddedIndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """How much a collection holds.
+    """The size and the state of a collection.
 
-    `committed_sequence` is the tenant's sequence at the collection's last change,
-    `summary_tokens` the tokens that the chat model has read and written for summaries.
-    `tenant` is about all collections of the tenant. `embedded` is None for other engines.
+    `committed_sequence` is the tenant's sequence of the collection's last change. `summary_tokens`
+    is the number of tokens that the chat model has read and written for summaries. `tenant` is the
+    usage of all collections of the tenant. `embedded` is None for other engines.
     """
 
     committed_sequence: int
@@ -59,17 +59,16 @@ class IndexStatus:
         """Returns the status without the numbers that are counted over all tenants."""
         if self.embedded is None:
             return self
-        segments = tuple(replace(each, segment_id=0) for each in self.embedded.segments)
+        segments = tuple(replace(segment, segment_id=0) for segment in self.embedded.segments)
         return replace(self, embedded=replace(self.embedded, segments=segments))
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedStoreTotals:
-    """The embedded engine's index and files.
+    """The index and the files of the embedded engine.
 
-    `sequence` counts the commits of all tenants. Tails and segments are those of leaves and
-    of summaries. `file_bytes` is the size of LMDB's file, `disk_free_bytes` the free
-    space on its disk.
+    `sequence` counts the commits of all tenants. Tails and segments include those of summaries.
+    `file_bytes` is the size of LMDB's file, and `disk_free_bytes` is the free space on its disk.
     """
 
     sequence: int
@@ -97,12 +96,12 @@ class StoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedReaderStatus:
-    """How far an embedded reader has followed the store, and what it has in memory.
+    """The progress of an embedded reader that follows the store, and its memory.
 
-    `sequence` is the number of the store's last commit, over all tenants, and
-    `applied_sequence` of the last one that every loaded collection has. `loaded_bytes` counts
-    against `budget_bytes`.
-    `damaged_segments` are scanned exactly until the indexer has replaced them.
+    `sequence` is the number of the store's last commit, over all tenants. `applied_sequence` is the
+    number of the last commit that every loaded collection contains. `loaded_bytes` is the memory in
+    use, out of `budget_bytes`. `damaged_segments` segments are scanned exactly until the indexer
+    has replaced them.
     """
 
     sequence: int
@@ -115,10 +114,11 @@ class EmbeddedReaderStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReaderStatus:
-    """How far a retriever is behind the store; `embedded` is None for other engines.
+    """The delay between a change of the store and its visibility in a retriever.
 
-    `lag_s` is for how many seconds changes have been waiting to be applied in the
-    background, 0 when none are. A search applies those of its own collection itself.
+    `lag_s` is the time in seconds for which changes have been waiting to be applied in the
+    background; 0 if no change is waiting. A search applies the changes of its collection itself.
+    `embedded` is None for other engines.
     """
 
     lag_s: float
@@ -147,10 +147,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """Version, settings in force, models, limits and status of a retriever.
+    """Version, settings, models, limits and status of a retriever.
 
-    Without a chat model, its name is empty and the limits of answers are 0. `reader` is counted
-    over all tenants; None where the caller may not see it.
+    Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` is counted
+    over all tenants; it is None if the caller may not see it.
     """
 
     version: str

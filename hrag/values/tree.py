@@ -1,9 +1,9 @@
-"""The chunk tree of a document as packed arrays: layout, encoding, look-ups.
+"""The chunk tree of a document as packed arrays: layout, encoding and access.
 
-A tree is one little-endian array of fixed-size structs, level 0 first, after a short header
-with the number of chunks at each level. So it is stored, read in place and compared as bytes.
-A chunk is a span of its document's text; its content is sliced from the text when it is read.
-`Tree.problems` checks the invariants of a tree; `indexer_svc.chunker` builds trees from text.
+A tree is one array of little-endian structs of fixed size, level 0 first. A short header before it
+contains the number of chunks at each level. So a tree can be stored, read in place and compared as
+bytes. A chunk is a span of its document's text; its content is sliced from the text when it is
+read. `Tree.problems` checks the invariants of a tree. `indexer_svc.chunker` builds trees from text.
 """
 
 import struct
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NONE = 0xFFFF_FFFF  # No parent, no section.
+NONE = 0xFFFF_FFFF  # The value of `parent` or `section` if there is none.
 
 CHUNK = np.dtype(
     [
@@ -36,7 +36,10 @@ _COUNT = struct.Struct("<I")
 
 
 class ChunkRecord(NamedTuple):
-    """One chunk of a tree, with the fields of CHUNK."""
+    """A chunk of a tree, with the fields of CHUNK.
+
+    `parent`, `first_child` and `section` are indexes.
+    """
 
     byte_start: int
     byte_end: int
@@ -51,11 +54,11 @@ class ChunkRecord(NamedTuple):
 
     @property
     def token_end(self) -> int:
-        """Number of the document's tokens up to the end of the chunk."""
+        """The number of the document's tokens up to the end of the chunk."""
         return self.token_start + self.token_count
 
     def within(self, other: "ChunkRecord") -> "ChunkRecord | None":
-        """Returns the part that lies in the other one's span; None if no part does."""
+        """Returns the part that lies in the span of `other`; None if no part does."""
         if self.char_end <= other.char_start or other.char_end <= self.char_start:
             return None
         if other.char_start <= self.char_start and self.char_end <= other.char_end:
@@ -72,7 +75,7 @@ class ChunkRecord(NamedTuple):
 
 
 def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
-    """Returns the span of all the records; every other field is the first one's."""
+    """Returns the span that covers all records. Every other field is the first record's."""
     token_start = min(record.token_start for record in records)
     return records[0]._replace(
         byte_start=min(record.byte_start for record in records),
@@ -86,7 +89,10 @@ def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, whose section ends at the next heading of the same or a smaller depth."""
+    """A section of a document, which begins at its heading.
+
+    It ends at the next heading of the same or a smaller depth.
+    """
 
     title: str
     depth: int
@@ -95,7 +101,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class PageSpan:
-    """The span of a page in the text, in characters."""
+    """The span of a page in the document's text, in characters."""
 
     number: int
     char_start: int
@@ -104,7 +110,7 @@ class PageSpan:
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
-    """The text of a document with its sections and pages, in order of position."""
+    """The text of a document with its sections and pages, both in order of the text."""
 
     text: str
     sections: tuple[Section, ...] = ()
@@ -112,7 +118,7 @@ class ParsedText:
 
 
 def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
-    """Returns, for each section, the index of the section that contains it, else NONE."""
+    """Returns, for each section, the index of the section that contains it, or NONE."""
     parents: list[int] = []
     open_sections: list[int] = []
     for index, section in enumerate(sections):
@@ -126,9 +132,10 @@ def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
 def section_path(
     sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns the titles from the outermost section down to one, by index; () for NONE.
+    """Returns the titles from the outermost section down to `section`, an index; () for NONE.
 
-    `parents` is `section_parents(sections)`, which takes linear time to compute.
+    `parents` is `section_parents(sections)`; it is a parameter because computing it takes linear
+    time.
     """
     titles = []
     while section != NONE:
@@ -146,10 +153,10 @@ def path_below(
 
 
 class Tree:
-    """The chunks of a document at every level, over one buffer. Immutable.
+    """The chunks of a document at every level, in one buffer. Immutable.
 
-    `counts[l]` is the number of chunks at level l. The buffer may be memory of a read
-    transaction; then the tree must not outlive the transaction.
+    `counts[l]` is the number of chunks at level l. The buffer may be memory of a read transaction.
+    Then the tree must not outlive the transaction.
     """
 
     __slots__ = ("_bases", "_buffer", "counts")
@@ -174,7 +181,7 @@ class Tree:
 
     @classmethod
     def from_levels(cls, levels: Sequence[NDArray[Any]]) -> "Tree":
-        """Returns the tree of the levels, arrays of CHUNK, level 0 first."""
+        """Returns a tree of these levels, arrays of CHUNK, level 0 first."""
         counts = [len(level) for level in levels]
         header = struct.pack(f"<{1 + len(counts)}I", len(counts), *counts)
         return cls(b"".join([header, *(level.tobytes() for level in levels)]))
@@ -186,7 +193,7 @@ class Tree:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the encoded tree."""
+        """The size of the encoded tree, in bytes."""
         return len(self._buffer)
 
     def to_bytes(self) -> bytes:
@@ -199,59 +206,64 @@ class Tree:
         return np.frombuffer(self._buffer, CHUNK, count, base)
 
     def record(self, level: int, index: int) -> ChunkRecord:
-        """Returns one chunk; `level` and `index` must be in range, which is not checked."""
+        """Returns one chunk. Does not check that `level` and `index` are in range."""
         offset = self._bases[level] + index * CHUNK.itemsize
         return ChunkRecord._make(_RECORD.unpack_from(self._buffer, offset))
 
     def descendants(self, position: tuple[int, int], level: int) -> range:
-        """Returns the indexes of the chunks at `level` below a chunk, or of the chunk itself.
+        """Returns the indexes of the chunks at `level` that are below a chunk.
 
-        `position` is the chunk's level and index.
+        `position` is the chunk's level and index. If the chunk is itself at `level`, the range
+        contains only its index.
         """
-        above, index = position
+        start_level, index = position
         first, last = index, index
-        for upper in range(above, level, -1):
-            behind = self.record(upper, last)
+        for upper in range(start_level, level, -1):
+            last_record = self.record(upper, last)
             first = self.record(upper, first).first_child
-            last = behind.first_child + behind.child_count - 1
+            last = last_record.first_child + last_record.child_count - 1
         return range(first, last + 1)
 
     def ancestors(self, leaf_level: int) -> NDArray[np.uint32]:
         """Returns the index of each leaf's ancestor at each level.
 
-        `uint32[top_level - leaf_level + 1, counts[leaf_level]]`: row 0 has the leaves
-        themselves, row 1 their parents, and so on.
+        The result is `uint32[top_level - leaf_level + 1, counts[leaf_level]]`. Row 0 has the
+        indexes of the leaves, row 1 those of their parents, and so on.
         """
         rows = np.empty((len(self.counts) - leaf_level, self.counts[leaf_level]), np.uint32)
-        # One array over all levels, which are contiguous: most trees are small, so the cost
-        # of a numpy call dominates, and a search may need many trees.
+        # The levels are contiguous, so one array can cover all of them. Most trees are small, so
+        # the cost of a numpy call dominates, and a search may need many trees.
         parents = np.frombuffer(self._buffer, CHUNK, sum(self.counts), self._bases[0])["parent"]
         rows[0] = current = np.arange(self.counts[leaf_level])
         base = sum(self.counts[:leaf_level])
-        for up, level in enumerate(range(leaf_level, self.top_level), start=1):
-            rows[up] = current = parents[base + current]
+        for row, level in enumerate(range(leaf_level, self.top_level), start=1):
+            rows[row] = current = parents[base + current]
             base += self.counts[level]
         return rows
 
     def problems(self, sizes: Sequence[int]) -> list[str]:
         """Returns the violated invariants as messages; empty if the tree is valid.
 
-        `sizes` is the maximum number of tokens of a chunk at each level. Each level is in
-        order, keeps its size and covers the same tokens without a gap; every chunk lies within
-        exactly one parent, and the children of a chunk are consecutive.
+        `sizes` is the maximum number of tokens of a chunk at each level. These are the invariants:
+        the chunks of each level are in order and have at most that size; all levels cover the same
+        tokens, without a gap; every chunk lies inside exactly one parent; and the children of a
+        chunk are consecutive.
         """
-        found = []
+        problems = []
         if len(self.counts) != len(sizes):
             return [f"{len(self.counts)} levels, settings say {len(sizes)}"]
         for level, size in enumerate(sizes):
-            found += [f"level {level}: {problem}" for problem in self._level_problems(level, size)]
+            problems += [
+                f"level {level}: {problem}" for problem in self._level_problems(level, size)
+            ]
         for level in range(self.top_level):
-            found += [f"level {level}: {problem}" for problem in self._link_problems(level)]
+            problems += [f"level {level}: {problem}" for problem in self._link_problems(level)]
         if (self.level(self.top_level)["parent"] != NONE).any():
-            found.append(f"level {self.top_level}: a chunk at the top has a parent")
-        return found
+            problems.append(f"level {self.top_level}: a chunk at the top has a parent")
+        return problems
 
     def _level_problems(self, level: int, size: int) -> list[str]:
+        """Returns the violated invariants of the chunks of one level."""
         chunks = self.level(level)
         if not len(chunks):
             return ["no chunks"]
@@ -271,6 +283,7 @@ class Tree:
         return [problem for problem, broken in tests.items() if broken]
 
     def _link_problems(self, level: int) -> list[str]:
+        """Returns the violated invariants between the chunks of a level and their parents."""
         children, parents = self.level(level), self.level(level + 1)
         counts = parents["child_count"].astype(np.int64)
         if counts.sum() != len(children) or (counts == 0).any():
@@ -294,7 +307,7 @@ class Tree:
 
 
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
-    """Returns, for each possible defect of one level's spans, whether it exists."""
+    """Returns the possible defects of one level's spans, each with True if it exists."""
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),
         f"{unit} spans leave gaps": bool(starts[0] != 0 or (starts[1:] > ends[:-1]).any()),

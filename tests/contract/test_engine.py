@@ -281,7 +281,7 @@ def test_vectors_that_do_not_fit_the_tree_and_the_collection_are_refused(catalog
 def test_a_tree_of_other_levels_than_the_collection_is_refused(catalog):
     catalog.create()
     other = collection_settings(TreeSettings((32,)))
-    with pytest.raises(InvalidArgument, match="tree has 1 levels; the collection's have 3"):
+    with pytest.raises(InvalidArgument, match="tree has 1 levels; the collection has 3"):
         catalog.writer.put(catalog.collection, prepared("d", "text", other))
 
 

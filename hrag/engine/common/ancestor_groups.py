@@ -1,8 +1,11 @@
-"""Groups candidates by the chunk that represents them: an ancestor, or AUTO_MERGE's choice.
+"""Groups candidates by the chunk that represents them.
 
-Works on the dense arrays of a table of leaves; AUTO_MERGE also reads the trees of the documents
-whose leaves it may merge. Groups of a later round are appended: those of earlier rounds never
-change.
+This chunk is the ancestor at the requested level. In AUTO_MERGE it is the chunk that
+`hrag.passages.auto_merge` chooses.
+
+The functions work on the arrays of a table of leaves. AUTO_MERGE also reads the trees of the
+documents whose leaves it may merge. Groups of a later round are appended; groups of earlier rounds
+never change.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +35,7 @@ from hrag.values.search import Aggregation, SearchMode
 from hrag.values.tree import Tree
 
 TreeOf = Callable[[int], Tree]
-"""Returns a document's tree by its ordinal."""
+"""Returns a document's tree, given the document's ordinal."""
 
 _KERNEL_CODE = {
     Aggregation.MAX: hrag_fast.MAX,
@@ -43,7 +46,7 @@ _KERNEL_CODE = {
 
 
 class MergedChunk(NamedTuple):
-    """A chunk above the leaves that AUTO_MERGE chose, and the labels of all leaves inside it."""
+    """A chunk that AUTO_MERGE chose instead of leaves, and the labels of all leaves inside it."""
 
     position: TreePosition
     labels: range
@@ -51,11 +54,12 @@ class MergedChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AncestorGroups:
-    """Candidates grouped and ranked by `hrag_fast.climb`. See `MatchedLeaves`.
+    """Candidates that `hrag_fast.climb` grouped and ranked. Implements `MatchedLeaves`.
 
-    A key is a document's ordinal with the index of a chunk at `ancestor_level`. In AUTO_MERGE
-    that is the leaves' level, and the key of a `merged` chunk is its first leaf's. `lexical` and
-    `dense` are each source's scores of `groups.children`, None if it was not searched.
+    A group's key is a document's ordinal combined with the index of a chunk at `ancestor_level`. In
+    AUTO_MERGE, `ancestor_level` is the level of the leaves, and the key of a chunk in `merged`
+    contains the index of the chunk's first leaf. `lexical` and `dense` are the scores of
+    `groups.children` in each source, `float32[children]`; None if the source was not searched.
     """
 
     table: LeafTable
@@ -74,19 +78,20 @@ class AncestorGroups:
         return self.table.settings.tree.embedding_level
 
     def reaching(self, score: float) -> "AncestorGroups":
-        """Returns the groups with this score or a higher one."""
-        return self._only(self.groups.scores >= score)
+        """Returns the groups whose score is at least `score`."""
+        return self._with_mask(self.groups.scores >= score)
 
-    def _only(self, chosen: NDArray[np.bool_]) -> "AncestorGroups":
-        if chosen.all():
+    def _with_mask(self, mask: NDArray[np.bool_]) -> "AncestorGroups":
+        """Returns the groups for which `mask` is True."""
+        if mask.all():
             return self
         starts = self.groups.starts.astype(np.int64)
         sizes = starts[1:] - starts[:-1]
-        children = np.repeat(chosen, sizes)
+        children = np.repeat(mask, sizes)
         groups = hrag_fast.Groups(
-            self.groups.keys[chosen],
-            self.groups.scores[chosen],
-            np.concatenate(([0], np.cumsum(sizes[chosen]))).astype(np.uint32),
+            self.groups.keys[mask],
+            self.groups.scores[mask],
+            np.concatenate(([0], np.cumsum(sizes[mask]))).astype(np.uint32),
             self.groups.children[children],
             self.groups.child_scores[children],
         )
@@ -98,25 +103,31 @@ class AncestorGroups:
         )
 
     def followed_by(self, more: "AncestorGroups") -> "AncestorGroups":
-        """Returns all groups of both, of the same table and level; they share no key."""
-        first, rest = self.groups, more.groups
+        """Returns the groups of both objects, first these and then `more`.
+
+        Both have the same table and level and share no key.
+        """
+        first, second = self.groups, more.groups
         offset = np.uint32(len(first.children))
         groups = hrag_fast.Groups(
-            np.concatenate([first.keys, rest.keys]),
-            np.concatenate([first.scores, rest.scores]),
-            np.concatenate([first.starts, rest.starts[1:] + offset]),
-            np.concatenate([first.children, rest.children]),
-            np.concatenate([first.child_scores, rest.child_scores]),
+            np.concatenate([first.keys, second.keys]),
+            np.concatenate([first.scores, second.scores]),
+            np.concatenate([first.starts, second.starts[1:] + offset]),
+            np.concatenate([first.children, second.children]),
+            np.concatenate([first.child_scores, second.child_scores]),
         )
         return replace(
             self,
             groups=groups,
-            lexical=_both(self.lexical, more.lexical),
-            dense=_both(self.dense, more.dense),
+            lexical=_concatenated(self.lexical, more.lexical),
+            dense=_concatenated(self.dense, more.dense),
         )
 
     def in_table(self, table: LeafTable) -> "AncestorGroups":
-        """Returns the groups with the row numbers of another table that has all their leaves."""
+        """Returns the groups with the row numbers of another table.
+
+        The other table must contain all leaves of the groups.
+        """
         if table is self.table:
             return self
         labels = self.table.labels[self.groups.children]
@@ -125,12 +136,12 @@ class AncestorGroups:
 
     @property
     def keys(self) -> list[int]:
-        """The groups' keys, best first."""
+        """The keys of the groups, best group first."""
         keys: list[int] = self.groups.keys.tolist()
         return keys
 
     def position(self, key: int) -> TreePosition:
-        """Returns level and index of the chunk that a key stands for."""
+        """Returns the level and the index of the chunk that a key identifies."""
         if key in self.merged:
             return self.merged[key].position
         return self.ancestor_level, split_label(key)[1]
@@ -140,124 +151,133 @@ class AncestorGroups:
         return float(self.groups.scores[group])
 
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
-        """Returns the leaves of groups of one document, best first."""
-        chosen = self._best_first(groups)
-        leaves = leaves_of(self.table.labels[self.groups.children[chosen]]).tolist()
-        scores = self.groups.child_scores[chosen].tolist()
+        """Returns the leaves of several groups of one document, best first."""
+        order = self._best_first(groups)
+        leaves = leaves_of(self.table.labels[self.groups.children[order]]).tolist()
+        scores = self.groups.child_scores[order].tolist()
         none = [None] * len(leaves)
-        lexical = none if self.lexical is None else self.lexical[chosen].tolist()
-        dense = none if self.dense is None else self.dense[chosen].tolist()
+        lexical = none if self.lexical is None else self.lexical[order].tolist()
+        dense = none if self.dense is None else self.dense[order].tolist()
         return list(map(LeafMatch, leaves, scores, lexical, dense))
 
     def joined(self, groups: Sequence[int]) -> "AncestorGroups":
-        """Returns several groups as one, with the key and score of the first."""
-        chosen = self._best_first(groups)
+        """Returns several groups as one group, with the key and the score of the first one."""
+        order = self._best_first(groups)
         first = slice(groups[0], groups[0] + 1)
-        children = self.groups.children[chosen]
+        children = self.groups.children[order]
         joined = hrag_fast.Groups(
             self.groups.keys[first],
             self.groups.scores[first],
             np.array([0, len(children)], np.uint32),
             children,
-            self.groups.child_scores[chosen],
+            self.groups.child_scores[order],
         )
         return replace(
             self,
             groups=joined,
-            lexical=None if self.lexical is None else self.lexical[chosen],
-            dense=None if self.dense is None else self.dense[chosen],
+            lexical=None if self.lexical is None else self.lexical[order],
+            dense=None if self.dense is None else self.dense[order],
         )
 
     def _best_first(self, groups: Sequence[int]) -> NDArray[np.integer[Any]] | slice:
-        """Where the groups' leaves are in `groups.children`, best first."""
+        """Returns the indexes of the groups' leaves in `groups.children`, best leaf first."""
         starts, scores = self.groups.starts, self.groups.child_scores
-        if len(groups) == 1:  # The kernel has sorted them.
+        # The kernel has already sorted the leaves of a single group.
+        if len(groups) == 1:
             return slice(*starts[groups[0] : groups[0] + 2].tolist())
-        chosen = np.concatenate([np.arange(*starts[group : group + 2]) for group in groups])
-        return chosen[np.argsort(-scores[chosen], kind="stable")]
+        indexes = np.concatenate([np.arange(*starts[group : group + 2]) for group in groups])
+        return indexes[np.argsort(-scores[indexes], kind="stable")]
 
 
-def _both(first: Scores | None, more: Scores | None) -> Scores | None:
-    return None if first is None or more is None else np.concatenate([first, more])
+def _concatenated(scores: Scores | None, more_scores: Scores | None) -> Scores | None:
+    """Returns both arrays as one; None if the source was not searched."""
+    return None if scores is None or more_scores is None else np.concatenate([scores, more_scores])
 
 
-def grouped(found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
-    """Returns the rows of a first round, grouped as the request's mode wants."""
+def grouped(scored: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
+    """Returns the rows of the first round, grouped as the request's mode requires."""
     if request.mode is not SearchMode.AUTO_MERGE:
-        groups = climb(found, request.level, request.aggregation)
-        return _with_source_scores(groups, found)
-    best = _rows_of(found, np.sort(found.best_first()[:MERGED_LEAVES]))
+        groups = climb(scored, request.level, request.aggregation)
+        return _with_source_scores(groups, scored)
+    best = _pick_rows(scored, np.sort(scored.best_first()[:MERGED_LEAVES]))
     merged = auto_merge(best, request.level, request.merge_ratio, request.aggregation, tree_of)
-    groups = _with_source_scores(merged, found)
-    return deepened(groups, best.labels, found, request)
+    groups = _with_source_scores(merged, scored)
+    return deepened(groups, best.labels, scored, request)
 
 
 def deepened(
     groups: AncestorGroups,
     considered: Labels,
-    found: ScoredRows,
+    scored: ScoredRows,
     request: FindRequest,
 ) -> AncestorGroups:
-    """Returns the groups with those of a further round after them.
+    """Returns the groups, followed by the groups of a further round.
 
-    Leaves that were `considered` before, by label, are skipped, and so are those that fall into
-    one of the groups. In AUTO_MERGE the others are not merged. The further round's
-    table has all leaves of the groups.
+    A leaf is skipped if its label is in `considered`, or if it falls into one of the existing
+    groups. In AUTO_MERGE the remaining leaves are not merged. The table of the further round
+    contains all leaves of the existing groups.
     """
-    groups = groups.in_table(found.table)
-    new = ~is_in(found.labels, np.sort(considered))
+    groups = groups.in_table(scored.table)
+    new = ~is_in(scored.labels, np.sort(considered))
     if request.mode is SearchMode.AUTO_MERGE:
-        new &= _outside(groups.merged.values(), found.labels)
+        new &= _outside_merged(groups.merged.values(), scored.labels)
     else:
-        new[new] = ~is_in(_keys(_rows_of(found, new), request.level), np.sort(groups.groups.keys))
-    more = climb(_rows_of(found, new), groups.ancestor_level, request.aggregation)
-    return groups.followed_by(_with_source_scores(more, found))
+        new[new] = ~is_in(
+            _group_keys(_pick_rows(scored, new), request.level), np.sort(groups.groups.keys)
+        )
+    more = climb(_pick_rows(scored, new), groups.ancestor_level, request.aggregation)
+    return groups.followed_by(_with_source_scores(more, scored))
 
 
-def _keys(found: ScoredRows, level: int) -> NDArray[np.uint64]:
-    """The key of each row's group."""
-    table, rows = found.table, found.rows
+def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
+    """Returns the key of each row's group: `uint64[n]`."""
+    table, rows = scored.table, scored.rows
     labels = table.labels[rows]
     ancestors = table.ancestors[level - table.settings.tree.embedding_level][rows]
     keys: NDArray[np.uint64] = first_labels(ordinals_of(labels)) + ancestors
     return keys
 
 
-def _rows_of(found: ScoredRows, chosen: NDArray[np.bool_ | np.intp]) -> ScoredRows:
-    return replace(found, rows=found.rows[chosen], scores=found.scores[chosen])
+def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> ScoredRows:
+    """Returns only the rows at `indexes`, or those for which a mask is True."""
+    return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes])
 
 
-def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGroups:
-    own = groups.groups
-    if found.scores is found.dense or found.scores is found.lexical:  # Of one source alone.
-        lexical, dense = found.lexical, found.dense
-        lexical = None if lexical is None else own.child_scores
-        dense = None if dense is None else own.child_scores
+def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorGroups:
+    """Returns the groups with the scores of each source."""
+    kernel_groups = groups.groups
+    # With a single source, the children's scores are that source's scores.
+    if scored.scores is scored.dense or scored.scores is scored.lexical:
+        lexical, dense = scored.lexical, scored.dense
+        lexical = None if lexical is None else kernel_groups.child_scores
+        dense = None if dense is None else kernel_groups.child_scores
     else:
-        at = found.rows.searchsorted(own.children)
-        lexical = None if found.lexical is None else found.lexical[at]
-        dense = None if found.dense is None else found.dense[at]
-    return AncestorGroups(groups.table, own, groups.ancestor_level, groups.merged, lexical, dense)
+        indexes = scored.rows.searchsorted(kernel_groups.children)
+        lexical = None if scored.lexical is None else scored.lexical[indexes]
+        dense = None if scored.dense is None else scored.dense[indexes]
+    return AncestorGroups(
+        groups.table, kernel_groups, groups.ancestor_level, groups.merged, lexical, dense
+    )
 
 
-def _outside(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:
-    """Which of the labels are of leaves in none of the chunks: `bool[n]`."""
-    bounds = np.array([(each.labels.start, each.labels.stop) for each in merged], np.uint64)
+def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:
+    """Returns a mask that is True for the labels of leaves in none of the chunks: `bool[n]`."""
+    bounds = np.array([(chunk.labels.start, chunk.labels.stop) for chunk in merged], np.uint64)
     order = np.argsort(labels)
     starts, ends = np.searchsorted(labels, bounds.reshape(-1, 2).T, sorter=order)
-    places = len(labels) + 1
-    chunks = np.cumsum(np.bincount(starts, minlength=places) - np.bincount(ends, minlength=places))
+    bins = len(labels) + 1
+    chunks = np.cumsum(np.bincount(starts, minlength=bins) - np.bincount(ends, minlength=bins))
     outside = np.empty(len(labels), np.bool_)
     outside[order] = chunks[:-1] == 0
     return outside
 
 
-def climb(found: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
-    """Returns the rows grouped by their ancestor at `level`."""
-    table = found.table
+def climb(scored: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
+    """Returns the rows, grouped by their ancestor at `level`."""
+    table = scored.table
     groups = hrag_fast.climb(
-        found.rows,
-        found.scores,
+        scored.rows,
+        scored.scores,
         table.labels,
         table.ancestors[level - table.settings.tree.embedding_level],
         table.alive,
@@ -267,40 +287,40 @@ def climb(found: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGr
 
 
 def auto_merge(
-    found: ScoredRows,
+    scored: ScoredRows,
     level: int,
     ratio: float,
     aggregation: Aggregation,
     tree_of: TreeOf,
 ) -> AncestorGroups:
-    """Returns the rows grouped by the chunk that represents them.
+    """Returns the rows, grouped by the chunk that represents them.
 
-    See `hrag.passages.auto_merge`; `level` is the highest, `tree_of` gives a document's tree
-    by its ordinal.
+    `hrag.passages.auto_merge` chooses these chunks. `level` is the highest level of a chunk, and
+    `tree_of` returns a document's tree, given the document's ordinal.
     """
-    table, labels = found.table, found.labels
+    table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level
-    members: list[int] = []  # Of each row, the leaf in its group's key.
+    members: list[int] = []  # For each row, the leaf index in the key of its group.
     merged: dict[int, MergedChunk] = {}
-    for ordinal, own in groupby(map(split_label, labels.tolist()), itemgetter(0)):
-        tree, leaves = tree_of(ordinal), [leaf for _, leaf in own]
-        chosen = representatives(tree, leaves, leaf_level, level, ratio)
-        first = {}
-        for position in set(chosen.values()):
+    for ordinal, pairs in groupby(map(split_label, labels.tolist()), itemgetter(0)):
+        tree, leaves = tree_of(ordinal), [leaf for _, leaf in pairs]
+        positions = representatives(tree, leaves, leaf_level, level, ratio)
+        first_leaf = {}
+        for position in set(positions.values()):
             below = tree.descendants(position, leaf_level)
-            first[position] = below.start
+            first_leaf[position] = below.start
             if position[0] > leaf_level:
                 inside = leaves_inside(tree, position, below, leaf_level)
                 bounds = label(ordinal, inside.start), label(ordinal, inside.stop)
                 merged[label(ordinal, below.start)] = MergedChunk(position, range(*bounds))
-        members += [first[chosen[leaf]] for leaf in leaves]
+        members += [first_leaf[positions[leaf]] for leaf in leaves]
     groups = hrag_fast.climb(
-        np.arange(len(found), dtype=np.uint32),
-        found.scores,
+        np.arange(len(scored), dtype=np.uint32),
+        scored.scores,
         labels,
         np.array(members, np.uint32),
-        table.alive[found.rows],
+        table.alive[scored.rows],
         _KERNEL_CODE[aggregation],
     )
-    groups = groups._replace(children=found.rows[groups.children])
+    groups = groups._replace(children=scored.rows[groups.children])
     return AncestorGroups(table, groups, leaf_level, merged)

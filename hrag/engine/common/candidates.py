@@ -1,4 +1,4 @@
-"""Candidates: what a source found for a query, before leaves are grouped into passages."""
+"""Candidates: the leaves that a source returns for a query, before they are grouped."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ Scores = NDArray[np.float32]
 
 
 class LeafTable(Protocol):
-    """Leaves of one collection, numbered as rows; those of a document are neighbours.
+    """Leaves of one collection, numbered as rows. The leaves of a document are adjacent rows.
 
-    An engine that has all leaves in memory has one table of them; one that has not makes a
-    table of those that it has found.
+    An engine that has all leaves in memory has one table of all leaves. Another engine creates a
+    table of the leaves that it has read.
     """
 
     @property
@@ -27,23 +27,27 @@ class LeafTable(Protocol):
 
     @property
     def labels(self) -> NDArray[np.uint64]:
-        """The label of each row: `uint64[rows]`, or more."""
+        """The label of each row: `uint64[n]`, where n is at least the number of rows."""
 
     @property
     def ancestors(self) -> NDArray[np.uint32]:
-        """The index of each row's ancestor at each level, from the leaves' up."""
+        """The index of each row's ancestor at each level: `uint32[levels, n]`.
+
+        Row 0 of the array is the level of the leaves, row 1 the next level up, and so on.
+        """
 
     @property
     def alive(self) -> NDArray[np.uint8]:
-        """Whether each row's document exists: `uint8[rows]`, or more."""
+        """Is 1 where the document of a row exists, else 0: `uint8[n]`, with n as in `labels`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows of a table, `uint32[n]`, each once, with `float32[n]` scores; in no order.
+    """Rows of a table, `uint32[n]`, with their scores, `float32[n]`, in no order.
 
-    `exact`: no other eligible row scores higher for certain. `complete`: the source has no
-    further row to give, however many are asked for.
+    No row occurs twice. `exact` is True if certainly no other eligible row has a higher score.
+    `complete` is True if the source has no further row, so a larger number of candidates would give
+    the same rows.
     """
 
     rows: RowNumbers
@@ -57,10 +61,11 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """Candidates of all sources: ascending rows of a table, `uint32[n]`, with `float32[n]` scores.
+    """The candidates of all sources, in ascending order of their rows.
 
-    `lexical` and `dense` are each source's own scores, None if it was not searched; `scores`
-    rank the rows. `exact` and `complete` hold if they do for each source.
+    `rows` is `uint32[n]` and `scores` is `float32[n]`; `scores` rank the rows. `lexical` and
+    `dense` are the scores of each source, None if the source was not searched. `exact` and
+    `complete` are True if they are True for each source.
     """
 
     table: LeafTable
@@ -76,23 +81,26 @@ class ScoredRows:
 
     @property
     def labels(self) -> Labels:
-        """The label of each row, in no order: `uint64[n]`."""
+        """The label of each row, in the order of `rows`: `uint64[n]`."""
         return self.table.labels[self.rows]
 
     def best_first(self) -> NDArray[np.intp]:
-        """Returns the order of the rows by score; of those with one score, the lower rows first."""
+        """Returns the indexes of the rows by descending score. Equal scores are ordered by row."""
         return np.lexsort((self.rows, -self.scores))
 
 
-def scores_of(rows: RowNumbers, found: Candidates, score: Callable[[RowNumbers], Scores]) -> Scores:
-    """Returns a source's score of each of `rows`, which are ascending and include all `found`.
+def scores_of(
+    rows: RowNumbers, candidates: Candidates, score: Callable[[RowNumbers], Scores]
+) -> Scores:
+    """Returns a source's score of each of `rows`: `float32[n]`.
 
-    `score` computes those that the source has not found, of ascending rows.
+    `rows` are ascending and include all `candidates`. `score` computes the scores of the other
+    rows, which it receives in ascending order.
     """
     scores = np.empty(len(rows), np.float32)
     missing = np.ones(len(rows), np.bool_)
-    at = rows.searchsorted(found.rows)
-    scores[at], missing[at] = found.scores, False
+    positions = rows.searchsorted(candidates.rows)
+    scores[positions], missing[positions] = candidates.scores, False
     scores[missing] = score(rows[missing])
     return scores
 
@@ -101,9 +109,9 @@ _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, 
 
 
 def best_of(parts: Sequence[Candidates], count: int) -> Candidates:
-    """Returns the `count` highest-scoring candidates of parts that share no row.
+    """Returns the `count` best candidates of several parts that have no row in common.
 
-    Of those with the lowest score, the lower rows.
+    Among candidates with the lowest score that is returned, those with lower rows are preferred.
     """
     if not parts:
         return _NONE

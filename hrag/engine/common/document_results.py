@@ -1,4 +1,4 @@
-"""What is stored of a document and what its ingestion answers, as values."""
+"""Conversions between documents, their stored records and the results of their ingestion."""
 
 from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
@@ -8,10 +8,10 @@ from hrag.values.tree import ParsedText, Tree
 
 
 def growth(old: DocumentRecord | None, stored_bytes: int) -> Usage:
-    """What a document of `stored_bytes` adds to its tenant's usage.
+    """Returns the change of a tenant's usage when a document of `stored_bytes` bytes is stored.
 
-    The version that it replaces, if any, is subtracted, its summaries are not: the new
-    version will have its own.
+    The size of the version that it replaces, if any, is subtracted. The size of that version's
+    summaries is not subtracted, because the new version will have summaries too.
     """
     if old is None:
         return Usage(documents=1, stored_bytes=stored_bytes)
@@ -19,7 +19,7 @@ def growth(old: DocumentRecord | None, stored_bytes: int) -> Usage:
 
 
 def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentRecord:
-    """The document's record, whose `sequence` and `stored_bytes` are still to be set."""
+    """Returns the document's record. The caller must still set `sequence` and `stored_bytes`."""
     tree = document.tree
     last = tree.record(tree.top_level, tree.counts[-1] - 1)
     return DocumentRecord(
@@ -46,7 +46,7 @@ def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentR
 def document_of(
     record: DocumentRecord, parsed: ParsedText, tree: Tree, vectors: Vectors
 ) -> PreparedDocument:
-    """The document that `record_of` has made this record of."""
+    """Returns the document from which `record_of` created the record."""
     return PreparedDocument(
         document_id=record.document_id,
         title=record.title,
@@ -61,14 +61,14 @@ def document_of(
 
 
 def unchanged_result(document: DocumentRecord | None, content_hash: str) -> IngestResult | None:
-    """The stored document's result if it has this hash, else None; "" equals no hash."""
+    """Returns the stored document's result if it has this hash, else None; "" equals no hash."""
     if document is None or not content_hash or document.content_hash != content_hash:
         return None
     return result_of(document, IngestOutcome.UNCHANGED)
 
 
 def result_of(document: DocumentRecord, outcome: IngestOutcome) -> IngestResult:
-    """What ingesting the stored document answers."""
+    """Returns the result of ingesting the stored document."""
     return IngestResult(
         document_id=document.document_id,
         outcome=outcome,

@@ -1,4 +1,4 @@
-"""The last step of a search: reads the best groups as passages or sentence contexts."""
+"""The last step of a search: reads the best groups as passages or as sentence contexts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,15 +21,20 @@ from hrag.values.search import Passage, Retrieval
 from hrag.values.tree import ChunkRecord
 from hrag_fast import CitedDocument, PassageEncoder
 
-_UNCHECKED = 16  # Chunks from one look at the deadline to the next: 0.3 ms.
-_LEAST_SPAN_BYTES = 4  # Of a term or of a matched leaf.
+# The deadline is checked once per 16 chunks, which take 0.3 ms.
+_CHUNKS_PER_CHECK = 16
+# The encoded span of a term or of a matched leaf takes at least 4 bytes.
+_MIN_SPAN_BYTES = 4
 
 
 class DocumentReader(Protocol):
-    """Reads documents of one collection that exist in one snapshot, by ordinal."""
+    """Reads documents of one collection, given their ordinals, in one snapshot.
+
+    The documents must exist in the snapshot.
+    """
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document, the same object each time."""
+        """Returns the document. Repeated calls return the same object."""
 
     def encoded(
         self,
@@ -42,17 +47,19 @@ class DocumentReader(Protocol):
         merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage, with the span of `record` if given.
+        """Returns a group's chunk as an encoded passage.
 
-        Raises OverflowError for one of more than `max_bytes`.
+        If `record` is not None, the passage has its span instead of the chunk's span. Raises
+        OverflowError if the passage takes more than `max_bytes`.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Reads what a request asks for in one snapshot.
+    """Reads the passages of one request in one snapshot.
 
-    The size of passages is counted while they are read, each before its text is copied.
+    The size of the reply is counted while passages are read: each passage is counted before its
+    text is copied.
     """
 
     documents: DocumentReader
@@ -61,35 +68,40 @@ class Fetch:
     deadline: Deadline
 
     def passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
-        """Returns the best groups as values."""
-        drafts, selection = self._selected(groups)
+        """Returns the best groups as passages, and whether groups were left out.
+
+        Raises ReplyTooLarge.
+        """
+        drafts, outcome = self._choose_drafts(groups)
         reply = self.request.reply
         passages = []
         for draft in drafts:
             self.deadline.check("reading passages")
-            least_bytes = draft.least_bytes
-            reply.check(least_bytes, SEARCH_ADVICE)
+            min_bytes = draft.least_bytes
+            reply.check(min_bytes, SEARCH_ADVICE)
             leaves = groups.leaves(draft.groups)
             place = self.terms.cited_place(
-                draft.document, groups.level, leaves, draft.record, spans=self._spans
+                draft.document, groups.level, leaves, draft.record, spans=self._has_term_spans
             )
-            least_bytes += _LEAST_SPAN_BYTES * (len(place.term_spans) + len(leaves))
-            reply.check(least_bytes, SEARCH_ADVICE)
-            reply = reply.after(least_bytes)
+            min_bytes += _MIN_SPAN_BYTES * (len(place.term_spans) + len(leaves))
+            reply.check(min_bytes, SEARCH_ADVICE)
+            reply = reply.after(min_bytes)
             passages.append(passage_of(draft, groups, place))
-        return tuple(passages), selection
+        return tuple(passages), outcome
 
     def encoded_passages(
         self, fields: PassageFields, groups: AncestorGroups
     ) -> tuple[tuple[bytes, ...], Selection]:
-        """Returns the same passages, each as an encoded hrag.v1.SearchResponse."""
+        """Returns the same passages as `passages`, each as an encoded hrag.v1.SearchResponse."""
         encoder = self._encoder(groups)
         keys = groups.keys[: self.request.limit]
-        records = self._records(groups, keys)
+        records = self._passage_records(groups, keys)
         if records is None:
-            drafts, selection = self._selected(groups)
-            encoders = (partial(self._encoded, draft, groups, encoder, fields) for draft in drafts)
-            return self._counted(encoders, drafts), selection
+            drafts, outcome = self._choose_drafts(groups)
+            encoders = (
+                partial(self._encode_draft, draft, groups, encoder, fields) for draft in drafts
+            )
+            return self._encode_within_limit(encoders, drafts), outcome
         encoders = (
             partial(
                 self.documents.encoded,
@@ -103,17 +115,17 @@ class Fetch:
             )
             for group, (key, record) in enumerate(zip(keys, records, strict=True))
         )
-        of_groups = Selection.of_groups(len(groups), self.request.limit)
-        return self._counted(encoders, islice(self._drafts(groups), len(keys))), of_groups
+        outcome = Selection.of_groups(len(groups), self.request.limit)
+        return self._encode_within_limit(encoders, islice(self._drafts(groups), len(keys))), outcome
 
-    def _records(
+    def _passage_records(
         self, groups: AncestorGroups, keys: Sequence[int]
     ) -> list[ChunkRecord | None] | None:
-        """The spans of the passages if these are the chunks of the groups with `keys`.
+        """Returns the span of each passage if each of the groups with `keys` becomes one passage.
 
-        A chunk is returned without the text of better ones, which only chunks of the same
-        document share; the span of one that is whole is None. Returns None if the passages may
-        be others: joined, cut, or left out.
+        A passage does not repeat text of a better one. Only chunks of the same document share text.
+        So the result has, for each key, the span without that text, or None if the chunk is whole.
+        Returns None instead of a list if passages may be joined, cut or left out.
         """
         request = self.request
         if request.token_budget or request.merge_adjacent or request.max_per_document:
@@ -124,37 +136,41 @@ class Fetch:
             groups_of.setdefault(split_label(key)[0], []).append(group)
         if request.keep_overlap or len(groups_of) == len(keys):
             return records
-        sharing = sorted(chain.from_iterable(n for n in groups_of.values() if len(n) > 1))
+        sharing = sorted(
+            chain.from_iterable(numbers for numbers in groups_of.values() if len(numbers) > 1)
+        )
         drafts = (self._draft(groups, keys[group], group) for group in sharing)
-        selected = select(request, drafts, groups).drafts
-        for draft in selected:
+        chosen = select(request, drafts, groups).drafts
+        for draft in chosen:
             records[draft.groups[0]] = draft.record
-        return records if len(selected) == len(sharing) else None
+        return records if len(chosen) == len(sharing) else None
 
-    def _counted(
+    def _encode_within_limit(
         self, encoders: Iterable[Callable[[int], bytes]], drafts: Iterable[PassageDraft]
     ) -> tuple[bytes, ...]:
-        """Encodes passages one after the other; `drafts` are the same ones, for their sizes.
+        """Encodes passages one after the other.
 
-        Raises ReplyTooLarge at the first that does not fit.
+        `drafts` are the drafts of the same passages; their sizes are added up for the error. Raises
+        ReplyTooLarge at the first passage that does not fit into the reply.
         """
         reply = self.request.reply
-        left, encoded = reply.left_bytes, []
+        left_bytes, encoded = reply.left_bytes, []
         for encode in encoders:
-            self.deadline.check("reading passages")  # Each may read headings for milliseconds.
+            # Encoding one passage may take milliseconds, because it may read headings.
+            self.deadline.check("reading passages")
             try:
-                passage = encode(left)
+                passage = encode(left_bytes)
             except OverflowError:
-                at_least = sum(draft.least_bytes for draft in drafts)
-                reply.check(max(at_least, reply.left_bytes + 1), SEARCH_ADVICE)
+                min_bytes = sum(draft.least_bytes for draft in drafts)
+                reply.check(max(min_bytes, reply.left_bytes + 1), SEARCH_ADVICE)
             encoded.append(passage)
-            left -= len(passage)
+            left_bytes -= len(passage)
         return tuple(encoded)
 
     def sentence_contexts(
         self, groups: AncestorGroups
     ) -> tuple[tuple[SentenceContext, ...], Selection]:
-        """Returns the best groups' chunks with the sentences around them."""
+        """Returns the chunks of the best groups with the sentences around them."""
         limit = self.request.limit
         reply, contexts = self.request.reply, []
         for draft in islice(self._drafts(groups), limit):
@@ -170,26 +186,30 @@ class Fetch:
             )
         return tuple(contexts), Selection.of_groups(len(groups), limit)
 
-    def _selected(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
-        selected = select(self.request, self._drafts(groups), groups)
-        return selected.drafts, Selection.of_drafts(selected, len(groups), self.request)
+    def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
+        """Returns the drafts that become passages, and whether groups were left out."""
+        chosen = select(self.request, self._drafts(groups), groups)
+        return chosen.drafts, Selection.of_drafts(chosen, len(groups), self.request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
+        """Yields a draft for each group, best group first."""
         for group, key in enumerate(groups.keys):
-            if not group % _UNCHECKED:
+            if not group % _CHUNKS_PER_CHECK:
                 self.deadline.check("reading chunks")
             yield self._draft(groups, key, group)
 
     def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
+        """Returns the draft of one group."""
         document = self.documents.tree_text(split_label(key)[0])
         return PassageDraft.of(document, groups.position(key), group)
 
     @property
-    def _spans(self) -> bool:
-        """Whether passages tell where terms are."""
+    def _has_term_spans(self) -> bool:
+        """True if passages report where the query's terms are."""
         return self.request.retrieval is not Retrieval.DENSE
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
+        """Returns an encoder for the passages of `groups`."""
         return PassageEncoder(
             groups.table.labels,
             groups.groups,
@@ -198,10 +218,10 @@ class Fetch:
             groups.dense,
             self.terms.find,
             self.terms.weights,
-            self._spans,
+            self._has_term_spans,
         )
 
-    def _encoded(
+    def _encode_draft(
         self,
         draft: PassageDraft,
         groups: AncestorGroups,
@@ -209,7 +229,10 @@ class Fetch:
         fields: PassageFields,
         max_bytes: int,
     ) -> bytes:
-        """`encoder` encodes all groups; joined passages need a new one."""
+        """Returns a draft as an encoded passage.
+
+        `encoder` encodes single groups. A draft that joins several groups gets another encoder.
+        """
         group = draft.groups[0]
         ordinal = split_label(int(groups.groups.keys[group]))[0]
         if len(draft.groups) > 1:
@@ -227,7 +250,7 @@ class Fetch:
 
 
 def cited_document(outline: Outline, fields: PassageFields) -> CitedDocument:
-    """Returns what encoded passages of a document share."""
+    """Returns the part of encoded passages that all passages of a document share."""
     return CitedDocument(
         fields.document(outline.document_id, outline.title, outline.source, outline.metadata),
         outline.document_id.encode(),

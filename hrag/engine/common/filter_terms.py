@@ -1,9 +1,10 @@
-"""Filter terms: by which filters find documents, one for each value of a field.
+"""Filter terms: the keys by which filters find documents, one for each value of a field.
 
-A term is a field's name, the value's type and the value. Terms of one type sort bytewise;
-numbers and times sort in their natural order. A field name or text that is too long for a key
-is replaced by its BLAKE2b digest of 256 bits, with a type of its own. Engines store the terms
-of each document and find documents by them; what stands before a term in a key is their own.
+A term consists of a field's name, the value's type and the value. Terms of one type sort bytewise;
+numbers and times sort in their natural order. A field name or a text that is too long for a key is
+replaced by its BLAKE2b digest of 256 bits, which has a separate type. Engines store the terms of
+each document and find documents by them. Each engine decides which prefix it puts before a term in
+a key.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from hrag.values.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_
 _LONGEST_FIELD = 200  # LMDB keys have at most 511 bytes.
 _LONGEST_TEXT = 200
 _DIGEST_BYTES = 32
-_HASHED_FIELD = 255  # Instead of a field's length.
+_HASHED_FIELD = 255  # Stands in place of the length of a field's name.
 
 _FLOAT = struct.Struct(">d")
 _U64 = struct.Struct(">Q")
@@ -43,7 +44,7 @@ class _Type(IntEnum):
 
 
 def field_prefix(field: str) -> bytes:
-    """The prefix of all terms of a field."""
+    """Returns the prefix of all terms of a field."""
     name = field.encode()
     if len(name) > _LONGEST_FIELD:
         return bytes([_HASHED_FIELD]) + _digest(name)
@@ -51,30 +52,30 @@ def field_prefix(field: str) -> bytes:
 
 
 def term(prefix: bytes, value: FilterValue) -> bytes:
-    """The term of a value in the field of the prefix."""
+    """Returns the term of a value in the field that `prefix` identifies."""
     return prefix + _typed(value)
 
 
 def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
-    """The half-open range of all terms of a field."""
+    """Returns the half-open range of all terms of a field."""
     return prefix, prefix + _ABOVE_TYPES
 
 
-def terms_between(prefix: bytes, given: Range) -> tuple[bytes, bytes]:
-    """The half-open range of the terms within the bounds."""
-    lower = given.above if given.at_least is None else given.at_least
-    upper = given.below if given.at_most is None else given.at_most
-    some = upper if lower is None else lower
-    kind = prefix + bytes([_Type.TIME if isinstance(some, datetime) else _Type.NUMBER])
-    start = kind if lower is None else term(prefix, lower)
-    end = kind + _ABOVE_NUMBERS if upper is None else term(prefix, upper)
-    after_start = given.above is not None
-    after_end = given.at_most is not None
+def terms_between(prefix: bytes, bounds: Range) -> tuple[bytes, bytes]:
+    """Returns the half-open range of the terms within `bounds`."""
+    lower = bounds.above if bounds.at_least is None else bounds.at_least
+    upper = bounds.below if bounds.at_most is None else bounds.at_most
+    any_bound = upper if lower is None else lower
+    type_prefix = prefix + bytes([_Type.TIME if isinstance(any_bound, datetime) else _Type.NUMBER])
+    start = type_prefix if lower is None else term(prefix, lower)
+    end = type_prefix + _ABOVE_NUMBERS if upper is None else term(prefix, upper)
+    after_start = bounds.above is not None
+    after_end = bounds.at_most is not None
     return start + _NEXT * after_start, end + _NEXT * after_end
 
 
 def terms_of(document: DocumentRecord) -> list[bytes]:
-    """All terms of a document, sorted, each once."""
+    """Returns all terms of a document, sorted, without duplicates."""
     return sorted({field_prefix(field) + value for field, value in _values(document)})
 
 
@@ -98,8 +99,8 @@ def _values_at(field: str, value: Any) -> Iterator[tuple[str, bytes]]:
             yield field, bytes([_Type.OBJECT])
             yield from _values_in(f"{field}.", value)
         case list() | tuple():
-            for each in value:
-                yield from _values_at(field, each)
+            for element in value:
+                yield from _values_at(field, element)
         case str():
             yield field, _typed(value)
             moment = timestamp_of(value)
@@ -125,7 +126,7 @@ def _typed(value: FilterValue) -> bytes:
 
 
 def _ordered(number: float) -> int:
-    """The bits of a number, mapped so that they sort like the numbers; -0.0 is 0.0."""
+    """Returns the bits of a number, changed so that they sort like the numbers; -0.0 equals 0.0."""
     bits: int = _U64.unpack(_FLOAT.pack(number + 0.0))[0]
     return bits ^ (_ALL_BITS if bits & _SIGN else _SIGN)
 

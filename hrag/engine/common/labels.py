@@ -1,15 +1,15 @@
 """Labels: the 64-bit numbers under which leaves are indexed, and their arithmetic.
 
-A label is `ordinal << LEAF_BITS | leaf`, where the ordinal names one version of one
-document and `leaf` counts that document's leaves from 0. So labels sort by document, and
-the labels of one document are a range.
+A label is `ordinal << LEAF_BITS | leaf`, where the ordinal identifies one version of one document
+and `leaf` counts that document's leaves from 0. So labels sort by document, and the labels of one
+document are a range.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 LEAF_BITS = 20
-MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.
+MAX_LEAVES = 1 << LEAF_BITS  # Leaves per document; more would not fit into a label.
 MAX_ORDINAL = (1 << (64 - LEAF_BITS)) - 1
 
 _BITS = np.uint64(LEAF_BITS)
@@ -19,31 +19,31 @@ Labels = NDArray[np.uint64]
 
 
 def label(ordinal: int, leaf: int) -> int:
-    """The label of a document's leaf."""
+    """Returns the label of a document's leaf."""
     return ordinal << LEAF_BITS | leaf
 
 
 def split_label(label: int) -> tuple[int, int]:
-    """The ordinal and the leaf of a label."""
+    """Returns the ordinal and the leaf index of a label."""
     return label >> LEAF_BITS, label & _LEAF_MASK
 
 
 def labels_of(ordinal: int, count: int) -> Labels:
-    """The labels of a document's first `count` leaves: `uint64[count]`."""
+    """Returns the labels of a document's first `count` leaves: `uint64[count]`."""
     first = label(ordinal, 0)
     return np.arange(first, first + count, dtype=np.uint64)
 
 
 def first_labels(ordinals: Labels) -> Labels:
-    """The label of each document's first leaf: `uint64[n]` from `uint64[n]` ordinals."""
+    """Returns the label of each document's first leaf: `uint64[n]` from `uint64[n]` ordinals."""
     return ordinals << _BITS
 
 
 def ordinals_of(labels: Labels) -> Labels:
-    """The ordinal of each label: `uint64[n]`."""
+    """Returns the ordinal of each label: `uint64[n]`."""
     return labels >> _BITS
 
 
 def leaves_of(labels: Labels) -> Labels:
-    """The leaf of each label: `uint64[n]`."""
+    """Returns the leaf index of each label: `uint64[n]`."""
     return labels & np.uint64(_LEAF_MASK)

@@ -1,6 +1,7 @@
-"""What every engine stores of a collection, a document and a tenant: fields and encodings.
+"""The records that every engine stores of a collection, a document and a tenant.
 
-Records that are read once and then cached are JSON; those that every call reads are packed.
+Records that are read once and then cached are encoded as JSON. Records that every call reads are
+packed structs.
 """
 
 import json
@@ -27,17 +28,17 @@ def encoded(value: Any) -> bytes:
 
 
 def decoded(value: Buffer) -> Any:
-    """Returns what `encoded` encoded."""
+    """Returns the value that `encoded` encoded."""
     return json.loads(bytes(value))
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionRecord:
-    """A collection's owner and what was fixed at its creation.
+    """A collection's owner, and the settings that were fixed when it was created.
 
-    `summaries` is the number of its summary collection, and `summarises`, in the record of
-    a summary collection, the number of the collection that it belongs to; 0 for none. A
-    summary collection cannot be opened by name.
+    `summaries` is the number of the collection's summary collection, 0 if it has none. `summarises`
+    is 0, except in the record of a summary collection, where it is the number of the collection
+    whose documents are summarised. A summary collection cannot be opened by name.
     """
 
     tenant_id: str
@@ -47,12 +48,12 @@ class CollectionRecord:
     summarises: int = 0
 
     def to_bytes(self) -> bytes:
-        """The record as JSON."""
+        """Returns the record as JSON."""
         return encoded(asdict(self))
 
     @classmethod
     def from_bytes(cls, value: Buffer) -> "CollectionRecord":
-        """Decodes what `to_bytes` wrote; raises ValueError, KeyError or TypeError."""
+        """Decodes the output of `to_bytes`. Raises ValueError, KeyError or TypeError."""
         fields = decoded(value)
         settings = fields["settings"]
         tree = settings.pop("tree")
@@ -63,10 +64,10 @@ class CollectionRecord:
 
 
 class Usage(NamedTuple):
-    """What a tenant has stored in all its collections, and the number of its last change.
+    """The usage of a tenant, summed over its collections, and the sequence of its last change.
 
-    Of summary collections and their documents only the bytes count. A tenant's `sequence`
-    is kept when nothing else is left, so that its numbers never restart.
+    Summary collections and their documents count only with their bytes. A tenant's `sequence` is
+    kept even if nothing else is left, so that its sequences never restart.
     """
 
     collections: int = 0
@@ -82,11 +83,11 @@ class Usage(NamedTuple):
         return cls._make(_USAGE.unpack(value))
 
     def plus(self, more: "Usage") -> "Usage":
-        """The sum, field by field; fields of `more` may be negative."""
+        """Returns the sum of each field. Fields of `more` may be negative."""
         return Usage(*map(add, self, more))
 
     def info(self, quota: Quota = NO_LIMITS) -> TenantUsage:
-        """The fields that clients see, with the tenant's quota."""
+        """Returns the fields that clients see, with the tenant's quota."""
         return TenantUsage(self.collections, self.documents, self.stored_bytes, quota)
 
 
@@ -95,10 +96,10 @@ _USAGE = struct.Struct(f"<{len(Usage._fields)}Q")
 
 @dataclass(frozen=True, slots=True)
 class DocumentRecord:
-    """All that is stored of a document except its text, tree and vectors.
+    """Everything that is stored of a document except its text, tree and vectors.
 
-    `metadata_json` is `metadata` as canonical JSON where the caller has it already; it is
-    copied into the record, so that large metadata is not encoded again.
+    `metadata_json` is `metadata` as canonical JSON if the caller already has it, else empty. It is
+    copied into the encoded record, so that large metadata is not encoded twice.
     """
 
     collection: int
@@ -120,17 +121,17 @@ class DocumentRecord:
     metadata_json: bytes = field(default=b"", repr=False, compare=False)
 
     def to_bytes(self) -> bytes:
-        """The record as a JSON object, with the metadata last."""
-        fields = encoded(self._but_metadata())
+        """Returns the record as a JSON object, with the metadata last."""
+        fields = encoded(self._fields_without_metadata())
         return b'%b,"metadata":%b}' % (fields.removesuffix(b"}"), self._encoded_metadata())
 
     def to_short_bytes(self) -> bytes:
-        """The record as a JSON array of its fields in order: 200 bytes less."""
-        fields = encoded(list(self._but_metadata().values()))
+        """Returns the record as a JSON array of its fields in order, which saves 200 bytes."""
+        fields = encoded(list(self._fields_without_metadata().values()))
         return b"%b,%b]" % (fields.removesuffix(b"]"), self._encoded_metadata())
 
-    def _but_metadata(self) -> dict[str, Any]:
-        fields = dict(zip(_BUT_METADATA, _values(self), strict=True))
+    def _fields_without_metadata(self) -> dict[str, Any]:
+        fields = dict(zip(_FIELDS_WITHOUT_METADATA, _values(self), strict=True))
         fields["sections"] = [(s.title, s.depth, s.char_start) for s in self.sections]
         fields["pages"] = [(p.number, p.char_start, p.char_end) for p in self.pages]
         return fields
@@ -140,7 +141,10 @@ class DocumentRecord:
 
     @classmethod
     def from_bytes(cls, value: Buffer) -> "DocumentRecord":
-        """Decodes what `to_bytes` or `to_short_bytes` wrote; see `CollectionRecord`."""
+        """Decodes the output of `to_bytes` or `to_short_bytes`.
+
+        Raises ValueError, KeyError or TypeError.
+        """
         fields = decoded(value)
         if isinstance(fields, list):
             fields = dict(zip(_FIELDS, fields, strict=True))
@@ -150,17 +154,17 @@ class DocumentRecord:
         return cls(**fields)
 
     def parsed(self, text: Buffer) -> ParsedText:
-        """The document's text, given in UTF-8, with its sections and pages."""
+        """Returns the document's text with its sections and pages. `text` is UTF-8."""
         return ParsedText(str(text, "utf-8"), self.sections, self.pages)
 
     def outline(self) -> Outline:
-        """What passages cite of the document."""
+        """Returns the fields of the document that passages cite."""
         return Outline.of(
             self.document_id, self.title, self.source, self.metadata, self.sections, self.pages
         )
 
     def info(self) -> DocumentInfo:
-        """The fields that clients see."""
+        """Returns the fields that clients see."""
         return DocumentInfo(
             document_id=self.document_id,
             title=self.title,
@@ -176,17 +180,19 @@ class DocumentRecord:
         )
 
 
-_BUT_METADATA = [name for name in DocumentRecord.__slots__ if not name.startswith("metadata")]
-_FIELDS = [*_BUT_METADATA, "metadata"]  # In the order of `to_short_bytes`.
-_values = attrgetter(*_BUT_METADATA)
+_FIELDS_WITHOUT_METADATA = [
+    name for name in DocumentRecord.__slots__ if not name.startswith("metadata")
+]
+_FIELDS = [*_FIELDS_WITHOUT_METADATA, "metadata"]  # The order of `to_short_bytes`.
+_values = attrgetter(*_FIELDS_WITHOUT_METADATA)
 
 
 @dataclass(frozen=True, slots=True)
 class Summarised:
-    """What the leaves of a document in a summary collection are summaries of.
+    """The parts of a document that the leaves of its document of summaries summarise.
 
-    The first leaf is the summary of the whole document `ordinal`; each other leaf is the
-    summary of a range of that document's leaves: `sections`, in order.
+    The first leaf is the summary of the whole document `ordinal`. Each further leaf is the summary
+    of a range of that document's leaves; `sections` are these ranges, in order.
     """
 
     ordinal: int

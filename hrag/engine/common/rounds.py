@@ -1,10 +1,10 @@
-"""Rounds of a search: when to stop, and when to search again with more candidates.
+"""The rounds of a search: when it stops, and when it searches again with more candidates.
 
-Candidates are leaves, but a limit counts passages, and several leaves may become one passage.
-Then an engine looks at FACTOR times as many leaves, until there are enough passages or no leaf
-is left. What a later round finds comes after what earlier rounds found, and changes nothing
-of it: so the passages for a smaller limit are the first of those for a larger one. All engines
-share these decisions.
+Candidates are leaves, but a limit counts passages, and several leaves may become one passage. So
+the engine multiplies the number of candidates by FACTOR until there are enough passages or no
+further leaf. The passages of a later round come after those of earlier rounds and do not change
+them. Therefore the passages for a smaller limit are the first ones of those for a larger limit. All
+engines share these decisions.
 """
 
 from collections.abc import Iterable
@@ -16,22 +16,25 @@ from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.values.reply_limit import SEARCH_ADVICE
 from hrag.values.search import Aggregation, Retrieval, SearchMode
 
-FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
+# With this factor a search needs few rounds, and all earlier rounds together cost at most a third
+# of the last one.
+FACTOR = 4
 
 
 def select(
     request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
 ) -> Selected:
-    """Returns the drafts that become passages; `drafts` is one a group, best first.
+    """Returns the drafts that become passages.
 
-    Raises ReplyTooLarge if their texts are longer than the reply may be.
+    `drafts` has one draft per group, best first. Raises ReplyTooLarge if the texts of the chosen
+    drafts are larger than the reply may be.
     """
-    selected = _selected(request, drafts, matches)
-    request.reply.check(sum(draft.content_bytes for draft in selected.drafts), SEARCH_ADVICE)
-    return selected
+    chosen = _choose_drafts(request, drafts, matches)
+    request.reply.check(sum(draft.content_bytes for draft in chosen.drafts), SEARCH_ADVICE)
+    return chosen
 
 
-def _selected(
+def _choose_drafts(
     request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
 ) -> Selected:
     if request.mode is SearchMode.CONTEXT:
@@ -55,10 +58,11 @@ def _selected(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was made of the groups of a round.
+    """The result of reading the groups of a round.
 
-    `is_full`: `limit` or budget allows no more. `took_all`: no group was left out or cut, except
-    of documents that have given as many passages as they may, and of text that comes earlier.
+    `is_full` is True if the limit or the token budget allows no further passage. `took_all` is True
+    if no group was left out or cut. Groups do not count as left out if their document already has
+    `max_per_document` passages, or if better passages contain their text.
     """
 
     is_full: bool
@@ -66,27 +70,28 @@ class Selection:
 
     @classmethod
     def of_groups(cls, groups: int, limit: int) -> "Selection":
-        """Every group becomes a passage, as far as `limit` allows."""
+        """Returns the result if each group becomes a passage, up to `limit` passages."""
         return cls(groups >= limit, groups <= limit)
 
     @classmethod
-    def of_drafts(cls, selected: Selected, groups: int, request: FindRequest) -> "Selection":
-        """Groups have become drafts, each of one group or several."""
-        tokens = sum(draft.record.token_count for draft in selected.drafts)
+    def of_drafts(cls, chosen: Selected, groups: int, request: FindRequest) -> "Selection":
+        """Returns the result if groups became drafts. A draft may join several groups."""
+        tokens = sum(draft.record.token_count for draft in chosen.drafts)
         has_spent_all = 0 < request.token_budget <= tokens
-        has_all_passages = len(selected.drafts) >= request.limit
+        has_all_passages = len(chosen.drafts) >= request.limit
         return cls(
-            selected.left_out or has_spent_all or has_all_passages,
-            selected.considered == groups and not selected.left_out,
+            chosen.left_out or has_spent_all or has_all_passages,
+            chosen.considered == groups and not chosen.left_out,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a search, and into how many groups the candidates so far fell.
+    """The state of a search after one of its rounds.
 
-    `reaching` is the number of groups with at least `request.min_score`. `complete` is True
-    if the sources have no further leaf.
+    `groups` is the number of groups of all candidates so far, and `reaching` the number of those
+    whose score is at least `request.min_score`. `complete` is True if the sources have no further
+    leaf.
     """
 
     request: FindRequest
@@ -96,25 +101,26 @@ class Round:
 
     @property
     def has_enough_groups(self) -> bool:
-        """True if passages are worth reading."""
-        enough = self.complete or self.groups >= self.request.limit
-        return enough or self.request.mode is SearchMode.CONTEXT
+        """True if the passages of this round shall be read."""
+        is_enough = self.complete or self.groups >= self.request.limit
+        return is_enough or self.request.mode is SearchMode.CONTEXT
 
-    def is_final(self, selection: Selection) -> bool:
-        """Returns True if another round would add nothing to the `selection`."""
-        return selection.is_full or self._is_cut_by_score or self.complete
+    def is_final(self, outcome: Selection) -> bool:
+        """Returns True if another round would add no passage."""
+        return outcome.is_full or self._is_cut_by_score or self.complete
 
-    def is_exhausted(self, selection: Selection) -> bool:
-        """Returns True if the snapshot has no passage besides those of the `selection`."""
+    def is_exhausted(self, outcome: Selection) -> bool:
+        """Returns True if the snapshot has no passage beyond those of this round."""
         request = self.request
-        # Deeper leaves score lower then, so a group below min_score stays below.
+        # Then leaves of later rounds score lower, so a group below min_score stays below it.
         is_monotonic = (
             request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
             and request.retrieval is not Retrieval.HYBRID
             and not request.neighbour_bonus
         )
-        return (self.complete or (self._is_cut_by_score and is_monotonic)) and selection.took_all
+        return (self.complete or (self._is_cut_by_score and is_monotonic)) and outcome.took_all
 
     @property
     def _is_cut_by_score(self) -> bool:
+        """True if a group scores below `min_score`."""
         return self.reaching < self.groups

@@ -1,4 +1,7 @@
-"""Sections that two-stage routing has chosen by their summaries, and how clients see them."""
+"""The sections that two-stage routing has chosen by their summaries.
+
+Converts them into the values that clients receive.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +13,10 @@ from hrag.values.search import ChosenSection
 
 @dataclass(frozen=True, slots=True)
 class RoutedSection:
-    """Leaves of a document that were chosen for a summary, by its label and score."""
+    """The leaves that a matching summary summarises.
+
+    `ordinal` is their document, `summary` the label of the summary, and `score` its score.
+    """
 
     ordinal: int
     leaves: range
@@ -24,12 +30,16 @@ def chosen_sections(
     documents: DocumentReader,
     leaf_level: int,
 ) -> tuple[ChosenSection, ...]:
-    """Returns routed sections as values; `summaries` reads the collection of summaries."""
-    found = []
-    for each in routed:
-        ordinal, leaf = split_label(each.summary)
-        text = summaries.tree_text(ordinal)
-        summary = text.content(text.tree.record(0, leaf)).strip()
-        document = documents.tree_text(each.ordinal)
-        found.append(document.chosen_section(leaf_level, each.leaves, summary, each.score))
-    return tuple(found)
+    """Returns routed sections as values for clients, in the same order.
+
+    `summaries` reads the documents of the summary collection.
+    """
+    sections = []
+    for section in routed:
+        ordinal, summary_leaf = split_label(section.summary)
+        summary_document = summaries.tree_text(ordinal)
+        summary_record = summary_document.tree.record(0, summary_leaf)
+        summary = summary_document.content(summary_record).strip()
+        document = documents.tree_text(section.ordinal)
+        sections.append(document.chosen_section(leaf_level, section.leaves, summary, section.score))
+    return tuple(sections)

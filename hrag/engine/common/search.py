@@ -1,7 +1,8 @@
-"""A search in rounds: rank, group, enough passages? Read them, or look at more leaves.
+"""A search in rounds.
 
-An engine gives the ranking and the documents; what a search does with them is the same in
-every engine.
+Each round ranks leaves and groups them. If there are enough groups, it reads their passages;
+otherwise the next round reads more leaves. An engine provides the ranking and the documents.
+Everything else is the same in every engine.
 """
 
 import time
@@ -19,20 +20,20 @@ from hrag.values.deadline import Deadline
 
 P = TypeVar("P")  # A passage as a value or encoded, or a sentence context.
 Best: TypeAlias = Callable[[int], ScoredRows]
-"""Returns the best eligible leaves: as many of each source."""
+"""Returns the best eligible leaves; the argument is the number of leaves from each source."""
 Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], Selection]]
-"""Reads the best groups, and says how they were selected."""
+"""Reads the best groups. Returns the passages, and whether groups were left out."""
 
 
 def search(
     request: FindRequest,
-    best: Best,
+    best_leaves: Best,
     read: Read[P],
     tree_of: TreeOf,
     eligible_leaves: int,
     deadline: Deadline,
 ) -> Found[P]:
-    """Looks at more and more leaves until enough passages come out or no leaf is left.
+    """Ranks more and more leaves until there are enough passages or no further leaf.
 
     Raises DeadlineExceeded or Cancelled between two rounds.
     """
@@ -40,28 +41,28 @@ def search(
     count, groups = request.candidates, None
     while True:
         deadline.check("searching")
-        began = time.perf_counter()
-        found = best(count)
-        searched = time.perf_counter()
+        start_s = time.perf_counter()
+        scored = best_leaves(count)
+        searched_s = time.perf_counter()
         if groups is None:
-            groups, considered = grouped(found, request, tree_of), found.labels
+            groups, considered = grouped(scored, request, tree_of), scored.labels
         else:
-            groups = deepened(groups, considered, found, request)
-            considered = np.union1d(considered, found.labels)
+            groups = deepened(groups, considered, scored, request)
+            considered = np.union1d(considered, scored.labels)
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
-        stages += [("search", began, searched), ("climb", searched, time.perf_counter())]
-        round_ = Round(request, len(groups), len(reaching), found.complete)
+        stages += [("search", start_s, searched_s), ("climb", searched_s, time.perf_counter())]
+        round_ = Round(request, len(groups), len(reaching), scored.complete)
         if round_.has_enough_groups:
-            began = time.perf_counter()
-            passages, selection = read(reaching)
-            stages.append(("fetch", began, time.perf_counter()))
-            if round_.is_final(selection):
+            start_s = time.perf_counter()
+            passages, outcome = read(reaching)
+            stages.append(("fetch", start_s, time.perf_counter()))
+            if round_.is_final(outcome):
                 return Found(
                     passages=passages,
                     considered=len(considered),
                     eligible_leaves=eligible_leaves,
-                    exact=found.exact,
-                    exhausted=round_.is_exhausted(selection),
+                    exact=scored.exact,
+                    exhausted=round_.is_exhausted(outcome),
                     stages=tuple(stages),
                 )
         count *= FACTOR

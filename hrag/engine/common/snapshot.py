@@ -1,4 +1,4 @@
-"""What a snapshot answers from one search and one document, in every engine."""
+"""The part of a snapshot that all engines share: searches and reads of single chunks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,24 +21,24 @@ FetchOf: TypeAlias = Callable[[Fetch, AncestorGroups], tuple[tuple[P, ...], Sele
 
 
 class SearchableSnapshot(ABC):
-    """See `hrag.engine.EncodingSnapshot`, of which this is the part that engines share."""
+    """The part of `hrag.engine.EncodingSnapshot` that all engines share."""
 
     @abstractmethod
     def _find(self, request: FindRequest, read: FetchOf[P]) -> Found[P]:
-        """Searches; `read` reads the best groups in the form that is asked for."""
+        """Runs a search. `read` reads the best groups in the form that the caller needs."""
 
     @abstractmethod
     def _document(self, document_id: str) -> TreeText | None:
-        """The document with this id, if there is one."""
+        """Returns the document with this id, or None if there is none."""
 
     def find(self, request: FindRequest) -> Found[Passage]:
-        """See `hrag.engine.Snapshot.find`."""
+        """Runs a search and returns its passages. Implements `Snapshot.find`."""
         if request.mode is SearchMode.SENTENCE_WINDOW:
             return self._find_contexts(request)
         return self._find(request, Fetch.passages)
 
     def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
-        """See `hrag.engine.EncodingSnapshot.find_encoded`."""
+        """Runs a search, returns encoded passages. Implements `EncodingSnapshot.find_encoded`."""
         if request.mode is SearchMode.SENTENCE_WINDOW:
             return self._find_contexts(request)
 
@@ -48,25 +48,28 @@ class SearchableSnapshot(ABC):
         return self._find(request, read)
 
     def _find_contexts(self, request: FindRequest) -> Found[Any]:
-        """Finds leaves with their sentences, for SENTENCE_WINDOW."""
-        found: Found[Any] = self._find(request, Fetch.sentence_contexts)
-        return replace(found, passages=(), contexts=found.passages)
+        """Finds leaves with the sentences around them, for SENTENCE_WINDOW."""
+        result: Found[Any] = self._find(request, Fetch.sentence_contexts)
+        return replace(result, passages=(), contexts=result.passages)
 
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
-        """See `hrag.engine.Snapshot.chunk`."""
+        """Returns a chunk with the ids of its relatives. Implements `Snapshot.chunk`."""
         document = self._document_with(chunk_id)
         return document.node((chunk_id.level, chunk_id.index), reply=reply)
 
     def hierarchy(
         self, chunk_id: ChunkId, depth: int, *, content: bool, reply: ReplyLimit = UNLIMITED
     ) -> Hierarchy:
-        """See `hrag.engine.Snapshot.hierarchy`."""
+        """Returns a chunk with its relatives. Implements `Snapshot.hierarchy`."""
         document = self._document_with(chunk_id)
         position = (chunk_id.level, chunk_id.index)
         return document.hierarchy(position, depth, content=content, reply=reply)
 
     def _document_with(self, chunk_id: ChunkId) -> TreeText:
-        """The chunk's document, which has the chunk."""
+        """Returns the chunk's document.
+
+        Raises DocumentNotFound or ChunkNotFound.
+        """
         document = self._document(chunk_id.document_id)
         if document is None:
             raise DocumentNotFound(
@@ -75,7 +78,7 @@ class SearchableSnapshot(ABC):
         if not document.has_chunk((chunk_id.level, chunk_id.index)):
             raise ChunkNotFound(
                 f"document {chunk_id.document_id!r} has no chunk {str(chunk_id)!r}; "
-                f"its levels hold {document.tree.counts} chunks",
+                f"its levels have {document.tree.counts} chunks",
                 field="chunk_id",
             )
         return document

@@ -1,8 +1,8 @@
-"""Sets of numbers as arrays: ascending, each number once.
+"""Sets of numbers as arrays: ascending, without duplicates.
 
-Documents and rows are numbered without large gaps. So where a set has a good part of the numbers
-between its first and its last, a byte for each of these (a bitmap) answers in linear time what
-sorting or bisection answers in five to ten times as long.
+Documents and rows are numbered without large gaps. If a set contains a large share of the numbers
+between its first and its last one, a bitmap with one byte per number answers in linear time. That
+is five to ten times as fast as sorting or bisection.
 """
 
 from collections.abc import Sequence
@@ -12,34 +12,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ordinals: TypeAlias = NDArray[np.uint64]
-"""Documents by ordinal, ascending, each once."""
+"""The ordinals of documents: ascending, without duplicates."""
 Number = TypeVar("Number", bound=np.unsignedinteger)
-_BYTES_PER_NUMBER = 16  # Of a bitmap, for each number that it spares sorting or bisection.
+# A bitmap is used if it takes at most 16 bytes for each number that would else be sorted.
+_BYTES_PER_NUMBER = 16
 
 
 def begins_run(values: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
-    """Returns which of `values` differ from the one before: `bool[n]`, True for the first."""
+    """Returns a mask that is True where a value differs from the value before it: `bool[n]`.
+
+    The first element of the mask is True.
+    """
     different = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=different[1:])
     return different
 
 
 def distinct(ascending: NDArray[Number]) -> NDArray[Number]:
-    """Returns each value once, ascending."""
+    """Returns the values without duplicates, ascending."""
     return ascending[begins_run(ascending)]
 
 
 def is_in(
     values: NDArray[np.unsignedinteger], others: NDArray[np.unsignedinteger]
 ) -> NDArray[np.bool_]:
-    """Returns which of `values` are among `others`, which are ascending: `bool[n]`."""
+    """Returns a mask that is True where a value occurs in `others`: `bool[n]`.
+
+    `others` are ascending; `values` may have any order.
+    """
     if not len(others):
         return np.zeros(len(values), np.bool_)
     low, size = others[0], int(others[-1] - others[0]) + 1
     if size + len(others) <= _BYTES_PER_NUMBER * len(values):
         bitmap = _bitmap(others, low, size)
-        places = values - low  # Of what is smaller than `low`, wrapped around, more than `size`.
-        return bitmap.take(_signed(np.minimum(places, size, out=places)))
+        # A value below `low` wraps around to a number above `size`.
+        offsets = values - low
+        return bitmap.take(_signed(np.minimum(offsets, size, out=offsets)))
     positions = np.searchsorted(others, values)
     positions[positions == len(others)] = 0
     among: NDArray[np.bool_] = others[positions] == values
@@ -49,36 +57,42 @@ def is_in(
 def _bitmap(
     values: NDArray[np.unsignedinteger], low: np.unsignedinteger, size: int
 ) -> NDArray[np.bool_]:
-    """Which of `size` numbers from `low` on are among `values`, and False behind them."""
+    """Returns `bool[size + 1]`: element i is True if `low + i` is in `values`.
+
+    The last element is always False. `is_in` uses it for values outside the bitmap.
+    """
     bitmap = np.zeros(size + 1, np.bool_)
     bitmap[_signed(values - low)] = True
     return bitmap
 
 
-def _signed(places: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
-    """The same numbers by which numpy indexes twice as fast; below half of what the type holds."""
-    return places.view(f"i{places.itemsize}")
+def _signed(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
+    """Returns the same numbers as signed integers, because numpy indexes with them twice as fast.
+
+    The numbers must be below half of the range of their type.
+    """
+    return numbers.view(f"i{numbers.itemsize}")
 
 
 def union(sets: Sequence[Ordinals]) -> Ordinals:
-    """Returns what is in any of the sets, which may be in any order."""
-    filled = [each for each in sets if len(each)] or [np.empty(0, np.uint64)]
+    """Returns the numbers that are in any of the sets. The order of the sets does not matter."""
+    filled = [numbers for numbers in sets if len(numbers)] or [np.empty(0, np.uint64)]
     every = filled[0] if len(filled) == 1 else np.concatenate(filled)
     if (every[1:] > every[:-1]).all():
         return every
     low, size = every.min(), int(every.max() - every.min()) + 1
     if size <= _BYTES_PER_NUMBER * len(every):
-        found: Ordinals = np.flatnonzero(_bitmap(every, low, size)).astype(np.uint64) + low
-        return found
+        members: Ordinals = np.flatnonzero(_bitmap(every, low, size)).astype(np.uint64) + low
+        return members
     return distinct(np.sort(every))
 
 
-def intersection(some: Ordinals, others: Ordinals) -> Ordinals:
-    """Returns what is in both sets."""
-    fewer, more = sorted((some, others), key=len)
-    return fewer[is_in(fewer, more)]
+def intersection(first: Ordinals, second: Ordinals) -> Ordinals:
+    """Returns the numbers that are in both sets."""
+    smaller, larger = sorted((first, second), key=len)
+    return smaller[is_in(smaller, larger)]
 
 
-def difference(some: Ordinals, others: Ordinals) -> Ordinals:
-    """Returns what is in the first set and not in the second."""
-    return some[~is_in(some, others)]
+def difference(first: Ordinals, second: Ordinals) -> Ordinals:
+    """Returns the numbers that are in the first set and not in the second one."""
+    return first[~is_in(first, second)]

@@ -1,10 +1,10 @@
 """Summaries are stored as documents of a summary collection.
 
-A collection with summaries has a second, nameless collection. For each summarised document
-that holds one with the same id, title, source and metadata, whose leaves are the
-summaries. So summaries are committed, sealed, filtered and searched like everything else.
-They are deleted in the transaction that deletes their document, so a search finds only
-summaries of documents that exist.
+A collection with summaries has a second collection, which has no name. For each summarised
+document, the second collection has one document with the same id, title, source and metadata. The
+leaves of that document are the summaries. So summaries are committed, sealed, filtered and searched
+like other documents. They are deleted in the same transaction as the document that they summarise,
+so a search returns only summaries of documents that exist.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,19 +28,22 @@ from hrag.values.tree import CHUNK, NONE, ParsedText, Tree
 
 
 def summary_settings(settings: CollectionSettings) -> CollectionSettings:
-    """Settings of the summary collection: every summary is a leaf, on one level."""
+    """Returns the settings of the summary collection. It has one level: each summary is a leaf."""
     tree = TreeSettings((MAX_CHUNK_TOKENS,), overlap_ratio=0.0)
     return replace(settings, tree=tree, return_level=None, summaries=SummaryUnit.NONE)
 
 
 def summary_handle(handle: CollectionHandle, number: int) -> CollectionHandle:
-    """The summary collection of a collection, by its own number."""
+    """Returns the handle of a collection's summary collection, which has this `number`."""
     settings = summary_settings(handle.settings)
     return replace(handle, collection_id=number, settings=settings)
 
 
 def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> PreparedDocument:
-    """The document of the summary collection that holds `document`'s summaries, at least one."""
+    """Returns the document of the summary collection for `document`.
+
+    Its text consists of the `summaries`, of which there is at least one.
+    """
     pieces = [f"{summary.text.strip()}\n" for summary in summaries.summaries]
     return PreparedDocument(
         document_id=document.document_id,
@@ -58,17 +61,21 @@ def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> Prepa
 def summaries_in(
     tree: Tree, text: Buffer, leaf_count: int, sections: Iterable[range]
 ) -> tuple[Summary, ...]:
-    """The summaries in what `as_document` has made, of a document of `leaf_count` leaves."""
+    """Returns the summaries in a document that `as_document` created.
+
+    `tree` and `text` are those of the created document. `leaf_count` and `sections` belong to the
+    document that is summarised.
+    """
     pieces = []
     for index in range(tree.counts[0]):
         chunk = tree.record(0, index)
         pieces.append(str(text[chunk.byte_start : chunk.byte_end], "utf-8").strip())
     ranges = (range(leaf_count), *sections)
-    return tuple(Summary(*each) for each in zip(pieces, ranges, strict=True))
+    return tuple(Summary(*fields) for fields in zip(pieces, ranges, strict=True))
 
 
 def _level(pieces: Sequence[str]) -> NDArray[Any]:
-    """One chunk for each piece: `CHUNK[len(pieces)]`."""
+    """Returns one chunk for each piece: `CHUNK[len(pieces)]`."""
     chunks = np.zeros(len(pieces), CHUNK)
     counts = [len(tokens.encode(piece)) for piece in pieces]
     _set_offsets(chunks, "byte_start", "byte_end", [len(piece.encode()) for piece in pieces])

@@ -1,4 +1,4 @@
-"""What every engine refuses, in the same words: documents that do not fit, quotas used up."""
+"""The checks that every engine makes, with equal messages: shapes, names, versions and quotas."""
 
 from collections.abc import Sequence
 
@@ -23,14 +23,14 @@ from hrag.values.quotas import TenantUsage
 
 
 def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
-    """Raises InvalidArgument unless tree and vectors have the levels and sizes of `settings`.
+    """Raises InvalidArgument unless levels and vectors match the `settings` of the collection.
 
     Raises TooLarge for more than MAX_LEAVES leaves.
     """
     levels, expected = len(document.tree.counts), len(settings.tree.level_sizes)
     if levels != expected:
         raise InvalidArgument(
-            f"tree has {levels} levels; the collection's have {expected}", field="tree"
+            f"tree has {levels} levels; the collection has {expected}", field="tree"
         )
     shape = (document.tree.counts[settings.tree.embedding_level], settings.dimension)
     if document.vectors.shape != shape:
@@ -43,7 +43,7 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
 
 
 def check_leaf_count(count: int) -> None:
-    """Raises TooLarge for more leaves of one document than labels can count, MAX_LEAVES."""
+    """Raises TooLarge if a document has more than MAX_LEAVES leaves, which labels cannot number."""
     if count > MAX_LEAVES:
         raise TooLarge(
             f"document has {count} leaves; at most {MAX_LEAVES} are allowed, "
@@ -53,7 +53,7 @@ def check_leaf_count(count: int) -> None:
 
 
 def check_summaries(document: PreparedDocument, collection: CollectionHandle) -> None:
-    """Raises InvalidArgument for a document with summaries if its collection has none."""
+    """Raises InvalidArgument if a document has summaries and its collection has none."""
     if collection.settings.summaries is SummaryUnit.NONE:
         raise InvalidArgument(
             f"document {document.document_id!r} comes with summaries, and collection "
@@ -63,14 +63,14 @@ def check_summaries(document: PreparedDocument, collection: CollectionHandle) ->
 
 
 def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
-    """The error for a name that the tenant does not have."""
+    """Returns the error for a collection name that the tenant does not have."""
     return CollectionNotFound(
         f"tenant {tenant_id!r} has no collection {name!r}", field="collection"
     )
 
 
 def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
-    """The error for an id that the collection does not have."""
+    """Returns the error for a document id that the collection does not have."""
     return DocumentNotFound(
         f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
         f"has no document {document_id!r}",
@@ -79,22 +79,22 @@ def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
 
 
 def no_summaries(name: str) -> NoSummaries:
-    """The error for a search by summaries in a collection that has none."""
+    """Returns the error for a search by summaries in a collection that has none."""
     return NoSummaries(
-        f"collection {name!r} has no summaries; they are asked for when a collection is "
-        "created, by `summaries` in its settings or HRAG_SUMMARIES",
+        f"collection {name!r} has no summaries; they are requested when a collection is "
+        "created, by `summaries` in its settings or by HRAG_SUMMARIES",
         field="mode",
     )
 
 
 def name_taken(tenant_id: str, name: str, field: str, *, is_alias: bool) -> CollectionExists:
-    """The error for a new collection or alias whose name a collection or an alias has."""
+    """Returns the error for a new collection or alias whose name is already in use."""
     kind = "an alias" if is_alias else "a collection"
     return CollectionExists(f"tenant {tenant_id!r} has {kind} {name!r} already", field=field)
 
 
 def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) -> None:
-    """Raises CollectionHasAliases if a collection that is to be deleted has any."""
+    """Raises CollectionHasAliases if aliases name the collection that shall be deleted."""
     if aliases:
         raise CollectionHasAliases(
             f"collection {collection!r} of tenant {tenant_id!r} is in use by the aliases "
@@ -104,12 +104,12 @@ def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) ->
 
 
 def no_alias(tenant_id: str, alias: str) -> AliasNotFound:
-    """The error for an alias that the tenant does not have."""
+    """Returns the error for an alias that the tenant does not have."""
     return AliasNotFound(f"tenant {tenant_id!r} has no alias {alias!r}", field="alias")
 
 
 def check_alias_count(tenant_id: str, count: int) -> None:
-    """Raises StorageQuotaExceeded if a tenant with so many aliases may have no more."""
+    """Raises StorageQuotaExceeded if a tenant with `count` aliases may not have another one."""
     if count >= MAX_ALIASES:
         raise StorageQuotaExceeded(
             f"tenant {tenant_id!r} has {count} of the {MAX_ALIASES} aliases it may have; "
@@ -119,11 +119,11 @@ def check_alias_count(tenant_id: str, count: int) -> None:
         )
 
 
-def document_changed(document_id: str, expected: int, found: int) -> DocumentChanged:
-    """The error for a change of a version of a document that is no longer the stored one."""
+def document_changed(document_id: str, expected: int, actual: int) -> DocumentChanged:
+    """Returns the error for a change that expects another version than the stored one."""
     return DocumentChanged(
-        f"document {document_id!r} is not the version of sequence {expected} any more: it was "
-        f"written at sequence {found}; read it again",
+        f"document {document_id!r} no longer has the sequence {expected}: it was written at "
+        f"sequence {actual}; read it again",
         field="expected_sequence",
     )
 
@@ -131,20 +131,20 @@ def document_changed(document_id: str, expected: int, found: int) -> DocumentCha
 def check_quota(tenant_id: str, used: TenantUsage, more: TenantUsage) -> None:
     """Raises StorageQuotaExceeded unless `used.quota` allows `more`, which may be negative.
 
-    What does not grow is never refused, even where a quota was lowered below the usage.
+    A value that does not grow is never refused, even if the usage already exceeds the quota.
     """
     quota = used.quota
-    for name, limit, has, takes in (
+    for name, limit, current, added in (
         ("collections", quota.max_collections, used.collections, more.collections),
         ("documents", quota.max_documents, used.documents, more.documents),
         ("bytes", quota.max_bytes, used.stored_bytes, more.stored_bytes),
     ):
-        if limit is not None and takes > 0 and has + takes > limit:
+        if limit is not None and added > 0 and current + added > limit:
             metrics.quota_refused(name)
             raise StorageQuotaExceeded(
-                f"tenant {tenant_id!r} has {has:,} of the {limit:,} {name} it may have "
-                f"(HRAG_TENANT_MAX_{name.upper()}, or its own in HRAG_TENANT_QUOTAS_FILE), and "
-                f"this takes at least {takes:,} more; delete something first",
+                f"tenant {tenant_id!r} has {current:,} of the {limit:,} {name} it may have "
+                f"(HRAG_TENANT_MAX_{name.upper()}, or its entry in HRAG_TENANT_QUOTAS_FILE), and "
+                f"this needs at least {added:,} more; delete something first",
                 field=name,
                 tenant_id=tenant_id,
             )

@@ -1,7 +1,8 @@
-"""Whether two stored documents are the same: values in, names of fields out.
+"""Compares two stored documents and returns the names of the fields that differ.
 
-All is compared exactly, except vectors: an engine may store them in 16 bits. So vectors are
-equal if their cosine is LOWEST_COSINE at least; rounding to 16 bits leaves it above 0.99999.
+Everything is compared exactly, except vectors, because an engine may store them in 16 bits. Two
+vectors are equal if their cosine is at least LOWEST_COSINE. Rounding to 16 bits leaves the cosine
+above 0.99999.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ LOWEST_COSINE = 0.9999
 
 
 def problem_of(pair: Pair) -> str:
-    """Returns what is wrong with a document of source and target; "" if both have the same."""
+    """Returns the problem of a document in source and target; "" if it is the same in both."""
     source, target = pair.source, pair.target
     if source is None:
         return "is in the target alone"
@@ -36,7 +37,7 @@ def differing_fields(source: StoredDocument, target: StoredDocument) -> Iterator
     for field in ("document_id", "title", "source", "mime_type", "content_hash"):
         if getattr(ours, field) != getattr(theirs, field):
             yield field
-    # Canonical bytes: to Python 1, 1.0 and True are equal.
+    # Compares canonical bytes, because 1, 1.0 and True are equal in Python.
     if ours.metadata_json != theirs.metadata_json:
         yield "metadata"
     for field in ("text", "sections", "pages"):
@@ -46,21 +47,25 @@ def differing_fields(source: StoredDocument, target: StoredDocument) -> Iterator
         yield "tree"
     if not are_alike(ours.vectors, theirs.vectors):
         yield "vectors"
-    if not _same_summaries(source, target):
+    if not _have_same_summaries(source, target):
         yield "summaries"
 
 
-def _same_summaries(source: StoredDocument, target: StoredDocument) -> bool:
+def _have_same_summaries(source: StoredDocument, target: StoredDocument) -> bool:
+    """Returns True if both documents have the same summaries, or both have none."""
     ours, theirs = source.summaries, target.summaries
     if ours is None or theirs is None:
         return ours is theirs
-    # Without the blanks around: engines may store a summary with or without them.
-    texts = [[(each.text.strip(), each.leaves) for each in own.summaries] for own in (ours, theirs)]
+    # Texts are compared without the white space around them, because an engine may store it or not.
+    texts = [
+        [(summary.text.strip(), summary.leaves) for summary in stored.summaries]
+        for stored in (ours, theirs)
+    ]
     return texts[0] == texts[1] and are_alike(ours.vectors, theirs.vectors)
 
 
 def are_alike(ours: Vectors, theirs: Vectors) -> bool:
-    """Whether two arrays `float32[n, dimension]` hold the same vectors, but for rounding."""
+    """Returns True if two arrays `float32[n, dimension]` have the same vectors up to rounding."""
     if ours.shape != theirs.shape:
         return False
     if np.array_equal(ours, theirs):

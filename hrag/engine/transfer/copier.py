@@ -1,9 +1,9 @@
 """Copies the documents of one collection into another store.
 
-What the target has already and the same is not written. Documents without summaries share
-commits; a document with summaries has one of its own. A commit holds whole documents, so a copy
-that was ended at any point goes on with the next run. Nothing waits for indexes: an engine builds
-them faster once all documents are there.
+Documents that the target already has, with the same content, are not written. Documents without
+summaries share commits; a document with summaries has a separate commit. A commit contains only
+whole documents, so the next run can continue a copy that was interrupted at any point. The copy
+does not wait for indexes, because an engine builds them faster once all documents are stored.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,19 @@ from hrag.engine.transfer.transfer_report import TransferProgress
 from hrag.values.documents import IngestOutcome
 from hrag.values.errors import DataLoss, HragError, InvalidArgument, TooLarge
 
-# As the indexer's bulk load has them: with so many, the commit's sync takes little of the time.
+# The same limits as in the indexer's bulk load. In a commit of this size, the sync to disk takes
+# only a small part of the time.
 GROUP_DOCUMENTS = 64
-GROUP_BYTES = 16 << 20  # Texts, trees and vectors.
-_OWN_ERRORS = (InvalidArgument, TooLarge, DataLoss)  # Of one document; others concern all.
+GROUP_BYTES = 16 << 20  # Counts texts, trees and vectors.
+# These errors concern one document. All other errors concern every document.
+_DOCUMENT_ERRORS = (InvalidArgument, TooLarge, DataLoss)
 
 
 class CollectionCopier:
-    """Writes to one collection. `refused` has why documents were not stored, by their ids."""
+    """Copies documents into one collection.
+
+    `refused` maps the ids of documents that could not be stored to the reasons.
+    """
 
     def __init__(
         self,
@@ -34,7 +39,7 @@ class CollectionCopier:
         *,
         replace: bool,
     ) -> None:
-        """With `replace`, documents that differ are replaced; else they are left alone."""
+        """Creates a copier. It replaces documents that differ only if `replace` is True."""
         self.refused: dict[str, str] = {}
         self._writer = writer
         self._collection = collection
@@ -44,11 +49,12 @@ class CollectionCopier:
         self._group_bytes = 0
 
     def copy(self, documents: Iterator[Pair]) -> None:
-        """Copies what the target lacks, as far as `documents` can be read.
+        """Copies the documents that the target does not have, as far as `documents` can be read.
 
-        Raises what concerns all documents, as `Writer.put` does.
+        Raises the errors of `Writer.put` that concern all documents.
         """
-        with suppress(DataLoss):  # Of the whole collection. A comparison meets it again.
+        # If the whole collection is damaged, the later comparison finds and reports it.
+        with suppress(DataLoss):
             for pair in documents:
                 self._progress.done += pair.source is not None
                 if isinstance(pair.source, StoredDocument):
@@ -66,19 +72,20 @@ class CollectionCopier:
             self._progress.replaced += self._put(stored)
 
     def _put(self, stored: StoredDocument) -> bool:
-        """Stores one document in place of any other version; returns whether it could."""
-        writer, name = self._writer, stored.document_id
+        """Stores one document in place of any other version; returns True if it was stored."""
+        writer, document_id = self._writer, stored.document_id
         try:
             result = writer.put_stored(self._collection, stored)
             if result.outcome is IngestOutcome.UNCHANGED:
-                # The content hash is equal, something else is not, such as summaries. No hash
-                # equals that of a document with changed metadata.
-                known = writer.document(self._collection, name)
-                changed = (known.sequence, known.metadata, known.source)
-                writer.put_metadata(self._collection, name, *changed)
+                # The content hash is equal, but something else differs, for example the summaries.
+                # After a change of its metadata, a document's hash equals no other hash, so the
+                # second `put_stored` replaces the document.
+                stored_info = writer.document(self._collection, document_id)
+                unchanged_fields = (stored_info.sequence, stored_info.metadata, stored_info.source)
+                writer.put_metadata(self._collection, document_id, *unchanged_fields)
                 writer.put_stored(self._collection, stored)
-        except _OWN_ERRORS as error:
-            self.refused[name] = error.message
+        except _DOCUMENT_ERRORS as error:
+            self.refused[document_id] = error.message
             return False
         return True
 
@@ -92,11 +99,11 @@ class CollectionCopier:
             self._flush()
 
     def _flush(self) -> None:
-        """Commits the group."""
+        """Commits the documents that were collected so far."""
         group, self._group, self._group_bytes = self._group, [], 0
         if not group:
             return
-        results = self._writer.put_many([(self._collection, each) for each in group])
+        results = self._writer.put_many([(self._collection, document) for document in group])
         for document, result in zip(group, results, strict=True):
             if isinstance(result, HragError):
                 self.refused[document.document_id] = result.message

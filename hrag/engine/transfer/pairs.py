@@ -1,8 +1,8 @@
-"""The documents of a collection in two stores, side by side, by their ids.
+"""Pairs of documents with the same id in two stores.
 
-Both exports are in order of ids, so one pass over both is a merge join, and one document of
-each is in memory at a time. What is written to a store behind the pair that was yielded last
-is not met again.
+Both exports are ordered by id, so one pass over both is a merge join, with one document of each
+store in memory at a time. If a document with a smaller id than that of the last pair is written
+meanwhile, it is not yielded.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from hrag.engine.engine_documents import Exported
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A document as source and target have it; None where a store does not. Never both None."""
+    """A document in source and target; None if a store does not have it. At least one has it."""
 
     document_id: str
     source: Exported | None
@@ -22,11 +22,21 @@ class Pair:
 
 def pairs(source: Iterator[Exported], target: Iterator[Exported]) -> Iterator[Pair]:
     """Yields every document of the two exports once, in order of ids."""
-    one, other = next(source, None), next(target, None)
-    while one is not None or other is not None:
-        document_id = min(each.document_id for each in (one, other) if each is not None)
-        ours = one if one is not None and one.document_id == document_id else None
-        theirs = other if other is not None and other.document_id == document_id else None
+    next_source, next_target = next(source, None), next(target, None)
+    while next_source is not None or next_target is not None:
+        document_id = min(
+            document.document_id for document in (next_source, next_target) if document is not None
+        )
+        ours = (
+            next_source
+            if next_source is not None and next_source.document_id == document_id
+            else None
+        )
+        theirs = (
+            next_target
+            if next_target is not None and next_target.document_id == document_id
+            else None
+        )
         yield Pair(document_id, ours, theirs)
-        one = one if ours is None else next(source, None)
-        other = other if theirs is None else next(target, None)
+        next_source = next_source if ours is None else next(source, None)
+        next_target = next_target if theirs is None else next(target, None)

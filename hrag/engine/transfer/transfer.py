@@ -1,12 +1,12 @@
-"""Copies a whole store into one of another engine, and proves that both hold the same.
+"""Copies a whole store into a store of another engine, and proves that both are equal.
 
-The source is only read. Nothing is embedded or summarised again. First all documents are
-copied that the target lacks, then both stores are read and compared from beginning to end. A
-transfer that was ended at any point is run again and goes on. Documents that the target has
-otherwise are replaced only if that is wanted, and none is ever deleted.
+The source is only read. Nothing is embedded or summarised again. First, all documents that the
+target does not have are copied. Then both stores are read and compared completely. A transfer that
+was interrupted at any point can be run again and continues. Documents that differ in the target are
+replaced only on request, and no document is ever deleted.
 
-Not part of a transfer: sequences, which the target counts itself, from 1 for each tenant, the
-number of tokens that summaries have cost, and indexes, which the target builds.
+A transfer does not copy three things: sequences, which the target counts itself, from 1 for each
+tenant; the number of tokens that summaries have cost; and indexes, which the target builds.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from hrag.values.errors import CollectionExists, DataLoss
 _SHOWN_CONFLICTS = 5
 
 Refused = dict[tuple[str, str, str], str]
-"""Why a document could not be stored, by tenant, collection and document id."""
+"""The reasons why documents could not be stored, by tenant, collection and document id."""
 
 
 def transfer(
@@ -43,30 +43,35 @@ def transfer(
     *,
     replace: bool = False,
 ) -> TransferReport:
-    """Copies the store behind `source` into `target`, which `existing` reads, and compares both.
+    """Copies the store of `source` into the store of `target`, and compares both.
 
-    `target` was opened without quotas. With `replace`, documents that differ become those of
-    the source. Raises CollectionExists before anything is written if collections or aliases of
-    the target have the source's names and are other ones, and what `Writer.put` raises that
-    concerns all documents, such as StorageFull.
+    `existing` reads the target's store, and `target` was opened without quotas. With `replace`,
+    documents that differ are replaced by those of the source. Raises CollectionExists before
+    anything is written if the target has a collection or an alias with the same name but other
+    settings or another meaning. Raises the errors of `Writer.put` that concern all documents, for
+    example StorageFull.
     """
     before = _sequences(source)
     catalog = Catalog.of(source)
     _check_conflicts(catalog, Catalog.of(existing))
     refused = _copy(source, catalog, target, existing, progress, replace=replace)
-    return _compared(source, existing, progress, before, refused)
+    return _compare(source, existing, progress, before, refused)
 
 
 def verify(source: Reader, target: Reader, progress: TransferProgress) -> TransferReport:
-    """Compares two stores, both only read."""
-    return _compared(source, target, progress, _sequences(source), {})
+    """Compares two stores. Both are only read."""
+    return _compare(source, target, progress, _sequences(source), {})
 
 
 def _check_conflicts(source: Catalog, target: Catalog) -> None:
-    found = list(islice(conflicts(source, target), _SHOWN_CONFLICTS))
-    if found:
-        named = "; ".join(f"{each.tenant_id}/{each.collection} {each.problem}" for each in found)
-        raise CollectionExists(f"nothing was written, the target has the same names: {named}")
+    """Raises CollectionExists if the target has names of the source with another meaning."""
+    differences = list(islice(conflicts(source, target), _SHOWN_CONFLICTS))
+    if differences:
+        problems = "; ".join(
+            f"{difference.tenant_id}/{difference.collection} {difference.problem}"
+            for difference in differences
+        )
+        raise CollectionExists(f"nothing was written, the target has the same names: {problems}")
 
 
 def _copy(
@@ -78,49 +83,50 @@ def _copy(
     *,
     replace: bool,
 ) -> Refused:
-    """Copies collections, documents and aliases; returns why documents were refused."""
+    """Copies collections, documents and aliases. Returns why documents were refused."""
     progress.begin("copying", catalog.documents)
-    there = Catalog.of(existing).collections
+    target_collections = Catalog.of(existing).collections
     refused: Refused = {}
     for place, collection in catalog.collections.items():
-        if place not in there:
+        if place not in target_collections:
             writer.create_collection(*place, collection.settings)
         progress.collection = "/".join(place)
         copier = CollectionCopier(writer, writer.open(*place), progress, replace=replace)
         copier.copy(_pairs(source, existing, place))
         refused |= {(*place, name): reason for name, reason in copier.refused.items()}
-    for (tenant_id, alias), named in catalog.aliases.items():
-        writer.set_alias(tenant_id, alias, named)
+    for (tenant_id, alias), collection_name in catalog.aliases.items():
+        writer.set_alias(tenant_id, alias, collection_name)
     return refused
 
 
-def _compared(
+def _compare(
     source: Reader,
     target: Reader,
     progress: TransferProgress,
     before: dict[str, int],
     refused: Refused,
 ) -> TransferReport:
-    """Compares all of two stores; `before` are the source's sequences at the beginning."""
+    """Compares two stores completely. `before` has the source's sequences at the beginning."""
     ours, theirs = Catalog.of(source), Catalog.of(target)
     progress.begin("comparing", ours.documents)
-    found = chain(
+    all_differences = chain(
         conflicts(ours, theirs),
         missing(ours, theirs),
         *(
-            _differences(source, target, progress, each)
-            for place, each in ours.collections.items()
+            _differences(source, target, progress, collection)
+            for place, collection in ours.collections.items()
             if place in theirs.collections
         ),
     )
     differences: list[Difference] = []
     count = 0
-    for each in chain(found, _changes(source, before)):
+    for difference in chain(all_differences, _changes(source, before)):
         count += 1
         if len(differences) < MAX_DIFFERENCES:
-            reason = refused.get((each.tenant_id, each.collection, each.document_id), "")
-            problem = f"{each.problem}: {reason}" if reason else each.problem
-            differences.append(changed(each, problem=problem))
+            place = difference.tenant_id, difference.collection, difference.document_id
+            reason = refused.get(place, "")
+            problem = f"{difference.problem}: {reason}" if reason else difference.problem
+            differences.append(changed(difference, problem=problem))
     return TransferReport(
         collections=len(ours.collections),
         documents=progress.done,
@@ -135,6 +141,7 @@ def _compared(
 def _differences(
     source: Reader, target: Reader, progress: TransferProgress, collection: Collection
 ) -> Iterator[Difference]:
+    """Yields the differences between the documents of a collection in both stores."""
     place = collection.tenant_id, collection.name
     progress.collection = "/".join(place)
     try:
@@ -151,13 +158,19 @@ def _pairs(source: Reader, target: Reader, place: Place) -> Iterator[Pair]:
 
 
 def _sequences(reader: Reader) -> dict[str, int]:
-    """The sequence of each tenant that has a collection."""
-    tenants = tenants_of({(each.tenant_id, each.name): each for each in reader.collections()})
+    """Returns the sequence of each tenant that has a collection."""
+    collections = reader.collections()
+    tenants = tenants_of(
+        {(collection.tenant_id, collection.name): collection for collection in collections}
+    )
     return {tenant_id: reader.sequence(tenant_id) for tenant_id in tenants}
 
 
 def _changes(source: Reader, before: dict[str, int]) -> Iterator[Difference]:
-    """Yields the tenants whose source has changed since their sequences were those of `before`."""
+    """Yields a difference for each tenant whose data in the source has changed.
+
+    A tenant has changed if its sequence is not the one in `before`.
+    """
     for tenant_id in sorted(before | _sequences(source)):
         if before.get(tenant_id) != source.sequence(tenant_id):
             problem = "the source has changed meanwhile: stop its indexer, and run this again"

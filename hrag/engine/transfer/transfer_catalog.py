@@ -1,7 +1,7 @@
-"""What a store has besides documents, collections and aliases, and how two stores differ in it.
+"""The collections and aliases of a store, and their differences between two stores.
 
-A target may have collections that the source does not have: those of other tenants, or its
-own. They are not looked at.
+A target may have collections that the source does not have, for example those of other tenants.
+They are ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,10 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that source and target do not have alike.
+    """A difference between source and target.
 
-    `document_id` is empty if it concerns a collection or alias, `collection` too if a tenant.
+    `document_id` is empty if the difference concerns a collection or an alias. `collection` is
+    empty too if it concerns a tenant.
     """
 
     tenant_id: str
@@ -29,7 +30,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Collections and aliases of a store; `aliases` have the name of their collection."""
+    """The collections and aliases of a store.
+
+    `aliases` maps the tenant and name of each alias to the name of its collection.
+    """
 
     collections: Mapping[Place, Collection]
     aliases: Mapping[Place, str]
@@ -37,7 +41,10 @@ class Catalog:
     @classmethod
     def of(cls, reader: Reader) -> "Catalog":
         """Reads the catalog of every tenant that has a collection, in order of names."""
-        collections = {(each.tenant_id, each.name): each for each in reader.collections()}
+        collections = {
+            (collection.tenant_id, collection.name): collection
+            for collection in reader.collections()
+        }
         aliases = {
             (tenant_id, alias.name): alias.collection
             for tenant_id in tenants_of(collections)
@@ -47,56 +54,61 @@ class Catalog:
 
     @property
     def documents(self) -> int:
-        """Number of documents in all collections."""
-        return sum(each.document_count for each in self.collections.values())
+        """The number of documents in all collections."""
+        return sum(collection.document_count for collection in self.collections.values())
 
 
 def tenants_of(places: Mapping[Place, object]) -> list[str]:
-    """Returns each tenant once, in order."""
+    """Returns each tenant once, in ascending order."""
     return sorted({tenant_id for tenant_id, _ in places})
 
 
 def conflicts(source: Catalog, target: Catalog) -> Iterator[Difference]:
-    """Yields what the target has and the source has otherwise, so that it cannot be copied."""
+    """Yields the collections and aliases that cannot be copied.
+
+    The target already has their names, but with other settings or with another meaning.
+    """
     for place, collection in source.collections.items():
         if place in target.aliases:
             yield Difference(*place, "", "is an alias in the target")
         elif place in target.collections:
-            problem = _differing(collection.settings, target.collections[place].settings)
+            problem = _setting_differences(collection.settings, target.collections[place].settings)
             if problem:
                 yield Difference(*place, "", problem)
-    for place, named in source.aliases.items():
+    for place, collection_name in source.aliases.items():
         if place in target.collections:
             yield Difference(*place, "", "is an alias in the source, a collection in the target")
-        elif target.aliases.get(place, named) != named:
-            yield Difference(*place, "", _misplaced(named, target.aliases[place]))
+        elif target.aliases.get(place, collection_name) != collection_name:
+            problem = _moved_alias(collection_name, target.aliases[place])
+            yield Difference(*place, "", problem)
 
 
 def missing(source: Catalog, target: Catalog) -> Iterator[Difference]:
-    """Yields collections and aliases that only one of the two has.
+    """Yields the collections and aliases that only one of the two stores has.
 
-    Of what the target alone has, only other names of the source's collections.
+    Of those that only the target has, it yields only aliases of the source's collections.
     """
     ours = source.collections.keys() | source.aliases.keys()
     theirs = target.collections.keys() | target.aliases.keys()
     for place in sorted(ours - theirs):
-        named = source.aliases.get(place)
-        kind = f", an alias of {named!r}" if named else ""
+        collection_name = source.aliases.get(place)
+        kind = f", an alias of {collection_name!r}" if collection_name else ""
         yield Difference(*place, "", f"is missing in the target{kind}")
     for place in sorted(target.aliases.keys() - ours):
-        named = target.aliases[place]
-        if (place[0], named) in source.collections:
-            yield Difference(*place, "", f"is in the target alone, an alias of {named!r}")
+        collection_name = target.aliases[place]
+        if (place[0], collection_name) in source.collections:
+            yield Difference(*place, "", f"is in the target alone, an alias of {collection_name!r}")
 
 
-def _differing(source: CollectionSettings, target: CollectionSettings) -> str:
-    """The settings that differ, with both values; "" if all are equal."""
-    values = ((each.name, getattr(source, each.name), getattr(target, each.name))
-              for each in fields(CollectionSettings))  # fmt: skip
-    parts = [f"{name} is {one!s} in the source, {other!s} in the target"
-             for name, one, other in values if one != other]  # fmt: skip
+def _setting_differences(source: CollectionSettings, target: CollectionSettings) -> str:
+    """Returns the settings that differ, with both values; "" if all are equal."""
+    values = ((field.name, getattr(source, field.name), getattr(target, field.name))
+              for field in fields(CollectionSettings))  # fmt: skip
+    parts = [f"{name} is {ours!s} in the source, {theirs!s} in the target"
+             for name, ours, theirs in values if ours != theirs]  # fmt: skip
     return "; ".join(parts)
 
 
-def _misplaced(source: str, target: str) -> str:
+def _moved_alias(source: str, target: str) -> str:
+    """Returns the problem of an alias that names different collections in the two stores."""
     return f"is an alias of {source!r} in the source, of {target!r} in the target"

@@ -1,19 +1,20 @@
-"""What a transfer has done, for who shows it while it runs and when it has ended."""
+"""The progress of a transfer while it runs, and its report when it has ended."""
 
 from dataclasses import dataclass
 
 from hrag.engine.transfer.transfer_catalog import Difference
 
 MAX_DIFFERENCES = 1000
-"""How many differences a report names; it counts all."""
+"""The number of differences that a report names. It counts all of them."""
 
 
 class TransferProgress:
-    """How far a transfer is. Written by its thread, read by any.
+    """The progress of a transfer. The transfer's thread writes it; any thread may read it.
 
-    `step` is `copying` or `comparing`, `collection` is `tenant/name`. Of `total` documents,
-    `done` were read in this step. `copied`, `replaced` and `present` count documents of the
-    source: written anew, in place of another version, there already and the same.
+    `step` is `copying` or `comparing`, `collection` is `tenant/name`. In this step, `done` of
+    `total` documents were read. `copied`, `replaced` and `present` count documents of the source:
+    those that the target did not have, those that replaced another version, and those that the
+    target already had with the same content.
     """
 
     def __init__(self) -> None:
@@ -26,16 +27,18 @@ class TransferProgress:
         self.present = 0
 
     def begin(self, step: str, total: int) -> None:
-        """Starts to count a step's documents."""
+        """Starts a step with `total` documents."""
         self.step, self.total, self.done = step, total, 0
 
 
 @dataclass(frozen=True, slots=True)
 class TransferReport:
-    """What was copied and compared; `differences` are the first MAX_DIFFERENCES of all.
+    """The result of a transfer: what was copied and compared.
 
-    `documents` of `collections` were compared. `replaced` and `present` are documents that the
-    target had before. Source and target are the same if `difference_count` is 0.
+    `differences` are the first MAX_DIFFERENCES differences, and `difference_count` counts all of
+    them. `documents` is the number of compared documents, in `collections` collections. `replaced`
+    and `present` count documents that the target had before. Source and target are equal if
+    `difference_count` is 0.
     """
 
     collections: int

@@ -1,8 +1,8 @@
 """How does text become the terms of the lexical index?
 
-The same analyzer reads documents and queries. Its name has a language and a version, such as
-`english/1`; a collection stores the name that it was made with, so that an index and its
-queries always agree. Knows nothing of collections, stores or services.
+The same analyzer reads documents and queries. Its name consists of a language and a version, for
+example `english/1`. A collection stores the name of its analyzer, so that an index and its queries
+always agree. Knows nothing of collections, stores or services.
 """
 
 from hrag.text.analysis.analyzer import (

@@ -1,12 +1,12 @@
 """An analyzer turns text into terms, in one language and one version of the rules.
 
-Text is folded and cut into words, whole joined runs (`3.11.7`, `c++`, `well-known`) and, in
-scripts without spaces, single characters and bigrams; words are stemmed by Snowball. A term is
-known by its id, a hash of 56 bits. `hrag_fast.TermExtractor` does the work; here are the names
-of analyzers and what is special about queries.
+Text is folded and cut into words, whole joined runs (`3.11.7`, `c++`, `well-known`) and, in scripts
+without spaces, single characters and bigrams. Words are stemmed by Snowball. A term is identified
+by its id, a hash of 56 bits. `hrag_fast.TermExtractor` does this work; this module has the names of
+analyzers and the rules for queries.
 
-What an analyzer does to a text never changes under one name: a change of the rules is a new
-version, and old collections keep theirs.
+An analyzer with one name always produces the same terms. A change of the rules is a new version,
+and old collections keep their version.
 """
 
 from collections.abc import Sequence
@@ -22,24 +22,27 @@ from hrag.values.errors import InvalidArgument
 from hrag_fast import LeafTerms, Matches, TermExtractor, Token, term_id
 
 MAX_QUERY_TERMS = 256
-NO_STEMMER = "simple"
-# Whatever its stemmer, `simple` has none.
+NO_STEMMER = "simple"  # The language for texts that shall not be stemmed.
 DEFAULT_LANGUAGE = "english"
 LANGUAGES = (NO_STEMMER, *sorted(Stemmer.algorithms()))
 NEWEST_VERSION = 1
-# English words are ASCII; what is not is a name or a word of another language.
+# English words are ASCII. Words with other characters are names or belong to another language, so
+# they are not stemmed.
 ASCII_LANGUAGES = frozenset({"english"})
 
 
 _JOINERS = frozenset("._-/@+#")
-_JOINED_FACTOR = 0.5  # Its words count too.
-_CJK_FACTOR = 0.25  # A word of two characters is found by three terms or four.
+# A joined run counts half, because the words in it count too.
+_JOINED_FACTOR = 0.5
+# A word of two CJK characters gives three or four terms, so each term counts a quarter.
+_CJK_FACTOR = 0.25
 
 
 class QueryTerm(NamedTuple):
-    """A term of a query; `id` is the `term_id` of `text`, which is stemmed if it is a word.
+    """A term of a query.
 
-    `factor` is what its kind counts beside a word.
+    `id` is the `term_id` of `text`, which is stemmed if the term is a word. `factor` is the weight
+    of the term's kind, relative to a word.
     """
 
     id: int
@@ -48,7 +51,7 @@ class QueryTerm(NamedTuple):
 
 
 class Analyzer:
-    """What makes terms of text. Safe to share between threads; made by `analyzer`."""
+    """Turns text into terms. Thread-safe. The function `analyzer` creates it."""
 
     def __init__(
         self, name: str, extractor: TermExtractor, stop_words: frozenset[str] = frozenset()
@@ -61,40 +64,41 @@ class Analyzer:
         return f"Analyzer({self.name!r})"
 
     def terms(self, text: str) -> NDArray[np.uint64]:
-        """Returns uint64[n]: the ids of all occurrences of terms, in order."""
+        """Returns the ids of all occurrences of terms, in order: `uint64[n]`."""
         return self._extractor.terms(text)
 
     def word_ids(self, text: str) -> NDArray[np.uint64]:
-        """Returns uint64[n]: the distinct ids of words and CJK terms, ascending.
+        """Returns the distinct ids of words and CJK terms, ascending: `uint64[n]`.
 
-        Joined runs are left out. A text that contains a phrase has all its words, but the
+        Joined runs are left out. A text that contains a phrase contains all its words, but the
         phrase may be a part of a longer joined run.
         """
         return self._extractor.word_ids(text)
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
-        """Returns the terms and lengths of leaves, in their order; see `LeafTerms`."""
+        """Returns the terms and lengths of leaves, in their order, as a `LeafTerms`."""
         return self._extractor.leaf_terms(texts)
 
     def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:
-        """Returns where terms occur in a text, in code points of it; see `Matches`.
+        """Returns where terms occur in a text, in code points of the text, as a `Matches`.
 
-        `ids` is uint64, ascending. Raises ValueError for another dtype, shape or order.
+        `ids` are `uint64`, ascending. Raises ValueError for another dtype, shape or order.
         """
         return self._extractor.matches(text, ids)
 
     def query_terms(self, text: str) -> tuple[QueryTerm, ...]:
         """Returns the distinct terms of a query in order of their first occurrence.
 
-        Stop words are left out, unless nothing else remains. At most MAX_QUERY_TERMS, the first.
+        Stop words are left out, unless nothing else remains. Returns only the first MAX_QUERY_TERMS
+        terms.
         """
         tokens = self._extractor.tokens(text)
-        kept = [token for token in tokens if not self._is_stop_word(token)]
+        content_tokens = [token for token in tokens if not self._is_stop_word(token)]
         texts: dict[str, float] = {}
-        for token in kept or tokens:
+        for token in content_tokens or tokens:
             texts.setdefault(self._extractor.term(token), _factor(token))
-        found = list(texts.items())[:MAX_QUERY_TERMS]
-        return tuple(QueryTerm(term_id(text), text, factor) for text, factor in found)
+        terms = list(texts.items())[:MAX_QUERY_TERMS]
+        return tuple(QueryTerm(term_id(text), text, factor) for text, factor in terms)
 
     def _is_stop_word(self, token: Token) -> bool:
         return token.is_word and token.text in self._stop_words
@@ -107,7 +111,7 @@ def _factor(token: Token) -> float:
 
 
 def analyzer_name(language: str) -> str:
-    """Returns the name of the newest analyzer of a language, such as `english/1`.
+    """Returns the name of the newest analyzer of a language, for example `english/1`.
 
     Raises InvalidArgument for a language that is not in LANGUAGES.
     """
@@ -117,7 +121,7 @@ def analyzer_name(language: str) -> str:
 
 @cache
 def analyzer(name: str) -> Analyzer:
-    """Returns the analyzer of a name, always the same object.
+    """Returns the analyzer with this name, always the same object.
 
     Raises InvalidArgument if its language or version is unknown.
     """
@@ -144,6 +148,6 @@ def _check_language(language: str) -> None:
 def _extractor(language: str) -> TermExtractor:
     if language == NO_STEMMER:
         return TermExtractor(None)
-    # The extractor remembers stems itself.
+    # A cache size of 0, because the extractor caches stems itself.
     stemmer = Stemmer.Stemmer(language, 0)
     return TermExtractor(stemmer.stemWord, ascii_only=language in ASCII_LANGUAGES)

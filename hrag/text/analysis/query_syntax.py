@@ -1,7 +1,7 @@
-"""What a query says beyond its words: quoted phrases and `+must` words are required.
+"""The syntax of queries: quoted phrases and `+must` words are required parts.
 
-They are verified on the text itself, not on terms. An answer may come from any source, so the
-check knows nothing of indexes.
+Required parts are compared with the text itself, not with terms. A result may come from any source,
+so the comparison knows nothing of indexes.
 """
 
 import re
@@ -14,44 +14,45 @@ from hrag_fast import fold, inside_word
 
 MAX_REQUIRED = 16
 
-# Typographic quotes are text: Chinese questions set terms in them, and do not require them.
-# No alternative scans past the next quote, so matching takes linear time. A straight quote just
-# after a Latin letter or digit opens nothing: it is a closing one, or the inches of `27" monitor`.
+# Typographic quotes are plain text, because Chinese questions put terms into them without requiring
+# these terms. No alternative scans past the next quote, so matching takes linear time. A straight
+# quote directly after a Latin letter or digit does not open a phrase: it is a closing quote, or it
+# means inches, as in `27" monitor`.
 _REQUIRED = re.compile(
     r"(?:(?<!\S)\+)?"
     r'(?<![0-9A-Za-z])"(?P<phrase>[^"]*+)"'
     r"|(?<!\S)\+(?P<must>\S+)"
 )
 _WORD = re.compile(r"[^\W_]")
-# What ends a sentence or clause is not part of a word: `What does +E-4711 mean for +C++?`
+# Punctuation at the end of a required word is not part of it: `What does +E-4711 mean for +C++?`
 _PUNCTUATION = ".,;:!?。，、；：！？"
 
 
 class ParsedQuery(NamedTuple):
-    """A query's text without quotes and plus signs, and the parts of it that are required."""
+    """A query's text without quotes and plus signs, and its required parts."""
 
     text: str
     required: tuple[str, ...]
 
 
 def parse(text: str) -> ParsedQuery:
-    """Splits a query into its text, for ranking and embedding, and what it requires.
+    """Splits a query into its text, for ranking and embedding, and its required parts.
 
-    Required are phrases in straight double quotes, and words behind a plus sign, which
-    stands at the start or after white space; such a word runs to the next white space, and
-    punctuation that ends it is not required. Signs that have no partner, or nothing to require,
-    are plain text. Without required parts, `text` is returned as it came.
+    Required parts are phrases in straight double quotes and words after a plus sign. The plus sign
+    must stand at the start or after white space. The word ends at the next white space, and
+    punctuation at its end is not part of it. Signs without a partner, or with nothing to require,
+    are plain text. If there are no required parts, `text` is returned unchanged.
 
     Raises InvalidArgument for more than MAX_REQUIRED different required parts.
     """
     required: dict[str, None] = {}
 
-    def plain(found: re.Match[str]) -> str:
-        part = _collapsed(found["phrase"] or found["must"] or "")
-        if found["must"] and not _WORD.search(part):
-            return found[0]
+    def plain(match: re.Match[str]) -> str:
+        part = _collapsed(match["phrase"] or match["must"] or "")
+        if match["must"] and not _WORD.search(part):
+            return match[0]
         if part:
-            required[part.rstrip(_PUNCTUATION) if found["must"] else part] = None
+            required[part.rstrip(_PUNCTUATION) if match["must"] else part] = None
         return f" {part} "
 
     plain_text = _REQUIRED.sub(plain, text)
@@ -65,17 +66,21 @@ def parse(text: str) -> ParsedQuery:
 
 
 class RequiredParts:
-    """The parts of a query that are required, to be compared with many texts.
+    """The required parts of a query, which are compared with many texts.
 
-    Compared folded; all white space counts as one space. A part neither begins nor ends inside a
-    word of the text: `cat` is not in `concatenate`, but `数据` is in `大数据库`.
+    Parts and texts are folded before they are compared, and each run of white space counts as one
+    space. A part neither begins nor ends inside a word of the text: `cat` is not in `concatenate`,
+    but `数据` is in `大数据库`.
     """
 
     def __init__(self, required: Sequence[str]) -> None:
         self._parts = [fold(part, single_spaces=True) for part in required]
 
     def are_in(self, texts: Iterable[str]) -> bool:
-        """True if every part is in one of the texts. Takes time linear in texts and parts."""
+        """Returns True if each part is in at least one of the texts.
+
+        Takes time linear in the length of the texts and the parts.
+        """
         folded = [fold(text, single_spaces=True) for text in texts]
         return all(any(_has(text, part) for text in folded) for part in self._parts)
 
@@ -88,10 +93,11 @@ def _has(text: str, part: str) -> bool:
 
 
 def _occurrences(text: str, part: str) -> Iterator[int]:
-    """Yields where a text has a part, ascending, in time linear in both.
+    """Yields the positions where a text contains a part, ascending.
 
-    Two occurrences are at least the part's smallest period apart. In a run of them, only what
-    the next one adds is compared; others overlap by less than half.
+    Takes time linear in both lengths. Two occurrences are at least the smallest period of the part
+    apart. In a run of overlapping occurrences, only the characters that the next one adds are
+    compared. Occurrences outside a run overlap by less than half.
     """
     start = text.find(part)
     while start >= 0:
@@ -105,7 +111,7 @@ def _occurrences(text: str, part: str) -> Iterator[int]:
 
 @lru_cache(maxsize=MAX_REQUIRED)
 def _smallest_period(part: str) -> int:
-    """By how much a part must be moved to lie on itself (Knuth, Morris and Pratt, 1977)."""
+    """Returns the smallest shift at which a part matches itself (Knuth, Morris, Pratt, 1977)."""
     borders = [0] * len(part)
     border = 0
     for end in range(1, len(part)):

@@ -1,7 +1,7 @@
-"""Words that say little about what a query asks for, by language.
+"""Stop words, by language: words that say little about the subject of a query.
 
-They leave queries, never the index: a phrase may need them, and so does a query of nothing
-else. Compared with folded words before stemming.
+They are removed from queries, never from the index, because a phrase may need them, and a query may
+consist only of them. They are compared with folded words before stemming.
 """
 
 _ENGLISH = """

@@ -1,1 +1,1 @@
-"""Data the package ships: the vocabulary of `cl100k_base` (MIT, see LICENSE-cl100k_base)."""
+"""Data files of the package: the vocabulary of `cl100k_base` (MIT, see LICENSE-cl100k_base)."""

@@ -1,4 +1,4 @@
-"""A container may have less time than its cores give."""
+"""A container may have less CPU time than its number of cores suggests."""
 
 import os
 from pathlib import Path

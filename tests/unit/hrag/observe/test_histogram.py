@@ -1,4 +1,4 @@
-"""A histogram that takes several observations at once."""
+"""A histogram that records several observations at once."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +18,16 @@ def registry():
 
 
 def test_the_page_is_that_of_the_library(registry):
-    """Value for value: bounds, cumulated counts, sum, for two label values."""
-    own = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
+    """Bounds, cumulated counts and sums are equal, for two label values."""
+    histogram = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
     other = CollectorRegistry()
     theirs = Histogram("seconds", "Duration.", ["stage"], registry=other, buckets=BOUNDS)
-    own.observe(("a", value) for value in VALUES)
-    own.observe([("b", 0.5), ("a", 7.0)])
+    histogram.observe(("a", value) for value in VALUES)
+    histogram.observe([("b", 0.5), ("a", 7.0)])
     for label, value in [*(("a", value) for value in VALUES), ("b", 0.5), ("a", 7.0)]:
         theirs.labels(label).observe(value)
-    created = "_created"  # Switched off in hrag.observe.metrics, which may not be imported here.
+    # hrag.observe.metrics switches these lines off, but it may not be imported here.
+    created = "_created"
     lines = [line for line in generate_latest(other).decode().splitlines() if created not in line]
     assert generate_latest(registry).decode().splitlines() == lines
 
@@ -37,9 +38,11 @@ def test_without_observations_it_has_no_series(registry):
 
 
 def test_no_observation_of_several_threads_is_lost(registry):
-    own = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
+    histogram = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
     with ThreadPoolExecutor(4) as threads:
         for _ in range(4):
-            threads.submit(lambda: [own.observe([("a", 0.5), ("b", 2.0)]) for _ in range(5_000)])
+            threads.submit(
+                lambda: [histogram.observe([("a", 0.5), ("b", 2.0)]) for _ in range(5_000)]
+            )
     assert registry.get_sample_value("seconds_count", {"stage": "a"}) == 20_000
     assert math.isclose(registry.get_sample_value("seconds_sum", {"stage": "b"}), 40_000)

@@ -1,4 +1,4 @@
-"""Refusals that get a line and those that are counted."""
+"""Refusals that are logged, and refusals that are only counted."""
 
 import threading
 from collections import Counter
@@ -25,8 +25,8 @@ def test_a_flood_of_refusals_makes_few_lines_and_exact_counts() -> None:
 def test_refusals_of_many_credentials_are_bounded_too() -> None:
     counted: list[dict[Refusal, int]] = []
     limiter = RefusalLimiter(lambda counts: counted.append(dict(counts)), lambda: 0.0, 3600)
-    many = [Refusal("RATE", "Search", str(number)) for number in range(5000)]
-    assert sum(map(limiter.allows, many)) == 100
+    refusals = [Refusal("RATE", "Search", str(number)) for number in range(5000)]
+    assert sum(map(limiter.allows, refusals)) == 100
     limiter.flush()
     (counts,) = counted
     assert len(counts) <= 101

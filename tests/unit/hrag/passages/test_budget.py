@@ -1,4 +1,4 @@
-"""Which groups become passages, with which span: limits, budgets, joining, cutting."""
+"""The choice of passages and their spans: limits, budgets, joining and cutting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from tests.support.documents.fakes import prepared, sentences
 
 @dataclass(frozen=True)
 class Matches:
-    """One leaf for each group, of the same number; group g scores 1 - g / 10."""
+    """The matched leaves: one leaf for each group. Group g scores 1 - g / 10."""
 
     leaf_of: Sequence[int]
     level: int = 0
@@ -32,10 +32,13 @@ class Matches:
 
 
 def document(name: str = "d", text: str = "") -> TreeText:
-    """Twelve leaves or so of 32 tokens, four sentences each, that overlap a little."""
-    given = prepared(name, text or sentences(40))
-    outline = Outline.of(name, given.title, given.source, given.metadata, (), ())
-    return TreeText(outline, given.tree, given.parsed.text.encode())
+    """A document of about twelve leaves that overlap a little.
+
+    Each leaf has 32 tokens, which are about four sentences.
+    """
+    source = prepared(name, text or sentences(40))
+    outline = Outline.of(name, source.title, source.source, source.metadata, (), ())
+    return TreeText(outline, source.tree, source.parsed.text.encode())
 
 
 DOCUMENT = document()
@@ -43,17 +46,17 @@ PLACE = CitedPlace((0, 9, 0, 9), [(0, 8)])
 
 
 def select(
-    leaves: Sequence[int], limit: int = NO_LIMIT, document: TreeText = DOCUMENT, **asked: object
+    leaves: Sequence[int], limit: int = NO_LIMIT, document: TreeText = DOCUMENT, **options: object
 ) -> list[PassageDraft]:
     drafts = (PassageDraft.of(document, (0, leaf), group) for group, leaf in enumerate(leaves))
-    return select_drafts(drafts, PassageLimits(limit, **asked), Matches(leaves)).drafts
+    return select_drafts(drafts, PassageLimits(limit, **options), Matches(leaves)).drafts
 
 
 def indexes(drafts: Sequence[PassageDraft]) -> list[list[int]]:
-    return [[index for _, index in each.positions] for each in drafts]
+    return [[index for _, index in draft.positions] for draft in drafts]
 
 
-def test_no_more_than_the_limit_are_read():
+def test_no_more_drafts_are_read_than_the_limit():
     read = []
 
     def drafts():
@@ -66,7 +69,7 @@ def test_no_more_than_the_limit_are_read():
     assert (read, chosen.considered, chosen.left_out) == ([0, 1], 2, False)
 
 
-def test_what_does_not_fit_the_budget_is_passed_over():
+def test_a_draft_that_does_not_fit_the_budget_is_skipped():
     sizes = [DOCUMENT.tree.record(0, leaf).token_count for leaf in (0, 2, 4)]
     last = DOCUMENT.tree.counts[0] - 1
     small = DOCUMENT.tree.record(0, last).token_count
@@ -97,40 +100,40 @@ def test_neighbours_are_joined_to_the_best_of_them(leaves):
     assert whole.record.token_count == last.token_start + last.token_count
 
 
-def test_a_full_list_still_takes_what_touches_its_passages():
+def test_a_full_list_still_joins_drafts_that_touch_its_passages():
     chosen = select([0, 4, 8, 1, 6], limit=2, merge_adjacent=True)
     assert indexes(chosen) == [[0], [4]]
     chosen = select([0, 4, 1, 5, 8, 3], limit=2, merge_adjacent=True)
-    assert [sorted(each) for each in indexes(chosen)] == [[0, 1], [4, 5]]
+    assert [sorted(positions) for positions in indexes(chosen)] == [[0, 1], [4, 5]]
 
 
-def test_a_passage_leaves_out_what_a_better_one_has():
+def test_a_passage_leaves_out_text_of_a_better_one():
     first, middle, last = (DOCUMENT.tree.record(0, leaf) for leaf in (0, 1, 2))
     assert first.token_end > middle.token_start
-    found = [each.record for each in select([1, 0, 2])]
-    assert found[0] == middle
-    assert (found[1].char_start, found[1].char_end) == (0, middle.char_start)
-    assert found[1].token_count == middle.token_start
-    assert (found[2].byte_start, found[2].byte_end) == (middle.byte_end, last.byte_end)
-    assert found[2].token_start == middle.token_end
-    whole = [each.record for each in select([1, 0, 2], keep_overlap=True)]
+    records = [draft.record for draft in select([1, 0, 2])]
+    assert records[0] == middle
+    assert (records[1].char_start, records[1].char_end) == (0, middle.char_start)
+    assert records[1].token_count == middle.token_start
+    assert (records[2].byte_start, records[2].byte_end) == (middle.byte_end, last.byte_end)
+    assert records[2].token_start == middle.token_end
+    whole = [draft.record for draft in select([1, 0, 2], keep_overlap=True)]
     assert whole == [middle, first, last]
 
 
 def test_no_text_comes_twice_where_a_chunk_overlaps_the_one_after_the_next():
-    """With an overlap of half a chunk, whose cuts then move to the ends of sentences."""
+    """Chunks overlap by half, and their cuts are moved to the ends of sentences."""
     text = "A hare. The river runs by.\n\nAnd winter came, white and still. The small. " * 4
     tree = build_tree(ParsedText(text), TreeSettings((32,), 0.5, 0))
     overlapping = TreeText(DOCUMENT.outline, tree, text.encode())
     records = [tree.record(0, leaf) for leaf in range(4)]
     assert records[2].token_start < records[0].token_end
     for order in permutations(range(4)):
-        found = [each.record for each in select(order, document=overlapping)]
-        covered = [n for each in found for n in range(each.token_start, each.token_end)]
+        spans = [draft.record for draft in select(order, document=overlapping)]
+        covered = [n for span in spans for n in range(span.token_start, span.token_end)]
         assert sorted(covered) == list(range(records[3].token_end))
 
 
-def test_what_is_left_out_costs_no_tokens():
+def test_text_that_is_left_out_costs_no_tokens():
     end = DOCUMENT.tree.record(0, 1).token_end
     assert indexes(select([0, 1], token_budget=end)) == [[0], [1]]
     assert indexes(select([0, 1], token_budget=end - 1)) == [[0]]
@@ -138,7 +141,10 @@ def test_what_is_left_out_costs_no_tokens():
 
 
 def test_a_passage_without_its_matched_leaves_is_left_out():
-    """Leaf 1 matched, its text is in the first passage; nothing else of the second did."""
+    """Leaf 1 matched in both of the first two drafts.
+
+    The first passage contains its text, and nothing else of the second draft matched.
+    """
     limits, matches = PassageLimits(2), Matches([1, 1, 6])
     drafts = [
         PassageDraft.of(DOCUMENT, (0, 1), 0),
@@ -169,19 +175,21 @@ def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
 def test_a_document_gives_no_more_passages_than_it_may():
     other = document("e")
     ranked = [(DOCUMENT, 0), (DOCUMENT, 6), (DOCUMENT, 1), (other, 0), (DOCUMENT, 4)]
-    drafts = [PassageDraft.of(each, (0, leaf), group) for group, (each, leaf) in enumerate(ranked)]
+    drafts = [
+        PassageDraft.of(source, (0, leaf), group) for group, (source, leaf) in enumerate(ranked)
+    ]
     matches = Matches([leaf for _, leaf in ranked])
     alone = select_drafts(drafts, PassageLimits(2, max_per_document=1), matches)
-    found = [(each.document_id, each.position) for each in alone.drafts]
-    assert (found, alone.left_out) == ([("d", (0, 0)), ("e", (0, 0))], False)
+    passages = [(draft.document_id, draft.position) for draft in alone.drafts]
+    assert (passages, alone.left_out) == ([("d", (0, 0)), ("e", (0, 0))], False)
     for joined in (
         select_drafts(
             drafts, PassageLimits(NO_LIMIT, merge_adjacent=True, max_per_document=1), matches
         ),
         fill_budget(drafts, 1000, matches, max_per_document=1),
     ):
-        found = [(each.document_id, each.groups) for each in joined.drafts]
-        assert found == [("d", (0, 2)), ("e", (3,))]
+        passages = [(draft.document_id, draft.groups) for draft in joined.drafts]
+        assert passages == [("d", (0, 2)), ("e", (3,))]
         assert (joined.considered, joined.left_out) == (5, False)
 
 
@@ -191,15 +199,15 @@ def fill(leaves: Sequence[int], token_budget: int, text: TreeText = DOCUMENT) ->
 
 
 def test_leaves_fill_a_budget_in_order_and_neighbours_become_one_passage():
-    found = fill([4, 0, 8, 5, 1, 9], 1000)
-    assert indexes(found) == [[4, 5], [0, 1], [8, 9]]
-    assert [each.groups for each in found] == [(0, 3), (1, 4), (2, 5)]
+    drafts = fill([4, 0, 8, 5, 1, 9], 1000)
+    assert indexes(drafts) == [[4, 5], [0, 1], [8, 9]]
+    assert [draft.groups for draft in drafts] == [(0, 3), (1, 4), (2, 5)]
     assert indexes(fill([0, 4, 2, 3, 1], 1000)) == [[0, 4, 2, 3, 1]]
     assert fill([], 1000) == []
 
 
 def contents(drafts: Sequence[PassageDraft]) -> list[str]:
-    return [each.document.content(each.record) for each in drafts]
+    return [draft.document.content(draft.record) for draft in drafts]
 
 
 LEAVES = [DOCUMENT.content(DOCUMENT.tree.record(0, leaf)) for leaf in range(8)]
@@ -207,16 +215,16 @@ SIZES = [DOCUMENT.tree.record(0, leaf).token_count for leaf in range(8)]
 
 
 @pytest.mark.parametrize(
-    ("leaves", "left", "expected"),
+    ("leaves", "left_tokens", "expected"),
     [
         pytest.param(
             [0, 4],
             19,
             [LEAVES[0], " tells a short story. Sentence 0 11 tells a short story."],
-            id="a passage of its own",
+            id="a separate passage",
         ),
         pytest.param(
-            [4, 5], 19, [LEAVES[4] + " Sentence 0 13 tells a short story."], id="behind a passage"
+            [4, 5], 19, [LEAVES[4] + " Sentence 0 13 tells a short story."], id="after a passage"
         ),
         pytest.param(
             [5, 4],
@@ -230,15 +238,17 @@ SIZES = [DOCUMENT.tree.record(0, leaf).token_count for leaf in range(8)]
             [LEAVES[4] + " Sentence 0 13 tells a short story.", LEAVES[6]],
             id="between two passages",
         ),
-        pytest.param([0, 4], 3, [LEAVES[0]], id="not a sentence of it fits"),
+        pytest.param([0, 4], 3, [LEAVES[0]], id="no sentence fits"),
     ],
 )
 @pytest.mark.parametrize("worse", [[], [2, 0]])
-def test_the_last_leaf_is_cut_at_a_sentence_next_to_what_it_touches(leaves, left, expected, worse):
+def test_the_last_leaf_is_cut_at_a_sentence_next_to_what_it_touches(
+    leaves, left_tokens, expected, worse
+):
     whole = sum(SIZES[leaf] for leaf in leaves[:-1])
-    found = fill([*leaves, *worse], whole + left)
-    assert contents(found) == expected
-    assert sum(each.record.token_count for each in found) <= whole + left
+    drafts = fill([*leaves, *worse], whole + left_tokens)
+    assert contents(drafts) == expected
+    assert sum(draft.record.token_count for draft in drafts) <= whole + left_tokens
 
 
 @pytest.mark.parametrize(
@@ -252,13 +262,13 @@ def test_the_last_leaf_is_cut_at_a_sentence_next_to_what_it_touches(leaves, left
         ("🙂🙂", 1, []),
     ],
 )
-def test_of_a_first_leaf_that_does_not_fit_sentences_come_first_then_words(
+def test_a_first_leaf_that_does_not_fit_is_cut_to_sentences_else_to_words(
     text, token_budget, expected
 ):
     assert contents(fill([0], token_budget, document("d", text))) == expected
 
 
-def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
+def test_a_passage_has_the_parts_of_its_leaves_that_are_inside_it():
     matches = Matches([0, 1, 2])
     (whole,) = select([0, 1, 2], merge_adjacent=True)
     passage = passage_of(whole, matches, PLACE)
@@ -274,7 +284,7 @@ def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
     assert passage_of(alone, Matches([1]), PLACE).merged_chunk_ids == ()
 
 
-def test_a_passage_tells_where_to_cite_it():
+def test_a_passage_has_the_place_to_cite():
     (alone,) = select([1])
     passage = passage_of(alone, Matches([1]), PLACE)
     assert passage.matched_sentence == MatchedSentence(Span(0, 9, 0, 9), (), 0, 0)

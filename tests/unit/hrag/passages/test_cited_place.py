@@ -1,7 +1,6 @@
-"""Which sentence a citation points to, with the section and the pages that hold it.
+"""The sentence that a citation names, and the section and pages that contain it.
 
-Documents are read and cut as the indexer does it; a plain word matcher stands in for the
-lexical source.
+Documents are read and cut as in the indexer. A plain word matcher stands in for the lexical source.
 """
 
 import re
@@ -25,11 +24,13 @@ WORD = re.compile(r"[a-z0-9]+|[\u4e00-\u9fff]")
 
 
 def read(document: Document, settings: TreeSettings | None = None) -> TreeText:
-    """A document as the indexer stores it."""
-    found = extract(document, 1 << 20, parse)
-    outline = Outline.of("d", found.title, "", {}, found.parsed.sections, found.parsed.pages)
-    tree = build_tree(found.parsed, settings or TreeSettings())
-    return TreeText(outline, tree, found.parsed.text.encode())
+    """Returns a document as the indexer stores it."""
+    extracted = extract(document, 1 << 20, parse)
+    outline = Outline.of(
+        "d", extracted.title, "", {}, extracted.parsed.sections, extracted.parsed.pages
+    )
+    tree = build_tree(extracted.parsed, settings or TreeSettings())
+    return TreeText(outline, tree, extracted.parsed.text.encode())
 
 
 def leaves(document: TreeText) -> list[ChunkRecord]:
@@ -37,34 +38,37 @@ def leaves(document: TreeText) -> list[ChunkRecord]:
 
 
 def cited_in(document: TreeText, leaf: ChunkRecord, weights: dict[str, float]) -> MatchedSentence:
-    """The sentence to cite of a leaf if the words that have weights are the query's terms."""
-    wanted = list(weights)
-    found = [
-        (each.start(), each.end(), wanted.index(each[0]))
-        for each in WORD.finditer(document.content(leaf).lower())
-        if each[0] in weights
+    """Returns the sentence of a leaf to cite, if the words with weights are the query's terms."""
+    terms = list(weights)
+    occurrences = [
+        (match.start(), match.end(), terms.index(match[0]))
+        for match in WORD.finditer(document.content(leaf).lower())
+        if match[0] in weights
     ]
-    starts, ends, which = np.array(found, np.uint32).reshape(-1, 3).T.copy()
+    starts, ends, term_numbers = np.array(occurrences, np.uint32).reshape(-1, 3).T.copy()
     outline = document.outline
     span = matched_sentence(
         document.text,
         leaf,
         outline.section_starts,
         outline.heading_end,
-        Matches(starts, ends, which),
+        Matches(starts, ends, term_numbers),
         np.array(list(weights.values()), np.float32),
     )
     return document.cited_sentence(*span)
 
 
 def weights_of(document: TreeText, query: str) -> dict[str, float]:
-    """Rarer words weigh more; words that are nowhere have no weight."""
+    """Returns a weight for each word of the query. Rarer words weigh more.
+
+    Words that do not occur in the document have no weight.
+    """
     counts = Counter(WORD.findall(str(document.text, "utf-8").lower()))
     return {word: 1 / counts[word] for word in WORD.findall(query.lower()) if counts[word]}
 
 
 def cited(document: TreeText, query: str) -> MatchedSentence:
-    """The sentence of the leaf whose words weigh most."""
+    """Returns the sentence to cite of the leaf whose words weigh most."""
     weights = weights_of(document, query)
 
     def weight(leaf: ChunkRecord) -> float:
@@ -76,9 +80,9 @@ def cited(document: TreeText, query: str) -> MatchedSentence:
     return cited_in(document, best, weights)
 
 
-def text_of(document: TreeText, found: MatchedSentence) -> str:
-    """The cited text, by bytes and by code points."""
-    span = found.span
+def text_of(document: TreeText, sentence: MatchedSentence) -> str:
+    """Returns the cited text; asserts that byte offsets and code points agree."""
+    span = sentence.span
     text = str(document.text[span.byte_start : span.byte_end], "utf-8")
     assert text == str(document.text, "utf-8")[span.char_start : span.char_end]
     return text
@@ -87,16 +91,16 @@ def text_of(document: TreeText, found: MatchedSentence) -> str:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_cited_section_and_pages_hold_the_sentence(case):
     document = read(case.document)
-    found = cited(document, case.query)
-    assert text_of(document, found) == case.sentence
-    assert found.section_path == case.section_path
-    assert (found.first_page, found.last_page) == case.pages
+    sentence = cited(document, case.query)
+    assert text_of(document, sentence) == case.sentence
+    assert sentence.section_path == case.section_path
+    assert (sentence.first_page, sentence.last_page) == case.pages
     outline = document.outline
-    assert outline.page_range(found.span.char_start, found.span.char_end) == case.pages
+    assert outline.page_range(sentence.span.char_start, sentence.span.char_end) == case.pages
 
 
 def one_leaf(text: str, weights: dict[str, float]) -> str:
-    """The sentence cited of a Markdown text that is one leaf."""
+    """Returns the sentence to cite of a Markdown text that is one leaf."""
     document = read(markdown(text))
     (leaf,) = leaves(document)
     return text_of(document, cited_in(document, leaf, weights))
@@ -113,7 +117,7 @@ def test_of_equal_sentences_the_first_is_cited():
 
 
 def test_equal_terms_in_another_order_are_equal():
-    """In floating point, 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1."""
+    """The sum of weights must not depend on their order, though floating point addition does."""
     weights = {"one": 0.1, "two": 0.2, "three": 0.3}
     assert one_leaf("Three two one. One two three.", weights) == "Three two one."
     assert one_leaf("One two three. Three two one.", weights) == "One two three."
@@ -128,7 +132,7 @@ def test_equal_terms_in_another_order_are_equal():
         ("The door\n---\n\nIt is big. A red door.\n", "A red door."),
     ],
 )
-def test_a_heading_loses_against_an_equal_sentence_of_its_own_section(text, sentence):
+def test_a_heading_loses_against_an_equal_sentence_of_its_section(text, sentence):
     assert one_leaf(text, {"door": 1.0, "red": 0.0 if "A red" in text else 0.5}) == sentence
 
 
@@ -161,27 +165,27 @@ def test_a_sentence_that_the_edge_of_a_leaf_cuts_is_cited_whole(part):
     cut = [leaf for leaf in leaves(document) if "very" in document.content(leaf)]
     leaf = cut[0 if part == "first" else -1]
     assert long not in document.content(leaf)
-    found = cited_in(document, leaf, {"very": 1.0})
-    assert text_of(document, found) == long
+    sentence = cited_in(document, leaf, {"very": 1.0})
+    assert text_of(document, sentence) == long
 
 
 def test_a_sentence_whose_other_end_is_far_away_stays_cut():
     document = small_leaves("word " * 1000)
     for leaf in leaves(document)[10:20]:
-        found = cited_in(document, leaf, {"word": 1.0})
-        assert len(text_of(document, found)) <= 3 * 1000
+        sentence = cited_in(document, leaf, {"word": 1.0})
+        assert len(text_of(document, sentence)) <= 3 * 1000
 
 
 def test_a_sentence_is_not_continued_across_a_heading():
-    """The PDF's lines end without punctuation."""
+    """The lines of the PDF end without punctuation."""
     pages = ["alpha text\nwithout an end\nBeta\n" + "beta text " * 30]
     bookmarks = [pdfs.Bookmark("Alpha", 1, 0), pdfs.Bookmark("Beta", 1, 0)]
     document = read(Document(pdfs.pdf_of(pages, bookmarks)), TreeSettings((32, 64), 0.0))
     for leaf in leaves(document):
-        found = cited_in(document, leaf, {"text": 1.0})
-        name = found.section_path[0].lower()
-        assert f"{name} text" in text_of(document, found)
-        assert not {"alpha", "beta"} - {name} & {*text_of(document, found).lower().split()}
+        sentence = cited_in(document, leaf, {"text": 1.0})
+        name = sentence.section_path[0].lower()
+        assert f"{name} text" in text_of(document, sentence)
+        assert not {"alpha", "beta"} - {name} & {*text_of(document, sentence).lower().split()}
 
 
 def test_a_leaf_without_any_sentence_end_is_one_sentence():

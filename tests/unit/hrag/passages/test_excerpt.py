@@ -1,4 +1,4 @@
-"""The part of a passage around its best leaf."""
+"""The excerpt of a passage around its best leaf."""
 
 import pytest
 from hypothesis import given
@@ -8,11 +8,11 @@ from hrag.passages.excerpt import excerpt
 from hrag.types import Chunk, MatchedChild, Passage, Span
 
 TEXT = "".join(f"{number:04}" for number in range(100))  # "0000", "0001", and so on.
-OFFSET = 1000  # Of the passage in its document.
+OFFSET = 1000  # The start of the passage in its document.
 
 
 def _passage(content: str, start: int = 0, end: int = 0, chars_a_token: int = 4) -> Passage:
-    """A passage with a leaf, in characters of its content."""
+    """A passage with a leaf from `start` to `end`, in characters of the content."""
     whole = Span(0, 0, OFFSET, OFFSET + len(content))
     count = len(content) // chars_a_token
     chunk = Chunk("d#2.0", "d", 2, 0, content, count, whole, (), 0, 0, "", "", {})
@@ -20,7 +20,7 @@ def _passage(content: str, start: int = 0, end: int = 0, chars_a_token: int = 4)
     return Passage(chunk, 1.0, (leaf,) if end else ())
 
 
-def test_what_fits_is_whole() -> None:
+def test_a_content_that_fits_is_returned_whole() -> None:
     assert excerpt(_passage(TEXT), 100) == TEXT
 
 
@@ -46,7 +46,7 @@ def test_the_leaf_is_in_the_middle_as_far_as_the_passage_reaches(
     max_tokens=st.integers(1, 150),
     chars_a_token=st.integers(1, 8),
 )
-def test_the_beginning_of_the_leaf_is_in_it(
+def test_the_beginning_of_the_leaf_is_in_the_excerpt(
     ends: tuple[int, int], max_tokens: int, chars_a_token: int
 ) -> None:
     start, end = sorted(ends)

@@ -1,4 +1,4 @@
-"""Windows of sentences: narrowed, widened, joined, chosen. And the rounds that find them."""
+"""Windows of sentences are created, joined and chosen, in rounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,10 +34,13 @@ STARTS = [0, *accumulate(map(len, TEXT))]
 
 
 def leaf_context(
-    document_id: str, own: range, margin: int = 2, score: float = 0.5
+    document_id: str, leaf_sentences: range, margin: int = 2, score: float = 0.5
 ) -> SentenceContext:
-    """A leaf over sentences `own` of the text, which has a page every four of them."""
-    first, end = max(own.start - margin, 0), min(own.stop + margin, len(TEXT))
+    """A leaf that consists of the sentences `leaf_sentences` of the text.
+
+    A page of the text begins every four sentences.
+    """
+    first, end = max(leaf_sentences.start - margin, 0), min(leaf_sentences.stop + margin, len(TEXT))
     sentences = tuple(
         Sentence(
             WHOLE[start:stop], Span(start, stop, start, stop), number // 4 + 1, number // 4 + 1
@@ -45,11 +48,30 @@ def leaf_context(
         for number, (start, stop) in enumerate(pairwise(STARTS))
         if first <= number < end
     )
-    span = Span(STARTS[own.start], STARTS[own.stop], STARTS[own.start], STARTS[own.stop])
-    chunk = Chunk(
-        f"{document_id}#0.{own.start}", document_id, 0, own.start, "", 9, span, (), 0, 0, "", "", {}
+    span = Span(
+        STARTS[leaf_sentences.start],
+        STARTS[leaf_sentences.stop],
+        STARTS[leaf_sentences.start],
+        STARTS[leaf_sentences.stop],
     )
-    return SentenceContext(chunk, score, sentences, range(own.start - first, own.stop - first))
+    chunk = Chunk(
+        f"{document_id}#0.{leaf_sentences.start}",
+        document_id,
+        0,
+        leaf_sentences.start,
+        "",
+        9,
+        span,
+        (),
+        0,
+        0,
+        "",
+        "",
+        {},
+    )
+    return SentenceContext(
+        chunk, score, sentences, range(leaf_sentences.start - first, leaf_sentences.stop - first)
+    )
 
 
 def window(document_id: str, best: int, score: float = 0.5, margin: int = 2) -> Window:
@@ -62,9 +84,9 @@ def test_a_page_that_begins_inside_a_sentence_is_known():
     inside = PageStart(3, STARTS[5] + 2)
     broken = replace(leaf.sentences[leaf.leaf_sentences.start], last_page=3, page_starts=(inside,))
     sentences = (*leaf.sentences[: leaf.leaf_sentences.start], broken)
-    found = Window(leaf.chunk, sentences, window("d", 5).matched).passage(Aggregation.MAX).chunk
-    assert (found.first_page, found.last_page) == (1, 3)
-    assert found.page_starts == (PageStart(2, STARTS[4]), inside)
+    chunk = Window(leaf.chunk, sentences, window("d", 5).matched).passage(Aggregation.MAX).chunk
+    assert (chunk.first_page, chunk.last_page) == (1, 3)
+    assert chunk.page_starts == (PageStart(2, STARTS[4]), inside)
 
 
 def numbers(content: str) -> list[int]:
@@ -76,18 +98,18 @@ def numbers(content: str) -> list[int]:
     [(5, 0, [5]), (5, 2, [3, 4, 5, 6, 7]), (0, 2, [0, 1, 2]), (11, 3, [8, 9, 10, 11])],
 )
 def test_a_window_is_the_sentence_and_what_is_around_it(best, margin, expected):
-    found = window("d", best, margin=margin)
-    assert numbers(found.content) == expected
-    assert found.content == WHOLE[found.span.char_start : found.span.char_end]
-    chunk = found.passage(Aggregation.MAX).chunk
+    result = window("d", best, margin=margin)
+    assert numbers(result.content) == expected
+    assert result.content == WHOLE[result.span.char_start : result.span.char_end]
+    chunk = result.passage(Aggregation.MAX).chunk
     assert (chunk.first_page, chunk.last_page) == (expected[0] // 4 + 1, expected[-1] // 4 + 1)
     begun = [number for number in expected[1:] if number % 4 == 0]
     assert chunk.page_starts == tuple(PageStart(n // 4 + 1, STARTS[n]) for n in begun)
-    (matched,) = found.matched
+    (matched,) = result.matched
     assert WHOLE[matched.span.char_start : matched.span.char_end] == TEXT[best]
 
 
-def test_sentences_that_say_nothing_are_no_candidates():
+def test_sentences_without_a_word_are_no_candidates():
     leaf = leaf_context("d", range(3, 6))
     silent = replace(leaf.sentences[3], content="* * *\n")
     leaf = replace(leaf, sentences=(*leaf.sentences[:3], silent, *leaf.sentences[4:]))
@@ -96,10 +118,10 @@ def test_sentences_that_say_nothing_are_no_candidates():
     assert sentence_windows.candidate_sentences(nothing) == []
 
 
-def _chosen(windows: Sequence[Window], limit: int = 100, **asked: Any) -> ChosenWindows:
-    chosen = ChosenWindows(replace(QUERY, **asked), limit)
-    for each in windows:
-        chosen.add(each)
+def _chosen(windows: Sequence[Window], limit: int = 100, **options: Any) -> ChosenWindows:
+    chosen = ChosenWindows(replace(QUERY, **options), limit)
+    for new_window in windows:
+        chosen.add(new_window)
     return chosen
 
 
@@ -109,27 +131,27 @@ def _together(bests: list[tuple[str, int, float]], *, or_touches: bool = False) 
 
 
 def test_windows_that_overlap_become_one():
-    (found,) = _together([("d", 2, 0.4), ("d", 6, 0.9)])
-    assert numbers(found.content) == list(range(9))
-    assert found.chunk.chunk_id == "d#0.6"
-    assert [each.score for each in found.matched] == [0.9, 0.4]
-    passage = found.passage(Aggregation.MEAN)
+    (joined,) = _together([("d", 2, 0.4), ("d", 6, 0.9)])
+    assert numbers(joined.content) == list(range(9))
+    assert joined.chunk.chunk_id == "d#0.6"
+    assert [match.score for match in joined.matched] == [0.9, 0.4]
+    passage = joined.passage(Aggregation.MEAN)
     assert passage.score == pytest.approx(0.65)
     assert passage.merged_chunk_ids == ("d#0.2", "d#0.6")
     assert passage.chunk.token_count == len(tokens.encode(passage.chunk.content))
     assert (passage.chunk.first_page, passage.chunk.last_page) == (1, 3)
 
 
-def test_windows_that_touch_become_one_where_that_is_asked():
+def test_windows_that_touch_become_one_on_request():
     apart = [("d", 2, 0.4), ("d", 7, 0.9)]
     assert len(_together(apart)) == 2
-    (found,) = _together(apart, or_touches=True)
-    assert numbers(found.content) == list(range(10))
+    (joined,) = _together(apart, or_touches=True)
+    assert numbers(joined.content) == list(range(10))
 
 
 def test_a_window_between_two_joins_them():
-    (found,) = _together([("d", 2, 0.4), ("d", 9, 0.5), ("d", 5, 0.3)])
-    assert numbers(found.content) == list(range(12))
+    (joined,) = _together([("d", 2, 0.4), ("d", 9, 0.5), ("d", 5, 0.3)])
+    assert numbers(joined.content) == list(range(12))
 
 
 def test_windows_of_two_documents_stay_apart():
@@ -139,27 +161,27 @@ def test_windows_of_two_documents_stay_apart():
 def test_a_document_has_no_more_windows_than_it_may():
     ranked = [("d", 1), ("d", 9), ("e", 9), ("d", 2)]
     windows = [window(document_id, best, margin=1) for document_id, best in ranked]
-    found = _chosen(windows, max_per_document=1)
-    assert [(each.chunk.document_id, numbers(each.content)) for each in found.windows] == [
+    chosen = _chosen(windows, max_per_document=1)
+    assert [(w.chunk.document_id, numbers(w.content)) for w in chosen.windows] == [
         ("d", [0, 1, 2, 3]),
         ("e", [8, 9, 10]),
     ]
-    assert (found.missing, found.left_out) == (98, False)
+    assert (chosen.missing, chosen.left_out) == (98, False)
 
 
-def test_they_are_in_the_order_of_their_best_leaves():
-    found = _together([("e", 2, 0.1), ("d", 2, 0.4), ("f", 2, 0.9), ("d", 4, 0.95)])
-    assert [each.chunk.document_id for each in found] == ["e", "d", "f"]
-    assert [each.matched[0].score for each in found] == [0.1, 0.95, 0.9]
+def test_windows_are_in_the_order_of_their_best_leaves():
+    windows = _together([("e", 2, 0.1), ("d", 2, 0.4), ("f", 2, 0.9), ("d", 4, 0.95)])
+    assert [chosen.chunk.document_id for chosen in windows] == ["e", "d", "f"]
+    assert [chosen.matched[0].score for chosen in windows] == [0.1, 0.95, 0.9]
 
 
 def test_a_sentence_in_two_leaves_counts_once():
     first, second = leaf_context("d", range(5)), leaf_context("d", range(4, 8))
-    found = sentence_windows.window(first, 4, 0.7, 2)
-    found = found.joined(sentence_windows.window(second, second.leaf_sentences.start, 0.7, 2))
-    assert len(found.matched) == 1
-    assert found.score(Aggregation.COUNT) == 1.0
-    assert found.passage(Aggregation.SUM).merged_chunk_ids == ()
+    joined = sentence_windows.window(first, 4, 0.7, 2)
+    joined = joined.joined(sentence_windows.window(second, second.leaf_sentences.start, 0.7, 2))
+    assert len(joined.matched) == 1
+    assert joined.score(Aggregation.COUNT) == 1.0
+    assert joined.passage(Aggregation.SUM).merged_chunk_ids == ()
 
 
 @given(
@@ -169,44 +191,47 @@ def test_a_sentence_in_two_leaves_counts_once():
     st.booleans(),
 )
 def test_no_text_comes_twice_and_no_sentence_is_lost(bests, or_touches):
-    found = _together(bests, or_touches=or_touches)
+    windows = _together(bests, or_touches=or_touches)
     spans = sorted(
-        (each.chunk.document_id, each.span.char_start, each.span.char_end) for each in found
+        (joined.chunk.document_id, joined.span.char_start, joined.span.char_end)
+        for joined in windows
     )
-    for (one, _, end), (other, start, _) in pairwise(spans):
-        assert one != other or (end < start if or_touches else end <= start)
-    for each in found:
-        assert each.content == WHOLE[each.span.char_start : each.span.char_end]
+    for (document_id, _, end), (next_document_id, start, _) in pairwise(spans):
+        is_apart = end < start if or_touches else end <= start
+        assert document_id != next_document_id or is_apart
+    for joined in windows:
+        assert joined.content == WHOLE[joined.span.char_start : joined.span.char_end]
         assert all(
-            each.span.char_start <= m.span.char_start and m.span.char_end <= each.span.char_end
-            for m in each.matched
+            joined.span.char_start <= m.span.char_start and m.span.char_end <= joined.span.char_end
+            for m in joined.matched
         )
-        scores = [matched.score for matched in each.matched]
+        scores = [matched.score for matched in joined.matched]
         assert scores == sorted(scores, reverse=True)
-    matched = {(w.chunk.document_id, m.span.char_start) for w in found for m in w.matched}
+    matched = {(w.chunk.document_id, m.span.char_start) for w in windows for m in w.matched}
     assert matched == {(document_id, STARTS[best]) for document_id, best, _ in bests}
 
 
 FOUR = [window("a", 0, 0.3), window("b", 5, 0.9), window("c", 5, 0.5), window("d", 1, 0.1)]
 
 
-def test_those_that_fit_and_are_good_enough_are_chosen():
+def test_windows_that_fit_and_score_high_enough_are_chosen():
     size = len(tokens.encode(window("b", 5).content))
 
-    def found(**asked: Any) -> tuple[str, bool]:
-        chosen = _chosen(FOUR, **asked)
-        return "".join(each.chunk.document_id for each in chosen.passages()), chosen.left_out
+    def chosen_ids(**options: Any) -> tuple[str, bool]:
+        chosen = _chosen(FOUR, **options)
+        return "".join(passage.chunk.document_id for passage in chosen.passages()), chosen.left_out
 
-    assert found() == ("abcd", False)
-    assert found(min_score=0.3) == ("abc", True)
-    assert found(min_score=2.0) == ("", True)
-    assert found(token_budget=2 * size - 1) == ("ab", True)
-    assert found(min_score=0.5, token_budget=2 * size) == ("bc", True)
+    assert chosen_ids() == ("abcd", False)
+    assert chosen_ids(min_score=0.3) == ("abc", True)
+    assert chosen_ids(min_score=2.0) == ("", True)
+    assert chosen_ids(token_budget=2 * size - 1) == ("ab", True)
+    assert chosen_ids(min_score=0.5, token_budget=2 * size) == ("bc", True)
 
 
-def test_one_that_is_left_out_counts_as_one_of_the_limit():
+def test_a_window_that_is_left_out_counts_for_the_limit():
     chosen = _chosen(FOUR[:3], limit=3, min_score=0.5)
-    assert ([each.chunk.document_id for each in chosen.windows], chosen.missing) == (["b", "c"], 0)
+    assert [chosen_window.chunk.document_id for chosen_window in chosen.windows] == ["b", "c"]
+    assert chosen.missing == 0
 
 
 def test_a_poor_sentence_does_not_join_good_ones():
@@ -217,14 +242,12 @@ def test_a_poor_sentence_does_not_join_good_ones():
     assert passage.score == 1.0
 
 
-def test_what_would_exceed_the_budget_is_not_joined():
+def test_a_window_that_would_exceed_the_budget_is_not_joined():
     pair = [window("d", 2, 0.9), window("d", 4, 0.1), window("e", 0, 0.1)]
     size = len(tokens.encode(pair[0].content))
     chosen = _chosen(pair, token_budget=size + 1)
-    assert ([numbers(each.content) for each in chosen.windows], chosen.missing) == (
-        [[0, 1, 2, 3, 4]],
-        98,
-    )
+    assert [numbers(chosen_window.content) for chosen_window in chosen.windows] == [[0, 1, 2, 3, 4]]
+    assert chosen.missing == 98
 
 
 @given(
@@ -235,45 +258,49 @@ def test_what_would_exceed_the_budget_is_not_joined():
 )
 def test_a_larger_limit_gives_the_same_windows_and_more(bests, limits, budget, cut_last):
     windows = [window(document_id, best, score) for document_id, best, score in bests]
-    asked = {"token_budget": budget, "cut_last": cut_last and budget > 0}
-    less, more = (_chosen(windows, limit, **asked).windows for limit in limits)
+    options = {"token_budget": budget, "cut_last": cut_last and budget > 0}
+    less, more = (_chosen(windows, limit, **options).windows for limit in limits)
     holders = [
         next(
-            at
-            for at, each in enumerate(more)
-            if each.chunk.document_id == one.chunk.document_id and one.content in each.content
+            index
+            for index, larger in enumerate(more)
+            if larger.chunk.document_id == smaller.chunk.document_id
+            and smaller.content in larger.content
         )
-        for one in less
+        for smaller in less
     ]
     places = list(dict.fromkeys(holders))
     assert places == list(range(len(places)))
-    assert sum(len(tokens.encode(each.content)) for each in more) <= (budget or 10**6)
+    assert sum(len(tokens.encode(larger.content)) for larger in more) <= (budget or 10**6)
 
 
 @pytest.mark.parametrize(
     ("sentences", "expected"), [(1, [4]), (2, [4, 5]), (3, [2, 3, 4]), (4, [2, 3, 4, 5]), (5, None)]
 )
 def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expected):
-    found = [window("a", 0, 0.9), window("b", 4, 0.5), window("c", 4, 0.1)]
+    windows = [window("a", 0, 0.9), window("b", 4, 0.5), window("c", 4, 0.1)]
     size = len(tokens.encode(TEXT[0]))
-    chosen = _chosen(found, token_budget=(3 + sentences) * size, cut_last=True)
-    first, *rest = chosen.passages()
+    chosen = _chosen(windows, token_budget=(3 + sentences) * size, cut_last=True)
+    first, *further = chosen.passages()
     assert (first.chunk.document_id, chosen.left_out, chosen.missing) == ("a", True, 0)
     if expected is None:
-        assert [passage.chunk.document_id for passage in rest] == ["b"]
+        assert [passage.chunk.document_id for passage in further] == ["b"]
     else:
-        (cut,) = rest
+        (cut,) = further
         assert numbers(cut.chunk.content) == expected
         assert cut.chunk.content == WHOLE[slice(*_chars(cut.chunk.span))]
         assert len(cut.matched_children) == 1
-    assert _chosen(found, token_budget=size - 1, cut_last=True).windows == []
+    assert _chosen(windows, token_budget=size - 1, cut_last=True).windows == []
 
 
-# The rounds
+# Tests of the rounds.
 
 
 class Contexts(FakeSnapshot):
-    """Each leaf of the ranking is named by a document, and says sentences of its own."""
+    """A snapshot whose ranking names leaves by their documents.
+
+    Each quote mark in a name means a leaf that begins three sentences later.
+    """
 
     def contexts(self, names: Sequence[str], request: FindRequest) -> tuple[SentenceContext, ...]:
         margin = request.window_sentences
@@ -285,9 +312,9 @@ class Contexts(FakeSnapshot):
         )
 
 
-def _ask(ranking: list[str], embedder: Any = None, **asked: Any) -> Any:
+def _ask(ranking: list[str], embedder: Any = None, **options: Any) -> Any:
     snapshot = Contexts(ranking)
-    query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, **asked)
+    query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, **options)
     return search_of(snapshot, embedder=embedder and embedder(snapshot))(query, NEVER)
 
 
@@ -310,7 +337,7 @@ def _chars(span: Span) -> tuple[int, int]:
     return span.char_start, span.char_end
 
 
-def test_more_leaves_are_looked_into_until_there_are_enough_windows():
+def test_more_leaves_are_read_until_there_are_enough_windows():
     ranking = ["a", "a'", "a''", "a'''", "b", "c", "d"]
     result = _ask(ranking, limit=3, window_sentences=4)
     assert [p.chunk.document_id for p in result.passages if p.chunk.document_id != "a"] == [
@@ -328,10 +355,11 @@ def test_each_round_asks_a_new_snapshot_for_four_times_as_many_leaves():
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, limit=2, window_sentences=20)
     search_of(snapshot, reader=reader)(query, NEVER)
     assert [request.limit for request in snapshot.requests] == [4, 16]
-    assert reader.snapshots == 1 + 2  # The first query of a collection looks at it beforehand.
+    # The first query of a collection opens one snapshot more, to read its settings.
+    assert reader.snapshots == 1 + 2
 
 
-def test_what_concerns_sentences_is_not_asked_of_the_engine():
+def test_the_engine_does_not_receive_options_that_concern_sentences():
     snapshot = Contexts(["a"])
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, min_score=0.0, token_budget=9)
     query = replace(query, cut_last=True, merge_adjacent=True, aggregation=Aggregation.SUM)
@@ -356,15 +384,15 @@ def test_a_text_and_its_sentences_are_embedded_once():
 
 
 def test_the_only_sentence_of_a_leaf_is_scored_as_others_are():
-    """By its cosine, and not as the leaf was, by whatever sources."""
+    """The score is the sentence's cosine, not the score of the leaf."""
 
     class Single(Contexts):
         def contexts(self, names: Any, request: Any) -> Any:
             return (leaf_context("d", range(1, 2), score=0.5),)
 
     query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
-    asked = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, query=query)
-    (passage,) = search_of(Single(["d"]))(asked, NEVER).passages
+    query_of_sentence = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, query=query)
+    (passage,) = search_of(Single(["d"]))(query_of_sentence, NEVER).passages
     assert passage.score == pytest.approx(1)
 
 
@@ -397,7 +425,7 @@ def test_a_sentence_that_the_embedder_refuses_is_not_the_best():
         errors.Cancelled,
     ],
 )
-def test_what_keeps_all_sentences_from_being_embedded_is_said(error):
+def test_an_error_of_embedding_all_sentences_is_raised(error):
     def of(snapshot: FakeSnapshot) -> Embedder:
         embedder = Embedder(snapshot)
         embedder.failure = error("no")
@@ -419,19 +447,19 @@ class FailingLater(Embedder):
 
 
 class RevokedLater(FailingLater):
-    """Its key is revoked after the first batch."""
+    """The endpoint's key is revoked after the first batch."""
 
     every_text = True
 
 
 def test_later_sentences_may_all_be_refused_but_not_for_a_key():
     vector = np.ones(DIMENSION, np.float32)
-    asked = {"query": vector, "limit": 2, "window_sentences": 4}
+    options = {"query": vector, "limit": 2, "window_sentences": 4}
     ranking = ["a", "a'", "b''"]  # The first two are joined, so a third is embedded later.
-    first, last = _ask(ranking, FailingLater, **asked).passages
+    first, last = _ask(ranking, FailingLater, **options).passages
     assert first.score > last.score == -1
     with pytest.raises(errors.EmbedderRejected):
-        _ask(ranking, RevokedLater, **asked)
+        _ask(ranking, RevokedLater, **options)
 
 
 def test_an_empty_collection_has_no_window():
@@ -439,7 +467,7 @@ def test_an_empty_collection_has_no_window():
     assert (result.passages, result.exhausted) == ((), True)
 
 
-def test_windows_that_score_too_low_are_left_out_and_not_said_to_be_all():
+def test_windows_that_score_too_low_are_left_out_and_the_result_is_not_exhausted():
     result = _ask(["a", "b"], limit=9, min_score=2.0)
     assert (result.passages, result.exhausted) == ((), False)
 

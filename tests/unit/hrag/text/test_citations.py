@@ -19,7 +19,7 @@ def test_a_first_section_that_repeats_the_title_is_left_out() -> None:
 
 
 def test_pages_are_one_or_a_range() -> None:
-    assert [pages(_chunk(*each)) for each in ((0, 0), (3, 3), (3, 4))] == [
+    assert [pages(_chunk(*numbers)) for numbers in ((0, 0), (3, 3), (3, 4))] == [
         "",
         "page 3",
         "pages 3-4",

@@ -1,4 +1,4 @@
-"""Untrusted text made plain."""
+"""Untrusted text is made plain."""
 
 import pytest
 from hypothesis import given
@@ -9,11 +9,11 @@ from hrag.text.plain_text import one_line, plain, printable, quoted_lines, witho
 ATTACK = "a\x1b[31m\x00\x9b\u202eb\u2066\U000e0041\tc\nd"
 
 
-def test_control_and_hiding_characters_go() -> None:
+def test_control_and_hiding_characters_are_removed() -> None:
     assert plain(ATTACK) == "a[31mb\tc\nd"
 
 
-def test_replaced_ones_keep_their_offsets() -> None:
+def test_replaced_characters_keep_offsets_valid() -> None:
     assert len(printable(ATTACK)) == len(ATTACK)
     assert printable("a\r\x1bb") == "a \N{REPLACEMENT CHARACTER}b"
 

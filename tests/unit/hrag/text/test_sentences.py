@@ -65,7 +65,7 @@ def test_text_without_boundaries_is_cut_at_a_line_or_a_word():
         (2, 99, range(4)),
     ],
 )
-def test_as_many_sentences_are_taken_as_fit(keep, budget, expected):
+def test_as_many_sentences_are_chosen_as_fit(keep, budget, expected):
     assert fitting([1, 2, 3, 4], keep, budget) == expected
 
 

@@ -78,8 +78,8 @@ def test_waiting_for_another_thread_ends_when_the_caller_leaves() -> None:
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="the deadline passed while waiting"):
         Deadline.after(0.02).result_of(work, "waiting")
-    left = iter([True, True])
+    answers = iter([True, True])
     with pytest.raises(Cancelled, match="the call was cancelled while waiting"):
-        Deadline(is_waiting=lambda: next(left, False)).result_of(work, "waiting")
+        Deadline(is_waiting=lambda: next(answers, False)).result_of(work, "waiting")
     assert time.monotonic() - began < 5
-    work.set_result(7)  # For others.
+    work.set_result(7)  # The work itself still completes, for other callers.

@@ -1,4 +1,4 @@
-"""Which filters make sense, and what the store finds documents by."""
+"""The checks of filters, and timestamps."""
 
 import math
 from datetime import UTC, datetime
@@ -23,14 +23,14 @@ TITLE = Exists("title")
 
 
 def nested(depth: int) -> Filter:
-    found: Filter = TITLE
+    nested: Filter = TITLE
     for _ in range(depth - 1):
-        found = NoneOf((found,))
-    return found
+        nested = NoneOf((nested,))
+    return nested
 
 
 @pytest.mark.parametrize(
-    "given",
+    "filter",
     [
         TITLE,
         Match("document_id", ("a", "")),
@@ -41,12 +41,12 @@ def nested(depth: int) -> Filter:
         Match("source", ("x",) * (MAX_FILTER_TERMS - 1)),
     ],
 )
-def test_what_makes_sense_is_allowed(given):
-    check_filter(given)
+def test_what_makes_sense_is_allowed(filter):
+    check_filter(filter)
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "says"),
+    ("filter", "field", "message"),
     [
         (AllOf(()), "filter.all_of", "is empty"),
         (AnyOf((TITLE, NoneOf(()))), "filter.any_of.filters[1].none_of", "is empty"),
@@ -66,15 +66,15 @@ def test_what_makes_sense_is_allowed(given):
         (Range("metadata.n", below=True), "filter.range.below", "number or a timestamp"),
     ],
 )
-def test_what_makes_none_is_refused_with_its_place(given, field, says):
+def test_what_makes_none_is_refused_with_its_place(filter, field, message):
     with pytest.raises(InvalidArgument) as caught:
-        check_filter(given)
+        check_filter(filter)
     assert caught.value.field == field
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("filter", "message"),
     [
         (nested(17), "nested over 16 deep"),
         (nested(900), "nested over 16 deep"),
@@ -82,14 +82,14 @@ def test_what_makes_none_is_refused_with_its_place(given, field, says):
         (AnyOf((TITLE,) * (MAX_FILTER_TERMS + 1)), "10001 conditions and values"),
     ],
 )
-def test_past_a_limit_the_number_is_named(given, says):
-    with pytest.raises(TooLarge, match=says) as caught:
-        check_filter(given)
+def test_past_a_limit_the_number_is_named(filter, message):
+    with pytest.raises(TooLarge, match=message) as caught:
+        check_filter(filter)
     assert isinstance(caught.value, HragError)
     assert caught.value.field == "filter"
 
 
-# Timestamps
+# Tests of timestamps.
 
 
 @pytest.mark.parametrize(

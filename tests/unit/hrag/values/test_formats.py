@@ -1,4 +1,4 @@
-"""One table says which extension stands for which MIME type."""
+"""The table of formats: which extension stands for which MIME type."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from hrag.values.formats import (
 
 
 def test_every_name_and_every_extension_stands_for_one_format():
-    names = [name for each in FORMATS for name in (each.mime_type, *each.aliases)]
+    names = [name for format_ in FORMATS for name in (format_.mime_type, *format_.aliases)]
     assert len(set(names)) == len(names)
     assert len(set(EXTENSIONS)) == len(EXTENSIONS)
     assert all(name == name.lower() for name in (*names, *EXTENSIONS))
@@ -48,7 +48,7 @@ def test_type_of_a_file_is_that_of_its_extension(file, mime_type):
 
 def test_a_format_is_found_by_each_of_its_names():
     for name in ("text/html", "application/xhtml+xml"):
-        found = format_of(name)
-        assert found is not None
-        assert found.mime_type == HTML
+        known_format = format_of(name)
+        assert known_format is not None
+        assert known_format.mime_type == HTML
     assert format_of("image/png") is None

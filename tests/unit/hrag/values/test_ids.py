@@ -1,4 +1,4 @@
-"""Names and chunk ids: what is valid, and the messages of errors."""
+"""Names and chunk ids: valid values, and the messages of errors."""
 
 import pytest
 from hypothesis import given

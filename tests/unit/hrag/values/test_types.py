@@ -1,4 +1,4 @@
-"""Settings are refused where they are made, with field, value and rule."""
+"""Settings that are wrong are refused when they are created, with field, value and rule."""
 
 import dataclasses
 

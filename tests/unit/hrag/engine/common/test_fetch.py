@@ -1,4 +1,4 @@
-"""Passages are read while their caller waits."""
+"""The fetch stage checks the deadline while it reads passages."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Leaves:
     alive = np.ones(10, np.uint8)
 
     def groups(self) -> AncestorGroups:
-        """Each leaf on its own."""
+        """Groups in which each leaf is a separate group."""
         scores = np.ones(10, np.float32)
         starts = np.arange(11, dtype=np.uint32)
         return AncestorGroups(self, Groups(self.labels, scores, starts, starts[:10], scores), 0)
@@ -49,7 +49,7 @@ class CountedDocuments:
 
 
 def test_no_passage_is_encoded_for_a_caller_that_has_left() -> None:
-    """One passage may take long: headings are looked for around its sentence."""
+    """A single passage may take long, because headings are searched around its sentence."""
     documents = CountedDocuments()
     deadline = Deadline(is_waiting=lambda: documents.encoded_count < 3)
     terms = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))

@@ -1,4 +1,4 @@
-"""Terms of metadata: their order is that of the values, and no two values share one."""
+"""Filter terms sort like their values, and no two values have the same term."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -14,17 +14,17 @@ moments = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=zones)
 
 
 @given(floats | st.integers(-(2**53), 2**53), floats)
-def test_terms_of_numbers_have_their_order(one, other):
-    terms = term(PREFIX, one), term(PREFIX, other)
-    assert (terms[0] < terms[1]) == (one < other)
-    assert (terms[0] == terms[1]) == (one == other)
+def test_terms_of_numbers_have_their_order(first, second):
+    terms = term(PREFIX, first), term(PREFIX, second)
+    assert (terms[0] < terms[1]) == (first < second)
+    assert (terms[0] == terms[1]) == (first == second)
 
 
 @given(moments, moments)
-def test_terms_of_moments_have_their_order(one, other):
-    terms = term(PREFIX, one), term(PREFIX, other)
-    assert (terms[0] < terms[1]) == (one < other)
-    assert (terms[0] == terms[1]) == (one == other)
+def test_terms_of_moments_have_their_order(first, second):
+    terms = term(PREFIX, first), term(PREFIX, second)
+    assert (terms[0] < terms[1]) == (first < second)
+    assert (terms[0] == terms[1]) == (first == second)
 
 
 fields = st.text(max_size=9) | st.text("ab", min_size=195, max_size=205)
@@ -32,12 +32,13 @@ values = fields | floats | st.booleans() | moments
 
 
 @given(fields, values, fields, values)
-def test_no_two_values_share_a_term(field, value, other_field, other):
-    same = field == other_field and type(value) is type(other) and value == other
-    terms = term(field_prefix(field), value), term(field_prefix(other_field), other)
+def test_no_two_values_share_a_term(field, value, other_field, other_value):
+    same = field == other_field and type(value) is type(other_value) and value == other_value
+    terms = term(field_prefix(field), value), term(field_prefix(other_field), other_value)
     assert (terms[0] == terms[1]) == same
 
 
 @given(st.text(max_size=2000), st.text(max_size=2000))
 def test_a_term_fits_a_key(field, value):
-    assert len(term(field_prefix(field), value)) <= 500  # LMDB: 511, with what stands before.
+    # LMDB allows 511 bytes, and the store puts a prefix before the term.
+    assert len(term(field_prefix(field), value)) <= 500

@@ -1,4 +1,4 @@
-"""Fusion: the candidates of two sources as one ranking, and the bonus of neighbours."""
+"""Fusion combines the candidates of two sources into one ranking and adds a neighbour bonus."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -27,8 +27,8 @@ def candidates(scores: Scores, *, exact: bool = True, complete: bool = True) -> 
     )
 
 
-def scored(found: ScoredRows) -> dict[int, float]:
-    return dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
+def scored(rows: ScoredRows) -> dict[int, float]:
+    return dict(zip(rows.rows.tolist(), rows.scores.tolist(), strict=True))
 
 
 def table(labels: list[int]) -> Any:
@@ -41,7 +41,10 @@ EMPTY = table([])
 def fuse(
     lexical: Scores, dense: Scores, by_terms: Scores, by_vector: Scores, fusion: Fusion
 ) -> ScoredRows:
-    """Fuses what two sources found; the first two have each source's score of every row."""
+    """Fuses what two sources found.
+
+    `lexical` and `dense` have each source's score of every row.
+    """
     rows = sorted(by_terms.keys() | by_vector.keys())
     return fused(
         EMPTY,
@@ -54,8 +57,8 @@ def fuse(
 
 
 def test_one_source_ranks_by_its_own_scores():
-    found = candidates({7: 0.5, 3: 0.9}, exact=False, complete=False)
-    dense, lexical = (of_one_source(EMPTY, found, lexical=lexical) for lexical in (False, True))
+    source = candidates({7: 0.5, 3: 0.9}, exact=False, complete=False)
+    dense, lexical = (of_one_source(EMPTY, source, lexical=lexical) for lexical in (False, True))
     assert dense.rows.tolist() == [3, 7]
     assert scored(dense) == pytest.approx({3: 0.9, 7: 0.5})
     assert (dense.exact, dense.complete, dense.lexical) == (False, False, None)
@@ -65,36 +68,36 @@ def test_one_source_ranks_by_its_own_scores():
 
 def test_a_convex_combination_scores_every_row_by_both_sources():
     lexical, dense = {1: 0.8, 2: 0.1}, {1: 0.0, 2: 0.6, 5: -0.4}
-    found = fuse(lexical, dense, {1: 0.8}, {2: 0.6, 5: -0.4}, Fusion(lexical_weight=0.25))
+    result = fuse(lexical, dense, {1: 0.8}, {2: 0.6, 5: -0.4}, Fusion(lexical_weight=0.25))
     expected = {1: 0.2 + 0.75 * 0.5, 2: 0.025 + 0.75 * 0.8, 5: 0.75 * 0.3}
-    assert scored(found) == pytest.approx(expected)
-    assert found.lexical.tolist() == pytest.approx([0.8, 0.1, 0.0])
-    assert found.dense.tolist() == pytest.approx([0.0, 0.6, -0.4])
+    assert scored(result) == pytest.approx(expected)
+    assert result.lexical.tolist() == pytest.approx([0.8, 0.1, 0.0])
+    assert result.dense.tolist() == pytest.approx([0.0, 0.6, -0.4])
 
 
 def test_a_cosine_counts_from_the_lowest_of_the_model():
-    found = fuse({}, {1: 1.0, 2: 0.6}, {}, {1: 1.0, 2: 0.6}, Fusion(lowest_cosine=0.2))
-    assert scored(found) == pytest.approx({1: 0.5, 2: 0.25})
+    result = fuse({}, {1: 1.0, 2: 0.6}, {}, {1: 1.0, 2: 0.6}, Fusion(lowest_cosine=0.2))
+    assert scored(result) == pytest.approx({1: 0.5, 2: 0.25})
 
 
 def test_reciprocal_ranks_count_what_each_source_found_and_nothing_else():
     fusion = Fusion(FusionMethod.RECIPROCAL_RANK, lexical_weight=0.5)
     dense = {1: 0.1, 2: 0.9, 3: 0.5}
-    found = fuse({1: 0.9, 2: 0.2}, dense, {1: 0.9, 2: 0.2}, {2: 0.9, 3: 0.5}, fusion)
+    result = fuse({1: 0.9, 2: 0.2}, dense, {1: 0.9, 2: 0.2}, {2: 0.9, 3: 0.5}, fusion)
     expected = {1: 0.5 / 61, 2: 0.5 / 62 + 0.5 / 61, 3: 0.5 / 62}
-    assert scored(found) == pytest.approx(expected)
+    assert scored(result) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_fusion_has_no_more_rows_once_the_dense_source_has_none(exact, complete):
-    """The lexical source never gives the rows without any of the terms."""
-    found = (
+    """The lexical source never returns rows that contain none of the terms."""
+    sources = (
         candidates({1: 0.5}, complete=not complete),
         candidates({1: 0.5}, exact=exact, complete=complete),
     )
-    one = floats([0.5])
-    both = fused(EMPTY, np.array([1], np.uint32), one, one, found, Fusion())
+    score = floats([0.5])
+    both = fused(EMPTY, np.array([1], np.uint32), score, score, sources, Fusion())
     assert (both.complete, both.exact) == (complete, exact)
 
 
@@ -107,20 +110,20 @@ def test_a_score_does_not_depend_on_what_else_was_found(lexical, dense, weight):
     fusion = Fusion(lexical_weight=weight)
     alone = {}
     for row in dense:
-        one = {row: lexical[row]} if row in lexical else {}
-        alone |= scored(fuse(lexical, dense, one, {row: dense[row]}, fusion))
+        lexical_row = {row: lexical[row]} if row in lexical else {}
+        alone |= scored(fuse(lexical, dense, lexical_row, {row: dense[row]}, fusion))
     assert scored(fuse(lexical, dense, lexical, dense, fusion)) == alone
 
 
-# Neighbours
+# Tests of the neighbour bonus.
 
 
 def bonus(labels: list[int], rows: list[int], scores: list[float]) -> list[float]:
     numbers = np.array(rows, np.uint32)
-    found = ScoredRows(
+    rows_with_scores = ScoredRows(
         table(labels), numbers, floats(scores), None, None, exact=True, complete=True
     )
-    return with_neighbour_bonus(found, 0.5).scores.tolist()
+    return with_neighbour_bonus(rows_with_scores, 0.5).scores.tolist()
 
 
 def test_a_neighbour_that_scores_higher_lifts_a_leaf():
@@ -130,21 +133,21 @@ def test_a_neighbour_that_scores_higher_lifts_a_leaf():
 
 
 def test_neighbours_are_leaves_of_one_document():
-    """The last leaf of one and the first of the next are not."""
+    """The last leaf of a document and the first leaf of the next one are not neighbours."""
     documents = [(1 << 20) | 7, (2 << 20) | 0]
     assert bonus(documents, [0, 1], [0.2, 0.8]) == pytest.approx([0.3, 1.2])
     assert bonus([], [], []) == []
 
 
-# The best of several parts
+# Tests of `best_of`.
 
 
 @given(st.lists(SCORES, max_size=3), st.integers(1, 30))
 def test_the_best_of_parts_are_the_highest_scores(parts, count):
     apart = [{51 * number + row: s for row, s in part.items()} for number, part in enumerate(parts)]
-    found = best_of([candidates(part) for part in apart], count)
+    best = best_of([candidates(part) for part in apart], count)
     ranked = sorted((-score, row) for part in apart for row, score in part.items())
-    assert sorted(found.rows.tolist()) == sorted(row for _, row in ranked[:count])
+    assert sorted(best.rows.tolist()) == sorted(row for _, row in ranked[:count])
     scores = {row: score for part in apart for row, score in part.items()}
-    assert found.scores.tolist() == [scores[row] for row in found.rows.tolist()]
-    assert found.complete == (len(ranked) <= count)
+    assert best.scores.tolist() == [scores[row] for row in best.rows.tolist()]
+    assert best.complete == (len(ranked) <= count)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from hrag.engine.common.sorted_sets import difference, intersection, is_in, union
 
-# Some are dense enough for bitmaps, others are not.
+# Some of the generated sets are dense enough for bitmaps.
 numbers = st.sampled_from([20, 1000, (1 << 64) - 1]).flatmap(
-    lambda most: st.lists(st.integers(0, most), max_size=60)
+    lambda maximum: st.lists(st.integers(0, maximum), max_size=60)
 )
 
 
@@ -31,15 +31,15 @@ def test_is_in_says_which_are_among_others_in_any_order(values, others):
 
 
 @given(numbers, numbers)
-def test_sets_are_combined_as_sets_are(some, others):
-    pair = ascending(some), ascending(others)
-    assert union(pair).tolist() == sorted({*some, *others})
-    assert intersection(*pair).tolist() == sorted({*some} & {*others})
-    assert difference(*pair).tolist() == sorted({*some} - {*others})
+def test_sets_are_combined_as_sets_are(first, second):
+    pair = ascending(first), ascending(second)
+    assert union(pair).tolist() == sorted({*first, *second})
+    assert intersection(*pair).tolist() == sorted({*first} & {*second})
+    assert difference(*pair).tolist() == sorted({*first} - {*second})
 
 
 @given(st.lists(numbers, max_size=3))
 def test_a_union_is_of_sets_in_any_order(sets):
-    found = union([np.array(each, np.uint64) for each in sets])
-    assert found.dtype == np.uint64
-    assert found.tolist() == sorted({number for each in sets for number in each})
+    result = union([np.array(values, np.uint64) for values in sets])
+    assert result.dtype == np.uint64
+    assert result.tolist() == sorted({value for values in sets for value in values})

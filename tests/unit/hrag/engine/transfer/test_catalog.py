@@ -1,4 +1,4 @@
-"""Collections and aliases of two stores: what is in the way, what only one of them has."""
+"""Collections and aliases of two stores: conflicts, and names that only one store has."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SETTINGS = collection_settings()
 
 
 def catalog(*names: str, settings=SETTINGS, **aliases: str) -> Catalog:
-    """A tenant's collections and aliases."""
+    """A catalog with a tenant's collections and aliases."""
     engine = MemoryEngine().writer()
     for name in names:
         engine.create_collection("t", name, settings)
@@ -20,10 +20,12 @@ def catalog(*names: str, settings=SETTINGS, **aliases: str) -> Catalog:
     return Catalog.of(engine.reader())
 
 
-def told(differences) -> list[tuple[str, str]]:
-    found = list(differences)
-    assert {(each.tenant_id, each.document_id) for each in found} <= {("t", "")}
-    return [(each.collection, each.problem) for each in found]
+def problems_of(differences) -> list[tuple[str, str]]:
+    all_differences = list(differences)
+    assert {(difference.tenant_id, difference.document_id) for difference in all_differences} <= {
+        ("t", "")
+    }
+    return [(difference.collection, difference.problem) for difference in all_differences]
 
 
 @pytest.mark.parametrize(
@@ -43,29 +45,29 @@ def told(differences) -> list[tuple[str, str]]:
     ],
 )
 def test_other_uses_of_a_name_are_conflicts(source, target, problem):
-    assert told(conflicts(source, target)) == [problem]
-    assert told(missing(source, target)) == []
+    assert problems_of(conflicts(source, target)) == [problem]
+    assert problems_of(missing(source, target)) == []
 
 
 def test_other_settings_are_a_conflict_that_names_them():
     other = collection_settings(TreeSettings((64, 128), 0.1), dimension=3)
-    ((name, problem),) = told(conflicts(catalog("a"), catalog("a", settings=other)))
+    ((name, problem),) = problems_of(conflicts(catalog("a"), catalog("a", settings=other)))
     assert name == "a"
     for part in ("tree is", "dimension is 16 in the source, 3 in the target"):
         assert part in problem
     assert "embedder" not in problem
 
 
-def test_what_only_the_source_has_is_missing_and_what_only_the_target_has_may_stay():
+def test_names_only_in_the_source_are_missing_and_names_only_in_the_target_may_stay():
     source, target = catalog("a", "b", live="a"), catalog("b", "c", mine="c")
-    assert told(conflicts(source, target)) == []
-    assert told(missing(source, target)) == [
+    assert problems_of(conflicts(source, target)) == []
+    assert problems_of(missing(source, target)) == [
         ("a", "is missing in the target"),
         ("live", "is missing in the target, an alias of 'a'"),
     ]
-    assert told(missing(target, target)) == []
+    assert problems_of(missing(target, target)) == []
 
 
-def test_another_name_of_a_transferred_collection_is_told():
-    found = told(missing(catalog("a"), catalog("a", "b", old="a", mine="b")))
-    assert found == [("old", "is in the target alone, an alias of 'a'")]
+def test_another_alias_of_a_transferred_collection_is_reported():
+    problems = problems_of(missing(catalog("a"), catalog("a", "b", old="a", mine="b")))
+    assert problems == [("old", "is in the target alone, an alias of 'a'")]

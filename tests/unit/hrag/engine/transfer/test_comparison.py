@@ -1,4 +1,4 @@
-"""Which fields of two stored documents differ, and when two vectors are the same."""
+"""The fields in which two stored documents differ, and the equality of vectors."""
 
 from dataclasses import replace
 
@@ -40,7 +40,10 @@ def with_metadata(metadata) -> StoredDocument:
     [
         *((changed(**{name: "x"}), name) for name in ("title", "source", "mime_type")),
         (changed(content_hash=""), "content_hash"),
-        *((with_metadata(each), "metadata") for each in ({}, {"n": 1.0}, {"n": True}, {"n": "1"})),
+        (with_metadata({}), "metadata"),
+        (with_metadata({"n": 1.0}), "metadata"),
+        (with_metadata({"n": True}), "metadata"),
+        (with_metadata({"n": "1"}), "metadata"),
         (parsed(text=DOCUMENT.parsed.text + "."), "text"),
         (parsed(sections=(Section("One", 2, 0),)), "sections"),
         (parsed(pages=(PageSpan(1, 0, 9),)), "pages"),
@@ -65,7 +68,7 @@ def test_a_field_that_differs_is_named(other, field):
 
 def test_equal_documents_differ_in_nothing():
     rounded = replace(SUMMARIES, vectors=SUMMARIES.vectors.astype(np.float16).astype(np.float32))
-    blank = tuple(replace(each, text=f" {each.text}\n") for each in SUMMARIES.summaries)
+    blank = tuple(replace(summary, text=f" {summary.text}\n") for summary in SUMMARIES.summaries)
     for other in (STORED, StoredDocument(DOCUMENT, rounded)):
         assert list(differing_fields(STORED, other)) == []
     other = StoredDocument(DOCUMENT, replace(SUMMARIES, summaries=blank))
@@ -80,24 +83,24 @@ def test_vectors_of_sixteen_bits_are_alike(dimension):
     rounded = as_half_precision(vectors)
     assert are_alike(vectors, rounded)
     lowest = np.einsum("nd,nd->n", vectors, rounded) / np.linalg.norm(rounded, axis=1)
-    assert lowest.min() > 0.99999  # As the module says.
+    assert lowest.min() > 0.99999  # The module documents this bound.
 
 
-def test_vectors_that_differ_by_more_are_not():
-    one = np.array([[1.0, 0.0]], np.float32)
+def test_vectors_that_differ_by_more_than_rounding_are_not_alike():
+    vector = np.array([[1.0, 0.0]], np.float32)
     for cosine, alike in ((LOWEST_COSINE + 1e-5, True), (LOWEST_COSINE - 1e-5, False)):
         other = np.array([[cosine, np.sqrt(1 - cosine**2)]], np.float32)
-        assert are_alike(one, other) is alike
-        assert are_alike(one, other * np.float32(0.99)) is alike
+        assert are_alike(vector, other) is alike
+        assert are_alike(vector, other * np.float32(0.99)) is alike
     for wrong in (0.0, np.nan, -1.0):
-        assert not are_alike(one, one * np.float32(wrong))
-    assert not are_alike(np.repeat(one, 2, 0), np.array([[1, 0], [0, 1]], np.float32))
+        assert not are_alike(vector, vector * np.float32(wrong))
+    assert not are_alike(np.repeat(vector, 2, 0), np.array([[1, 0], [0, 1]], np.float32))
     assert are_alike(unit_vectors(0, 0, 3), unit_vectors(0, 0, 3))
     assert not are_alike(unit_vectors(0, 0, 3), unit_vectors(0, 0, 4))
     assert are_alike(np.empty((4, 0), np.float32), np.empty((4, 0), np.float32))
 
 
-def test_what_is_wrong_with_a_pair_is_told():
+def test_the_problem_of_a_pair_is_described():
     damaged = UnreadableDocument("d", "a bit flipped")
     for source, target, problem in (
         (STORED, STORED, ""),

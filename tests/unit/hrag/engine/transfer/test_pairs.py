@@ -1,4 +1,4 @@
-"""Two exports are joined by id: each document once, in order, with what either store has."""
+"""Two exports are joined by id: each document once, in order, with the versions of both stores."""
 
 import random
 
@@ -7,17 +7,17 @@ from hrag.engine.transfer.pairs import pairs
 from tests.support.documents.random_stores import IDS
 
 
-def exports(drawn: random.Random, which: str) -> dict[str, UnreadableDocument]:
+def exports(drawn: random.Random, problem: str) -> dict[str, UnreadableDocument]:
     ids = sorted(drawn.sample(IDS, drawn.randrange(len(IDS) + 1)))
-    return {each: UnreadableDocument(each, which) for each in ids}
+    return {document_id: UnreadableDocument(document_id, problem) for document_id in ids}
 
 
-def test_pairs_are_those_of_two_dictionaries():
+def test_pairs_equal_a_join_of_two_dictionaries():
     drawn = random.Random(5)
     for _ in range(300):
         source, target = exports(drawn, "source"), exports(drawn, "target")
-        found = list(pairs(iter(source.values()), iter(target.values())))
-        assert [each.document_id for each in found] == sorted(source | target)
-        for each in found:
-            assert each.source is source.get(each.document_id)
-            assert each.target is target.get(each.document_id)
+        joined = list(pairs(iter(source.values()), iter(target.values())))
+        assert [pair.document_id for pair in joined] == sorted(source | target)
+        for pair in joined:
+            assert pair.source is source.get(pair.document_id)
+            assert pair.target is target.get(pair.document_id)

@@ -1,4 +1,4 @@
-"""A transfer's decisions: what it writes, what it leaves alone, and what it reports."""
+"""The decisions of a transfer: what it writes, what it does not change, and what it reports."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,9 +31,9 @@ def document(name: str, version: int = 0):
 
 
 def summarised(name: str) -> StoredDocument:
-    own = document(name)
-    whole = (Summary(f"About {name}.", range(len(own.vectors))),)
-    return StoredDocument(own, DocumentSummaries(whole, unit_vectors(1, 3)))
+    prepared_document = document(name)
+    whole = (Summary(f"About {name}.", range(len(prepared_document.vectors))),)
+    return StoredDocument(prepared_document, DocumentSummaries(whole, unit_vectors(1, 3)))
 
 
 def filled(engine: MemoryEngine, *names: str) -> MemoryEngine:
@@ -60,15 +60,15 @@ def transferred(source: Any, target: MemoryEngine, **options: Any) -> TransferRe
 
 def problems(report: TransferReport) -> list[tuple[str, str]]:
     assert report.difference_count == len(report.differences)
-    assert {each.tenant_id for each in report.differences} <= {"t"}
-    return [(each.document_id, each.problem) for each in report.differences]
+    assert {difference.tenant_id for difference in report.differences} <= {"t"}
+    return [(difference.document_id, difference.problem) for difference in report.differences]
 
 
 def put(engine: MemoryEngine, stored: StoredDocument) -> None:
     engine.put_stored(engine.open("t", "c"), stored)
 
 
-def test_a_document_that_differs_is_left_alone_unless_it_is_to_be_replaced(source, target):
+def test_a_document_that_differs_is_replaced_only_on_request(source, target):
     transferred(source, target)
     put(target, StoredDocument(document("b", 1)))
     report = transferred(source, target)
@@ -83,7 +83,7 @@ def test_a_document_that_differs_is_left_alone_unless_it_is_to_be_replaced(sourc
 
 
 def test_summaries_that_came_later_are_copied_with_their_document(source, target):
-    """Its content hash is the same, so a plain put would be UNCHANGED."""
+    """The document's content hash is the same, so a plain put would be UNCHANGED."""
     transferred(source, target)
     source.put_summaries(source.next_unsummarised("fake"), summarised("a").summaries)
     assert problems(transferred(source, target)) == [("a", "differs: summaries")]
@@ -98,17 +98,21 @@ def test_a_document_that_only_the_target_has_is_reported_and_stays(source, targe
     alone = "is in the target alone"
     assert problems(report) == [("0", alone), ("z", alone)]
     assert (report.documents, report.copied) == (3, 3)
-    assert {each.document_id for each in target.reader().export("t", "c")} == {*IDS, "0", "z"}
+    assert {document.document_id for document in target.reader().export("t", "c")} == {
+        *IDS,
+        "0",
+        "z",
+    }
 
 
-def test_collections_that_only_the_target_has_are_not_looked_at(source, target):
+def test_collections_that_only_the_target_has_are_ignored(source, target):
     filled(target)
     target.create_collection("other", "c", SETTINGS)
     target.create_collection("t", "mine", SETTINGS)
     assert problems(transferred(source, target)) == []
 
 
-def test_a_conflict_stops_it_before_anything_is_written(source, target):
+def test_a_conflict_stops_the_transfer_before_anything_is_written(source, target):
     source.create_collection("a", "first", SETTINGS)
     target.create_collection("t", "c", collection_settings())
     before = contents(target.reader())
@@ -118,26 +122,26 @@ def test_a_conflict_stops_it_before_anything_is_written(source, target):
 
 
 def test_a_source_that_changes_meanwhile_is_reported(source, target, monkeypatch):
-    compared = module._compared
+    compare = module._compare
 
     def late(*arguments: Any) -> TransferReport:
         put(source, StoredDocument(document("b", 1)))
-        return compared(*arguments)
+        return compare(*arguments)
 
-    monkeypatch.setattr(module, "_compared", late)
+    monkeypatch.setattr(module, "_compare", late)
     (_, (tenant_wide, problem)) = problems(transferred(source, target))
     assert tenant_wide == ""
     assert problem.startswith("the source has changed meanwhile")
 
 
 def test_a_tenant_that_vanishes_meanwhile_is_reported(source, target, monkeypatch):
-    compared = module._compared
+    compare = module._compare
 
     def late(*arguments: Any) -> TransferReport:
         source.delete_collection("t", "c")
-        return compared(*arguments)
+        return compare(*arguments)
 
-    monkeypatch.setattr(module, "_compared", late)
+    monkeypatch.setattr(module, "_compare", late)
     ((_, problem),) = problems(transferred(source, target))
     assert problem.startswith("the source has changed meanwhile")
 
@@ -161,7 +165,7 @@ def test_a_refused_document_is_reported_with_the_reason_and_the_rest_is_copied(
     assert (report.copied, report.documents) == (3, 5)
 
 
-def test_what_concerns_all_documents_ends_it(source, target, monkeypatch):
+def test_an_error_that_concerns_all_documents_ends_the_transfer(source, target, monkeypatch):
     def full(*_: object) -> None:
         raise StorageFull("the disk is full")
 
@@ -201,7 +205,7 @@ def test_a_verification_writes_nothing(source, target):
     assert list(target.reader().collections()) == []
 
 
-# Damage
+# Tests with damaged stores.
 
 
 @pytest.fixture
@@ -218,7 +222,7 @@ def embedded(folder: Path) -> Any:
 
 @pytest.fixture
 def damaged(folder: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The store, with one bit flipped in a database."""
+    """The store, with one bit flipped in one of its databases."""
     flip_first(folder, request.param)
     with closing(embedded(folder)) as engine:
         yield engine
@@ -235,7 +239,7 @@ def test_a_damaged_document_is_reported_by_name_and_the_rest_is_copied(damaged, 
     assert problem.startswith("cannot be read from the source: ")
     assert "is damaged" in problem or "missing" in problem
     assert (report.copied, report.documents) == (2, 3)
-    assert {each.document_id for each in target.reader().export("t", "c")} == {"b", "c"}
+    assert {stored.document_id for stored in target.reader().export("t", "c")} == {"b", "c"}
 
 
 def test_a_damaged_document_of_the_target_is_written_again_by_replacing(source, folder):
@@ -250,8 +254,8 @@ def test_a_damaged_document_of_the_target_is_written_again_by_replacing(source, 
         assert engine.administration().check().problems == ()
 
 
-def test_a_collection_that_cannot_be_read_on_is_reported(source, target, monkeypatch):
-    """What is before the damage is copied."""
+def test_a_collection_that_cannot_be_read_to_its_end_is_reported(source, target, monkeypatch):
+    """The documents before the damage are copied."""
     from hrag.errors import DataLoss
 
     def torn(_reader: Any, tenant_id: str, collection: str) -> Iterator[StoredDocument]:

@@ -1,4 +1,4 @@
-"""What analyzers make of texts and queries, case by case, compiled and plain."""
+"""The terms that analyzers extract from texts and queries, case by case, compiled and plain."""
 
 import unicodedata
 
@@ -25,7 +25,7 @@ STEMMER = Stemmer.Stemmer("english", 0)
 
 @pytest.fixture(scope="module", params=[hrag_fast, _analysis_reference], ids=["kernel", "twin"])
 def english(request) -> Analyzer:
-    """The default analyzer, on the compiled extractor and on its twin."""
+    """The default analyzer, with the compiled extractor and with its plain twin."""
     extractor = request.param.TermExtractor(STEMMER.stemWord, ascii_only=True)
     return Analyzer("english/1", extractor, STOP_WORDS["english"])
 
@@ -87,8 +87,8 @@ def test_terms_of_a_text(english, text, terms):
     assert texts_of(without_stop_words.query_terms(text)) == list(dict.fromkeys(terms))
 
 
-def test_what_one_name_does_never_changes():
-    """Ids are stored. Where this fails, the rules or the stemmer changed: that is a version."""
+def test_the_terms_of_one_analyzer_name_never_change():
+    """Ids are stored. If this fails, the rules or the stemmer have changed: add a new version."""
     assert analyzer("english/1").terms("Running C++ 数 naïve").tolist() == [
         0x13DF1AAE72A7E7,
         0x77093774D2DA81,
@@ -155,16 +155,16 @@ def test_no_leaves_have_no_terms(english):
     ],
 )
 def test_matches_lie_in_the_original_text(english, text, term, spans):
-    found = english.matches(text, np.array([term_id(term)], np.uint64))
-    assert [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)] == spans
+    matches = english.matches(text, np.array([term_id(term)], np.uint64))
+    assert [text[a:b] for a, b in zip(matches.starts, matches.ends, strict=True)] == spans
 
 
 def test_matches_overlap_and_are_in_order(english):
     terms = {term_id(term): term for term in ("b", "a.b", "数", "数据")}
     ids = np.array(sorted(terms), np.uint64)
-    found = english.matches("a.b 数据", ids)
-    assert [array.dtype for array in found] == [np.uint32] * 3
-    rows = [(a, b, terms[int(ids[i])]) for a, b, i in zip(*found, strict=True)]
+    matches = english.matches("a.b 数据", ids)
+    assert [array.dtype for array in matches] == [np.uint32] * 3
+    rows = [(a, b, terms[int(ids[i])]) for a, b, i in zip(*matches, strict=True)]
     assert rows == [(0, 3, "a.b"), (2, 3, "b"), (4, 5, "数"), (4, 6, "数据")]
 
 

@@ -1,4 +1,4 @@
-"""Quoted phrases and `+must` words: how they are read, and when a text has them."""
+"""Quoted phrases and `+must` words: how they are parsed, and when a text contains them."""
 
 import re
 import time
@@ -24,7 +24,7 @@ from hrag.text.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse
         ('+"a b" c', "a b c", ("a b",)),
         ("a\n+b", "a b", ("b",)),
         ("+x +x", "x x", ("x",)),
-        # Plain text:
+        # The following queries are plain text.
         ("C++ c+d", "C++ c+d", ()),
         ("1 + 2 ++", "1 + 2 ++", ()),
         ('say "hello', 'say "hello', ()),
@@ -90,16 +90,16 @@ def test_texts_lack_what_is_required(text, required):
     assert not RequiredParts(required).are_in([text])
 
 
-def test_each_part_is_in_one_of_the_texts_and_none_goes_on_in_the_next():
+def test_each_part_is_in_one_of_the_texts_and_none_continues_in_the_next():
     texts = "Terms of Service\n", "You agree."
     assert RequiredParts(["terms of service", "you agree"]).are_in(texts)
     assert not RequiredParts(["service you"]).are_in(texts)
 
 
 @given(st.text("ab ", max_size=30), st.text("ab ", min_size=1, max_size=6))
-def test_every_place_of_a_part_is_looked_at(text, part):
-    """However the part overlaps itself."""
-    text, part = (" ".join(each.split()) for each in (text, part))
+def test_every_occurrence_of_a_part_is_checked(text, part):
+    """The part may overlap itself."""
+    text, part = (" ".join(value.split()) for value in (text, part))
     has = part and re.search(rf"(?<!\w(?=\w)){re.escape(part)}(?!(?<=\w)\w)", text) is not None
     assert not part or RequiredParts([part]).are_in([text]) == has
 
@@ -113,7 +113,7 @@ def test_every_place_of_a_part_is_looked_at(text, part):
     ],
 )
 def test_a_part_that_repeats_itself_takes_no_longer_than_others(text, part):
-    """Those that begin or end inside a word are passed over without comparing all of it again."""
+    """Occurrences that begin or end inside a word are skipped without comparing the whole part."""
     began = time.process_time()
     RequiredParts([part]).are_in([text])
     assert time.process_time() - began < 2

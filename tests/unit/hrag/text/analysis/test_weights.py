@@ -1,4 +1,4 @@
-"""What the terms of a query count for."""
+"""The weights of a query's terms."""
 
 import math
 
@@ -12,17 +12,17 @@ ENGLISH = analyzer("english/1")
 def weights(text: str, frequency: int = 3, leaves: int = 100, **known: int) -> dict[str, float]:
     terms = ENGLISH.query_terms(text)
     frequencies = [known.get(term.text, frequency) for term in terms]
-    found = term_weights(terms, frequencies, leaves)
-    return dict(zip((term.text for term in terms), found, strict=True))
+    shares = term_weights(terms, frequencies, leaves)
+    return dict(zip((term.text for term in terms), shares, strict=True))
 
 
 def test_rare_words_count_more_and_all_shares_are_one():
-    found = weights("valve pressure", valv=1, pressur=50)
-    assert math.isclose(sum(found.values()), 1)
+    shares = weights("valve pressure", valv=1, pressur=50)
+    assert math.isclose(sum(shares.values()), 1)
     idf = {
         name: math.log1p((100 - n + 0.5) / (n + 0.5)) for name, n in (("valv", 1), ("pressur", 50))
     }
-    assert found == pytest.approx({name: each / sum(idf.values()) for name, each in idf.items()})
+    assert shares == pytest.approx({name: value / sum(idf.values()) for name, value in idf.items()})
 
 
 def test_words_that_occur_nowhere_have_their_share():
@@ -38,8 +38,12 @@ def test_joined_runs_count_half_and_characters_a_quarter():
 
 def test_pairs_and_joined_runs_that_occur_nowhere_have_no_share():
     assert weights("a-b-c", **{"a-b-c": 0})["a-b-c"] == 0
-    found = weights("错误", 错误=0, 错=0)
-    assert (found["错误"], found["错"], found["误"]) == (0, pytest.approx(found["错"]), found["误"])
+    shares = weights("错误", 错误=0, 错=0)
+    assert (shares["错误"], shares["错"], shares["误"]) == (
+        0,
+        pytest.approx(shares["错"]),
+        shares["误"],
+    )
 
 
 def test_a_query_of_nothing_known_has_no_shares():
