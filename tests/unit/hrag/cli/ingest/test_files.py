@@ -217,7 +217,7 @@ def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
 def test_what_the_user_says_replaces_what_the_file_says(tmp_path):
     _write(tmp_path, "a.md")
     given = GivenFields({"year": 2026}, "标题", "my-id")
-    document = find([tmp_path / "a.md"], given=given).documents[0].read().document
+    document = find([tmp_path / "a.md"], user_fields=given).documents[0].read().document
     assert (document.metadata, document.title, document.document_id) == (
         {"year": 2026},
         "标题",

@@ -101,7 +101,7 @@ def test_bytes_that_are_no_text_fail_alone(tmp_path):
 def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, given):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "one"}\n{"text": "two"}\n'.encode(written))
-    (found,) = files.find([path], given=GivenFields(encoding=given)).documents
+    (found,) = files.find([path], user_fields=GivenFields(encoding=given)).documents
     with pytest.raises(
         Unreadable, match=f"found in {given or 'UTF-16 or UTF-32'}; store it in UTF-8"
     ):
@@ -112,7 +112,7 @@ def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, give
 def test_lines_of_another_encoding_are_read_with_it(tmp_path, encoding):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "Tür"}\n{"text": "Straße"}\n'.encode(encoding))
-    found = files.find([path], given=GivenFields(encoding=encoding)).documents
+    found = files.find([path], user_fields=GivenFields(encoding=encoding)).documents
     assert [each.read().document.body for each in found] == ["Tür", "Straße"]
 
 

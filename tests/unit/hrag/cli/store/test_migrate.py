@@ -188,7 +188,7 @@ def test_progress_says_what_it_does():
     from hrag.engine.transfer.report import TransferProgress
 
     progress = TransferProgress()
-    assert migrate._described(progress) == "opening: 0 of 0 documents"
+    assert migrate._describe(progress) == "opening: 0 of 0 documents"
     progress.begin("copying", 9000)
     progress.collection, progress.done = "acme/handbook", 1200
-    assert migrate._described(progress) == "copying acme/handbook: 1,200 of 9,000 documents"
+    assert migrate._describe(progress) == "copying acme/handbook: 1,200 of 9,000 documents"
