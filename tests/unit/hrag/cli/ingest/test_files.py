@@ -81,7 +81,7 @@ def test_second_file_with_the_same_id_is_refused(tmp_path):
     _write(tmp_path, "one/a.md", "two/a.md")
     first, second = find([tmp_path / "one", tmp_path / "two"]).documents
     assert first.read().document.document_id == "a.md"
-    with pytest.raises(Unreadable, match=r"a\.md is that of .*one"):
+    with pytest.raises(Unreadable, match=r"a\.md belongs to .*one"):
         second.read()
 
 

@@ -57,9 +57,9 @@ def test_an_id_that_is_none_stands_for_a_valid_one(tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("no json", "no JSON: "),
-        ("[1]", "no JSON object"),
-        ("[" * 100_000, "no JSON"),
+        ("no json", "not JSON: "),
+        ("[1]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
         ('{"title": "a", "words": 3}', r"no text in text or content or body; .* words \(--text-f"),
         ('{"text": "  "}', "no text"),
         ('{"text": ["a"]}', "no text"),
@@ -143,6 +143,6 @@ def test_a_long_line_is_refused_unread(tmp_path, monkeypatch):
 def test_what_the_user_says_replaces_what_the_line_says_and_lines_have_no_root(tmp_path):
     _file(tmp_path, '{"text": "a", "title": "own", "year": 1, "team": "x"}')
     given = GivenFields({"year": 2026}, "Given")
-    (found,) = files.find([tmp_path], given=given, root="mine").documents
+    (found,) = files.find([tmp_path], user_fields=given, root="mine").documents
     document = found.read().document
     assert (document.title, document.metadata) == ("Given", {"year": 2026, "team": "x"})
