@@ -177,13 +177,13 @@ def _hrag(
       hrag serve                      start the services
       hrag ingest docs/               store a folder of documents
       hrag search "how do I ...?"     search them
-      hrag documents                  list what is stored
+      hrag documents                  list the stored documents
       hrag answer "how do I ...?"     let a chat model answer, with sources
       hrag eval questions.csv         measure how well searches find the answers
 
     \b
-    Look after a store:
-      hrag backup DIR                 copy it, while it is in use or not
+    Maintain a store:
+      hrag backup DIR                 copy it, also while it is in use
       hrag check                      verify every document and index file
     """
 
@@ -235,7 +235,7 @@ _GROUPS: tuple[tuple[str, typer.Typer, str, dict[str, Callable[..., None]]], ...
     (
         "postgres",
         postgres.postgres,
-        "Look after a store in PostgreSQL.",
+        "Maintain a store in PostgreSQL.",
         {"migrate": needs_server("hrag postgres migrate", postgres.migrate)},
     ),
 )

@@ -21,7 +21,8 @@ from hrag.evaluation.retrieved import Retrieved
 from hrag.evaluation.searches import Outcome, Searched
 from hrag.evaluation.systems import System
 
-VERSION = 1  # This is the version of the JSON form.
+# The version of the JSON form.
+VERSION = 1
 P50, P95 = 0.5, 0.95
 
 

@@ -75,8 +75,8 @@ def documents(
     filter = parse_filters(where, WHERE_OPTION)
     with connect(credentials, indexer) as client:
         total = client.count_documents(tenant, collection=collection, filter=filter).documents
-        limit_or_none = None if whole else limit
-        pages = document_pages(client, tenant, collection, filter, page_token, limit_or_none)
+        maximum = None if whole else limit
+        pages = document_pages(client, tenant, collection, filter, page_token, maximum)
         listed = _ListedDocuments(pages)
         if as_json:
             rows = [asdict(info) for info in listed]

@@ -99,7 +99,7 @@ def export(
         with _open(target) as file:
             for line in lines:
                 file.write(line.encode())
-    left_out = f"; left out, because they changed during the export: {counts.left_out:,}"
+    left_out = f"; left out because they changed during the export: {counts.left_out:,}"
     written = f"exported {counted(counts.written, 'document')}"
     show_note(written + (left_out if counts.left_out else ""))
 

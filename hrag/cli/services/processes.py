@@ -78,8 +78,8 @@ class Services:
     `http` is the address of a gateway in front of them; if it is empty, there is no gateway.
     `logs` is the folder for the file `<name>.log` of each process; if it is None, the processes
     write to this process's outputs. `settings` are added to the environment variables of this
-    process. A process that does not stop within `stop_s` seconds is killed; None means that the
-    services' drain time is the only limit.
+    process. If a process does not stop within `stop_s` seconds, all are killed; None means that
+    the services' drain time is the only limit.
     """
 
     def __init__(

@@ -112,8 +112,8 @@ def _reader_line(reader: ReaderStatus) -> str:
     embedded = reader.embedded
     if embedded is None:
         return lag
-    behind = embedded.sequence - embedded.applied_sequence
-    lag = f"{behind:,} commits {lag}" if behind else lag
+    missing_commits = embedded.sequence - embedded.applied_sequence
+    lag = f"{missing_commits:,} commits {lag}" if missing_commits else lag
     damaged = embedded.damaged_segments
     return (
         f"collections in memory: {embedded.collections_loaded:,}, "

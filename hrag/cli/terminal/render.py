@@ -100,7 +100,7 @@ def pages(part: Chunk | ChosenSection) -> str:
 def page_range(first: int, last: int) -> str:
     """Returns two page numbers as `p. 3` or `p. 3-4`.
 
-    They are 0 if the document has no pages; then the text is empty.
+    If the document has no pages, the numbers are 0 and the text is empty.
     """
     if not first:
         return ""
