@@ -16,13 +16,18 @@ def main() -> None:
     from hrag.host import private_files  # noqa: PLC0415
 
     private_files.set_umask()
-    _escape_what_cannot_be_encoded()
+    _escape_unencodable_output()
     app(prog_name="hrag")
 
 
-def _escape_what_cannot_be_encoded() -> None:
-    """On standard output, such as bytes of a file name; Python does so on standard error."""
-    # A stream whose file was replaced after a fork may be taken for one that can seek.
+def _escape_unencodable_output() -> None:
+    """Makes standard output escape characters that its encoding lacks.
+
+    A file name may contain bytes that are not text, for example. Python already escapes them on
+    standard error.
+    """
+    # Python may believe that a stream can seek although its file was replaced after a fork.
+    # `reconfigure` then raises OSError.
     with suppress(OSError):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")

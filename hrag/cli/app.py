@@ -1,7 +1,7 @@
-"""The `hrag` application: all commands, and how their errors are reported.
+"""The `hrag` application: it registers all commands and reports their errors.
 
-An expected error becomes one red line on standard error, or with --json one line of JSON, and
-one of the codes of `exit_codes`.
+An expected error is written to standard error as one red line, or with --json as one line of
+JSON. The command then ends with one of the codes of `exit_codes`.
 """
 
 import inspect
@@ -46,12 +46,16 @@ from hrag.cli.terminal.exit_codes import ExitCode, exit_code_of
 from hrag.values.errors import HragError
 
 _AS_JSON = "hrag.as_json"
-# The class of all errors in how a command is called. Typer's own click has no public name.
+# The base class of all errors about wrong arguments. Typer contains a private copy of click,
+# and gives this class no public name.
 _UsageError: Any = typer.BadParameter.__base__
 
 
 class _ErrorReportingGroup(TyperGroup):
-    """Reports expected errors in one line; any other exception is a bug and keeps its traceback."""
+    """Reports expected errors in one line.
+
+    Any other exception is a bug, so its traceback is shown.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in args
@@ -66,11 +70,11 @@ class _ErrorReportingGroup(TyperGroup):
 @contextmanager
 def _errors_reported(ctx: Any) -> Iterator[None]:
     try:
-        with _lost_output_fails(ctx):
+        with _raise_if_output_is_lost(ctx):
             yield
     except (Failure, HragError, _UsageError) as error:
         if ctx.meta[_AS_JSON]:
-            show_json_error(_described(error))
+            show_json_error(_error_as_json(error))
         elif isinstance(error, _UsageError):
             raise
         else:
@@ -79,11 +83,12 @@ def _errors_reported(ctx: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _lost_output_fails(ctx: Any) -> Iterator[None]:
-    """Raises Failure if standard output cannot be written."""
+def _raise_if_output_is_lost(ctx: Any) -> Iterator[None]:
+    """Raises Failure if standard output cannot be written, for example on a full disk."""
     try:
         yield
-    except BrokenPipeError:  # The reader wants no more, which is no error.
+    except BrokenPipeError:
+        # The program that reads the output has closed the pipe. That is not an error.
         raise
     except OSError as error:
         if not _output_is_lost():
@@ -93,16 +98,17 @@ def _lost_output_fails(ctx: Any) -> Iterator[None]:
 
 
 def _output_is_lost() -> bool:
-    """Whether standard output takes no more, not even an empty line.
+    """Returns True if standard output cannot be written any more, not even an empty line.
 
-    Then it goes nowhere: Python would try again as it exits, and report that.
+    If so, it redirects standard output to the null device. Otherwise Python would try to write
+    again when it exits, and report a second error.
     """
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
     except OSError:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        with Path(os.devnull).open("wb") as null_device:
+            os.dup2(null_device.fileno(), sys.stdout.fileno())
         return True
     return False
 
@@ -111,14 +117,14 @@ def _exit_code(error: Any) -> int:
     return exit_code_of(error) if isinstance(error, HragError) else error.exit_code
 
 
-def _described(error: Any) -> dict[str, Any]:
-    """The error as JSON: `type` is the name of its class in `hrag.errors`."""
-    described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+def _error_as_json(error: Any) -> dict[str, Any]:
+    """Returns the error as a JSON object; `type` is the name of its class in `hrag.errors`."""
+    fields: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, _UsageError):
-        described = {"type": "UsageError", "message": error.format_message()}
+        fields = {"type": "UsageError", "message": error.format_message()}
     elif isinstance(error, HragError):
-        described |= {"field": error.field, "retry_s": error.retry_s}
-    return {**described, "exit_code": _exit_code(error)}
+        fields |= {"field": error.field, "retry_s": error.retry_s}
+    return {**fields, "exit_code": _exit_code(error)}
 
 
 app = typer.Typer(
@@ -131,16 +137,20 @@ app = typer.Typer(
 
 
 def _help(function: Callable[..., None]) -> str:
-    """The docstring as help: paragraphs are wrapped by the terminal, examples keep their lines."""
+    """Returns the function's docstring as help text.
+
+    The lines of a paragraph are joined, so that the terminal can wrap them. Examples keep their
+    lines: they begin with the character \\b.
+    """
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(
-        each.replace("\b\n", "\b") if each.startswith("\b") else each.replace("\n", " ")
-        for each in paragraphs
+        text.replace("\b\n", "\b") if text.startswith("\b") else text.replace("\n", " ")
+        for text in paragraphs
     )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"hrag {version('hrag')}")
         raise typer.Exit
 
@@ -167,13 +177,13 @@ def _hrag(
       hrag serve                      start the services
       hrag ingest docs/               store a folder of documents
       hrag search "how do I ...?"     search them
-      hrag documents                  list what is stored
+      hrag documents                  list the stored documents
       hrag answer "how do I ...?"     let a chat model answer, with sources
       hrag eval questions.csv         measure how well searches find the answers
 
     \b
-    Look after a store:
-      hrag backup DIR                 copy it, while it is in use or not
+    Maintain a store:
+      hrag backup DIR                 copy it, also while it is in use
       hrag check                      verify every document and index file
     """
 
@@ -225,7 +235,7 @@ _GROUPS: tuple[tuple[str, typer.Typer, str, dict[str, Callable[..., None]]], ...
     (
         "postgres",
         postgres.postgres,
-        "Look after a store in PostgreSQL.",
+        "Maintain a store in PostgreSQL.",
         {"migrate": needs_server("hrag postgres migrate", postgres.migrate)},
     ),
 )

@@ -1,7 +1,7 @@
-"""What a command needs beyond the SDK: packages of an extra, the compiled kernels.
+"""Checks that the optional parts that a command needs are installed.
 
-`pip install hrag` leaves both out where it can: the commands that are clients of the services
-work without them.
+Optional parts are the packages of an extra and the compiled kernels. A plain `pip install hrag`
+omits both where it can, because the commands that are clients of the services work without them.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from typing import Any
 from hrag.cli.terminal.console import Failure
 from hrag.cli.terminal.exit_codes import ExitCode
 
-# What the packages of the extra `server` are imported as.
+# The import names of the packages of the extra `server`.
 MODULES = (
     *("Stemmer", "cachetools", "grpc_reflection", "hnswlib", "httpx2", "jwt", "lmdb"),
     *("markdown_it", "numpy", "openai", "prometheus_client", "pydantic_settings", "pypdfium2"),
@@ -23,9 +23,10 @@ MODULES = (
 
 
 def needs_server(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Returns `command`, called `name` by its users, with a check before it.
+    """Returns `command` with a check before it; `name` is the command's name in messages.
 
-    The check raises Failure with the code NOT_INSTALLED and what to install.
+    If a package or the compiled kernels are missing, the check raises Failure with the exit code
+    NOT_INSTALLED. Its message says what to install.
     """
 
     @wraps(command)
@@ -47,9 +48,10 @@ def _check(name: str) -> None:
 
 
 def module_of_extra(module: str, extra: str, command: str) -> ModuleType:
-    """Returns a module that imports the packages of `extra`, for `command`.
+    """Imports and returns `module`, which needs the packages of `extra`; `command` needs it.
 
-    Raises Failure with the code NOT_INSTALLED and what to install.
+    If they are missing, raises Failure with the exit code NOT_INSTALLED. Its message says what
+    to install.
     """
     try:
         return import_module(module)

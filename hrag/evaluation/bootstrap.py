@@ -1,14 +1,16 @@
-"""How far chance would move a figure: bootstrap intervals over the questions.
+"""Bootstrap intervals over the questions, which show how much chance alone changes a figure.
 
-The questions are drawn anew with replacement, many times, and the interval is that of the
-middle 95 % of the means (percentile bootstrap; Efron and Tibshirani, An Introduction to the
-Bootstrap, 1993). Two systems are compared question by question, so that what makes a question
-hard for both does not blur their difference (paired; Sakai, SIGIR 2006). The draws depend on
-the seed and the number of questions alone: every metric and system sees the same.
+A resample draws as many questions as there are, at random and with replacement, and computes
+their mean. The interval contains the middle 95 % of the means of many resamples (percentile
+bootstrap; Efron and Tibshirani, An Introduction to the Bootstrap, 1993). Two systems are compared
+question by question (paired; Sakai, SIGIR 2006). So a question that is hard for both systems does
+not widen the interval of their difference. The draws depend only on the seed and the number of
+questions, so they are the same for every metric and system.
 
-Of few questions the interval is too narrow: where there is no difference, it excludes zero for 10 %
-of samples of ten questions and for half of those of two. So below MIN_QUESTIONS nothing counts as
-beyond chance.
+With few questions the interval is too narrow. If there is no difference, the interval should
+exclude zero for 5 % of samples, but it does so for 10 % of samples of ten questions and for half
+of the samples of two questions. So with fewer than MIN_QUESTIONS questions, no difference counts
+as more than chance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +23,12 @@ DEFAULT_RESAMPLES = 2000
 CONFIDENCE = 0.95
 MIN_QUESTIONS = 20
 
-_DRAWS_AT_A_TIME = 4_000_000  # 32 MB of indices.
+_DRAWS_AT_A_TIME = 4_000_000  # The indices take 32 MB.
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean of a figure over so many questions, with its interval."""
+    """The mean of a figure over `questions` questions, with its interval from `low` to `high`."""
 
     mean: float
     low: float
@@ -35,17 +37,21 @@ class Estimate:
 
     @property
     def beyond_chance(self) -> bool:
-        """True if there are MIN_QUESTIONS or more and the interval lies on one side of zero."""
+        """True if the difference from zero is more than chance.
+
+        That is so if there are at least MIN_QUESTIONS questions and the interval does not contain
+        zero.
+        """
         return self.questions >= MIN_QUESTIONS and (self.low > 0 or self.high < 0)
 
 
 def estimates(
     values: NDArray[np.float64], seed: int, resamples: int = DEFAULT_RESAMPLES
 ) -> list[Estimate]:
-    """Returns the mean of each row of `float64[rows, questions]` with its interval.
+    """Returns the mean of each row of `values`, which is `float64[rows, questions]`.
 
-    All rows are resampled alike, so a row of differences has a paired interval. Without
-    questions all is 0.
+    All rows are resampled with the same draws, so the interval of a row of differences is
+    paired. Without questions all numbers are 0.
     """
     rows, questions = values.shape
     if questions == 0:
@@ -58,31 +64,39 @@ def estimates(
         done += len(drawn)
     tail = (1 - CONFIDENCE) / 2
     lows, highs = np.quantile(means, (tail, 1 - tail), axis=1)
-    whole = zip(values.mean(axis=1), lows, highs, strict=True)
-    return [Estimate(float(mean), float(low), float(high), questions) for mean, low, high in whole]
+    figures = zip(values.mean(axis=1), lows, highs, strict=True)
+    return [
+        Estimate(float(mean), float(low), float(high), questions) for mean, low, high in figures
+    ]
 
 
-def few_questions(count: int, what: str) -> str | None:
-    """Returns a warning if `count` questions are too few to call a difference more than chance."""
+def few_questions(count: int, noun: str) -> str | None:
+    """Returns a warning if `count` questions are too few to mark a difference as more than chance.
+
+    Returns None if they suffice. `noun` names the questions in the warning.
+    """
     if count >= MIN_QUESTIONS:
         return None
     return (
-        f"only {count} {what}: intervals of fewer than {MIN_QUESTIONS} are too narrow, so no "
-        "difference is marked as more than chance"
+        f"only {count} {noun}: with fewer than {MIN_QUESTIONS} the intervals are too narrow, so "
+        "no difference is marked as more than chance"
     )
 
 
 def _draws(questions: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """Indices of questions, `int64[some, questions]`, `resamples` rows in all."""
+    """Yields arrays of question indices, `int64[rows, questions]`, in total `resamples` rows."""
     random = np.random.default_rng(seed)
     at_a_time = max(1, _DRAWS_AT_A_TIME // questions)
     for start in range(0, resamples, at_a_time):
         yield random.integers(0, questions, size=(min(at_a_time, resamples - start), questions))
 
 
-def sample(count: int, most: int, seed: int) -> Sequence[int]:
-    """Returns at most `most` of the indices below `count`, drawn without replacement, in order."""
-    if count <= most:
+def sample(count: int, limit: int, seed: int) -> Sequence[int]:
+    """Returns at most `limit` of the indices below `count`, in ascending order.
+
+    They are drawn without replacement.
+    """
+    if count <= limit:
         return range(count)
-    drawn = np.random.default_rng(seed).permutation(count)[:most]
+    drawn = np.random.default_rng(seed).permutation(count)[:limit]
     return sorted(map(int, drawn))

@@ -1,7 +1,7 @@
-"""Small charts as inline SVG: no script, no fonts, no files beside the page.
+"""Draws small charts as inline SVG, without scripts, fonts or further files.
 
-Colours come from the page's style sheet by class, so that light and dark both work. What a
-colour says, a label or a mark says too.
+Colours come from the page's style sheet by class, so that light and dark themes both work. A
+label or the shape of a mark repeats everything that a colour says.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from html import escape
 
 from hrag.evaluation.bootstrap import Estimate
 
-COLOURS = 8  # Classes c0 to c7 of the style sheet.
+COLOURS = 8  # The style sheet has the classes c0 to c7.
 
 _WIDTH = 760
 _ROW = 26
@@ -19,8 +19,9 @@ _LABEL_CHARS = 32
 _RIGHT = 96
 _PLOT_HEIGHT = 260
 _TOP, _BOTTOM = 14, 34
-_SHORTEST_REACH = 0.01  # To either side of zero.
-# A circle, a square, a triangle, a diamond.
+# An interval chart reaches at least this far to both sides of zero.
+_SHORTEST_REACH = 0.01
+# These are a circle, a square, a triangle and a diamond.
 _SHAPES = (
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "M-4 -4h8v8h-8z",
@@ -31,7 +32,7 @@ _SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: its name and one estimate for each position."""
+    """A line of a chart: its name and one estimate for each position."""
 
     name: str
     points: Sequence[Estimate]
@@ -47,7 +48,10 @@ class Bar:
 
 
 def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -> str:
-    """Returns shares from 0 to 1 over named positions, one line a series, with intervals."""
+    """Returns a chart of shares from 0 to 1 at named positions, as SVG.
+
+    Each series is a line; each of its points has an interval.
+    """
     plot = _WIDTH - 48 - _LABEL_WIDTH
     height = max(_TOP + _PLOT_HEIGHT + _BOTTOM, _TOP + 20 * len(series) + _BOTTOM)
 
@@ -57,30 +61,33 @@ def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -
     def y(share: float) -> float:
         return _TOP + _PLOT_HEIGHT * (1 - share)
 
-    parts = [_grid_line(40, y(each / 5), 40 + plot, f"{20 * each}") for each in range(6)]
+    parts = [_grid_line(40, y(fifths / 5), 40 + plot, f"{20 * fifths}") for fifths in range(6)]
     parts += [
-        _text(x(each), _TOP + _PLOT_HEIGHT + 18, name, "middle")
-        for each, name in enumerate(positions)
+        _text(x(index), _TOP + _PLOT_HEIGHT + 18, name, "middle")
+        for index, name in enumerate(positions)
     ]
-    for number, one in enumerate(series):
-        # Side by side, or the intervals of all series would lie on one another.
+    for number, line in enumerate(series):
+        # The lines are shifted sideways, because their intervals would cover each other.
         shift = (number - (len(series) - 1) / 2) * min(0.06, 0.5 / len(series))
-        places = [(x(each + shift), y(point.mean)) for each, point in enumerate(one.points)]
-        line = " ".join(f"{left:.1f},{top:.1f}" for left, top in places)
-        parts.append(f'<polyline class="line {_colour(number)}" points="{line}"/>')
-        for (left, top), point in zip(places, one.points, strict=True):
+        marks = [(x(index + shift), y(point.mean)) for index, point in enumerate(line.points)]
+        corners = " ".join(f"{left:.1f},{top:.1f}" for left, top in marks)
+        parts.append(f'<polyline class="line {_colour(number)}" points="{corners}"/>')
+        for (left, top), point in zip(marks, line.points, strict=True):
             parts.append(_vertical(left, y(point.high), y(point.low), number))
             parts.append(_mark(left, top, number))
         legend_top = _TOP + 8 + 20 * number
         parts.append(_mark(40 + plot + 22, legend_top, number))
-        parts.append(_text(40 + plot + 34, legend_top + 4, one.name, "start"))
+        parts.append(_text(40 + plot + 34, legend_top + 4, line.name, "start"))
     return _svg(title, height, parts)
 
 
 def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequence[str]) -> str:
-    """Returns one row for each estimate, a point with its interval, beside a line at zero."""
-    lowest = min([-_SHORTEST_REACH, *(each.low for _, each in rows)])
-    highest = max([_SHORTEST_REACH, *(each.high for _, each in rows)])
+    """Returns a chart with one row for each estimate and a vertical line at zero, as SVG.
+
+    A row shows a point with its interval, and its text at the right.
+    """
+    lowest = min([-_SHORTEST_REACH, *(estimate.low for _, estimate in rows)])
+    highest = max([_SHORTEST_REACH, *(estimate.high for _, estimate in rows)])
     left, right = _LABEL_WIDTH, _WIDTH - _RIGHT
 
     def x(value: float) -> float:
@@ -88,25 +95,31 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
 
     bottom = _TOP + _ROW * len(rows)
     parts = [f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{_TOP}" y2="{bottom}"/>']
-    for number, ((name, each), text) in enumerate(zip(rows, texts, strict=True)):
+    for number, ((name, estimate), text) in enumerate(zip(rows, texts, strict=True)):
         middle = _TOP + _ROW * (number + 0.5)
-        style = "beyond" if each.beyond_chance else "within"
+        style = "beyond" if estimate.beyond_chance else "within"
         parts.append(_text(left - 12, middle + 4, name, "end"))
         parts.append(
-            f'<line class="interval {style}" x1="{x(each.low):.1f}" x2="{x(each.high):.1f}" '
-            f'y1="{middle:.1f}" y2="{middle:.1f}"/>'
+            f'<line class="interval {style}" x1="{x(estimate.low):.1f}" '
+            f'x2="{x(estimate.high):.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
         )
-        parts.append(f'<circle class="point {style}" cx="{x(each.mean):.1f}" cy="{middle}" r="5"/>')
+        parts.append(
+            f'<circle class="point {style}" cx="{x(estimate.mean):.1f}" cy="{middle}" r="5"/>'
+        )
         parts.append(_text(right + 10, middle + 4, text, "start"))
     parts.append(_text(x(0), bottom + 18, "0", "middle"))
     for end in (lowest, highest):
-        if abs(end) > _SHORTEST_REACH:  # Else the label would lie on that of zero.
+        # Closer to zero, the label would cover the label of zero.
+        if abs(end) > _SHORTEST_REACH:
             parts.append(_text(x(end), bottom + 18, f"{100 * end:+.1f}", "middle"))
     return _svg(title, bottom + _BOTTOM, parts)
 
 
 def bar_chart(title: str, bars: Sequence[Bar], classes: Sequence[str]) -> str:
-    """Returns horizontal bars; their parts lie in a row, each with one of the classes."""
+    """Returns a chart of horizontal bars, as SVG.
+
+    The parts of a bar follow one another; each has the class at the same index in `classes`.
+    """
     longest = max([1e-9, *(sum(bar.parts) for bar in bars)])
     left, right = _LABEL_WIDTH, _WIDTH - _RIGHT
     parts = []
@@ -134,9 +147,9 @@ def _svg(title: str, height: float, parts: Iterable[str]) -> str:
 
 def _text(left: float, top: float, text: str, anchor: str) -> str:
     shown = text if len(text) <= _LABEL_CHARS else f"{text[: _LABEL_CHARS - 1]}…"
-    whole = "" if shown == text else f"<title>{escape(text)}</title>"
+    title = "" if shown == text else f"<title>{escape(text)}</title>"
     return (
-        f'<text x="{left:.1f}" y="{top:.1f}" text-anchor="{anchor}">{whole}{escape(shown)}</text>'
+        f'<text x="{left:.1f}" y="{top:.1f}" text-anchor="{anchor}">{title}{escape(shown)}</text>'
     )
 
 
@@ -153,10 +166,13 @@ def _vertical(left: float, top: float, bottom: float, number: int) -> str:
 
 
 def _mark(left: float, top: float, number: int) -> str:
-    """Series differ in shape too; colours and shapes repeat together only after 32."""
+    """Returns the mark of a point of series `number`.
+
+    Series differ in colour and shape; a combination of both repeats only after 32 series.
+    """
     shape = _SHAPES[(number + number // COLOURS) % len(_SHAPES)]
-    place = f'transform="translate({left:.1f} {top:.1f})"'
-    return f'<path class="mark {_colour(number)}" {place} d="{shape}"/>'
+    position = f'transform="translate({left:.1f} {top:.1f})"'
+    return f'<path class="mark {_colour(number)}" {position} d="{shape}"/>'
 
 
 def _colour(number: int) -> str:

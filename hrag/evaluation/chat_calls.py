@@ -1,7 +1,7 @@
-"""Calls of a chat model that are counted, kept and never hidden.
+"""Calls a chat model, counts the calls and their tokens, and stores the replies in the journal.
 
-A finished call is kept in the journal under a hash of model and prompt, so that an equal prompt
-is not paid for twice, nor counted. A failed one is a value.
+A reply is stored under a hash of model, prompt and token limit, so that an equal prompt is
+neither paid for nor counted twice. Failed calls are counted too, and their errors are raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,8 @@ from hrag.values.errors import HragError
 
 DEFAULT_CONCURRENCY = 4
 
-_FAILURES_AT_FIRST = 3  # So many and no success: the endpoint is not there.
+# If this many calls have failed and none has succeeded, the endpoint is considered unreachable.
+_FAILURES_AT_FIRST = 3
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -27,7 +28,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class ChatText:
-    """A model's whole reply. Token counts are 0 if the endpoint does not report them."""
+    """A model's complete reply. Token counts are 0 if the endpoint does not report them."""
 
     text: str
     prompt_tokens: int
@@ -36,9 +37,10 @@ class ChatText:
 
 @dataclass(frozen=True, slots=True)
 class ChatUsage:
-    """What the calls cost: those that succeeded, in this run or an earlier one, and failed.
+    """The number of calls and their tokens.
 
-    Equal prompts are one call.
+    `calls` succeeded, in this run or an earlier one, and `failed` did not. Calls with equal
+    prompts count once.
     """
 
     model: str
@@ -49,7 +51,7 @@ class ChatUsage:
 
 
 class ChatCalls:
-    """Asks one model. Thread-safe."""
+    """Calls one chat model. Thread-safe."""
 
     def __init__(self, model: ChatModel, journal: Journal) -> None:
         self._model = model
@@ -62,7 +64,7 @@ class ChatCalls:
 
     @property
     def usage(self) -> ChatUsage:
-        """What the calls so far cost."""
+        """The number of calls so far and their tokens."""
         with self._lock:
             return ChatUsage(
                 self._model.name,
@@ -75,19 +77,20 @@ class ChatCalls:
     def ask(self, prompt: str, max_tokens: int) -> str:
         """Returns the reply. Raises HragError if the model fails, OSError if the journal does.
 
-        An equal prompt waits for the call that is under way, and takes its reply if it succeeds.
+        If a call with an equal prompt is running, waits for it and returns its reply if it
+        succeeds.
         """
         key = key_of("chat", model=self._model.name, prompt=prompt, max_tokens=max_tokens)
         with self._turn(key):
             reply = self._journal.get(key, ChatText)
             if reply is None:
-                reply = self._completed(prompt, max_tokens)
+                reply = self._complete(prompt, max_tokens)
                 self._journal.put(key, reply)
         self._count(key, reply)
         return reply.text
 
     def _turn(self, key: str) -> Lock:
-        """The lock of all calls with this key."""
+        """Returns the lock that all calls with this key share."""
         with self._lock:
             return self._turns.setdefault(key, Lock())
 
@@ -98,31 +101,35 @@ class ChatCalls:
                 self._prompt_tokens += reply.prompt_tokens
                 self._completion_tokens += reply.completion_tokens
 
-    def _completed(self, prompt: str, max_tokens: int) -> ChatText:
+    def _complete(self, prompt: str, max_tokens: int) -> ChatText:
         try:
-            done = self._model.complete(prompt, max_tokens, NEVER)
+            completion = self._model.complete(prompt, max_tokens, NEVER)
         except HragError:
             with self._lock:
                 self._failed += 1
             raise
-        return ChatText(done.text, done.end.prompt_tokens, done.end.completion_tokens)
+        end = completion.end
+        return ChatText(completion.text, end.prompt_tokens, end.completion_tokens)
 
     def check_reachable(self, error: HragError) -> None:
-        """Raises `error` if the first calls have all failed; more would fail too."""
+        """Raises `error` if the first calls have all failed, because more calls would fail too."""
         usage = self.usage
         if not usage.calls and usage.failed >= _FAILURES_AT_FIRST:
             raise error
 
 
 def prompt_template(name: str) -> Template:
-    """Returns one of the prompts that lie beside this module."""
+    """Returns the prompt in the file `name`, which is in this package."""
     return Template(resources.files("hrag.evaluation").joinpath(name).read_text("utf-8"))
 
 
 def in_threads(
     work: Callable[[Task], Done], tasks: Sequence[Task], concurrency: int
 ) -> Iterator[Done]:
-    """Yields the results in the tasks' order; the first exception cancels what has not begun."""
+    """Yields the results in the order of the tasks.
+
+    The first exception is raised, and cancels the tasks that have not begun.
+    """
     with ThreadPoolExecutor(concurrency) as pool:
         futures: list[Future[Done]] = [pool.submit(work, task) for task in tasks]
         try:

@@ -1,7 +1,7 @@
-"""Passages cut to a token budget, so that systems are compared at equal cost.
+"""Cuts passages to a token budget, so that systems are compared at equal cost.
 
-The passages are taken in order until the budget is full; the last one is cut. Only their
-contents count, by hrag's own tokenizer.
+The passages fill the budget in order, and the last one is cut. Only their contents count, in
+tokens of hrag's tokenizer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ from hrag.values.search import Passage
 
 @dataclass(frozen=True, slots=True)
 class BudgetedText:
-    """The parts of documents that fit a budget, in order, and their tokens together."""
+    """The parts of documents that fit a budget, in order, and their total number of tokens."""
 
     spans: tuple[TextSpan, ...]
     tokens: int
 
 
 def span_of(passage: Passage) -> TextSpan:
-    """Returns the part of the document that the passage's content is."""
+    """Returns the position of the passage's content in its document."""
     chunk = passage.chunk
     start = chunk.span.char_start
     return TextSpan(chunk.document_id, start, start + len(chunk.content))
@@ -33,7 +33,7 @@ def span_of(passage: Passage) -> TextSpan:
 def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[int, BudgetedText]:
     """Returns the text that fits each of the budgets, by budget.
 
-    Stops to take passages when the largest budget is full.
+    Reads no more passages when the largest budget is full.
     """
     cut: dict[int, list[TextSpan]] = {budget: [] for budget in budgets}
     used = 0
@@ -51,7 +51,7 @@ def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[
 
 def cut_passages(passages: Iterable[Passage], budget: int) -> tuple[Passage, ...]:
     """Returns the passages that fit the budget, with the content of the last one cut."""
-    kept: list[Passage] = []
+    fitting: list[Passage] = []
     used = 0
     for passage in passages:
         content = passage.chunk.content
@@ -60,16 +60,19 @@ def cut_passages(passages: Iterable[Passage], budget: int) -> tuple[Passage, ...
         if not chars:
             break
         chunk = replace(passage.chunk, content=content[:chars])
-        kept.append(replace(passage, chunk=chunk))
+        fitting.append(replace(passage, chunk=chunk))
         used += len(tokens)
-    return tuple(kept)
+    return tuple(fitting)
 
 
-def _chars_within(content: str, tokens: NDArray[np.uint32], most_tokens: int) -> int:
-    """How many of the code points lie whole in the first tokens."""
-    if most_tokens >= len(tokens):
+def _chars_within(content: str, tokens: NDArray[np.uint32], max_tokens: int) -> int:
+    """Returns how many code points of `content` lie completely in its first `max_tokens` tokens.
+
+    `tokens` are the ids of all tokens of `content`.
+    """
+    if max_tokens >= len(tokens):
         return len(content)
-    if most_tokens <= 0:
+    if max_tokens <= 0:
         return 0
-    size_bytes = int(byte_ends(tokens)[most_tokens - 1])
+    size_bytes = int(byte_ends(tokens)[max_tokens - 1])
     return len(content.encode()[:size_bytes].decode("utf-8", "ignore"))

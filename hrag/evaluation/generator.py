@@ -1,10 +1,12 @@
-"""Questions written by a chat model from the collection, for those who have none.
+"""Lets a chat model write questions about a collection, for users who have no questions.
 
-Chunks are drawn at random; the model writes a question about one and copies the words that
-answer it, which are looked up in the chunk: what it did not copy is rejected. Each question is
-written to the file as soon as there is one, and a file that has some already is continued.
-Such questions share words with their source more often than people's do, which favours
-lexical retrieval: compare systems with them, and read a few before trusting the figures.
+Chunks are drawn at random. The model writes a question about a chunk and copies the words that
+answer it. If the copied words are not in the chunk, the reply is rejected. Each question is
+written to the file at once, and a file that contains questions already is continued.
+
+Generated questions share words with their source more often than questions of people do, which
+favours lexical retrieval. Use them to compare systems, and read a few before trusting the
+figures.
 """
 
 import hashlib
@@ -32,13 +34,17 @@ from hrag.values.limits import MAX_PAGE_SIZE
 _MAX_REPLY_TOKENS = 1024
 _ATTEMPTS_PER_QUESTION = 4
 _MIN_CHUNK_TOKENS = 40
-_MIN_QUESTION_CHARS = 8  # A Chinese question may be as short.
+_MIN_QUESTION_CHARS = 8  # A Chinese question may be this short.
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What became of it: questions in the file, replies rejected by reason, and the cost."""
+    """The result of a generation.
+
+    `questions` is the number of questions in the file, and `added` the number of new ones.
+    `rejected` counts the rejected replies by reason; `usage` counts calls and tokens.
+    """
 
     questions: int
     added: int
@@ -48,7 +54,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A line of the file; the format is that of `question_files`."""
+    """A line of the file, in the format that `question_files` reads."""
 
     qid: str
     query: str
@@ -59,19 +65,24 @@ class _Written:
 
 
 class _Rejected(Exception):
-    """A reply that makes no question; the message is the reason."""
+    """A reply contains no usable question; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """All chunks of one level of a collection, in the order in which they are drawn."""
+    """All chunks of one level of a collection, and the order in which they are drawn.
+
+    The chunks are numbered from 0, document after document. `ends` contains for each document
+    the number after its last chunk. `order` contains all numbers in the order of the draw.
+    """
 
     document_ids: Sequence[str]
-    ends: Sequence[int]  # Of each document's chunks, in a row of all.
+    ends: Sequence[int]
     level: int
     order: Sequence[int]
 
     def chunk_ids(self) -> Iterator[str]:
+        """Yields the ids of the chunks in the order of the draw."""
         for number in self.order:
             document = bisect_right(self.ends, number)
             index = number - (self.ends[document - 1] if document else 0)
@@ -91,30 +102,30 @@ class QuestionGenerator:
     def generate(self, path: Path, count: int, seed: int, show: Show) -> Generated:
         """Adds questions to the file until it has `count`, or chunks or attempts run out.
 
-        Raises what the client raises, the chat model's error if the first calls all fail, and
+        Raises the client's errors, the chat model's error if the first calls all fail, and
         OSError, which names the file, if it cannot be written.
         """
         existing = list(json_rows(path)) if path.exists() else []
-        asked = {row.text("query").casefold() for row in existing}
+        known_questions = {row.text("query").casefold() for row in existing}
         used = {row.text("source_chunk", default="") for row in existing}
         source = self._source(seed)
-        left = iter([each for each in source.chunk_ids() if each not in used])
+        unused = iter([chunk_id for chunk_id in source.chunk_ids() if chunk_id not in used])
         attempts = _ATTEMPTS_PER_QUESTION * max(0, count - len(existing))
         rejected: Counter[str] = Counter()
         added = 0
         with RowWriter(path) as file:
             while (missing := count - len(existing) - added) > 0 and attempts > 0:
-                drawn = list(islice(left, min(missing, attempts, 4 * self._concurrency)))
+                drawn = list(islice(unused, min(missing, attempts, 4 * self._concurrency)))
                 if not drawn:
                     break
                 attempts -= len(drawn)
                 for written in in_threads(self._attempt, drawn, self._concurrency):
                     if isinstance(written, str):
                         rejected[written] += 1
-                    elif written.query.casefold() in asked:
+                    elif written.query.casefold() in known_questions:
                         rejected["the same question again"] += 1
                     else:
-                        asked.add(written.query.casefold())
+                        known_questions.add(written.query.casefold())
                         file.write(asdict(written))
                         added += 1
                     show(len(existing) + added, count, rejected.total())
@@ -123,7 +134,7 @@ class QuestionGenerator:
     def _source(self, seed: int) -> _Source:
         where = self._where
         tree = self._client.get_collection(where.tenant_id, where.collection).settings.tree
-        # The parents of the leaves have enough text for a question that stands alone.
+        # Unlike leaves, their parents have enough text for a question that needs no context.
         level = min(tree.embedding_level + 1, tree.top_level)
         counts = dict(self._chunk_counts(level))
         if not counts:
@@ -132,10 +143,10 @@ class QuestionGenerator:
             )
         ends = list(accumulate(counts.values()))
         order = np.random.default_rng(seed).permutation(ends[-1])
-        return _Source(list(counts), ends, level, [int(each) for each in order])
+        return _Source(list(counts), ends, level, [int(number) for number in order])
 
     def _chunk_counts(self, level: int) -> Iterator[tuple[str, int]]:
-        """Documents with their number of chunks at the level."""
+        """Yields (document id, number of its chunks at the level) for each document."""
         where, token = self._where, ""
         while True:
             page = self._client.list_documents(
@@ -144,13 +155,13 @@ class QuestionGenerator:
                 page_size=MAX_PAGE_SIZE,
                 page_token=token,
             )
-            yield from ((each.document_id, each.chunks_per_level[level]) for each in page.items)
+            yield from ((info.document_id, info.chunks_per_level[level]) for info in page.items)
             token = page.next_page_token
             if not token:
                 return
 
     def _attempt(self, chunk_id: str) -> _Written | str:
-        """A question about the chunk, or the reason why there is none."""
+        """Returns a question about the chunk, or as a text the reason why there is none."""
         where = self._where
         try:
             node = self._client.get_chunk(where.tenant_id, chunk_id, collection=where.collection)
@@ -158,7 +169,7 @@ class QuestionGenerator:
                 return "the chunk is too short"
             prompt = self._prompt.substitute(title=node.chunk.title, text=node.chunk.content)
             reply = self._calls.ask(prompt, _MAX_REPLY_TOKENS)
-            return _written(reply, node.chunk, self._calls.usage.model)
+            return _question_from(reply, node.chunk, self._calls.usage.model)
         except _Rejected as error:
             return str(error)
         except HragError as error:
@@ -166,8 +177,8 @@ class QuestionGenerator:
             return f"the call failed ({type(error).__name__})"
 
 
-def _written(reply: str, chunk: Chunk, model: str) -> _Written:
-    """The question of a reply. Raises _Rejected."""
+def _question_from(reply: str, chunk: Chunk, model: str) -> _Written:
+    """Returns the question in a reply. Raises _Rejected."""
     fields = _fields(reply)
     question, quote = fields["question"], fields["quote"]
     if not question:
@@ -176,14 +187,14 @@ def _written(reply: str, chunk: Chunk, model: str) -> _Written:
         raise _Rejected("the question is too short")
     if not quote:
         raise _Rejected("no quote in the reply")
-    found = quote_pattern(quote).search(chunk.content)
-    if found is None:
+    match = quote_pattern(quote).search(chunk.content)
+    if match is None:
         raise _Rejected("the quote is not in the chunk")
     start = chunk.span.char_start
     gold = {
         "doc_id": chunk.document_id,
-        "start": start + found.start(),
-        "end": start + found.end(),
+        "start": start + match.start(),
+        "end": start + match.end(),
     }
     digest = hashlib.sha256(chunk.chunk_id.encode()).hexdigest()[:12]
     qid = f"generated-{digest}"
@@ -191,10 +202,13 @@ def _written(reply: str, chunk: Chunk, model: str) -> _Written:
 
 
 def _fields(reply: str) -> dict[str, str]:
-    """`question`, `quote` and `answer` of the JSON object in a reply; empty if missing."""
-    found = _OBJECT.search(reply)
+    """Returns the fields `question`, `quote` and `answer` of the JSON object in a reply.
+
+    A missing field is an empty text. Raises _Rejected.
+    """
+    match = _OBJECT.search(reply)
     try:
-        values = json.loads(found[0], strict=False) if found else None
+        values = json.loads(match[0], strict=False) if match else None
     except ValueError:
         values = None
     if not isinstance(values, dict):

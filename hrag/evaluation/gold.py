@@ -1,7 +1,8 @@
-"""How much of the gold a text holds, and at which rank each piece of it is found.
+"""Computes how much of the gold a text contains, and at which rank each piece of it is found.
 
-A quote may stand at several places; each place where any system found it counts, and the best
-one is taken. One that no system found counts as missed by all.
+The gold of a question is the text or the documents that are expected. A quote may occur at
+several places. Every place where any system found it is accepted, and the place of which most is
+covered counts. A quote that no system found counts as missed by all systems.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,13 +11,16 @@ from dataclasses import dataclass
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import Retrieved
 
-# A passage finds a piece of gold if it holds half of it, or half of the passage is gold.
+# A passage finds a piece of gold if it contains half of it, or if half of the passage is gold.
 FOUND_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class GoldText:
-    """A piece of text that is expected: at one of `places`, which may be none; its length."""
+    """A piece of text that is expected at one of `places`; `chars` is its length.
+
+    `places` is empty for a quote that no system found.
+    """
 
     places: tuple[TextSpan, ...]
     chars: int
@@ -31,17 +35,18 @@ class ResolvedGold:
 
     @property
     def unlocated(self) -> int:
-        """Number of quotes that no system found."""
-        return sum(not each.places for each in self.texts)
+        """The number of quotes that no system found."""
+        return sum(not text.places for text in self.texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much gold there is and how much of it a text holds, in characters or documents.
+    """How much gold there is, and how much of it a text contains.
 
-    `text` is the length of the text, `relevant` of that which is gold, and `union` that of text
-    and gold together, in characters. How long whole documents are is not known: `union` is then
-    the text alone.
+    `gold` and `found` count characters, or documents if whole documents are expected. The other
+    fields count characters: `text` is the length of the text, `relevant` the length of the part
+    that is gold, and `union` the length of text and gold together. The length of whole documents
+    is not known, so `union` is then the length of the text alone.
     """
 
     gold: int
@@ -52,110 +57,126 @@ class Coverage:
 
 
 def resolve(question: Question, results: Iterable[Retrieved]) -> ResolvedGold:
-    """Returns the question's gold, its quotes at the places where systems found them."""
+    """Returns the question's gold, with the places where systems found its quotes.
+
+    `results` are the successful results of all systems for this question.
+    """
     if question.expects_documents:
         documents: dict[str, int] = {}
-        for each in question.gold:
-            assert isinstance(each, GoldDocument)
-            documents[each.document_id] = max(each.relevance, documents.get(each.document_id, 0))
+        for gold in question.gold:
+            assert isinstance(gold, GoldDocument)
+            documents[gold.document_id] = max(gold.relevance, documents.get(gold.document_id, 0))
         return ResolvedGold(documents=documents)
-    spans = _united(each.span for each in question.gold if isinstance(each, GoldSpan))
+    spans = _merge_spans(gold.span for gold in question.gold if isinstance(gold, GoldSpan))
     texts = [GoldText((span,), span.char_end - span.char_start) for span in spans]
-    kept = list(results)
-    for index, each in enumerate(question.gold):
-        if isinstance(each, GoldQuote):
-            places = dict.fromkeys(place for result in kept for place in result.quotes[index])
-            texts.append(_quoted(tuple(places), each))
+    all_results = list(results)
+    for index, gold in enumerate(question.gold):
+        if isinstance(gold, GoldQuote):
+            places = dict.fromkeys(p for result in all_results for p in result.quotes[index])
+            texts.append(_gold_text(tuple(places), gold))
     return ResolvedGold(tuple(texts))
 
 
-def _quoted(places: tuple[TextSpan, ...], quote: GoldQuote) -> GoldText:
+def _gold_text(places: tuple[TextSpan, ...], quote: GoldQuote) -> GoldText:
     chars = max((end - start for _, start, end in places), default=len(quote.text))
     return GoldText(places, chars)
 
 
 def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
-    """Returns how much of the gold the spans hold. Text that is there twice counts twice."""
+    """Returns how much of the gold the spans contain.
+
+    If spans overlap, the text that they share counts twice in `text`.
+    """
     text = sum(end - start for _, start, end in spans)
     if gold.documents is not None:
         found = {document_id for document_id, _, _ in spans} & gold.documents.keys()
         relevant = sum(end - start for name, start, end in spans if name in gold.documents)
         return Coverage(len(gold.documents), len(found), text, relevant, union=text)
-    united = _by_document(_united(spans))
-    gold_chars = sum(each.chars for each in gold.texts)
-    found_chars = sum(_found_chars(each, united) for each in gold.texts)
-    relevant = min(found_chars, text)  # Two quotes may lie in one another.
+    merged = _by_document(_merge_spans(spans))
+    gold_chars = sum(piece.chars for piece in gold.texts)
+    found_chars = sum(_found_chars(piece, merged) for piece in gold.texts)
+    # Quotes may overlap, and the text that they share is counted for each of them.
+    relevant = min(found_chars, text)
     return Coverage(gold_chars, found_chars, text, relevant, text + gold_chars - relevant)
 
 
-def _found_chars(text: GoldText, united: Mapping[str, Sequence[TextSpan]]) -> int:
-    """Characters of the gold that are covered, at the place where most are."""
-    return max((_covered_chars(place, united) for place in text.places), default=0)
+def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
+    """Returns how many characters are covered at the place of which most is covered.
+
+    `merged` are the spans by document id, without overlaps.
+    """
+    return max((_covered_chars(place, merged) for place in text.places), default=0)
 
 
-def _covered_chars(place: TextSpan, united: Mapping[str, Sequence[TextSpan]]) -> int:
-    return sum(overlap(place, each) for each in united.get(place.document_id, ()))
+def _covered_chars(place: TextSpan, merged: Mapping[str, Sequence[TextSpan]]) -> int:
+    return sum(overlap(place, span) for span in merged.get(place.document_id, ()))
 
 
 def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
-    """Returns the gain at each rank: what the ranking finds first there.
+    """Returns the gain at each rank.
 
-    Every piece of gold counts once. A passage that finds several of them takes as many ranks;
-    one that finds nothing new takes one, with gain 0. Whole documents are ranked by their first
-    passage, later ones are left out, as in BEIR.
+    A piece of gold counts once, at the first passage that finds it, with gain 1. A passage that
+    finds several new pieces occupies as many ranks. A passage that finds no new piece occupies
+    one rank, with gain 0. If whole documents are expected, a document is ranked by its first
+    passage, its later passages are left out, and its gain is its relevance, as in BEIR.
     """
     gains: list[int] = []
     if gold.documents is not None:
         names = dict.fromkeys(document_id for document_id, _, _ in ranking)
         return [gold.documents.get(name, 0) for name in names]
-    left = list(gold.texts)
+    missing = list(gold.texts)
     for span in ranking:
-        kept = [each for each in left if not any(finds(span, place) for place in each.places)]
-        gains += [1] * (len(left) - len(kept)) or [0]
-        left = kept
+        still_missing = [
+            piece for piece in missing if not any(finds(span, place) for place in piece.places)
+        ]
+        gains += [1] * (len(missing) - len(still_missing)) or [0]
+        missing = still_missing
     return gains
 
 
 def ideal_gains(gold: ResolvedGold) -> list[int]:
-    """Returns the gains of the best ranking there can be."""
+    """Returns the gains of the best possible ranking."""
     if gold.documents is not None:
         return sorted(gold.documents.values(), reverse=True)
     return [1] * len(gold.texts)
 
 
 def finds(span: TextSpan, gold: TextSpan) -> bool:
-    """Whether the text counts as finding the gold: the overlap coefficient is at least 0.5."""
+    """Returns True if the text counts as finding the gold.
+
+    That is so if the overlap is at least half of the shorter one (overlap coefficient >= 0.5).
+    """
     shorter = min(span.char_end - span.char_start, gold.char_end - gold.char_start)
     return shorter > 0 and overlap(span, gold) >= FOUND_SHARE * shorter
 
 
 def any_found(gold: ResolvedGold, spans: Sequence[TextSpan]) -> bool:
-    """Whether the spans find any piece of the gold."""
+    """Returns True if the spans find any piece of the gold."""
     return any(found_gains(gold, spans))
 
 
-def overlap(one: TextSpan, other: TextSpan) -> int:
-    """Returns the number of characters that both have."""
-    if one.document_id != other.document_id:
+def overlap(first: TextSpan, second: TextSpan) -> int:
+    """Returns the number of characters that both spans contain."""
+    if first.document_id != second.document_id:
         return 0
-    return max(0, min(one.char_end, other.char_end) - max(one.char_start, other.char_start))
+    return max(0, min(first.char_end, second.char_end) - max(first.char_start, second.char_start))
 
 
-def _united(spans: Iterable[TextSpan]) -> list[TextSpan]:
-    """The spans sorted, those that overlap or touch joined."""
-    united: list[TextSpan] = []
+def _merge_spans(spans: Iterable[TextSpan]) -> list[TextSpan]:
+    """Returns the spans in order; spans that overlap or touch are joined."""
+    merged: list[TextSpan] = []
     for span in sorted(spans):
-        last = united[-1] if united else None
+        last = merged[-1] if merged else None
         if last and last.document_id == span.document_id and span.char_start <= last.char_end:
             end = max(last.char_end, span.char_end)
-            united[-1] = TextSpan(last.document_id, last.char_start, end)
+            merged[-1] = TextSpan(last.document_id, last.char_start, end)
         else:
-            united.append(span)
-    return united
+            merged.append(span)
+    return merged
 
 
 def _by_document(spans: Iterable[TextSpan]) -> dict[str, list[TextSpan]]:
-    found: dict[str, list[TextSpan]] = {}
+    grouped: dict[str, list[TextSpan]] = {}
     for span in spans:
-        found.setdefault(span.document_id, []).append(span)
-    return found
+        grouped.setdefault(span.document_id, []).append(span)
+    return grouped

@@ -1,7 +1,7 @@
-"""The report as one HTML file: figures, plots and failures, readable without a network.
+"""Writes the report as one HTML file: figures, plots and failures, readable without a network.
 
-Everything is inside: style, charts, data. The page's policy forbids to load anything. Text from
-questions and documents is escaped.
+The file contains everything: style, charts and data. The page's policy forbids the browser to
+load anything. Text from questions and documents is escaped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +18,9 @@ from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _QUESTIONS_SHOWN = 30
 _FAILURES_SHOWN = 50
-_SMALL = 0.1  # Shares below it are shown with one more digit.
+_SMALL = 0.1  # Smaller shares are shown with one more digit.
 _METRICS = (
-    (RECALL, "Recall", "Share of the gold that the text holds, in %."),
+    (RECALL, "Recall", "Share of the gold that the text contains, in %."),
     (PRECISION, "Precision", "Share of the text that is gold, in %."),
     (IOU, "Intersection over union", "Gold within the text over gold and text together, in %."),
     (HIT, "Hit rate", "Questions for which the text finds any piece of the gold, in %."),
@@ -28,7 +28,7 @@ _METRICS = (
 
 
 def html_report(report: Report) -> str:
-    """Returns the page."""
+    """Returns the report as an HTML page."""
     style = resources.files("hrag.evaluation").joinpath("report.css").read_text("utf-8")
     title = f"Retrieval quality: {report.about.get('collection', '')}"
     return "".join(
@@ -56,30 +56,30 @@ def _about(report: Report) -> Iterator[str]:
     failed = report.failed_calls
     if failed:
         yield _paragraph(f"{failed:,} calls failed; see the end of the page.", "warning")
-    yield from (_paragraph(each, "warning") for each in report.all_warnings)
+    yield from (_paragraph(warning, "warning") for warning in report.all_warnings)
 
 
 def _retrieval(figures: RetrievalFigures) -> Iterator[str]:
-    budgets = [f"{each:,}" for each in figures.budgets]
+    budgets = [f"{budget:,}" for budget in figures.budgets]
     yield "<h2>Recall at equal token budgets</h2>"
     series = [
-        Series(each.name, [each.estimates[at_budget(RECALL, b)] for b in figures.budgets])
-        for each in figures.systems
+        Series(system.name, [system.estimates[at_budget(RECALL, b)] for b in figures.budgets])
+        for system in figures.systems
     ]
     yield _figure(
         line_chart("Recall by token budget", budgets, series),
-        "Recall in % when the passages fill so many tokens, with 95 % intervals.",
+        "Recall in % when the passages fill the token budget, with 95 % intervals.",
     )
     yield from _differences(figures)
     for metric, title, caption in _METRICS:
         yield f"<h2>{escape(title)}</h2>"
         yield _paragraph(caption, "note")
         yield _table(
-            ["system", *(f"{each} tokens" for each in budgets)],
+            ["system", *(f"{budget} tokens" for budget in budgets)],
             (
-                [_cell(each.name, "text")]
-                + [_estimate(each, at_budget(metric, budget)) for budget in figures.budgets]
-                for each in figures.systems
+                [_cell(system.name, "text")]
+                + [_estimate(system, at_budget(metric, budget)) for budget in figures.budgets]
+                for system in figures.systems
             ),
         )
     yield from _ranks_and_cost(figures)
@@ -87,25 +87,25 @@ def _retrieval(figures: RetrievalFigures) -> Iterator[str]:
 
 
 def _differences(figures: RetrievalFigures) -> Iterator[str]:
-    others = [each for each in figures.systems if each.differences]
-    if not others:
+    compared = [system for system in figures.systems if system.differences]
+    if not compared:
         return
     budget = figures.budgets[len(figures.budgets) // 2]
-    rows = [(each.name, each.differences[at_budget(RECALL, budget)]) for each in others]
+    rows = [(system.name, system.differences[at_budget(RECALL, budget)]) for system in compared]
     yield f"<h2>Compared with {escape(figures.baseline)}</h2>"
     yield _figure(
-        interval_chart("Difference in recall", rows, [_points(each.mean) for _, each in rows]),
+        interval_chart("Difference in recall", rows, [_points(row.mean) for _, row in rows]),
         f"Difference in recall at {budget:,} tokens, in points, question by question, with "
         "paired 95 % bootstrap intervals. Blue intervals exclude zero: a difference beyond "
         f"chance, if there are {MIN_QUESTIONS} questions or more. {figures.resamples:,} resamples, "
         f"seed {figures.seed}.",
     )
-    names = [*(at_budget(RECALL, each) for each in figures.budgets), MRR, NDCG]
+    names = [*(at_budget(RECALL, size) for size in figures.budgets), MRR, NDCG]
     yield _table(
         ["difference in points", *names],
         (
-            [_cell(each.name, "text"), *(_difference(each.differences[name]) for name in names)]
-            for each in others
+            [_cell(system.name, "text"), *(_difference(system.differences[name]) for name in names)]
+            for system in compared
         ),
     )
 
@@ -123,51 +123,54 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
         ["system", "MRR", "nDCG@10", "p50", "p95", "tokens", "fallbacks", "failed"],
         (
             [
-                _cell(each.name, "text"),
-                _estimate(each, MRR),
-                _estimate(each, NDCG),
-                _cell(f"{each.latency_p50_us / 1000:.1f} ms"),
-                _cell(f"{each.latency_p95_us / 1000:.1f} ms"),
-                _cell(f"{each.tokens[budget]:,.0f}"),
-                _cell(f"{sum(each.fallbacks.values()):,}"),
-                _cell(f"{len(each.failures):,} of {each.searches:,}"),
+                _cell(system.name, "text"),
+                _estimate(system, MRR),
+                _estimate(system, NDCG),
+                _cell(f"{system.latency_p50_us / 1000:.1f} ms"),
+                _cell(f"{system.latency_p95_us / 1000:.1f} ms"),
+                _cell(f"{system.tokens[budget]:,.0f}"),
+                _cell(f"{sum(system.fallbacks.values()):,}"),
+                _cell(f"{len(system.failures):,} of {system.searches:,}"),
             ]
-            for each in figures.systems
+            for system in figures.systems
         ),
     )
     bars = [
-        Bar(each.name, [each.latency_p50_us], f"{each.latency_p50_us / 1000:.1f} ms")
-        for each in figures.systems
+        Bar(system.name, [system.latency_p50_us], f"{system.latency_p50_us / 1000:.1f} ms")
+        for system in figures.systems
     ]
     yield _figure(bar_chart("Latency", bars, ["amount"]), "Latency, p50.")
 
 
 def _questions(figures: RetrievalFigures) -> Iterator[str]:
-    """The questions on which the systems differ most, then those that all of them miss."""
+    """Yields a table of the questions on which the systems differ most.
+
+    A table of the questions that every system misses follows.
+    """
     name = at_budget(RECALL, figures.budgets[-1])
 
     def spread(question: ScoredQuestion) -> float:
-        found = [each[name] for each in question.scores.values()]
-        return max(found) - min(found)
+        recalls = [scores[name] for scores in question.scores.values()]
+        return max(recalls) - min(recalls)
 
     def best(question: ScoredQuestion) -> float:
-        return max(each[name] for each in question.scores.values())
+        return max(scores[name] for scores in question.scores.values())
 
-    apart = sorted(figures.questions, key=spread, reverse=True)[:_QUESTIONS_SHOWN]
-    missed = [each for each in figures.questions if not best(each)]
+    by_spread = sorted(figures.questions, key=spread, reverse=True)[:_QUESTIONS_SHOWN]
+    missed = [question for question in figures.questions if not best(question)]
     for title, shown in (
-        ("Questions on which the systems differ most", [each for each in apart if spread(each)]),
+        ("Questions on which the systems differ most", [q for q in by_spread if spread(q)]),
         (f"Questions that every system misses: {len(missed):,}", missed[:_QUESTIONS_SHOWN]),
     ):
         if shown:
             yield f"<details><summary>{escape(title)}</summary>"
             yield _paragraph(f"Recall in % at {figures.budgets[-1]:,} tokens.", "note")
             yield _table(
-                ["question", *(each.name for each in figures.systems)],
+                ["question", *(system.name for system in figures.systems)],
                 (
-                    [_cell(f"{each.text} ({each.question_id})", "text")]
-                    + [_cell(f"{100 * each.scores[s.name][name]:.0f}") for s in figures.systems]
-                    for each in shown
+                    [_cell(f"{q.text} ({q.question_id})", "text")]
+                    + [_cell(f"{100 * q.scores[s.name][name]:.0f}") for s in figures.systems]
+                    for q in shown
                 ),
             )
             yield "</details>"
@@ -181,7 +184,7 @@ def _judged(judged: JudgeFigures) -> Iterator[str]:
         f"{judged.questions:,} questions ({judged.with_reference:,} with a reference answer), "
         f"answered by {usage.model} from passages of {judged.passage_tokens:,} tokens and "
         "compared by it in both orders. An answer wins if it is preferred in both; a preference "
-        f"that turns with the order is a tie. {usage.calls:,} calls"
+        f"that changes with the order is a tie. {usage.calls:,} calls"
         + (f", {usage.failed:,} failed" if usage.failed else "")
         + (f"; {tokens}." if usage.prompt_tokens else "; the endpoint reports no tokens."),
         "note",
@@ -194,16 +197,16 @@ def _pair(pair: PairFigures) -> Iterator[str]:
     bars = [
         Bar(
             "as a whole" if name == CRITERIA[0] else name,
-            (each.wins, each.ties, each.losses),
-            f"{each.wins} : {each.ties} : {each.losses}",
+            (balance.wins, balance.ties, balance.losses),
+            f"{balance.wins} : {balance.ties} : {balance.losses}",
         )
-        for name, each in pair.criteria.items()
+        for name, balance in pair.criteria.items()
     ]
     net = pair.criteria[CRITERIA[0]].net
     yield f"<h3>{escape(pair.system)} against {escape(pair.baseline)}</h3>"
     yield _figure(
         bar_chart(f"{pair.system} against {pair.baseline}", bars, ("win", "tie", "loss")),
-        f"Wins : ties : losses of {pair.system}. As a whole, wins less losses are "
+        f"Wins : ties : losses of {pair.system}. As a whole, wins minus losses are "
         f"{_points(net.mean)} % of the questions ({_points(net.low)} to {_points(net.high)}). "
         f"{_agreement(pair)} {pair.identical:,} answers are identical, "
         f"{len(pair.failures):,} comparisons failed.",
@@ -211,7 +214,7 @@ def _pair(pair: PairFigures) -> Iterator[str]:
 
 
 def _agreement(pair: PairFigures) -> str:
-    """How often the judge's two replies agree; a sentence of its own if it gave none."""
+    """Returns a sentence that says how often the judge's replies for both orders agree."""
     if pair.consistent is None:
         return "No comparison was judged."
     return (
@@ -223,26 +226,28 @@ def _agreement(pair: PairFigures) -> str:
 def _failures(report: Report) -> Iterator[str]:
     lists: list[tuple[str, Sequence[FailedCall]]] = []
     if report.retrieval:
-        lists += [(f"searches of {each.name}", each.failures) for each in report.retrieval.systems]
+        lists += [
+            (f"searches of {system.name}", system.failures) for system in report.retrieval.systems
+        ]
     if report.judged:
-        lists += [(f"comparisons of {each.system}", each.failures) for each in report.judged.pairs]
+        lists += [(f"comparisons of {pair.system}", pair.failures) for pair in report.judged.pairs]
     if any(failures for _, failures in lists):
         yield "<h2>Failed calls</h2>"
-    for what, failures in lists:
+    for calls, failures in lists:
         if failures:
-            yield f"<h3>{len(failures):,} {escape(what)}</h3>"
+            yield f"<h3>{len(failures):,} {escape(calls)}</h3>"
             yield _table(
                 ["question", "error", "message"],
                 (
-                    [_cell(each.subject, "text"), _cell(each.error, "text"),
-                     _cell(each.message, "text")]
-                    for each in failures[:_FAILURES_SHOWN]
+                    [_cell(failure.subject, "text"), _cell(failure.error, "text"),
+                     _cell(failure.message, "text")]
+                    for failure in failures[:_FAILURES_SHOWN]
                 ),
             )  # fmt: skip
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    heads = "".join(f"<th>{escape(each)}</th>" for each in head)
+    heads = "".join(f"<th>{escape(title)}</th>" for title in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return (
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
@@ -255,16 +260,16 @@ def _cell(text: str, style: str = "") -> str:
 
 
 def _estimate(system: SystemFigures, name: str) -> str:
-    each = system.estimates[name]
-    digits = 2 if 0 < each.high < _SMALL else 1
-    interval = f"{100 * each.low:.{digits}f} to {100 * each.high:.{digits}f}"
-    return f"<td>{100 * each.mean:.{digits}f} <small>{interval}</small></td>"
+    estimate = system.estimates[name]
+    digits = 2 if 0 < estimate.high < _SMALL else 1
+    interval = f"{100 * estimate.low:.{digits}f} to {100 * estimate.high:.{digits}f}"
+    return f"<td>{100 * estimate.mean:.{digits}f} <small>{interval}</small></td>"
 
 
-def _difference(each: Estimate) -> str:
-    style = ("better" if each.mean > 0 else "worse") if each.beyond_chance else ""
-    interval = f"{_points(each.low)} to {_points(each.high)}"
-    return f'<td class="{style}">{_points(each.mean)} <small>{interval}</small></td>'
+def _difference(estimate: Estimate) -> str:
+    style = ("better" if estimate.mean > 0 else "worse") if estimate.beyond_chance else ""
+    interval = f"{_points(estimate.low)} to {_points(estimate.high)}"
+    return f'<td class="{style}">{_points(estimate.mean)} <small>{interval}</small></td>'
 
 
 def _points(share: float) -> str:

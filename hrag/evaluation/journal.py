@@ -1,7 +1,8 @@
-"""What is finished, kept in a file, so that a run that was stopped goes on where it was.
+"""A file of finished calls, so that a run that was stopped can continue where it stopped.
 
-One JSON object in each line, written as soon as a call has ended: its key, a hash of all that
-the result depends on, and the result. Failed calls are not kept; the next run makes them again.
+Each line is a JSON object, written as soon as a call has ended. It contains the call's key, which
+is a hash of everything that the result depends on, and the result. Failed calls are not stored,
+so the next run makes them again.
 """
 
 import hashlib
@@ -27,24 +28,25 @@ Value = TypeVar("Value")
 
 
 def key_of(kind: str, **parts: Any) -> str:
-    """Returns the key of a call: a hash of its kind and of all that decides its result."""
+    """Returns the key of a call: a hash of its kind and of all that its result depends on."""
     return hashlib.sha256(canonical_json.encode({"kind": kind, **parts})).hexdigest()
 
 
 class Journal:
-    """The finished calls of one run or more. Thread-safe. A context manager.
+    """The finished calls of one or more runs. Thread-safe. A context manager.
 
-    Without a path they are kept for this run alone.
+    Without a path the calls are stored in memory, for this run only.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Reads what is finished, and creates the file if there is none.
+        """Reads the finished calls, and creates the file if it does not exist.
 
-        A last line that a stopped run left incomplete is removed. Raises InvalidArgument if the
-        file is no journal or cannot be written.
+        If a stopped run left the last line incomplete, the line is removed. Raises
+        InvalidArgument if the file is not a journal or cannot be written.
         """
+        # `_rows` are the calls of earlier runs, `_results` those of this run.
         self._rows: dict[str, Row] = {}
-        self._results: dict[str, object] = {}  # Of this run.
+        self._results: dict[str, object] = {}
         self._lock = Lock()
         self._file: RowWriter | None = None
         if path is None:
@@ -64,7 +66,7 @@ class Journal:
 
     @property
     def finished(self) -> int:
-        """Number of calls that earlier runs have finished."""
+        """The number of calls that earlier runs have finished."""
         return len(self._rows)
 
     def close(self) -> None:
@@ -73,7 +75,10 @@ class Journal:
             self._file.close()
 
     def get(self, key: str, kind: type[Value]) -> Value | None:
-        """Returns the finished result, a dataclass of this kind; None if there is none."""
+        """Returns the stored result, a dataclass of this kind; None if there is none.
+
+        Raises InvalidArgument if another version has written the result.
+        """
         result = self._results.get(key)
         if isinstance(result, kind):
             return result
@@ -86,7 +91,7 @@ class Journal:
             row.refuse("value", row.fields.get("value"), f"a {kind.__name__} of this version")
 
     def put(self, key: str, value: Any) -> None:
-        """Keeps a result, a dataclass. It is in the file when this returns.
+        """Stores a result, a dataclass. It is in the file when this method returns.
 
         Raises OSError, which names the file, if it cannot be written.
         """
@@ -99,13 +104,13 @@ class Journal:
 def _prepare(path: Path) -> None:
     """Creates the file with its header, or removes what follows the last line end.
 
-    Raises InvalidArgument for a file that is no journal; that is left as it is.
+    Raises InvalidArgument if the file is not a journal, and leaves the file unchanged.
     """
     content = path.read_bytes() if path.exists() else b""
     if not content:
         with open(path, "wb", opener=opener) as file:
             file.write(_HEADER)
     elif not content.startswith(_HEADER):
-        raise unreadable(path, f"it is no journal of version {VERSION}; name a new file")
+        raise unreadable(path, f"it is not a journal of version {VERSION}; name a new file")
     else:
         os.truncate(path, content.rfind(b"\n") + 1)

@@ -1,5 +1,6 @@
-"""Files with one JSON object in each line: read with errors that name file, line and field, and
-continued.
+"""Reads and continues files with one JSON object in each line.
+
+Errors name the file, the line and the field.
 """
 
 import json
@@ -13,31 +14,33 @@ from hrag.host.private_files import opener
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 
-MAX_LINE_BYTES = 256 << 20  # The largest document that a service can be set to accept.
+MAX_LINE_BYTES = 256 << 20  # A service's limit for documents cannot be set higher.
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The fields of one row of a file, and where it is."""
+    """The fields of one line of a file, with the file's path and the line's number from 1."""
 
     path: Path
     line: int
     fields: dict[str, Any]
 
     def text(self, *names: str, default: str | None = None) -> str:
-        """Returns the first of the named fields that is there, a text.
+        """Returns the text of the first of the named fields that is present.
 
-        Raises InvalidArgument if none is there and there is no default, if it is blank, or if it
-        has a lone surrogate, which UTF-8 cannot encode.
+        A whole number is returned as text. If no field is present, returns `default`. Raises
+        InvalidArgument if there is no default and the field is missing or blank, if it is not a
+        text, or if it contains a lone surrogate, which UTF-8 cannot encode.
         """
-        name = next((each for each in names if self.fields.get(each) is not None), None)
+        name = next((field for field in names if self.fields.get(field) is not None), None)
         if name is None:
             if default is not None:
                 return default
             self.refuse(names[0], "missing", "a text that is not blank")
         value = self.fields[name]
         if isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)  # Ids are often numbers.
+            # Ids are often numbers.
+            value = str(value)
         if not isinstance(value, str) or (not value.strip() and default is None):
             self.refuse(name, value, "a text that is not blank")
         if has_lone_surrogate(value):
@@ -45,26 +48,32 @@ class Row:
         return value or default or ""
 
     def number(self, name: str, at_least: int, default: int | None = None) -> int:
-        """Returns a whole number; `default` if the field is missing and there is one."""
+        """Returns a field that is a whole number; `default` if the field is missing.
+
+        Raises InvalidArgument if there is no such number or it is less than `at_least`.
+        """
         value = self.fields.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
             self.refuse(name, value, f"a whole number of at least {at_least}")
         return value
 
     def rows(self, name: str) -> list["Row"]:
-        """Returns a list of objects, each as a row of its own; an empty list if it is missing."""
+        """Returns a field that is a list of objects, each object as a row with this line's number.
+
+        Returns an empty list if the field is missing.
+        """
         value = self.fields.get(name, [])
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             self.refuse(name, value, "a list of objects")
-        return [Row(self.path, self.line, each) for each in value]
+        return [Row(self.path, self.line, item) for item in value]
 
     @property
     def place(self) -> str:
-        """File and line, as errors name them."""
+        """The file and the line, as errors name them."""
         return f"{self.path}, line {self.line}"
 
     def refuse(self, field: str, value: object, allowed: str) -> NoReturn:
-        """Raises InvalidArgument, which names file, line, field, value and what is allowed."""
+        """Raises InvalidArgument; it names file, line, field, value and what is allowed."""
         shown = value if value == "missing" else quoted(str(value))
         raise InvalidArgument(
             f"{self.place}: {field} is {shown}; it must be {allowed}", field=field
@@ -72,10 +81,10 @@ class Row:
 
 
 class RowWriter:
-    """Appends objects to a file, each in a line of its own. A context manager.
+    """Appends objects to a file, one in each line. A context manager.
 
-    An object is in the file when `write` returns. One that does not fit on the disk leaves
-    nothing behind, so that the file can be continued.
+    An object is in the file when `write` returns. If an object does not fit on the disk, its
+    beginning is removed, so that the file can be continued.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,7 +116,7 @@ class RowWriter:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
 
     def _ends_with_line_end(self) -> bool:
-        """False for a file whose last line was written by hand, with no line end."""
+        """Returns True if the file ends with a line end; a file written by hand may not."""
         self._file.seek(-1, os.SEEK_END)
         return self._file.read(1) == b"\n"
 
@@ -115,7 +124,7 @@ class RowWriter:
 def json_rows(path: Path) -> Iterator[Row]:
     """Yields the objects of a file; blank lines are skipped.
 
-    Raises InvalidArgument if the file cannot be read or a line is no JSON object.
+    Raises InvalidArgument if the file cannot be read or a line is not a JSON object.
     """
     for line, content in _lines(path):
         if content.strip():
@@ -126,9 +135,9 @@ def _object(path: Path, line: int, content: str) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise _bad_line(path, line, f"no JSON ({error})") from None
+        raise _bad_line(path, line, f"not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise _bad_line(path, line, "no JSON object")
+        raise _bad_line(path, line, "not a JSON object")
     return value
 
 
@@ -139,7 +148,7 @@ def _bad_line(path: Path, line: int, problem: str) -> InvalidArgument:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file with their numbers, counted from 1."""
+    """Yields the lines of a UTF-8 file with their numbers, counted from 1."""
     try:
         with path.open("rb") as file:
             for number, content in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
@@ -151,7 +160,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """True if the text has half of a surrogate pair, which UTF-8 cannot encode."""
+    """Returns True if the text contains half of a surrogate pair, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -159,6 +168,6 @@ def has_lone_surrogate(text: str) -> bool:
     return False
 
 
-def unreadable(path: Path, why: str) -> InvalidArgument:
-    """Returns the error of a file that cannot be read."""
-    return InvalidArgument(f"{path}: {why}", field="path")
+def unreadable(path: Path, reason: str) -> InvalidArgument:
+    """Returns the error for a file that cannot be read."""
+    return InvalidArgument(f"{path}: {reason}", field="path")

@@ -1,9 +1,9 @@
-"""Which answers are better? A chat model compares those that two systems' passages give.
+"""Lets a chat model judge which of two systems' passages lead to better answers.
 
-The same model first answers each question from each system's passages, at an equal token
-budget. Then it is shown both answers twice, each of them first once, because models prefer
-what comes first or second (Zheng et al., Judging LLM-as-a-Judge, NeurIPS 2023). An answer wins
-if it is preferred both times; a preference that turns with the order is a tie.
+The model first answers each question from each system's passages, at an equal token budget. Then
+the same model compares the two answers twice, once in each order, because models tend to prefer
+the first or the second answer (Zheng et al., Judging LLM-as-a-Judge, NeurIPS 2023). An answer wins
+if it is preferred both times. If the preference changes with the order, the result is a tie.
 """
 
 import json
@@ -36,18 +36,23 @@ CRITERIA = ("better", "accuracy", "completeness", "logic")
 NO_PASSAGES = "No passage answers the question."
 
 _MAX_ANSWER_TOKENS = 400
-_MAX_VERDICT_TOKENS = 512  # Some models think aloud before they reply.
+_MAX_VERDICT_TOKENS = 512  # Some models write down their reasoning before the verdict.
 _ORDERS = 2
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _PREFERENCES = {"a": 1, "b": -1, "tie": 0}
 
-# For each criterion: 1 if the first answer is preferred, -1 if the second is, 0 for a tie.
+# A verdict contains for each criterion 1 if the first answer is preferred, -1 if the second
+# answer is preferred, and 0 for a tie.
 Verdict = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """How answers are made and compared. `passage_tokens` is the budget of their passages."""
+    """Settings of the judge.
+
+    `passage_tokens` is the token budget of the passages for an answer. `concurrency` is the
+    number of calls at the same time.
+    """
 
     passage_tokens: int = DEFAULT_ANSWER_TOKENS
     concurrency: int = DEFAULT_CONCURRENCY
@@ -57,7 +62,10 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Wins, ties and losses by one criterion; `net` is (wins - losses) / questions."""
+    """The number of wins, ties and losses by one criterion.
+
+    `net` estimates (wins - losses) / questions.
+    """
 
     wins: int
     ties: int
@@ -69,11 +77,11 @@ class Balance:
 class PairFigures:
     """One system's answers compared with the baseline's, by criterion.
 
-    `identical` answers are ties without a call. `consistent` is the share of the other
-    comparisons, which were judged, where both orders agree as a whole; None if there is none.
-    `first_preferred` is the share of replies that prefer the answer shown first, among those
-    that prefer one: 0.5 without a bias, and if none does. A question with a failed call is in
-    `failures` and in no other number.
+    `identical` counts the pairs of equal answers, which are ties without a call. All other pairs
+    were judged. `consistent` is the share of them in which both orders agree on the better answer
+    as a whole; None if no pair was judged. `first_preferred` is the share of replies that prefer
+    the answer shown first, among the replies that are not ties; it is 0.5 without a bias, and if
+    all replies are ties. A question with a failed call is in `failures` and in no other number.
     """
 
     system: str
@@ -87,7 +95,7 @@ class PairFigures:
 
 @dataclass(frozen=True, slots=True)
 class JudgeFigures:
-    """All comparisons, and what they cost together with the answers."""
+    """All comparisons with the baseline, and the calls and tokens of answers and comparisons."""
 
     usage: ChatUsage
     passage_tokens: int
@@ -99,7 +107,10 @@ class JudgeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Both orders' verdicts about a system and the baseline; the system is first in `first`."""
+    """The verdicts about a system and the baseline, one for each order of their answers.
+
+    In `first` the system's answer was shown first, in `second` the baseline's answer.
+    """
 
     first: Verdict
     second: Verdict
@@ -107,8 +118,8 @@ class Comparison:
 
     def outcome(self, criterion: str) -> int:
         """Returns 1 if the system wins, -1 if the baseline does, 0 for a tie."""
-        one, other = self.first[criterion], -self.second[criterion]
-        return one if one == other else 0
+        in_first, in_second = self.first[criterion], -self.second[criterion]
+        return in_first if in_first == in_second else 0
 
 
 _SAME = Comparison(dict.fromkeys(CRITERIA, 0), dict.fromkeys(CRITERIA, 0), identical=True)
@@ -118,7 +129,7 @@ Compared = Comparison | HragError
 
 
 class Judge:
-    """Answers and compares, question by question. Thread-safe."""
+    """Lets the model answer and compare, question by question. Thread-safe."""
 
     def __init__(
         self,
@@ -141,40 +152,40 @@ class Judge:
         baseline: System,
         show: Show,
     ) -> JudgeFigures:
-        """Returns every other system compared with the baseline.
+        """Compares every other system with the baseline, and returns the figures.
 
-        `show` is told the calls that are done. Raises the chat model's error if the first calls
-        all fail.
+        `show` is called with the number of finished calls. Raises the chat model's error if the
+        first calls all fail.
         """
-        others = [each for each in systems if each.name != baseline.name]
-        each_total = len(systems) + _ORDERS * len(others)
-        progress = _Progress(show, each_total * len(questions), self._calls)
+        others = [system for system in systems if system.name != baseline.name]
+        calls_per_question = len(systems) + _ORDERS * len(others)
+        progress = _Progress(show, calls_per_question * len(questions), self._calls)
 
         def work(question: Question) -> dict[str, Compared]:
-            compared = self._compared(question, others, baseline)
-            progress.add(each_total)
+            compared = self._compare_all(question, others, baseline)
+            progress.add(calls_per_question)
             return compared
 
         rows = list(in_threads(work, questions, self._settings.concurrency))
         pairs = tuple(
-            self._figures(each.name, baseline.name, questions, [row[each.name] for row in rows])
-            for each in others
+            self._figures(other.name, baseline.name, questions, [row[other.name] for row in rows])
+            for other in others
         )
         return JudgeFigures(
             usage=self._calls.usage,
             passage_tokens=self._settings.passage_tokens,
             questions=len(questions),
-            with_reference=sum(bool(each.answer) for each in questions),
+            with_reference=sum(bool(question.answer) for question in questions),
             pairs=pairs,
             warnings=tuple(filter(None, map(_few_comparisons, pairs))),
         )
 
-    def _compared(
+    def _compare_all(
         self, question: Question, others: Sequence[System], baseline: System
     ) -> dict[str, Compared]:
-        """The comparison of each system, by its name."""
+        """Returns the comparison of each other system with the baseline, by the system's name."""
         expected = self._answer(question, baseline)
-        return {each.name: self._compare(question, each, expected) for each in others}
+        return {other.name: self._compare(question, other, expected) for other in others}
 
     def _answer(self, question: Question, system: System) -> Answered:
         budget = self._settings.passage_tokens
@@ -192,9 +203,9 @@ class Judge:
 
     def _compare(self, question: Question, system: System, expected: Answered) -> Compared:
         answer = self._answer(question, system)
-        for each in (answer, expected):
-            if isinstance(each, HragError):
-                return each
+        for answered in (answer, expected):
+            if isinstance(answered, HragError):
+                return answered
         assert isinstance(answer, str)
         assert isinstance(expected, str)
         if answer == expected:
@@ -224,8 +235,8 @@ class Judge:
         questions: Sequence[Question],
         compared: Sequence[Compared],
     ) -> PairFigures:
-        judged = [each for each in compared if isinstance(each, Comparison)]
-        outcomes = [[each.outcome(criterion) for each in judged] for criterion in CRITERIA]
+        judged = [comparison for comparison in compared if isinstance(comparison, Comparison)]
+        outcomes = [[pair.outcome(criterion) for pair in judged] for criterion in CRITERIA]
         settings = self._settings
         values = np.array(outcomes, np.float64).reshape(len(CRITERIA), len(judged))
         net = estimates(values, settings.seed, settings.resamples)
@@ -238,49 +249,55 @@ class Judge:
             },
             consistent=consistent(judged),
             first_preferred=first_preferred(judged),
-            identical=sum(each.identical for each in judged),
+            identical=sum(pair.identical for pair in judged),
             failures=tuple(
-                failed_call(question.question_id, each)
-                for question, each in zip(questions, compared, strict=True)
-                if isinstance(each, HragError)
+                failed_call(question.question_id, error)
+                for question, error in zip(questions, compared, strict=True)
+                if isinstance(error, HragError)
             ),
         )
 
 
 def parse_verdict(reply: str) -> Verdict:
-    """Returns the preferences of a reply. Raises ChatRejected if it has no verdict."""
-    for found in reversed(_OBJECT.findall(reply)):
+    """Returns the last verdict in a reply. Raises ChatRejected if it contains no verdict."""
+    for text in reversed(_OBJECT.findall(reply)):
         try:
-            values = json.loads(found)
+            values = json.loads(text)
         except ValueError:
             continue
         named = {name: str(values.get(name, "")).strip().lower() for name in CRITERIA}
         if set(named.values()) <= _PREFERENCES.keys():
             return {name: _PREFERENCES[value] for name, value in named.items()}
     raise ChatRejected(
-        "the chat model's reply has no verdict: it must be JSON with "
+        "the chat model's reply contains no verdict: it must be JSON with "
         f'{", ".join(CRITERIA)}, each "A", "B" or "tie"'
     )
 
 
 def consistent(compared: Sequence[Comparison]) -> float | None:
-    """Returns the share of judged comparisons whose orders agree; None if none was judged."""
+    """Returns the share of judged comparisons in which both orders agree on the better answer.
+
+    Returns None if no comparison was judged.
+    """
     return _share(
-        each.first["better"] == -each.second["better"] for each in compared if not each.identical
+        pair.first["better"] == -pair.second["better"] for pair in compared if not pair.identical
     )
 
 
 def first_preferred(compared: Sequence[Comparison]) -> float:
-    """Returns the share of replies that prefer the first answer, of those that prefer one."""
-    replies = [verdict["better"] for each in compared for verdict in (each.first, each.second)]
-    share = _share(each > 0 for each in replies if each)
+    """Returns the share of replies that prefer the first answer, among those that are not ties.
+
+    Returns 0.5 if all replies are ties.
+    """
+    replies = [verdict["better"] for pair in compared for verdict in (pair.first, pair.second)]
+    share = _share(reply > 0 for reply in replies if reply)
     return 0.5 if share is None else share
 
 
 def _share(values: Iterable[bool]) -> float | None:
-    """The share of true values; None if there are no values."""
-    kept = list(values)
-    return sum(kept) / len(kept) if kept else None
+    """Returns the share of true values; None if there are no values."""
+    all_values = list(values)
+    return sum(all_values) / len(all_values) if all_values else None
 
 
 def _few_comparisons(pair: PairFigures) -> str | None:
@@ -289,7 +306,7 @@ def _few_comparisons(pair: PairFigures) -> str | None:
 
 
 class _Progress:
-    """Counts calls that are done, from several threads."""
+    """Counts finished calls. Thread-safe."""
 
     def __init__(self, show: Show, total: int, calls: ChatCalls) -> None:
         self._show = show

@@ -1,8 +1,9 @@
-"""A corpus to search: `corpus.jsonl`, with one document in each line.
+"""Reads a corpus to search: `corpus.jsonl`, with one document in each line.
 
-`_id` (or `doc_id`), `title` and `text`, as BEIR has them; also `lang` and `mime_type`. A text
-without a type whose first line is a Markdown heading is read as Markdown, so that its sections
-count. A title stands for a text that is blank; some documents of BEIR have neither.
+A line has `_id` (or `doc_id`), `title` and `text`, as in BEIR, and optionally `lang` and
+`mime_type`. If a text without a type begins with a Markdown heading, it is read as Markdown, so
+that its sections are recognised. If the text is blank, the title is used as the text; some
+documents of BEIR have neither.
 """
 
 import hashlib
@@ -30,9 +31,10 @@ def corpus_path(path: Path) -> Path:
 
 
 def read_corpus(path: Path) -> Iterator[Document]:
-    """Yields the documents of a corpus, as it is read.
+    """Yields the documents of a corpus while it is read.
 
-    Raises InvalidArgument, which names file, line and field, for a broken or missing file.
+    Raises InvalidArgument if the file is missing or invalid; the error names file, line and
+    field.
     """
     file = corpus_path(path)
     if not file.is_file():
@@ -42,20 +44,21 @@ def read_corpus(path: Path) -> Iterator[Document]:
 
 def document_lengths(path: Path) -> dict[str, int]:
     """Returns the length of each document's text, in code points, by document id."""
-    return {each.document_id: len(str(each.body)) for each in read_corpus(path)}
+    return {document.document_id: len(str(document.body)) for document in read_corpus(path)}
 
 
 def document_id_of(name: str) -> str:
-    """Returns the document id that stands for a corpus's own; the same, if it is a valid one.
+    """Returns the document id for an id in a corpus.
 
-    One that is not gets a hash as suffix, so that different names stay different.
+    A valid id stays the same. Otherwise invalid characters are replaced and a hash is appended,
+    so that different names stay different.
     """
     try:
         return check_document_id(name)
     except InvalidArgument:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_DIGITS]
-        kept = _NOT_ALLOWED.sub("_", name)[: MAX_DOCUMENT_ID_BYTES - _HASH_DIGITS - 2]
-        return f"d{kept}-{digest}"
+        readable = _NOT_ALLOWED.sub("_", name)[: MAX_DOCUMENT_ID_BYTES - _HASH_DIGITS - 2]
+        return f"d{readable}-{digest}"
 
 
 def _document(row: Row) -> Document:

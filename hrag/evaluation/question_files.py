@@ -1,17 +1,18 @@
-"""Reads questions: a BEIR folder, JSON lines with gold, or a table of expected answers.
+"""Reads questions from a BEIR folder, from JSON lines with gold, or from a table.
 
-The forms, by what the path is:
+The path determines the format:
 
 * A folder with `queries.jsonl` (`_id`, `text`) and `qrels/<split>.tsv` (query-id, corpus-id,
-  score): BEIR. Documents with a score over 0 are the gold.
-* A folder with `queries.jsonl` alone, or a `.jsonl` file: in each line `qid`, `query`, `gold`,
-  and if you like `answer`. Each entry of `gold` has `doc_id` with `start` and `end`, or `quote`
-  with or without `doc_id`, or `doc_id` alone. A `corpus.jsonl` beside it is used to check spans.
-* A `.csv` or `.tsv` file with the columns `question` and `document_id`, `quote` or both, and if
-  you like `qid` and `answer`. Rows with the same question count as one; all of them have a
-  quote, or none has.
+  score) is in BEIR's format. Documents with a score over 0 are the gold.
+* A folder with `queries.jsonl` alone, or a `.jsonl` file, has in each line `qid`, `query`, `gold`
+  and optionally `answer`. Each entry of `gold` has `doc_id` with `start` and `end`, or `quote`
+  with or without `doc_id`, or `doc_id` alone. If the same folder contains a `corpus.jsonl`, the
+  spans are checked against it.
+* A `.csv` or `.tsv` file has the column `question`, the column `document_id` or `quote` or both,
+  and optionally `qid` and `answer`. Rows with the same question are one question; either all of
+  them have a quote, or none has.
 
-A file with a mistake is refused with its line, the field, its value and what is allowed.
+If a file contains a mistake, the error names the line, the field, its value and what is allowed.
 """
 
 import csv
@@ -44,9 +45,10 @@ _MAX_CELL_CHARS = 1 << 20
 
 
 def read_questions(path: Path, split: str = DEFAULT_SPLIT) -> tuple[Question, ...]:
-    """Returns the questions of a file or folder, in its order; `split` is that of a BEIR folder.
+    """Returns the questions of a file or folder, in their order.
 
-    Raises InvalidArgument, which names file, line and field, for anything that cannot be used.
+    `split` names the file in `qrels/` of a BEIR folder. Raises InvalidArgument for anything that
+    cannot be used; the error names file, line and field.
     """
     questions = tuple(_questions(path, split))
     check_unique(questions, str(path))
@@ -75,7 +77,7 @@ def _json_lines(path: Path) -> Iterator[Question]:
             row,
             row.text("qid", "_id", default=f"line-{row.line}"),
             row.text("query", "question", "text"),
-            tuple(_gold(each, lengths) for each in row.rows("gold")),
+            tuple(_gold(entry, lengths) for entry in row.rows("gold")),
             row.text("answer", default=""),
         )
 
@@ -83,7 +85,10 @@ def _json_lines(path: Path) -> Iterator[Question]:
 def _question(
     row: Row, question_id: str, text: str, gold: tuple[Gold, ...], answer: str
 ) -> Question:
-    """A question with the gold up to this row, which is named if that is mixed."""
+    """Returns a question with the gold that was read up to this row.
+
+    Raises InvalidArgument, which names the row, if the gold has both documents and texts.
+    """
     try:
         return Question(question_id, text, gold, answer)
     except InvalidArgument as error:
@@ -107,7 +112,7 @@ def _gold(row: Row, lengths: Mapping[str, int]) -> Gold:
 
 
 def _table(path: Path) -> Iterator[Question]:
-    """The questions of a table; the rows of one question are joined."""
+    """Yields the questions of a table; the rows of one question are joined."""
     by_text: dict[str, Question] = {}
     for row in _table_rows(path, _DELIMITERS[path.suffix]):
         text = row.text(*_QUESTION_COLUMNS)
@@ -134,7 +139,10 @@ def _expected(row: Row) -> tuple[Gold, ...]:
 
 
 def _table_rows(path: Path, delimiter: str) -> Iterator[Row]:
-    """The rows below the header, by its names in lower case; empty cells are left out."""
+    """Yields the rows below the header.
+
+    The names of the fields are those of the header in lower case. Empty cells are left out.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             csv.field_size_limit(_MAX_CELL_CHARS)
@@ -173,11 +181,11 @@ def _beir(folder: Path, split: str) -> Iterator[Question]:
 
 
 def _relevance(folder: Path, split: str) -> dict[str, list[Gold]]:
-    """The relevant documents of each query of the split."""
+    """Returns the relevant documents of each query of the split, by the query's id."""
     path = folder / f"{split}.tsv"
     if not path.is_file():
-        found = ", ".join(sorted(each.stem for each in folder.glob("*.tsv"))) or "none"
-        raise unreadable(path, f"no such split; {folder} has {found}")
+        splits = ", ".join(sorted(file.stem for file in folder.glob("*.tsv"))) or "none"
+        raise unreadable(path, f"no such split; {folder} has {splits}")
     judged: dict[str, list[Gold]] = {}
     for row in _qrels_rows(path):
         if row.fields["score"] > 0:
@@ -187,7 +195,7 @@ def _relevance(folder: Path, split: str) -> dict[str, list[Gold]]:
 
 
 def _qrels_rows(path: Path) -> Iterator[Row]:
-    """query-id, corpus-id and score of each line; the first may be a header."""
+    """Yields a row with query-id, corpus-id and score for each line; skips a header."""
     names = ("query-id", "corpus-id", "score")
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -199,7 +207,7 @@ def _qrels_rows(path: Path) -> Iterator[Row]:
         if not line.strip() or (number == 1 and cells[-1].strip() == "score"):
             continue
         if len(cells) != len(names):
-            row.refuse("line", line, "query-id, corpus-id and score with tabs between")
+            row.refuse("line", line, "query-id, corpus-id and score, separated by tabs")
         try:
             row.fields["score"] = int(cells[2])
         except ValueError:

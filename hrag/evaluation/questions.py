@@ -1,6 +1,6 @@
-"""Questions, and where their answers are: the gold.
+"""Questions with their gold, which says where their answers are.
 
-Offsets are code points of the document's stored text, half-open.
+Spans are half-open ranges of code points of the document's stored text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,14 +20,17 @@ class TextSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GoldSpan:
-    """The answer is this part of a document."""
+    """Gold that says: the answer is this part of a document."""
 
     span: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
 class GoldQuote:
-    """The answer is this text, in this document or in any, however its lines are broken."""
+    """Gold that says: the answer is this text, with any white space between its words.
+
+    It may be in any document, unless `document_id` names one.
+    """
 
     text: str
     document_id: str = ""
@@ -35,7 +38,7 @@ class GoldQuote:
 
 @dataclass(frozen=True, slots=True)
 class GoldDocument:
-    """The answer is in this document. `relevance` is graded: 1 or more."""
+    """Gold that says: the answer is in this document. `relevance` is a grade of 1 or more."""
 
     document_id: str
     relevance: int = 1
@@ -46,9 +49,10 @@ Gold: TypeAlias = GoldSpan | GoldQuote | GoldDocument
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question. Without `gold` it can only be judged; `answer` is a reference for the judge.
+    """A question.
 
-    All of its gold is text (spans and quotes) or all of it is documents.
+    Without `gold` it can only be judged. `answer` is a reference for the judge. Its gold is
+    either only text (spans and quotes) or only documents.
     """
 
     question_id: str
@@ -57,25 +61,25 @@ class Question:
     answer: str = ""
 
     def __post_init__(self) -> None:
-        kinds = {isinstance(each, GoldDocument) for each in self.gold}
+        kinds = {isinstance(gold, GoldDocument) for gold in self.gold}
         if len(kinds) > 1:
             raise InvalidArgument(
-                f"gold of question {self.question_id!r} has whole documents beside texts; "
-                "it must have one kind alone",
+                f"gold of question {self.question_id!r} has both whole documents and texts; "
+                "it must have only one of these kinds",
                 field="gold",
             )
 
     @property
     def expects_documents(self) -> bool:
         """True if the gold is whole documents."""
-        return any(isinstance(each, GoldDocument) for each in self.gold)
+        return any(isinstance(gold, GoldDocument) for gold in self.gold)
 
     @property
     def document_ids(self) -> tuple[str, ...]:
-        """The documents that the gold names, each once."""
+        """The ids of the documents that the gold names, without duplicates."""
         named = (
-            each.span.document_id if isinstance(each, GoldSpan) else each.document_id
-            for each in self.gold
+            gold.span.document_id if isinstance(gold, GoldSpan) else gold.document_id
+            for gold in self.gold
         )
         return tuple(dict.fromkeys(filter(None, named)))
 
@@ -84,16 +88,16 @@ def check_unique(questions: Sequence[Question], source: str) -> None:
     """Raises InvalidArgument if there are no questions, or two have the same id."""
     if not questions:
         raise InvalidArgument(f"{source} has no questions", field="questions")
-    repeated = first_repeated(each.question_id for each in questions)
+    repeated = first_repeated(question.question_id for question in questions)
     if repeated is not None:
         raise InvalidArgument(f"{source} has the question id {repeated!r} twice", field="qid")
 
 
 def first_repeated(values: Iterable[str]) -> str | None:
-    """Returns the first value that has come before; None if there is none."""
-    seen: set[str] = set()
+    """Returns the first value that equals an earlier one; None if all values are different."""
+    earlier: set[str] = set()
     for value in values:
-        if value in seen:
+        if value in earlier:
             return value
-        seen.add(value)
+        earlier.add(value)
     return None

@@ -1,4 +1,4 @@
-"""The whole result of `hrag eval`, and its form as JSON."""
+"""The complete result of `hrag eval`, and its JSON form."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from hrag.evaluation.summary import VERSION, RetrievalFigures, as_json
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was measured. `about` says when, where and with which models.
+    """The complete result. `about` says when, where and with which models it was measured.
 
-    `retrieval` is None if no question has gold, `judged` without a judge, `generated` if the
-    questions were given.
+    `retrieval` is None if no question has gold, `judged` is None without a judge, and `generated`
+    is None if no questions were generated.
     """
 
     about: Mapping[str, str | int]
@@ -26,20 +26,20 @@ class Report:
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The report's own warnings, then those of its parts."""
+        """The warnings of the report itself, then the warnings of its parts."""
         retrieval = self.retrieval.warnings if self.retrieval else ()
         judged = self.judged.warnings if self.judged else ()
         return (*self.warnings, *retrieval, *judged)
 
     @property
     def failed_calls(self) -> int:
-        """Searches and comparisons that failed."""
+        """The number of searches and comparisons that failed."""
         systems = self.retrieval.systems if self.retrieval else ()
         pairs = self.judged.pairs if self.judged else ()
-        searches = sum(len(each.failures) for each in systems)
-        return searches + sum(len(each.failures) for each in pairs)
+        searches = sum(len(system.failures) for system in systems)
+        return searches + sum(len(pair.failures) for pair in pairs)
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """Returns the report as JSON values; shares are from 0 to 1, times in microseconds."""
+    """Returns the report as JSON values. Shares are from 0 to 1; times are in microseconds."""
     return as_json(report)

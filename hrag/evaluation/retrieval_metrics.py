@@ -1,12 +1,13 @@
-"""The measures of retrieval, each for one question, from 0 to 1, higher is better.
+"""The metrics of retrieval, each for one question, from 0 to 1; a higher value is better.
 
-* Recall: the share of the gold that the text holds. Precision: the share of the text that is
-  gold. Intersection over union: gold within the text over gold and text together.
+* Recall: the share of the gold that the text contains. Precision: the share of the text that is
+  gold. Intersection over union: the gold within the text divided by gold and text together.
 * Hit: 1 if the text finds any piece of the gold.
 * Reciprocal rank: 1 / rank of the first piece that is found (its mean over questions is MRR).
-* nDCG: discounted cumulative gain, sum of gain / log2(rank + 1) over the first ranks, divided
-  by that of the ideal ranking (Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR
-  techniques, ACM TOIS 20(4), 2002). Gains are linear, as in trec_eval and BEIR.
+* nDCG: discounted cumulative gain, which is the sum of gain / log2(rank + 1) over the first
+  ranks, divided by the same sum of the ideal ranking (Järvelin and Kekäläinen, Cumulated
+  gain-based evaluation of IR techniques, ACM TOIS 20(4), 2002). Gains are linear, as in
+  trec_eval and BEIR.
 """
 
 import math
@@ -22,7 +23,7 @@ from hrag.evaluation.gold import (
 )
 from hrag.evaluation.retrieved import Retrieved
 
-RANKS = 10  # Of nDCG.
+RANKS = 10  # nDCG uses this many ranks.
 
 RECALL, PRECISION, IOU, HIT = "recall", "precision", "iou", "hit"
 MRR, NDCG = "mrr", f"ndcg@{RANKS}"
@@ -31,7 +32,7 @@ Scores = dict[str, float]
 
 
 def at_budget(metric: str, budget: int) -> str:
-    """Returns the name of a metric at a token budget, such as `recall@1000`."""
+    """Returns the name of a metric at a token budget, for example `recall@1000`."""
     return f"{metric}@{budget}"
 
 
@@ -43,22 +44,25 @@ def metric_names(budgets: Sequence[int]) -> tuple[str, ...]:
     return (*budgeted, MRR, NDCG)
 
 
-def scores(gold: ResolvedGold, found: Retrieved | None, budgets: Sequence[int]) -> Scores:
-    """Returns all metrics of one question by name; 0 for a search that failed (None)."""
-    if found is None:
+def scores(gold: ResolvedGold, result: Retrieved | None, budgets: Sequence[int]) -> Scores:
+    """Returns all metrics of one question by their names.
+
+    `result` is None for a search that failed; its metrics are all 0.
+    """
+    if result is None:
         return dict.fromkeys(metric_names(budgets), 0.0)
-    result: Scores = {}
+    by_name: Scores = {}
     for budget in budgets:
-        spans = found.texts[budget].spans
+        spans = result.texts[budget].spans
         covered = coverage(gold, spans)
-        result[at_budget(RECALL, budget)] = recall(covered)
-        result[at_budget(PRECISION, budget)] = precision(covered)
-        result[at_budget(IOU, budget)] = intersection_over_union(covered)
-        result[at_budget(HIT, budget)] = float(any_found(gold, spans))
-    gains = found_gains(gold, found.ranking)
-    result[MRR] = reciprocal_rank(gains)
-    result[NDCG] = ndcg(gains, ideal_gains(gold), RANKS)
-    return result
+        by_name[at_budget(RECALL, budget)] = recall(covered)
+        by_name[at_budget(PRECISION, budget)] = precision(covered)
+        by_name[at_budget(IOU, budget)] = intersection_over_union(covered)
+        by_name[at_budget(HIT, budget)] = float(any_found(gold, spans))
+    gains = found_gains(gold, result.ranking)
+    by_name[MRR] = reciprocal_rank(gains)
+    by_name[NDCG] = ndcg(gains, ideal_gains(gold), RANKS)
+    return by_name
 
 
 def recall(covered: Coverage) -> float:
@@ -72,12 +76,12 @@ def precision(covered: Coverage) -> float:
 
 
 def intersection_over_union(covered: Coverage) -> float:
-    """Returns the gold within the text over gold and text together (Jaccard index)."""
+    """Returns the gold within the text divided by gold and text together (Jaccard index)."""
     return covered.relevant / covered.union if covered.union else 0.0
 
 
 def reciprocal_rank(gains: Sequence[float]) -> float:
-    """Returns 1 / rank of the first gain; 0 without one."""
+    """Returns 1 / rank of the first gain that is not 0; 0 if there is none."""
     return next((1 / rank for rank, gain in enumerate(gains, 1) if gain), 0.0)
 
 
@@ -87,6 +91,6 @@ def dcg(gains: Sequence[float], ranks: int) -> float:
 
 
 def ndcg(gains: Sequence[float], ideal: Sequence[float], ranks: int) -> float:
-    """Returns the normalized discounted cumulative gain of the first ranks."""
+    """Returns the normalised discounted cumulative gain of the first ranks."""
     best = dcg(ideal, ranks)
     return dcg(gains, ranks) / best if best else 0.0

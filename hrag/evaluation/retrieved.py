@@ -1,7 +1,7 @@
-"""What a search gave: all that the metrics need, small enough to be kept in a file.
+"""The part of a search result that the metrics need, small enough to be stored in a file.
 
-Texts are kept as spans, and the quotes that are expected are looked for in the passages before
-their contents are dropped.
+Texts are stored as spans. The expected quotes are searched in the passages before the passages'
+contents are dropped.
 """
 
 import re
@@ -15,13 +15,14 @@ from hrag.values.search import Passage, SearchResult
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """One question's result in one system.
+    """The result of one question in one system.
 
-    `ranking` are the whole passages, best first; `texts` what fits each budget. `quotes` says
-    for each entry of the question's gold where it was found, empty for what is no quote.
-    Times are of one search for the largest budget: `latency_us` is the client's, less
-    `embed_us`, which is the service's for embedding the question. `fallback` is why a source or
-    the reranker was left out; empty if nothing was.
+    `ranking` contains the spans of the whole passages, best first; `texts` contains the text that
+    fits each budget. `quotes` says for each entry of the question's gold where it was found; it
+    is empty for an entry that is not a quote. Times are of one search for the largest budget:
+    `embed_us` is the service's time for embedding the question, and `latency_us` is the client's
+    time without it. `fallback` is the reason why a source or the reranker was not used; empty if
+    all were used.
     """
 
     ranking: tuple[TextSpan, ...]
@@ -39,14 +40,18 @@ def retrieved(
     texts: Mapping[int, BudgetedText],
     round_trip_us: int,
 ) -> Retrieved:
-    """Returns what is kept of a result; `texts` are its passages cut to the budgets."""
+    """Returns the part of a result that the metrics need.
+
+    `texts` are its passages cut to the budgets. `round_trip_us` is the time that the client
+    measured.
+    """
     embed_us = result.timings.embed_us
     return Retrieved(
         ranking=tuple(map(span_of, result.passages)),
         texts=texts,
         quotes=tuple(
-            find_quote(each, result.passages) if isinstance(each, GoldQuote) else ()
-            for each in question.gold
+            find_quote(gold, result.passages) if isinstance(gold, GoldQuote) else ()
+            for gold in question.gold
         ),
         latency_us=max(0, round_trip_us - embed_us),
         embed_us=embed_us,
@@ -56,20 +61,20 @@ def retrieved(
 
 
 def find_quote(quote: GoldQuote, passages: Sequence[Passage]) -> tuple[TextSpan, ...]:
-    """Returns where passages contain the quote, each place once.
+    """Returns the places where passages contain the quote, without duplicates.
 
-    A run of white space matches any other.
+    White space in the quote matches any other white space.
     """
     pattern = quote_pattern(quote.text)
-    found: dict[TextSpan, None] = {}
+    places: dict[TextSpan, None] = {}
     for passage in passages:
         document_id, start, _ = span_of(passage)
         if quote.document_id in ("", document_id):
             for match in pattern.finditer(passage.chunk.content):
-                found[TextSpan(document_id, start + match.start(), start + match.end())] = None
-    return tuple(found)
+                places[TextSpan(document_id, start + match.start(), start + match.end())] = None
+    return tuple(places)
 
 
 def quote_pattern(text: str) -> re.Pattern[str]:
-    r"""Returns a pattern that finds `text` with any white space in place of its own."""
+    """Returns a pattern that finds `text` with any white space between its words."""
     return re.compile(r"\s+".join(map(re.escape, text.split())))

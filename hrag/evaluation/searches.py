@@ -1,7 +1,7 @@
 """Asks every system every question, one search at a time.
 
-The systems take turns within a question, and another one begins each time, so that a slow
-spell of the machine affects all. A search that fails is an outcome too.
+For each question the systems search in turn, and with each question another system begins. So a
+period in which the machine is slow affects all systems. A search that fails is an outcome too.
 """
 
 import math
@@ -37,24 +37,27 @@ from hrag.values.search import Passage, SearchResult
 DEFAULT_BUDGETS = (1000, 2000, 4000, 8000)
 MAX_BUDGET = 100_000
 
-_SHORT_PASSAGE_TOKENS = 200  # Leaves have 256 unless configured, and somewhat less on average.
+# Leaves have at most 256 tokens by default, and somewhat fewer on average.
+_SHORT_PASSAGE_TOKENS = 200
 _MAX_WAITS = 5
 _LONGEST_WAIT_S = 30.0
-# What every question of a system would run into, so that the first one ends the run.
-_HOPELESS = (
+# If a system's first search fails with one of these errors, all its searches would fail, so the
+# run ends.
+_FATAL = (
     *(Unauthenticated, PermissionDenied, CollectionNotFound, InvalidArgument),
     *(NoSummaries, NoVectors, NoLexicalIndex, EmbedderMismatch),
     *(ServiceUnavailable, StoreUnavailable),
 )
 
 Outcome = Retrieved | HragError
-Show = Callable[[int, int, int], None]  # Calls that are done, all of them, those that failed.
+# The arguments are the number of finished calls, of all calls, and of failed calls.
+Show = Callable[[int, int, int], None]
 Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Where the questions are asked, and the token budgets to compare at, ascending."""
+    """The collection that is searched, and the token budgets to compare at, in ascending order."""
 
     tenant_id: str
     collection: str = DEFAULT_COLLECTION
@@ -69,34 +72,38 @@ def search_all(
     journal: Journal,
     show: Show,
 ) -> dict[str, list[Outcome]]:
-    """Returns the outcome of each question by the system's name, in their order.
+    """Returns the outcomes by the system's name, in the order of the questions.
 
-    Raises an error that all questions of a system would have: no credential, no collection, an
-    option that the mode does not have, services that cannot be reached.
+    Raises an error that all questions of a system would cause, for example a missing credential,
+    a missing collection, an option that the mode does not have, or an unreachable service.
     """
     outcomes: dict[str, list[Outcome]] = {system.name: [] for system in systems}
     done = failed = 0
     for number, question in enumerate(questions):
-        for system in _rotated(systems, number):
+        for system in _rotate(systems, number):
             outcome = _outcome(client, question, system, where, journal)
             if isinstance(outcome, HragError):
                 failed += 1
-                _raise_if_hopeless(outcome, outcomes[system.name])
+                _raise_if_fatal(outcome, outcomes[system.name])
             outcomes[system.name].append(outcome)
             done += 1
             show(done, len(questions) * len(systems), failed)
     return outcomes
 
 
-def _rotated(systems: Sequence[System], number: int) -> Iterator[System]:
+def _rotate(systems: Sequence[System], number: int) -> Iterator[System]:
     first = number % len(systems)
     yield from (*systems[first:], *systems[:first])
 
 
-def _raise_if_hopeless(error: HragError, earlier: Sequence[Outcome]) -> None:
-    """Raises the error unless it may be the question's, or a search has succeeded before."""
-    hopeless = isinstance(error, _HOPELESS) and not isinstance(error, TooLarge)
-    if hopeless and all(isinstance(each, HragError) for each in earlier):
+def _raise_if_fatal(error: HragError, earlier: Sequence[Outcome]) -> None:
+    """Raises the error if all searches of the system would fail with it.
+
+    That is not so if this question alone may be the cause, or if an earlier search of the system
+    has succeeded.
+    """
+    is_fatal = isinstance(error, _FATAL) and not isinstance(error, TooLarge)
+    if is_fatal and all(isinstance(outcome, HragError) for outcome in earlier):
         raise error
 
 
@@ -104,20 +111,21 @@ def _outcome(
     client: Client, question: Question, system: System, where: Searched, journal: Journal
 ) -> Outcome:
     key = _key(question, system, where)
-    kept = journal.get(key, Retrieved)
-    if kept is not None:
-        return kept
+    stored = journal.get(key, Retrieved)
+    if stored is not None:
+        return stored
     try:
-        found = search_one(client, question, system, where)
+        result = search_one(client, question, system, where)
     except HragError as error:
         return error
-    if not found.fallback:  # The next run may get the whole search.
-        journal.put(key, found)
-    return found
+    # A result with a fallback is not stored, because the next run may get the full search.
+    if not result.fallback:
+        journal.put(key, result)
+    return result
 
 
 def _key(question: Question, system: System, where: Searched) -> str:
-    quotes = [asdict(each) if isinstance(each, GoldQuote) else None for each in question.gold]
+    quotes = [asdict(gold) if isinstance(gold, GoldQuote) else None for gold in question.gold]
     return key_of(
         "search",
         question=question.text,
@@ -129,21 +137,21 @@ def _key(question: Question, system: System, where: Searched) -> str:
 
 
 def search_one(client: Client, question: Question, system: System, where: Searched) -> Retrieved:
-    """Returns what one system finds for one question. Raises what `Client.search` raises.
+    """Returns the result of one system for one question. Raises the errors of `Client.search`.
 
-    A mode that fills a budget itself is asked once for each budget; of others, the passages of
-    one search are cut to all of them.
+    A mode that fills a budget itself searches once for each budget. With other modes, the
+    passages of one search are cut to each of the budgets.
     """
     if system.fills_budget:
         return _search_each_budget(client, question, system, where)
     budget = where.budgets[-1]
     limit = _limit(budget)
-    result, took_us = timed_search(client, question.text, system, where, limit=limit)
+    result, round_trip_us = timed_search(client, question.text, system, where, limit=limit)
     texts = cut_to_budgets(result.passages, where.budgets)
     if texts[budget].tokens < budget and not result.exhausted and limit < MAX_LIMIT:
-        result, took_us = timed_search(client, question.text, system, where, limit=MAX_LIMIT)
+        result, round_trip_us = timed_search(client, question.text, system, where, limit=MAX_LIMIT)
         texts = cut_to_budgets(result.passages, where.budgets)
-    return retrieved(question, result, texts, took_us)
+    return retrieved(question, result, texts, round_trip_us)
 
 
 def _search_each_budget(
@@ -151,15 +159,20 @@ def _search_each_budget(
 ) -> Retrieved:
     texts: dict[int, BudgetedText] = {}
     for budget in where.budgets:
-        result, took_us = timed_search(client, question.text, system, where, token_budget=budget)
+        result, round_trip_us = timed_search(
+            client, question.text, system, where, token_budget=budget
+        )
         texts |= cut_to_budgets(result.passages, (budget,))
-    return retrieved(question, result, texts, took_us)
+    return retrieved(question, result, texts, round_trip_us)
 
 
 def best_passages(
     client: Client, text: str, system: System, where: Searched, budget: int
 ) -> tuple[Passage, ...]:
-    """Returns the passages that fill the budget, the last one cut. Raises as `search_one`."""
+    """Returns the passages that fill the budget; the last one is cut.
+
+    Raises the errors of `Client.search`.
+    """
     bounds = {"token_budget": budget} if system.fills_budget else {"limit": _limit(budget)}
     result, _ = timed_search(client, text, system, where, **bounds)
     return cut_passages(result.passages, budget)
@@ -168,9 +181,9 @@ def best_passages(
 def timed_search(
     client: Client, text: str, system: System, where: Searched, **bounds: Any
 ) -> tuple[SearchResult, int]:
-    """Returns a result and how long the client waited for it, in microseconds.
+    """Returns a result and the time that the client waited for it, in microseconds.
 
-    Waits and tries again where the service limits the rate of calls.
+    If the service limits the rate of calls, waits and searches again; that time is not counted.
     """
     options = {"collection": where.collection, **system.options, **bounds}
 
@@ -179,16 +192,16 @@ def timed_search(
         result = client.search(where.tenant_id, text, mode=system.mode, **options)
         return result, (time.perf_counter_ns() - started) // 1000
 
-    return _patient(search)
+    return _retry(search)
 
 
 def _limit(budget: int) -> int:
-    """How many passages fill the budget, as a rule."""
+    """Returns the number of passages that usually fill the budget."""
     return min(MAX_LIMIT, math.ceil(budget / _SHORT_PASSAGE_TOKENS))
 
 
-def _patient(call: Callable[[], Reply]) -> Reply:
-    """Calls again after the delay that an error asks for, a few times."""
+def _retry(call: Callable[[], Reply]) -> Reply:
+    """Makes a call, and repeats it a few times after the delay that an error asks for."""
     for _ in range(_MAX_WAITS):
         try:
             return call()
@@ -200,25 +213,25 @@ def _patient(call: Callable[[], Reply]) -> Reply:
 
 
 def searched_collections(systems: Sequence[System], where: Searched) -> tuple[str, ...]:
-    """Returns the collections that the systems search, each once."""
-    names = (each.options.get("collection", where.collection) for each in systems)
+    """Returns the names of the collections that the systems search, without duplicates."""
+    names = (system.options.get("collection", where.collection) for system in systems)
     return tuple(dict.fromkeys(names))
 
 
 def missing_documents(
     client: Client, questions: Sequence[Question], where: Searched
 ) -> tuple[str, ...]:
-    """Returns the documents that the gold names and the collection does not have.
+    """Returns the ids of documents that the gold names but the collection does not have.
 
-    Raises what `Client.get_chunk` raises else.
+    Raises the errors of `Client.get_chunk`, except DocumentNotFound.
     """
-    names = dict.fromkeys(name for each in questions for name in each.document_ids)
+    names = dict.fromkeys(name for question in questions for name in question.document_ids)
     return tuple(name for name in names if not _exists(client, name, where))
 
 
 def _exists(client: Client, document_id: str, where: Searched) -> bool:
     try:
-        _patient(
+        _retry(
             lambda: client.get_chunk(
                 where.tenant_id, f"{document_id}#0.0", collection=where.collection
             )

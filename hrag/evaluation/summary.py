@@ -1,6 +1,7 @@
-"""The result of an evaluation as one value: figures, failures, what they were measured on.
+"""The figures of an evaluation as one value, with its questions, failures and warnings.
 
-`as_json` is the form for programs; the table and the HTML report show the same value.
+`as_json` returns it for programs. The tables on the terminal and the HTML report show the same
+value.
 """
 
 from collections import Counter
@@ -20,13 +21,14 @@ from hrag.evaluation.searches import Outcome, Searched
 from hrag.evaluation.systems import System
 from hrag.values.errors import HragError
 
-VERSION = 1  # Of the JSON form.
+# The version of the JSON form.
+VERSION = 1
 P50, P95 = 0.5, 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call that failed: what it was for, the class of its error and the message."""
+    """A call that failed: its subject, such as a question id, and its error's class and message."""
 
     subject: str
     error: str
@@ -35,13 +37,14 @@ class FailedCall:
 
 @dataclass(frozen=True, slots=True)
 class SystemFigures:
-    """What was measured of one system.
+    """The figures of one system.
 
-    `estimates` are the means of its metrics, `differences` those of its scores minus the
-    baseline's, question by question; empty for the baseline itself. Failed searches score 0.
-    Latencies are of successful searches for the largest budget, in microseconds, without
-    embedding the question; `tokens` the mean number returned by budget. `fallbacks` counts
-    searches that left out a source or the reranker, by the reason.
+    `estimates` are the means of its metrics, by metric. `differences` are the means of its scores
+    minus the baseline's scores, question by question; empty for the baseline itself. A failed
+    search has the score 0. Latencies are of successful searches for the largest budget, in
+    microseconds, without embedding the question. `tokens` is the mean number of returned tokens,
+    by budget. `fallbacks` counts the searches that did not use a source or the reranker, by
+    reason.
     """
 
     name: str
@@ -59,7 +62,7 @@ class SystemFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """One question with its scores by system and metric."""
+    """A question with its scores, by system and metric."""
 
     question_id: str
     text: str
@@ -68,7 +71,7 @@ class ScoredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalFigures:
-    """All systems compared on the questions that have gold."""
+    """The figures of all systems on the questions that have gold."""
 
     budgets: tuple[int, ...]
     baseline: str
@@ -90,14 +93,14 @@ def summarise(
     seed: int,
     resamples: int = DEFAULT_RESAMPLES,
 ) -> RetrievalFigures:
-    """Returns the figures of all systems; `outcomes` are those of `search_all`."""
+    """Returns the figures of all systems. `outcomes` is the result of `search_all`."""
     golds = [
-        resolve(question, [each for each in row if isinstance(each, Retrieved)])
+        resolve(question, [outcome for outcome in row if isinstance(outcome, Retrieved)])
         for question, row in zip(questions, _rows(systems, outcomes), strict=True)
     ]
     scored = {
         system.name: [
-            scores(gold, _found(outcome), where.budgets)
+            scores(gold, _result_of(outcome), where.budgets)
             for gold, outcome in zip(golds, outcomes[system.name], strict=True)
         ]
         for system in systems
@@ -111,7 +114,7 @@ def summarise(
         baseline=baseline,
         seed=seed,
         resamples=resamples,
-        expects_documents=any(each.expects_documents for each in questions),
+        expects_documents=any(question.expects_documents for question in questions),
         systems=figures,
         questions=tuple(
             ScoredQuestion(
@@ -128,11 +131,11 @@ def summarise(
 def _rows(
     systems: Sequence[System], outcomes: Mapping[str, Sequence[Outcome]]
 ) -> list[tuple[Outcome, ...]]:
-    """The outcomes of each question."""
+    """Returns the outcomes of each question, in the order of the systems."""
     return list(zip(*(outcomes[system.name] for system in systems), strict=True))
 
 
-def _found(outcome: Outcome) -> Retrieved | None:
+def _result_of(outcome: Outcome) -> Retrieved | None:
     return outcome if isinstance(outcome, Retrieved) else None
 
 
@@ -147,24 +150,24 @@ def _figures(
     resamples: int,
 ) -> SystemFigures:
     names = metric_names(where.budgets)
-    own = _matrix(scored[system.name], names)
-    found = [each for each in outcomes if isinstance(each, Retrieved)]
-    latencies = [each.latency_us for each in found] or [0]
+    values = _matrix(scored[system.name], names)
+    results = [outcome for outcome in outcomes if isinstance(outcome, Retrieved)]
+    latencies = [result.latency_us for result in results] or [0]
     differences: dict[str, Estimate] = {}
     if system.name != baseline:
-        over = estimates(own - _matrix(scored[baseline], names), seed, resamples)
-        differences = dict(zip(names, over, strict=True))
+        over_baseline = estimates(values - _matrix(scored[baseline], names), seed, resamples)
+        differences = dict(zip(names, over_baseline, strict=True))
     return SystemFigures(
         name=system.name,
         mode=system.mode,
         options=dict(system.options),
         searches=len(outcomes),
-        estimates=dict(zip(names, estimates(own, seed, resamples), strict=True)),
+        estimates=dict(zip(names, estimates(values, seed, resamples), strict=True)),
         differences=differences,
         latency_p50_us=float(np.quantile(latencies, P50)),
         latency_p95_us=float(np.quantile(latencies, P95)),
-        tokens={budget: _mean_tokens(found, budget) for budget in where.budgets},
-        fallbacks=_fallbacks(found),
+        tokens={budget: _mean_tokens(results, budget) for budget in where.budgets},
+        fallbacks=_fallbacks(results),
         failures=tuple(
             failed_call(question.question_id, outcome)
             for question, outcome in zip(questions, outcomes, strict=True)
@@ -174,32 +177,34 @@ def _figures(
 
 
 def _matrix(scored: Sequence[Scores], names: Sequence[str]) -> NDArray[np.float64]:
-    """`float64[metrics, questions]`."""
-    rows = [[each[name] for each in scored] for name in names]
+    """Returns the scores as `float64[metrics, questions]`."""
+    rows = [[by_metric[name] for by_metric in scored] for name in names]
     return np.array(rows, np.float64).reshape(len(names), len(scored))
 
 
-def _mean_tokens(found: Sequence[Retrieved], budget: int) -> float:
-    return sum(each.texts[budget].tokens for each in found) / max(1, len(found))
+def _mean_tokens(results: Sequence[Retrieved], budget: int) -> float:
+    return sum(result.texts[budget].tokens for result in results) / max(1, len(results))
 
 
 def failed_call(subject: str, error: HragError) -> FailedCall:
-    """Returns the error as it is reported."""
+    """Returns the error in the form in which it is reported."""
     return FailedCall(subject, type(error).__name__, error.message)
 
 
 def _warnings(
     golds: Sequence[ResolvedGold], outcomes: Mapping[str, Sequence[Outcome]]
 ) -> tuple[str, ...]:
-    """What a reader of the figures must know."""
+    """Returns warnings about problems that a reader of the figures must know."""
     warnings = []
-    unlocated = sum(each.unlocated for each in golds)
+    unlocated = sum(gold.unlocated for gold in golds)
     if unlocated:
         warnings.append(
             f"{unlocated} expected quotes are in no passage of any system; they count as missed"
         )
-    found = [each for row in outcomes.values() for each in row if isinstance(each, Retrieved)]
-    sequences = {each.sequence for each in found}
+    results = [
+        outcome for row in outcomes.values() for outcome in row if isinstance(outcome, Retrieved)
+    ]
+    sequences = {result.sequence for result in results}
     if len(sequences) > 1:
         warnings.append(
             f"the tenant's data changed between searches (sequences {min(sequences)} to "
@@ -207,30 +212,31 @@ def _warnings(
         )
     for name, row in outcomes.items():
         for reason, count in _fallbacks(row).items():
-            warnings.append(f"{count} searches of {name} did less than was asked: {reason}")
-    if few := few_questions(len(golds), "questions with gold"):
-        warnings.append(few)
+            warnings.append(f"{count} searches of {name} were incomplete: {reason}")
+    if warning := few_questions(len(golds), "questions with gold"):
+        warnings.append(warning)
     return tuple(warnings)
 
 
 def _fallbacks(outcomes: Iterable[Outcome]) -> Counter[str]:
-    found = (each.fallback for each in outcomes if isinstance(each, Retrieved))
-    return Counter(filter(None, found))
+    reasons = (outcome.fallback for outcome in outcomes if isinstance(outcome, Retrieved))
+    return Counter(filter(None, reasons))
 
 
 def as_json(value: Any) -> dict[str, Any]:
-    """Returns a dataclass of results as JSON values, numbers with six digits."""
-    rounded: dict[str, Any] = _rounded(value)
-    return rounded
+    """Returns a dataclass as JSON values. Numbers are rounded to six digits after the point."""
+    json_value: dict[str, Any] = _json_value(value)
+    return json_value
 
 
-def _rounded(value: Any) -> Any:
-    if is_dataclass(value):  # `asdict` would count the pairs of a Counter.
-        return {each.name: _rounded(getattr(value, each.name)) for each in fields(value)}
+def _json_value(value: Any) -> Any:
+    # `dataclasses.asdict` would count the pairs of a Counter.
+    if is_dataclass(value):
+        return {field.name: _json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, Mapping):
-        return {str(key): _rounded(each) for key, each in value.items()}
+        return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(each) for each in value]
+        return [_json_value(item) for item in value]
     return value

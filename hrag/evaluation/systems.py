@@ -1,9 +1,9 @@
-"""What is compared: settings of a search, side by side.
+"""Systems that are compared: a system is a way to search, with all its settings.
 
 A system is written `mode[:retrieval][:option=value]...`, for example `context`,
-`standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The options are the fields of
-`hrag.types.SearchQuery` under their names; `collection` compares collections that were made
-with different settings.
+`standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The names of the options are those of
+the fields of `hrag.types.SearchQuery`. The option `collection` compares collections that were
+created with different settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from hrag.values.search import SearchMode, SearchQuery
 
 DEFAULT_SYSTEMS = "context,small_to_big,auto_merge,standard"
 
-# The evaluation sets these itself, or they are no scalars.
+# The evaluation sets these fields itself, or their values are not scalars.
 _NOT_OPTIONS = (
     *("tenant_id", "query", "vector", "mode", "limit", "token_budget", "cut_last"),
     *("min_sequence", "filter"),
@@ -30,7 +30,7 @@ _SCALARS = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A way to search. `options` are further arguments of `Client.search`."""
+    """A way to search. `options` are additional arguments of `Client.search`."""
 
     name: str
     mode: SearchMode
@@ -38,14 +38,17 @@ class System:
 
     @property
     def fills_budget(self) -> bool:
-        """True if the mode fills a token budget itself instead of returning so many passages."""
+        """True if the mode fills a token budget itself, and is not limited by a passage count."""
         return self.mode is SearchMode.CONTEXT
 
 
 def parse_systems(text: str) -> tuple[System, ...]:
-    """Returns the systems of a list with commas. Raises InvalidArgument, which names the part."""
-    systems = tuple(parse_system(each.strip()) for each in text.split(",") if each.strip())
-    repeated = first_repeated(each.name for each in systems)
+    """Returns the systems of a list that is separated by commas.
+
+    Raises InvalidArgument, which names the wrong part.
+    """
+    systems = tuple(parse_system(part.strip()) for part in text.split(",") if part.strip())
+    repeated = first_repeated(system.name for system in systems)
     if repeated is not None:
         raise InvalidArgument(f"compare has {repeated!r} twice", field="compare")
     if not systems:
@@ -57,7 +60,10 @@ def parse_systems(text: str) -> tuple[System, ...]:
 
 
 def parse_system(text: str) -> System:
-    """Returns the system that `mode[:retrieval][:option=value]...` describes."""
+    """Returns the system that `mode[:retrieval][:option=value]...` describes.
+
+    Raises InvalidArgument.
+    """
     mode, *parts = text.split(":")
     options: dict[str, Any] = {}
     for part in parts:
@@ -66,24 +72,28 @@ def parse_system(text: str) -> System:
             name, value = "retrieval", part
         if name in options:
             raise InvalidArgument(f"compare has {name} twice in {quoted(text)}", field="compare")
-        options[name] = _parsed(name, value)
+        options[name] = _parse_option(name, value)
     return System(text, _choice("mode", SearchMode, mode), options)
 
 
 def baseline_of(systems: Sequence[System], name: str) -> System:
-    """Returns the system that others are compared with: the named one, or else the last."""
+    """Returns the system that the others are compared with.
+
+    It is the system with this name, or the last system if `name` is empty. Raises
+    InvalidArgument if there is no system with this name.
+    """
     if not name:
         return systems[-1]
-    found = next((each for each in systems if each.name == name), None)
-    if found is None:
+    baseline = next((system for system in systems if system.name == name), None)
+    if baseline is None:
         raise InvalidArgument(
             f"baseline is {quoted(name)}; it must be one of {_list(systems)}", field="baseline"
         )
-    return found
+    return baseline
 
 
 def _list(systems: Sequence[System]) -> str:
-    return ", ".join(each.name for each in systems)
+    return ", ".join(system.name for system in systems)
 
 
 def option_types() -> dict[str, type]:
@@ -94,14 +104,17 @@ def option_types() -> dict[str, type]:
 
 
 def _scalar(hint: Any) -> type | None:
-    """The type itself of `type | None`; None for lists and other values of several parts."""
+    """Returns the scalar type of a type hint, which may be `type | None`.
+
+    Returns None for lists and other types that are not scalars.
+    """
     if get_origin(hint) in (Union, UnionType):
-        kinds = [each for each in get_args(hint) if each is not NoneType]
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
         hint = kinds[0] if len(kinds) == 1 else None
     return hint if isinstance(hint, type) and issubclass(hint, _SCALARS) else None
 
 
-def _parsed(name: str, value: str) -> Any:
+def _parse_option(name: str, value: str) -> Any:
     types = option_types()
     if name not in types:
         raise InvalidArgument(
@@ -114,17 +127,17 @@ def _parsed(name: str, value: str) -> Any:
     try:
         return _TRUTH[value] if kind is bool else kind(value)
     except (KeyError, ValueError):
-        raise _refused(name, value, f"a value of type {kind.__name__}") from None
+        raise _refusal(name, value, f"a value of type {kind.__name__}") from None
 
 
 def _choice(name: str, kind: type[StrEnum], value: str) -> Any:
     try:
         return kind(value)
     except ValueError:
-        raise _refused(name, value, f"one of {', '.join(kind)}") from None
+        raise _refusal(name, value, f"one of {', '.join(kind)}") from None
 
 
-def _refused(name: str, value: str, allowed: str) -> InvalidArgument:
+def _refusal(name: str, value: str, allowed: str) -> InvalidArgument:
     return InvalidArgument(
         f"compare has {name} {quoted(value)}; it must be {allowed}", field="compare"
     )

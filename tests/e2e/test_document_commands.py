@@ -49,7 +49,7 @@ def test_documents_are_listed_page_by_page(run):
     header, *rows = first.stdout.splitlines()
     assert header.split("\t") == ["id", "title", "source", "tokens", "bytes", "sequence"]
     assert [row.split("\t")[:3] for row in rows] == [["a", "标题 a", "文/a.md"], ["b", "指南", ""]]
-    token = first.stderr.split("2 of 3 documents; the next: --page-token ")[1].strip()
+    token = first.stderr.split("2 of 3 documents; next page: --page-token ")[1].strip()
     second = run("documents", "--page-token", token, "--json")
     listed = json.loads(second.stdout)
     assert [each["document_id"] for each in listed["documents"]] == ["c"]

@@ -109,8 +109,9 @@ def test_tables_of_documents_and_quotes_are_enough(stored: Shell, tmp_path: Path
     )
     done = stored(path, *COMPARE, "--budgets", "8000", "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.output
-    assert "1 documents that should answer are not in the collection mini, such as nowhere" in (
-        done.stdout
+    assert (
+        "1 documents that contain expected answers are not in the collection mini, such as nowhere"
+        in (done.stdout)
     )
     assert "1 expected quotes are in no passage" in done.stdout
     found = read(tmp_path / "r.json")
@@ -200,7 +201,7 @@ def test_questions_are_written_from_the_collection_and_then_asked(
         (("--judge",), {"HRAG_CHAT_BASE_URL": "x"}, "HRAG_CHAT_BASE_URL='x': it must be"),
         (("--compare", "best"), {}, "mode 'best'; it must be one of"),
         (("--baseline", "context", *COMPARE), {}, "baseline is 'context'; it must be one of"),
-        (("--resume", MINIATURE / "meta.json"), {}, "it is no journal"),
+        (("--resume", MINIATURE / "meta.json"), {}, "it is not a journal"),
         ((*COMPARE,), {}, "mini"),  # The collection, which this tenant does not have.
     ],
 )

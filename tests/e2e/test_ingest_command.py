@@ -91,7 +91,7 @@ def test_standard_input_is_one_document(run, services, tenant):
     run("-", "--id", "notes.md", "--meta", "x=1", data="# 标题\n\nText".encode())
     stored = services.client.get_document(tenant, "notes.md")
     assert (stored.title, stored.mime_type, stored.source) == ("标题", "text/markdown", "")
-    assert "- stands alone" in run("-", ".", code=2, data=b"x").stderr
+    assert "- must be the only PATH" in run("-", ".", code=2, data=b"x").stderr
     assert run("-", code=1, data=b" ").stdout.startswith("standard input: ")
 
 
@@ -123,14 +123,14 @@ def test_pruning_deletes_what_its_own_folder_lacks(run, services, tenant, folder
 def test_nothing_is_pruned_without_a_whole_view_of_the_folder(run, folder, tmp_path, ids):
     for path in (tmp_path / "none", folder / "a.md"):
         said = re.sub(r"[\s│]+", " ", run(path, "--prune", code=2).stderr)  # It is in a box.
-        assert "is no folder" in said
+        assert "is not a folder" in said
     run(folder, "--prune", "--root", "docs")
     empty = tmp_path / "unmounted"
     empty.mkdir()
     assert "no files to ingest" in run(empty, "--prune", "--root", "docs", code=1).stderr
-    assert "goes with --prune" in run(folder, "--root", "docs", code=2).stderr
+    assert "is allowed only with --prune" in run(folder, "--root", "docs", code=2).stderr
     one = ("--glob", "a.md", "--id", "x", "--prune")
-    assert "not with --prune" in run(folder, *one, code=2).stderr
+    assert "not allowed with --prune" in run(folder, *one, code=2).stderr
     moved = folder.rename(tmp_path / "moved")
     (moved / "a.md").unlink()
     done = run(moved, "--prune", "--root", "docs").stdout
@@ -140,5 +140,5 @@ def test_nothing_is_pruned_without_a_whole_view_of_the_folder(run, folder, tmp_p
 
 
 def test_a_wrong_encoding_is_refused(run, folder):
-    assert "no text encoding" in run(folder, "--encoding", "base64", code=2).stderr
+    assert "is not a text encoding" in run(folder, "--encoding", "base64", code=2).stderr
     assert "it is not ascii: byte" in run(folder / "a.md", "--encoding", "ascii", code=1).stdout

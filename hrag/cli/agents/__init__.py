@@ -1,1 +1,1 @@
-"""How do agents search?"""
+"""How do agents search and read documents over the Model Context Protocol?"""

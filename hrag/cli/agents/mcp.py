@@ -24,7 +24,7 @@ from hrag.host.addresses import MAX_PORT
 from hrag.values.limits import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT
 from hrag.values.search import SearchMode
 
-# On these hosts the MCP SDK checks the Host header, as a defence against DNS rebinding.
+# On these hosts the MCP SDK checks the Host header, which prevents DNS rebinding.
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -42,7 +42,7 @@ def mcp(
         typer.Option(
             min=1,
             max=MAX_LIMIT,
-            help="Maximum number of passages, unless the model asks for another.",
+            help="Maximum number of passages, unless the model asks for another number.",
         ),
     ] = DEFAULT_TOOL_PASSAGES,
     token_budget: TokenBudget = 0,
@@ -68,11 +68,12 @@ def mcp(
     """Run an MCP server that lets agents search documents and read them.
 
     An agent's host starts this command and talks to it over standard input and output; the
-    command ends when its input ends. With --http it runs on its own until Ctrl-C.
-    search_knowledge_base takes a query and an optional limit; it returns passages, each with a
-    heading to cite. expand_chunk returns the larger chunk around one, get_document the document
-    in parts. The options alone decide which documents they search and how: a model cannot
-    change them.
+    command ends when its input ends. With --http it runs as a server until Ctrl-C.
+
+    The tool search_knowledge_base takes a query and an optional limit; it returns passages, each
+    with a heading to cite. expand_chunk returns the larger chunk around a chunk, and
+    get_document returns a document in parts. The options alone decide which documents the tools
+    search and how: a model cannot change them.
 
     Requires the package mcp: pip install 'hrag\\[mcp]'.
 
@@ -102,12 +103,12 @@ def mcp(
 
 
 def _check_address(address: str, expose: bool) -> None:
-    """Raises BadParameter if it is malformed or not loopback."""
+    """Raises BadParameter if the address is malformed, or not loopback without `expose`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
-        raise _refused(address, "it must be HOST:PORT, as in 127.0.0.1:8000")
+        raise _refusal(address, "it must be HOST:PORT, as in 127.0.0.1:8000")
     if host not in _LOOPBACK and not expose:
-        raise _refused(
+        raise _refusal(
             address,
             "other machines could search without a credential; use "
             f"{', '.join(_LOOPBACK[:-1])} or {_LOOPBACK[-1]}, or add --expose if a proxy in "
@@ -115,5 +116,5 @@ def _check_address(address: str, expose: bool) -> None:
         )
 
 
-def _refused(address: str, why: str) -> typer.BadParameter:
-    return typer.BadParameter(f"{address!r}: {why}", param_hint="--http")
+def _refusal(address: str, reason: str) -> typer.BadParameter:
+    return typer.BadParameter(f"{address!r}: {reason}", param_hint="--http")

@@ -1,4 +1,4 @@
-"""The MCP server: tools that search and read, over stdio or streamable HTTP.
+"""The MCP server: it offers tools that search and read, over stdio or streamable HTTP.
 
 Standard output carries the protocol and nothing else. Errors are returned to the model and
 written to standard error, one line each.
@@ -45,13 +45,13 @@ from hrag.values.errors import HragError, ServiceUnavailable
 
 _INSTRUCTIONS = (
     "Call search_knowledge_base and cite the headings of the passages that you use. "
-    "expand_chunk reads what is around a passage, get_document the document it is from."
+    "expand_chunk reads the text around a passage, get_document reads the document it is from."
 )
 _READ_ONLY = ToolAnnotations(
     read_only_hint=True, idempotent_hint=True, destructive_hint=False, open_world_hint=False
 )
 _PATH = "/mcp"
-_DRAIN_S = 5  # Time for running searches to finish at shutdown.
+_DRAIN_S = 5  # At shutdown, running searches have this many seconds to finish.
 
 
 def run(
@@ -64,9 +64,10 @@ def run(
     limit: int,
     **options: Any,
 ) -> None:
-    """Serves one knowledge base over HTTP at `address`, or else over stdio, until stopped.
+    """Serves one knowledge base until the process is stopped.
 
-    Raises Failure if it cannot listen there.
+    Serves over HTTP at `address`, or over stdio if `address` is empty. Raises Failure if it
+    cannot listen at the address.
     """
     _exit_on_signals()
     try:
@@ -89,16 +90,16 @@ def run(
 
 
 def build_server(search: AsyncSearch, limit: int, documents: DocumentTools) -> MCPServer:
-    """Returns a server whose tools are `search` and those that read `documents`.
+    """Returns a server with three tools: `search`, and the two tools of `documents`.
 
-    `limit` applies if the model gives none.
+    `limit` is the number of passages of a search if the model gives none.
     """
 
     async def search_knowledge_base(
         query: Query, limit: Limit = limit
     ) -> Annotated[CallToolResult, Findings]:
-        found = await search(query, limit)
-        return _failed(found.error, found) if found.error else _result(found)
+        findings = await search(query, limit)
+        return _failed(findings.error, findings) if findings.error else _result(findings)
 
     async def get_document(
         document_id: DocumentId, start: Start = 0
@@ -108,7 +109,7 @@ def build_server(search: AsyncSearch, limit: int, documents: DocumentTools) -> M
     async def expand_chunk(chunk_id: ChunkId) -> Annotated[CallToolResult, ExpandedChunk]:
         return await _outcome(documents.expand_chunk(chunk_id))
 
-    # Below warnings, the server only logs what it also returns to the model.
+    # Messages below warnings only repeat what the server returns to the model.
     server = MCPServer(
         "hrag",
         title="Knowledge base",
@@ -132,15 +133,15 @@ async def _outcome(reading: Awaitable[DocumentPart | ExpandedChunk]) -> CallTool
         return _failed(failure_text("The document cannot be read", error))
 
 
-def _result(found: Findings | DocumentPart | ExpandedChunk) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=str(found))], structured_content=asdict(found))
+def _result(value: Findings | DocumentPart | ExpandedChunk) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=str(value))], structured_content=asdict(value))
 
 
-def _failed(message: str, found: Findings | None = None) -> CallToolResult:
+def _failed(message: str, findings: Findings | None = None) -> CallToolResult:
     show_error(message)
     return CallToolResult(
         content=[TextContent(text=message)],
-        structured_content=asdict(found) if found else None,
+        structured_content=asdict(findings) if findings else None,
         is_error=True,
     )
 
@@ -148,13 +149,14 @@ def _failed(message: str, found: Findings | None = None) -> CallToolResult:
 async def _serve_stdio(server: MCPServer) -> None:
     try:
         await server.run_stdio_async()
-    except* BrokenPipeError:  # The host ended during a call.
+    except* BrokenPipeError:
+        # The agent's host ended during a call.
         pass
 
 
 async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
-    # Stateless: any process can answer any request, also after a restart.
+    # The server is stateless, so any process can answer any request, also after a restart.
     app = server.streamable_http_app(
         streamable_http_path=_PATH, stateless_http=True, json_response=True, host=host
     )
@@ -167,10 +169,11 @@ async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
 
 
 def _exit_on_signals() -> None:
-    """Makes signals end the process at once. uvicorn installs its own handlers and drains first.
+    """Makes signals end the process at once.
 
-    The SDK reads standard input in a thread, and Python would wait for its next line. Nothing
-    is lost, because the server only reads.
+    The SDK reads standard input in a thread. Without these handlers, Python would wait at exit
+    until that thread has read another line. Nothing is lost, because the server only reads.
+    Over HTTP, uvicorn replaces these handlers and lets running requests finish first.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os._exit(0))

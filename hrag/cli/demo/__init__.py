@@ -1,1 +1,1 @@
-"""What does hrag do, shown without any setup?"""
+"""How does `hrag demo` show what hrag does, without any setup?"""

@@ -1,8 +1,8 @@
 """The documents and questions of `hrag demo`.
 
-Without files from the user, the corpus is the help topics that ship with Python: every
-machine that runs hrag has them, they are real prose, and the right topic for a question about
-Python is known. Some topics repeat text of others, so a question may have several right ones.
+Without files from the user, the corpus is the help topics that ship with Python. Every machine
+that runs hrag has them, they are real prose, and the right topic for a question about Python is
+known. Some topics repeat the text of other topics, so a question may have several right topics.
 """
 
 import re
@@ -17,8 +17,10 @@ from hrag.values.documents import Document
 
 _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
-_MIN_HEADING_WORDS = 3  # "2. Layout" is not a question.
-_PER_DOCUMENT = 12  # Enough for a demonstration on a single document.
+# A shorter heading, for example "2. Layout", cannot serve as a question.
+_MIN_HEADING_WORDS = 3
+# This is enough for a demonstration with a single document.
+_PER_DOCUMENT = 12
 _NO_PROSE = ("#", "|", "-", "*", ">", "`", "=", "~")
 _NUMBER = re.compile(r"^[\d.]+\s+")
 _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
@@ -26,7 +28,7 @@ _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and the ids of the documents that answer it, if they are known."""
+    """A question and the ids of the documents that answer it; no ids if they are not known."""
 
     text: str
     right: tuple[str, ...] = ()
@@ -55,7 +57,8 @@ QUESTIONS = (
 def topics() -> list[InputDocument]:
     """Returns Python's help topics, sorted by name. Raises Failure if Python lacks them."""
     try:
-        from pydoc_data.topics import topics as texts  # noqa: PLC0415 - half a megabyte
+        # The module has half a megabyte, so it is imported only when it is needed.
+        from pydoc_data.topics import topics as texts  # noqa: PLC0415
     except ImportError:
         raise Failure(
             "this Python installation lacks its help topics (pydoc_data); "
@@ -70,7 +73,7 @@ def _topic(key: str, text: str) -> ReadDocument:
 
 
 def questions_from(documents: Sequence[StoredText], count: int) -> list[Question]:
-    """Returns at most `count` different questions, from the documents in turn.
+    """Returns at most `count` different questions, taken from the documents in turn.
 
     A document's headings are used first, then the first sentences of its paragraphs.
     """
@@ -79,16 +82,16 @@ def questions_from(documents: Sequence[StoredText], count: int) -> list[Question
 
 
 def _candidates(document: StoredText) -> list[str]:
-    """Texts of one document that can serve as questions."""
-    numberless = (_NUMBER.sub("", heading) for heading in document.headings)
-    headings = (each for each in numberless if len(each.split()) >= _MIN_HEADING_WORDS)
-    found = (" ".join(each.split()) for each in chain(headings, _first_sentences(document.text)))
-    fitting = [each for each in found if _MIN_QUESTION_CHARS <= len(each) <= _MAX_QUESTION_CHARS]
+    """Returns texts of one document that can serve as questions, without duplicates."""
+    unnumbered = (_NUMBER.sub("", heading) for heading in document.headings)
+    headings = (heading for heading in unnumbered if len(heading.split()) >= _MIN_HEADING_WORDS)
+    texts = (" ".join(text.split()) for text in chain(headings, _first_sentences(document.text)))
+    fitting = [text for text in texts if _MIN_QUESTION_CHARS <= len(text) <= _MAX_QUESTION_CHARS]
     return list(dict.fromkeys(fitting))[:_PER_DOCUMENT]
 
 
 def _first_sentences(text: str) -> Iterator[str]:
-    """The first sentence of every paragraph of prose."""
+    """Yields the first sentence of every paragraph of prose."""
     for paragraph in re.split(r"\n\s*\n", text):
-        if not paragraph.lstrip().startswith(_NO_PROSE) and (found := _SENTENCE.search(paragraph)):
-            yield found[0].strip()
+        if not paragraph.lstrip().startswith(_NO_PROSE) and (match := _SENTENCE.search(paragraph)):
+            yield match[0].strip()

@@ -1,7 +1,7 @@
 """`hrag demo`: stores and searches documents on this machine, without any setup.
 
-Nothing is simulated: the services run as processes of their own on a store in a temporary
-folder. At the end they are stopped and the folder is removed.
+Nothing is simulated: the services run as separate processes on a store in a temporary folder.
+At the end they are stopped and the folder is removed.
 """
 
 import tempfile
@@ -30,14 +30,14 @@ from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Retrieval, SearchMode, SearchResult
 
-if TYPE_CHECKING:  # gRPC is imported when the command runs.
+if TYPE_CHECKING:  # The command imports gRPC only when it runs.
     from hrag.cli.services.processes import Services
     from hrag.client import Client
 
 TENANT = "demo"
 QUESTION_COUNT = 6
 
-_START_S = 90.0  # For two services that load the embedder, on a slow machine.
+_START_S = 90.0  # Two services load the embedder, perhaps on a slow machine.
 _STOP_S = 20.0
 _SUMMARIES_S = 180.0
 _POLL_S = 0.1
@@ -50,8 +50,8 @@ _MODES = (
     SearchMode.SUMMARY_FIRST,
     SearchMode.CONTEXT,
 )
-# These override the environment. A chat model would cost money; authentication, TLS and quotas
-# are of no use to services that no one else calls.
+# These settings override the environment. A chat model would cost money. Authentication, TLS and
+# quotas are useless here, because nobody else calls these services.
 _SETTINGS = {
     "HRAG_EMBEDDER": "builtin",
     "HRAG_SUMMARIES": "chunk",
@@ -86,10 +86,10 @@ def demo(
     The demo starts both services on free ports, with an empty store in a temporary folder. It
     stores Python's help topics, or the files you give, and asks questions about them. For
     each question it shows the best passages and, inside each, the small chunk that matched.
-    It shows what words, vectors and both find, and the text that fills a token budget. Then
-    it compares the latency of searches that return larger passages with that of searches
-    that return the small chunks themselves. Finally it stops the services and removes the
-    folder. It needs no API key and no network.
+    It shows what a search by words, by vectors and by both finds, and the text that fills a
+    token budget. Then it compares the latency of searches that return larger passages with the
+    latency of searches that return the small chunks themselves. Finally it stops the services
+    and removes the folder. It needs no API key and no network.
 
     \b
     Examples:
@@ -154,7 +154,7 @@ def _present(
     questions: Sequence[Question],
     searches: int,
 ) -> None:
-    """All parts of the demo, from storing the documents to the summary."""
+    """Runs all parts of the demo, from storing the documents to the summary."""
     from hrag.cli.demo import show  # noqa: PLC0415
 
     show.show_heading(console, "Store")
@@ -169,7 +169,7 @@ def _present(
     by_mode = [client.search(TENANT, questions[0].text, mode=mode) for mode in _MODES]
     show.show_modes(console, questions[0], by_mode)
     show.show_heading(console, f"Latency: {searches:,} searches in each mode, interleaved")
-    samples = compare_modes(client, TENANT, [each.text for each in questions], searches)
+    samples = compare_modes(client, TENANT, [question.text for question in questions], searches)
     added_us = show.show_latency(console, samples)
     show.show_heading(console, "Summary")
     console.print(_summary(progress, questions, results, added_us))
@@ -192,7 +192,11 @@ def _store(
 
 
 def _by_source(client: "Client", question: Question) -> list[SearchResult]:
-    """The question's leaves by each source and by both, then the text for a language model."""
+    """Returns the results of four searches for the question.
+
+    The first three return leaves, found by words, by vectors and by both. The last returns the
+    text for a language model, up to a token budget.
+    """
     leaves = [
         client.search(TENANT, question.text, mode=SearchMode.STANDARD, retrieval=retrieval)
         for retrieval in (Retrieval.LEXICAL, Retrieval.DENSE, Retrieval.HYBRID)
@@ -204,25 +208,26 @@ def _by_source(client: "Client", question: Question) -> list[SearchResult]:
 
 
 def _wait_for_summaries(client: "Client", console: Console) -> None:
-    """Waits up to _SUMMARIES_S; the indexer writes summaries in the background."""
+    """Waits until the indexer has written all summaries, at most `_SUMMARIES_S` seconds.
+
+    The indexer writes summaries in the background.
+    """
     deadline = time.monotonic() + _SUMMARIES_S
-    with console.status("writing summaries") as shown:
+    with console.status("writing summaries") as spinner:
         while (index := client.index_status(TENANT)).unsummarised_documents:
             if time.monotonic() > deadline:
                 break
-            shown.update(f"writing summaries; waiting: {index.unsummarised_documents:,}")
+            spinner.update(f"writing summaries; waiting: {index.unsummarised_documents:,}")
             time.sleep(_POLL_S)
-    left = index.unsummarised_documents
-    waiting = f"; {counted(left, 'document')} still waiting" if left else ""
+    unfinished = index.unsummarised_documents
+    waiting = f"; {counted(unfinished, 'document')} still waiting" if unfinished else ""
     console.print(f"{index.summary_count:,} summaries, made of the documents' sentences{waiting}")
 
 
 def _generated_questions(client: "Client", progress: IngestProgress) -> list[Question]:
-    """Questions made from headings and sentences of the first documents."""
-    names = progress.document_ids[:QUESTION_COUNT]
-    documents = [
-        StoredText(_headings(client, name), client.get_text(TENANT, name)) for name in names
-    ]
+    """Returns questions made from headings and sentences of the first documents."""
+    ids = progress.document_ids[:QUESTION_COUNT]
+    documents = [StoredText(_headings(client, id_), client.get_text(TENANT, id_)) for id_ in ids]
     questions = questions_from(documents, QUESTION_COUNT)
     if not questions:
         raise Failure("no sentence in the files can serve as a question; use --ask TEXT")
@@ -230,7 +235,7 @@ def _generated_questions(client: "Client", progress: IngestProgress) -> list[Que
 
 
 def _headings(client: "Client", document_id: str) -> tuple[str, ...]:
-    """The headings inside a document's first chunk of the top level, in order."""
+    """Returns the headings inside a document's first chunk of the top level, in order."""
     info = client.get_document(TENANT, document_id)
     top = next(hierarchies(client, TENANT, DEFAULT_COLLECTION, info))
     chunks = [node.chunk for node in nodes(top)]
@@ -254,17 +259,21 @@ def _summary(
     results: Sequence[SearchResult],
     added_us: float,
 ) -> str:
-    known = [pair for pair in zip(questions, results, strict=True) if pair[0].right]
-    found = sum(
+    answerable = [pair for pair in zip(questions, results, strict=True) if pair[0].right]
+    right_count = sum(
         1
-        for question, result in known
+        for question, result in answerable
         if result.passages and result.passages[0].chunk.document_id in question.right
     )
-    first = f" For {found} of {len(known)} questions the first passage is right." if known else ""
+    first_right = (
+        f" For {right_count} of {len(answerable)} questions the first passage is right."
+        if answerable
+        else ""
+    )
     return (
         f"{progress.stored:,} documents, {progress.tokens:,} tokens, stored in "
-        f"{progress.seconds:.1f} s.{first} Returning larger passages added {duration(added_us)} "
-        "to the p99 latency in the service; the target is at most 100 ms."
+        f"{progress.seconds:.1f} s.{first_right} Returning larger passages added "
+        f"{duration(added_us)} to the p99 latency in the service; the target is at most 100 ms."
     )
 
 

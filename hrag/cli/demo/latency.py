@@ -1,8 +1,8 @@
-"""The latency of small-to-big search, compared with standard search.
+"""Compares the latency of small-to-big search with the latency of standard search.
 
-The difference is the cost of returning larger passages. Both modes run the same questions,
-interleaved and alternating which one goes first, so that other load on the machine affects
-both alike. The questions' vectors are cached by the retriever: no time includes embedding.
+The difference is the cost of returning larger passages. Both modes run the same questions, in
+turn, and each mode goes first in every second round, so that other load on the machine affects
+both alike. The retriever has cached the questions' vectors, so no time includes embedding.
 """
 
 import time
@@ -20,7 +20,11 @@ _MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 
 @dataclass(frozen=True, slots=True)
 class LatencySample:
-    """One search: its search, climb and fetch stages in the service, and the client's time."""
+    """The latency of one search, in microseconds.
+
+    `service_us` is the time of the search, climb and fetch stages in the service;
+    `round_trip_us` is the time that the client measured.
+    """
 
     service_us: float
     round_trip_us: float
@@ -32,7 +36,10 @@ Samples = dict[SearchMode, list[LatencySample]]
 def compare_modes(
     client: "Client", tenant_id: str, queries: Sequence[str], searches: int
 ) -> Samples:
-    """Returns `searches` samples of each mode, taken after one round that fills the cache."""
+    """Returns `searches` samples of each mode.
+
+    A first round of all queries fills the cache of vectors and is not measured.
+    """
     samples: Samples = {mode: [] for mode in _MODES}
     for query in queries:
         for mode in _MODES:

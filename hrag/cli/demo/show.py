@@ -1,4 +1,4 @@
-"""The output of `hrag demo`: search results, one question in every mode, latencies."""
+"""Prints the output of `hrag demo`: search results, one question in every mode, latencies."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,8 @@ from hrag.cli.terminal.render import (
 from hrag.text.plain_text import printable
 from hrag.values.search import Passage, Retrieval, SearchMode, SearchResult
 
-TARGET_US = 100_000  # The specification's limit for the latency that larger passages add.
+# The specification limits the latency that larger passages add to 100 ms.
+TARGET_US = 100_000
 
 _PASSAGES = 2
 _LINES = 5
@@ -43,7 +44,7 @@ _SOURCE_TITLES = {
 
 
 def show_heading(console: Console, text: str) -> None:
-    """Prints the heading of a part."""
+    """Prints the heading of a part of the demo."""
     console.print()
     console.rule(Text(text, style="bold"), align="left", style="dim")
 
@@ -91,7 +92,7 @@ def _show_passage(console: Console, question: Question, passage: Passage) -> Non
 
 
 def show_sources(console: Console, question: Question, results: Sequence[SearchResult]) -> None:
-    """Prints the leaves that each source finds for a question, and the text of a budget."""
+    """Prints the leaves that each source finds for a question, and the text for a budget."""
     console.print(Text(question.text, style="bold"))
     for result in results:
         is_budget = result.mode is SearchMode.CONTEXT
@@ -103,7 +104,7 @@ def show_sources(console: Console, question: Question, results: Sequence[SearchR
 
 
 def _by_source(passage: Passage) -> str:
-    """What each source says of a passage that both have scored."""
+    """Returns both sources' scores of a passage; an empty text unless both have scored it."""
     if passage.lexical_score is None or passage.dense_score is None:
         return ""
     return f"  (words {passage.lexical_score:.2f}, vectors {passage.dense_score:.2f})"

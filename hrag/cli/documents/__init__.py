@@ -1,1 +1,1 @@
-"""How is what a collection holds listed, shown, changed and deleted?"""
+"""How are collections and their documents listed, shown, changed and deleted?"""

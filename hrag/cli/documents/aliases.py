@@ -1,4 +1,4 @@
-"""`hrag aliases`: other names of collections, which can be set to another collection."""
+"""`hrag aliases`: manages aliases, which are additional names of collections."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -25,18 +25,18 @@ def show(
 ) -> None:
     """List a tenant's aliases and the collections that they name.
 
-    Every command takes an alias where it takes a collection.
+    Every command accepts an alias in place of a collection's name.
 
     \b
     Example:
       hrag aliases list
     """
     with connect(credentials, indexer) as client:
-        found = client.list_aliases(tenant)
+        listed = client.list_aliases(tenant)
     if as_json:
-        print_json([asdict(each) for each in found])
-    elif found:
-        rows = [(each.name, each.collection) for each in found]
+        print_json([asdict(alias) for alias in listed])
+    elif listed:
+        rows = [(alias.name, alias.collection) for alias in listed]
         show_table(output(), (Column("alias"), Column("collection")), rows)
     else:
         output().print(f"tenant {printable(tenant)} has no aliases", markup=False)
@@ -48,27 +48,32 @@ def set_alias(
     alias: AliasName,
     collection: Annotated[
         str,
-        typer.Argument(metavar="COLLECTION", help="What it shall name.", show_default=False),
+        typer.Argument(
+            metavar="COLLECTION",
+            help="The collection that the alias will name.",
+            show_default=False,
+        ),
     ],
     tenant: Tenant = DEFAULT_TENANT,
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
-    """Make an alias name a collection, in one step for all searches.
+    """Make an alias name a collection. All searches use the new collection from then on.
 
-    So settings can be changed while searches run: fill a new collection, then set the alias.
+    You can change settings this way while searches run: fill a new collection, then set the
+    alias.
 
     \b
     Example:
       hrag aliases set guides guides-2026
     """
     with connect(credentials, indexer) as client:
-        done = client.set_alias(tenant, alias, collection)
+        change = client.set_alias(tenant, alias, collection)
     if as_json:
-        print_json(asdict(done))
+        print_json(asdict(change))
         return
-    before = f" instead of {done.previous_collection}" if done.previous_collection else ""
-    print_line(f"{done.alias.name} names {done.alias.collection}{before}", style="green")
+    previous = f" instead of {change.previous_collection}" if change.previous_collection else ""
+    print_line(f"{change.alias.name} names {change.alias.collection}{previous}", style="green")
 
 
 @connection_options

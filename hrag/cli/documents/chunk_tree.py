@@ -1,4 +1,4 @@
-"""All chunks of a document, read from the retriever with one call for each top-level chunk."""
+"""Reads all chunks of a document from the retriever, with one call for each top-level chunk."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 def hierarchies(
     client: "Client", tenant: str, collection: str, info: DocumentInfo
 ) -> Iterator[Hierarchy]:
-    """Yields the hierarchy of each top-level chunk, without contents, requested one at a time.
+    """Yields the hierarchy of each top-level chunk, without contents.
 
-    Raises DocumentNotFound, or ChunkNotFound if the document was replaced meanwhile.
+    Each hierarchy is requested when it is needed. Raises DocumentNotFound, or ChunkNotFound if
+    the document was replaced since `info` was read.
     """
     for chunk_id in top_chunk_ids(info):
         yield client.get_hierarchy(tenant, chunk_id, collection=collection, depth=MAX_LEVELS)

@@ -40,7 +40,7 @@ def show(
 ) -> None:
     """List a tenant's collections with their settings.
 
-    hrag status shows how much each of them holds and how far it is indexed.
+    hrag status shows how much each collection contains and how much of it is indexed.
 
     \b
     Examples:
@@ -48,11 +48,11 @@ def show(
       hrag collections list --tenant acme --json
     """
     with connect(credentials, indexer) as client:
-        found = list(all_collections(client, tenant))
+        listed = list(all_collections(client, tenant))
     if as_json:
-        print_json([asdict(each) for each in found])
-    elif found:
-        show_table(output(), _COLUMNS, map(_row, found))
+        print_json([asdict(collection) for collection in listed])
+    elif listed:
+        show_table(output(), _COLUMNS, map(_row, listed))
     else:
         output().print(f"tenant {printable(tenant)} has no collections yet", markup=False)
 
@@ -71,9 +71,9 @@ def _row(collection: Collection) -> tuple[object, ...]:
 
 
 def _sizes(value: str) -> tuple[int, ...]:
-    """Parses `--level-sizes`. Raises BadParameter."""
+    """Parses the value of `--level-sizes`. Raises BadParameter."""
     try:
-        return tuple(int(each) for each in value.split(","))
+        return tuple(int(size) for size in value.split(","))
     except ValueError:
         raise typer.BadParameter(
             f"{value!r} is not a list of whole numbers such as 256,512,1024,2048",
@@ -90,14 +90,16 @@ def create(
         str | None,
         typer.Option(
             metavar="TOKENS,...",
-            help="Largest chunk of each level in tokens, smallest level first; one number is flat "
-            "chunking.",
+            help="Maximum size of the chunks of each level in tokens, smallest level first. One "
+            "number means flat chunking, with a single level.",
         ),
     ] = None,
     overlap_ratio: Annotated[
         float | None,
         typer.Option(
-            min=0.0, max=MAX_OVERLAP_RATIO, help="What a chunk shares with the next of its level."
+            min=0.0,
+            max=MAX_OVERLAP_RATIO,
+            help="The fraction of a chunk that the next chunk of its level repeats.",
         ),
     ] = None,
     embedding_level: Annotated[
@@ -116,19 +118,21 @@ def create(
         str | None,
         typer.Option(
             metavar="LANGUAGE",
-            help="The language of the texts, for searches by words: english, german and so on, or "
-            "simple for no stemming.",
+            help="The language of the texts, for searches by words, such as english or german; "
+            "simple means no stemming.",
         ),
     ] = None,
     embedder: Annotated[
         str | None,
-        typer.Option(help=f"{NO_EMBEDDER}: no vectors; searched by words alone."),
+        typer.Option(
+            help=f"The embedder. {NO_EMBEDDER} means no vectors: searches use words alone."
+        ),
     ] = None,
     index_headings: Annotated[
         bool | None,
         typer.Option(
             "--index-headings/--no-index-headings",
-            help="Whether a leaf is found by its document's title and its section's headings too.",
+            help="Let searches find a leaf by its document's title and its section's headings too.",
             show_default=False,
         ),
     ] = None,
@@ -137,7 +141,7 @@ def create(
 ) -> None:
     """Create a collection. Its settings never change.
 
-    What is not given is taken from the indexer's settings.
+    For each setting that is not given, the indexer's default applies.
 
     \b
     Examples:
@@ -156,11 +160,11 @@ def create(
         index_headings=index_headings,
     )
     with connect(credentials, indexer) as client:
-        made = client.create_collection(tenant, name, request)
+        created = client.create_collection(tenant, name, request)
     if as_json:
-        print_json(asdict(made))
+        print_json(asdict(created))
     else:
-        print_line(f"created collection {made.name}", style="green")
+        print_line(f"created collection {created.name}", style="green")
 
 
 @connection_options
@@ -174,7 +178,8 @@ def delete(
 ) -> None:
     """Delete a collection with all its documents.
 
-    The command asks first; --yes answers. Without a terminal and --yes it deletes nothing.
+    The command asks for confirmation, unless --yes is given. Without a terminal and without
+    --yes it deletes nothing.
 
     \b
     Examples:
@@ -182,13 +187,13 @@ def delete(
       hrag collections delete guides --yes
     """
     with connect(credentials, indexer) as client:
-        held = counted(client.get_collection(tenant, name).document_count, "document")
-        confirm(f"Delete collection {name} of tenant {tenant} with {held}?", yes=yes)
+        content = counted(client.get_collection(tenant, name).document_count, "document")
+        confirm(f"Delete collection {name} of tenant {tenant} with {content}?", yes=yes)
         sequence = client.delete_collection(tenant, name)
     if as_json:
         print_json({"collection": name, "sequence": sequence})
     else:
-        print_line(f"deleted collection {name} with {held}", style="green")
+        print_line(f"deleted collection {name} with {content}", style="green")
 
 
 collections = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")

@@ -1,4 +1,4 @@
-"""`hrag count`: how many documents match."""
+"""`hrag count`: counts the documents of a collection, or those that match a filter."""
 
 from dataclasses import asdict
 
@@ -28,7 +28,7 @@ def count(
 ) -> None:
     """Count the documents of a collection, or those that match.
 
-    It prints a number and nothing else; --json adds the number of all documents.
+    The command prints a number and nothing else; --json adds the number of all documents.
 
     \b
     Examples:
@@ -37,8 +37,8 @@ def count(
     """
     filter = parse_filters(where, WHERE_OPTION)
     with connect(credentials, indexer) as client:
-        found = client.count_documents(tenant, collection=collection, filter=filter)
+        counts = client.count_documents(tenant, collection=collection, filter=filter)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(counts))
     else:
-        print_line(str(found.documents))
+        print_line(str(counts.documents))

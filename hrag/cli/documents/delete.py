@@ -1,4 +1,4 @@
-"""`hrag delete`: documents leave a collection."""
+"""`hrag delete`: deletes documents of a collection."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,7 @@ from hrag.values.limits import DEFAULT_COLLECTION
 if TYPE_CHECKING:
     from hrag.client import Client
 
-_TIMEOUT_S = 600.0  # A filter may match many documents.
+_TIMEOUT_S = 600.0  # Deletion by a filter is slow if it matches many documents.
 
 
 @connection_options
@@ -48,11 +48,12 @@ def delete(
 ) -> None:
     """Delete documents. No search that begins afterwards finds them.
 
-    Documents are given by their ids, or by --where: the command then counts them and asks;
-    --yes answers. Without a terminal and --yes it deletes nothing.
+    Give the documents' ids, or --where. With --where the command counts the documents and asks
+    for confirmation, unless --yes is given. Without a terminal and without --yes it deletes
+    nothing.
 
-    Ids that the collection does not have are named, the others are deleted, and the exit
-    code is 3.
+    If the collection lacks some of the ids, the command names them, deletes the other
+    documents, and ends with exit code 3.
 
     \b
     Examples:
@@ -72,7 +73,7 @@ def delete(
 
 
 class _Deletion:
-    """One run of the command."""
+    """A run of the command."""
 
     def __init__(self, client: "Client", tenant: str, collection: str, as_json: bool) -> None:
         self._client = client
@@ -83,26 +84,27 @@ class _Deletion:
         self._not_found: list[str] = []
 
     def delete_matching(self, filter: Filter, *, yes: bool) -> None:
-        """Deletes what matches, after a question."""
+        """Deletes the documents that pass `filter`. Asks for confirmation first, unless `yes`."""
         collection = self._collection
-        found = self._client.count_documents(self._tenant, collection=collection, filter=filter)
-        held = f"{found.documents:,} of {counted(found.total_documents, 'document')}"
-        if found.documents:
-            confirm(f"Delete {held} of collection {collection} of tenant {self._tenant}?", yes=yes)
-        done = self._client.delete_documents(
+        counts = self._client.count_documents(self._tenant, collection=collection, filter=filter)
+        share = f"{counts.documents:,} of {counted(counts.total_documents, 'document')}"
+        if counts.documents:
+            confirm(f"Delete {share} of collection {collection} of tenant {self._tenant}?", yes=yes)
+        deletion = self._client.delete_documents(
             self._tenant, filter, collection=collection, timeout_s=_TIMEOUT_S
         )
         if self._as_json:
-            print_json(asdict(done))
+            print_json(asdict(deletion))
         else:
-            print_line(f"deleted {counted(done.documents, 'document')}")
+            print_line(f"deleted {counted(deletion.documents, 'document')}")
 
     def delete_each(self, document_ids: list[str]) -> None:
-        """Deletes documents by their ids; exits with NOT_FOUND if one is not there."""
+        """Deletes documents by their ids. Exits with NOT_FOUND if one of them does not exist."""
         try:
             for document_id in dict.fromkeys(document_ids):
                 self._delete(document_id)
-        finally:  # An error that ends the run does not undo what was done.
+        finally:
+            # An error that ends the run does not undo earlier deletions, so they are reported.
             if self._as_json:
                 print_json({"deleted": self._deleted, "not_found": self._not_found})
         if self._not_found:

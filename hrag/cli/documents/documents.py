@@ -1,4 +1,4 @@
-"""`hrag documents`: what a collection holds."""
+"""`hrag documents`: lists the documents of a collection."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -51,7 +51,7 @@ def documents(
         str,
         typer.Option(
             metavar="TOKEN",
-            help="Continue a listing: the token that it ended with.",
+            help="Continue a listing. TOKEN is the token that the listing ended with.",
             show_default=False,
         ),
     ] = "",
@@ -62,9 +62,9 @@ def documents(
     """List the documents of a collection, in order of id.
 
     Each line shows the id, the title, the source, the length in tokens and in bytes, and the
-    sequence: the number of the tenant's change that stored this version, so that the highest is
-    the newest. The last line, on standard error, counts the documents and has the token of the
-    next page. In a pipe the columns are separated by tabs and nothing is cut.
+    sequence: the number of the tenant's change that stored this version. The newest version has
+    the highest sequence. The last line, on standard error, shows the number of documents and the
+    token of the next page. In a pipe the columns are separated by tabs and nothing is cut.
 
     \b
     Examples:
@@ -77,11 +77,11 @@ def documents(
     filter = parse_filters(where, WHERE_OPTION)
     with connect(credentials, indexer) as client:
         total = client.count_documents(tenant, collection=collection, filter=filter).documents
-        most = None if whole else limit
-        pages = document_pages(client, tenant, collection, filter, page_token, most)
-        listed = _Listed(pages)
+        maximum = None if whole else limit
+        pages = document_pages(client, tenant, collection, filter, page_token, maximum)
+        listed = _ListedDocuments(pages)
         if as_json:
-            rows = [asdict(each) for each in listed]
+            rows = [asdict(info) for info in listed]
             print_json(
                 {"documents": rows, "next_page_token": listed.token, "document_count": total}
             )
@@ -90,8 +90,12 @@ def documents(
     _show_count(listed.count, total, listed.token, Console(stderr=True, highlight=False))
 
 
-class _Listed:
-    """The documents of pages, as they come; then their number and the token of the next page."""
+class _ListedDocuments:
+    """An iterator of the documents of pages.
+
+    After it has ended, `count` is the number of documents and `token` the token of the next
+    page; the token is empty if no documents follow.
+    """
 
     def __init__(self, pages: Iterator[Listing[DocumentInfo]]) -> None:
         self._pages = pages
@@ -121,5 +125,5 @@ def _show_count(shown: int, total: int, token: str, console: Console) -> None:
     if shown != total:
         line = f"{shown:,} of {line}"
     if token:
-        line += f"; the next: --page-token {token}"
+        line += f"; next page: --page-token {token}"
     console.print(line, markup=False, soft_wrap=True, style="dim")

@@ -1,4 +1,4 @@
-"""`hrag get`: one document as it is stored."""
+"""`hrag get`: shows one document as it is stored."""
 
 import json
 import sys
@@ -36,15 +36,15 @@ def get(
     collection: CollectionName = DEFAULT_COLLECTION,
     text: Annotated[
         bool,
-        typer.Option("--text", help="Print the document's text, and without --json nothing else."),
+        typer.Option("--text", help="Print the document's text; without --json, nothing else."),
     ] = False,
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
     """Show a document: where it comes from, its size, its metadata and its tree.
 
-    The text is the one that was indexed: of a PDF, what was read from it. In a pipe it is
-    exact; on a terminal, control characters are replaced.
+    The text is the text that was indexed. For a PDF, it is the text that was read from the file.
+    In a pipe the text is exact; on a terminal, control characters are replaced.
 
     \b
     Examples:

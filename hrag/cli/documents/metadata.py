@@ -43,8 +43,8 @@ def set_values(
 ) -> None:
     """Set keys of a document's metadata, or its source.
 
-    Other keys stay. Nothing is cut or embedded again. When the document is ingested again, its
-    metadata is that of the ingest.
+    Other keys stay. The document is not chunked or embedded again. A later ingest of the same
+    document replaces all of its metadata.
 
     \b
     Examples:
@@ -55,10 +55,10 @@ def set_values(
     if not metadata and not replace and source is None:
         raise typer.BadParameter("give KEY=VALUE, --source or --replace")
     with connect(credentials, indexer) as client:
-        done = client.update_metadata(
+        update = client.update_metadata(
             tenant, document_id, metadata, replace=replace, source=source, collection=collection
         )
-    _show(done, as_json=as_json)
+    _show(update, as_json=as_json)
 
 
 @connection_options
@@ -76,22 +76,24 @@ def remove(
 ) -> None:
     """Remove keys from a document's metadata.
 
-    Keys that it does not have are passed over.
+    Keys that the document does not have are ignored.
 
     \b
     Example:
       hrag metadata remove guide.md draft owner
     """
     with connect(credentials, indexer) as client:
-        done = client.update_metadata(tenant, document_id, remove_keys=keys, collection=collection)
-    _show(done, as_json=as_json)
+        update = client.update_metadata(
+            tenant, document_id, remove_keys=keys, collection=collection
+        )
+    _show(update, as_json=as_json)
 
 
-def _show(done: MetadataUpdate, *, as_json: bool) -> None:
+def _show(update: MetadataUpdate, *, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(done))
+        print_json(asdict(update))
     else:
-        print_line(f"{done.outcome} {done.document.document_id}")
+        print_line(f"{update.outcome} {update.document.document_id}")
 
 
 metadata = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")

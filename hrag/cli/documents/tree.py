@@ -1,4 +1,4 @@
-"""`hrag tree`: a document's chunks, each drawn below its parent."""
+"""`hrag tree`: draws a document's chunks, each below its parent."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
 from hrag.values.documents import DocumentInfo
 from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS
 
-MAX_NODES = 200  # About four screens.
+MAX_NODES = 200  # These fill about four screens.
 _FIRST_CHARS = 48
 
 
@@ -44,7 +44,9 @@ def tree(
     level: Annotated[
         int,
         typer.Option(
-            min=0, max=MAX_LEVELS - 1, help="Lowest level to draw; 0 is the smallest chunks."
+            min=0,
+            max=MAX_LEVELS - 1,
+            help="Lowest level to draw; level 0 has the smallest chunks.",
         ),
     ] = 0,
     whole: Annotated[
@@ -70,27 +72,30 @@ def tree(
         top_level = len(info.chunks_per_level) - 1
         lowest = min(level, top_level)
         budget = sum(info.chunks_per_level[lowest:]) if whole else MAX_NODES
-        found = hierarchies(client, tenant, collection, info)
+        trees = hierarchies(client, tenant, collection, info)
         if as_json:
-            _print_json(info, found, lowest, budget)
+            _print_json(info, trees, lowest, budget)
             return
         text = client.get_text(tenant, document_id, collection=collection)
-        drawn, count = draw(info, text, found, lowest, budget)
+        drawing, drawn_count = draw(info, text, trees, lowest, budget)
     console = output()
-    console.print(drawn)
-    left_out = sum(info.chunks_per_level[lowest:]) - count
-    if left_out:
-        console.print(f"{left_out:,} more chunks; --all draws them", style="dim")
+    console.print(drawing)
+    omitted = sum(info.chunks_per_level[lowest:]) - drawn_count
+    if omitted:
+        console.print(f"{omitted:,} more chunks; --all draws them", style="dim")
 
 
-def _print_json(info: DocumentInfo, found: Iterable[Hierarchy], lowest: int, budget: int) -> None:
-    chunks = (each for hierarchy in found for each in nodes(hierarchy))
-    drawn = islice((each for each in chunks if each.chunk.level >= lowest), budget)
-    print_json({"document": asdict(info), "chunks": [_without_text(each) for each in drawn]})
+def _print_json(info: DocumentInfo, trees: Iterable[Hierarchy], lowest: int, budget: int) -> None:
+    all_nodes = (node for hierarchy in trees for node in nodes(hierarchy))
+    shown = islice((node for node in all_nodes if node.chunk.level >= lowest), budget)
+    print_json({"document": asdict(info), "chunks": [_without_text(node) for node in shown]})
 
 
 def _without_text(node: ChunkNode) -> dict[str, Any]:
-    """The chunk's place and size; what belongs to the whole document is said there."""
+    """Returns a chunk's position and size as a JSON object.
+
+    The text and the fields of the whole document are omitted; the document's object has them.
+    """
     chunk = asdict(node.chunk)
     for name in ("content", "document_id", "title", "source", "metadata"):
         del chunk[name]
@@ -117,7 +122,10 @@ def draw(
 
 
 def _draw_below(root: Tree, hierarchy: Hierarchy, text: str, lowest: int, budget: int) -> int:
-    """Draws a top-level chunk and its descendants, depth first; returns how many were drawn."""
+    """Draws at most `budget` chunks: a top-level chunk and its descendants, depth first.
+
+    Returns the number of chunks that were drawn.
+    """
     children: defaultdict[str, list[Chunk]] = defaultdict(list)
     for node in hierarchy.descendants:
         if node.chunk.level >= lowest:

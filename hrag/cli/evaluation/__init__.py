@@ -1,1 +1,1 @@
-"""How good are searches on one's own questions?"""
+"""How does `hrag eval` measure the quality of searches with a user's questions?"""

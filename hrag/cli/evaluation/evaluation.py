@@ -1,4 +1,4 @@
-"""`hrag eval`: how good is the search, measured on one's own questions."""
+"""`hrag eval`: measures the quality of searches with the user's questions."""
 
 import errno
 import json
@@ -36,7 +36,8 @@ from hrag.values.documents import Document
 from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
 
-if TYPE_CHECKING:  # numpy and gRPC are slow to import, and not every command needs them.
+# These modules load numpy and gRPC, which are slow to import and not needed by every command.
+if TYPE_CHECKING:
     from hrag.client import Client
     from hrag.evaluation.generator import Generated
     from hrag.evaluation.journal import Journal
@@ -63,18 +64,18 @@ def evaluate(
 ) -> None:
     """Measure how well searches find the answers to your questions.
 
-    QUESTIONS is a BEIR folder (queries.jsonl, qrels/); a .jsonl file, or a folder with
-    queries.jsonl, whose lines have query and gold (doc_id with start and end, or quote, or
-    doc_id alone); or a .csv file with the columns question and document_id or quote. With
-    --generate a chat model writes that file.
+    QUESTIONS is one of three things. A BEIR folder has queries.jsonl and qrels/. A .jsonl file,
+    or a folder with queries.jsonl, has the fields query and gold in each line; gold has doc_id
+    with start and end, or quote, or doc_id alone. A .csv file has the columns question and
+    document_id or quote. With --generate a chat model writes the .jsonl file.
 
     Every question is asked in every mode of --compare. The passages fill the same token
-    budgets, so that larger passages have no advantage. The figures: recall and precision of the
-    characters that answer, hit rate, MRR, nDCG@10, latency and tokens, with 95 % intervals,
-    and the differences to the baseline with paired ones.
+    budgets, so that larger passages have no advantage. The command reports recall and precision
+    of the characters that answer the question, hit rate, MRR, nDCG@10, latency and tokens, with
+    95 % intervals, and the differences to the baseline, with paired intervals.
 
-    With --judge a chat model (HRAG_CHAT_MODEL) answers the questions from each mode's passages
-    and says which answers are better, in both orders.
+    With --judge a chat model (HRAG_CHAT_MODEL) answers the questions from each mode's passages.
+    It then compares the answers in both orders and says which are better.
 
     The exit code is 1 if any call failed.
 
@@ -108,7 +109,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One evaluation: what it works with, and its parts."""
+    """A run of the command, with a method for each of its parts."""
 
     client: "Client"
     where: "Searched"
@@ -117,15 +118,16 @@ class _Run:
     console: Console
 
     def ingest(self, corpus: Path) -> None:
-        """Stores a corpus in the collection, but for blank documents, which are counted.
+        """Stores a corpus in the collection.
 
-        Raises Failure if a document cannot be stored.
+        Skips documents without text and title, and prints their number. Raises Failure if a
+        document cannot be stored.
         """
         from hrag.evaluation.question_corpus import read_corpus  # noqa: PLC0415
 
         tenant, collection = self.where.tenant_id, self.where.collection
         documents = [*read_corpus(corpus)]
-        inputs = [_input(each) for each in documents if str(each.body).strip()]
+        inputs = [_input(document) for document in documents if str(document.body).strip()]
         if blank := len(documents) - len(inputs):
             show_note(
                 f"warning: {counted(blank, 'document')} of {corpus} skipped: no title and no text"
@@ -140,22 +142,23 @@ class _Run:
             raise Failure("some documents could not be stored, so questions could not find them")
 
     def report(self, path: Path) -> "Report":
-        """Generates questions if asked to, searches, judges; returns all figures."""
+        """Generates questions, searches and judges, as the options say; returns all figures."""
         from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
         from hrag.evaluation.report_files import Report  # noqa: PLC0415
 
-        # First, so that a setting that is missing ends the command before the work.
+        # The chat model is opened first, so that a missing setting ends the command before any
+        # work is done.
         chat = self._chat() if self.options.judge or self.options.generate else None
-        generated = self._generated(path, chat) if chat and self.options.generate else None
-        questions = self._sampled(read_questions(path, self.options.split))
-        with_gold = [each for each in questions if each.gold]
+        generated = self._generate(path, chat) if chat and self.options.generate else None
+        questions = self._sample(read_questions(path, self.options.split))
+        with_gold = [question for question in questions if question.gold]
         if not with_gold and not self.options.judge:
-            raise Failure(f"no question in {path} says where its answer is; add that or --judge")
+            raise Failure(f"no question in {path} says where its answer is; add gold or --judge")
         warnings = tuple(self._warnings(questions))
         return Report(
             about=self._about(path, questions),
-            retrieval=self._retrieval(with_gold) if with_gold else None,
-            judged=self._judged(questions, chat) if chat and self.options.judge else None,
+            retrieval=self._measure_retrieval(with_gold) if with_gold else None,
+            judged=self._judge(questions, chat) if chat and self.options.judge else None,
             generated=generated,
             warnings=warnings,
         )
@@ -175,7 +178,7 @@ class _Run:
             )
         return chat
 
-    def _generated(self, path: Path, chat: "ChatModel") -> "Generated":
+    def _generate(self, path: Path, chat: "ChatModel") -> "Generated":
         from hrag.cli.evaluation.tables import show_generated  # noqa: PLC0415
         from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
         from hrag.evaluation.generator import QuestionGenerator  # noqa: PLC0415
@@ -190,12 +193,12 @@ class _Run:
         show_generated(generated, path, self.console)
         return generated
 
-    def _sampled(self, questions: Sequence["Question"]) -> "list[Question]":
-        """At most `--sample` of them, drawn by the seed."""
+    def _sample(self, questions: Sequence["Question"]) -> "list[Question]":
+        """Returns at most `--sample` of the questions, drawn at random with the seed."""
         from hrag.evaluation.bootstrap import sample  # noqa: PLC0415
 
-        most = self.options.sample or len(questions)
-        return [questions[each] for each in sample(len(questions), most, self.options.seed)]
+        limit = self.options.sample or len(questions)
+        return [questions[index] for index in sample(len(questions), limit, self.options.seed)]
 
     def _warnings(self, questions: Sequence["Question"]) -> Iterator[str]:
         from hrag.evaluation.searches import (  # noqa: PLC0415
@@ -203,18 +206,21 @@ class _Run:
             searched_collections,
         )
 
-        without = sum(not each.gold for each in questions)
-        if without:
-            yield f"{without:,} questions do not say where their answer is; they are only judged"
+        without_gold = sum(not question.gold for question in questions)
+        if without_gold:
+            yield (
+                f"{without_gold:,} questions do not say where their answer is; they are only judged"
+            )
         for collection in searched_collections(self.options.systems, self.where):
             where = replace(self.where, collection=collection)
             if missing := missing_documents(self.client, questions, where):
                 yield (
-                    f"{len(missing):,} documents that should answer are not in the collection "
-                    f"{collection}, such as {missing[0]}; their questions count as missed"
+                    f"{len(missing):,} documents that contain expected answers are not in the "
+                    f"collection {collection}, such as {missing[0]}; their questions count as "
+                    "missed"
                 )
 
-    def _retrieval(self, questions: Sequence["Question"]) -> "RetrievalFigures":
+    def _measure_retrieval(self, questions: Sequence["Question"]) -> "RetrievalFigures":
         from hrag.evaluation.searches import search_all  # noqa: PLC0415
         from hrag.evaluation.summary import summarise  # noqa: PLC0415
 
@@ -230,7 +236,7 @@ class _Run:
             seed=self.options.seed,
         )
 
-    def _judged(self, questions: Sequence["Question"], chat: "ChatModel") -> "JudgeFigures":
+    def _judge(self, questions: Sequence["Question"], chat: "ChatModel") -> "JudgeFigures":
         from hrag.evaluation.bootstrap import sample  # noqa: PLC0415
         from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
         from hrag.evaluation.judge import Judge, JudgeSettings  # noqa: PLC0415
@@ -241,7 +247,7 @@ class _Run:
         judge = Judge(self.client, ChatCalls(chat, self.journal), self.where, settings)
         with _progress("chat calls", self.console) as show:
             return judge.judge(
-                [questions[each] for each in drawn], options.systems, options.baseline, show
+                [questions[index] for index in drawn], options.systems, options.baseline, show
             )
 
     def _about(self, path: Path, questions: Sequence["Question"]) -> dict[str, str | int]:
@@ -252,7 +258,7 @@ class _Run:
             "questions": len(questions),
             "tenant": self.where.tenant_id,
             "collection": self.where.collection,
-            "compared": ", ".join(each.name for each in self.options.systems),
+            "compared": ", ".join(system.name for system in self.options.systems),
             "baseline": self.options.baseline.name,
             "embedder": server.embedder,
             "retriever": server.version,
@@ -265,7 +271,7 @@ def _input(document: Document) -> InputDocument:
 
 
 def _publish(report: "Report", options: EvaluationOptions, console: Console) -> None:
-    """Prints the tables and writes the files that were asked for."""
+    """Prints the tables and writes the files of `--json` and `--html`."""
     from hrag.cli.evaluation.tables import show_report  # noqa: PLC0415
     from hrag.evaluation.html_report import html_report  # noqa: PLC0415
     from hrag.evaluation.report_files import report_json  # noqa: PLC0415
@@ -279,7 +285,7 @@ def _publish(report: "Report", options: EvaluationOptions, console: Console) -> 
 
 
 def _check_target(path: Path) -> None:
-    """Raises Failure, before the work, if no file can be written there."""
+    """Raises Failure if no file can be written at `path`; called before any work is done."""
     if not path.parent.is_dir():
         raise Failure(f"{path}: there is no folder {path.parent}")
     if path.is_dir():
@@ -290,7 +296,7 @@ def _check_target(path: Path) -> None:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    """Raises Failure for an error that names its file."""
+    """Turns an OSError that names its file into a Failure."""
     try:
         yield
     except OSError as error:
@@ -309,8 +315,11 @@ def _write(path: Path, text: str, console: Console) -> None:
 
 
 @contextmanager
-def _progress(what: str, console: Console) -> Iterator["Show"]:
-    """A bar on a terminal; nothing elsewhere."""
+def _progress(unit: str, console: Console) -> Iterator["Show"]:
+    """Yields a function that shows progress: as a bar on a terminal, elsewhere not at all.
+
+    `unit` names what is counted, for example "searches".
+    """
     columns = (
         BarColumn(bar_width=24),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f} {task.description}"),
@@ -320,10 +329,10 @@ def _progress(what: str, console: Console) -> Iterator["Show"]:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(unit, total=None)
 
         def show(done: int, total: int, failed: int) -> None:
-            text = f"{what}, {failed:,} failed" if failed else what
+            text = f"{unit}, {failed:,} failed" if failed else unit
             bar.update(task, completed=done, total=total, description=text)
 
         yield show

@@ -1,4 +1,4 @@
-"""The options of `hrag eval`, as one value."""
+"""The options of `hrag eval`, which the command receives as one value."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ _MAX_BUDGETS = 8
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """What is compared, how, and where the result goes."""
+    """What `hrag eval` compares, how it compares, and which files it writes."""
 
     systems: "tuple[System, ...]"
     baseline: "System"
@@ -44,33 +44,41 @@ def _options(
         str,
         typer.Option(
             metavar="LIST",
-            help="What to compare, with commas: mode, mode:retrieval (hybrid, dense or lexical), "
-            "and options of a search as in auto_merge:merge_ratio=0.7. "
+            help="What to compare, separated by commas: mode or mode:retrieval (hybrid, dense or "
+            "lexical), with options of a search as in auto_merge:merge_ratio=0.7. "
             "collection=NAME compares collections.",
         ),
     ] = _COMPARE,
     baseline: Annotated[
         str,
         typer.Option(
-            help="The one of them that the others are compared with. Default: the last.",
+            help="The entry of --compare that the others are compared with. Default: the last.",
             show_default=False,
         ),
     ] = "",
     budgets: Annotated[
-        str, typer.Option(metavar="LIST", help="Token budgets to compare at, with commas.")
+        str,
+        typer.Option(metavar="LIST", help="Token budgets to compare at, separated by commas."),
     ] = _BUDGETS,
-    split: Annotated[str, typer.Option(help="Of a BEIR folder: the file in qrels/.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="The file in qrels/ to use, if QUESTIONS is a BEIR folder.")
+    ] = "test",
     sample: Annotated[
-        int, typer.Option(min=0, help="Use so many questions, drawn at random; 0: all.")
+        int,
+        typer.Option(
+            min=0, help="Number of questions to use, drawn at random; 0 means all questions."
+        ),
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed for everything that is drawn at random.")
+    ] = 0,
     ingest: Annotated[
         Path | None,
         typer.Option(
             metavar="CORPUS",
-            help="First store this corpus in the collection, which is created if there is none: "
-            "a corpus.jsonl, or a folder with one. Its documents have doc_id or _id, title and "
-            "text.",
+            help="First store this corpus in the collection, which is created if it does not "
+            "exist. CORPUS is a corpus.jsonl, or a folder with one. Its documents have the fields "
+            "doc_id or _id, title and text.",
             show_default=False,
         ),
     ] = None,
@@ -79,7 +87,7 @@ def _options(
         typer.Option(
             min=0,
             help="First let the chat model write questions about chunks of the collection into "
-            "QUESTIONS (.jsonl), until the file has so many.",
+            "QUESTIONS (.jsonl), until the file has this number of questions.",
             rich_help_panel=_JUDGE_PANEL,
         ),
     ] = 0,
@@ -96,7 +104,7 @@ def _options(
         int,
         typer.Option(
             min=1,
-            help="Judge at most so many questions, drawn at random.",
+            help="Maximum number of questions to judge, drawn at random.",
             rich_help_panel=_JUDGE_PANEL,
         ),
     ] = 50,
@@ -112,14 +120,17 @@ def _options(
     concurrency: Annotated[
         int,
         typer.Option(
-            min=1, max=64, help="Calls of the chat model at a time.", rich_help_panel=_JUDGE_PANEL
+            min=1,
+            max=64,
+            help="Maximum number of calls of the chat model that run at the same time.",
+            rich_help_panel=_JUDGE_PANEL,
         ),
     ] = 4,
     resume: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep finished calls in this file, and do not make those again that are in it.",
+            help="Store finished calls in this file, and do not repeat calls that it contains.",
             rich_help_panel=_OUTPUT_PANEL,
             show_default=False,
         ),
@@ -149,7 +160,7 @@ def _options(
     return EvaluationOptions(
         systems=systems,
         baseline=baseline_of(systems, baseline),
-        budgets=_parsed_budgets(budgets),
+        budgets=_parse_budgets(budgets),
         split=split,
         sample=sample,
         seed=seed,
@@ -165,8 +176,8 @@ def _options(
     )
 
 
-def _parsed_budgets(text: str) -> tuple[int, ...]:
-    """The budgets in ascending order, each once."""
+def _parse_budgets(text: str) -> tuple[int, ...]:
+    """Returns the budgets in ascending order, without duplicates. Raises BadParameter."""
     from hrag.evaluation.searches import MAX_BUDGET  # noqa: PLC0415
 
     parts = [part.strip() for part in text.split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""The result of `hrag eval` on a terminal."""
+"""Prints the result of `hrag eval` on a terminal."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ _TITLES = {
 
 
 def show_report(report: Report, console: Console) -> None:
-    """Prints all tables, then what failed."""
+    """Prints all tables, each followed by the calls that failed, then the warnings."""
     if report.retrieval is not None:
         _show_retrieval(report.retrieval, console)
     if report.judged is not None:
@@ -50,10 +50,10 @@ def show_generated(generated: Generated, path: Path, console: Console) -> None:
 
 
 def _show_retrieval(figures: RetrievalFigures, console: Console) -> None:
-    heads = ["at tokens", *(f"{each:,}" for each in figures.budgets)]
+    heads = ["at tokens", *(f"{budget:,}" for budget in figures.budgets)]
     for metric, title in _TITLES.items():
-        names = [at_budget(metric, each) for each in figures.budgets]
-        rows = (_metric_row(each, names, metric) for each in figures.systems)
+        names = [at_budget(metric, budget) for budget in figures.budgets]
+        rows = (_metric_row(system, names, metric) for system in figures.systems)
         _print_table(console, title, heads, rows)
         if metric == RECALL:
             _show_differences(figures, heads, names, console)
@@ -61,20 +61,20 @@ def _show_retrieval(figures: RetrievalFigures, console: Console) -> None:
         console,
         f"ranks, and what a search for {figures.budgets[-1]:,} tokens costs (without embedding)",
         ["", "MRR", "nDCG@10", "p50", "p95", "tokens", "fallbacks", "failed"],
-        (_rank_row(each, figures.budgets[-1]) for each in figures.systems),
+        (_rank_row(system, figures.budgets[-1]) for system in figures.systems),
     )
     console.print(f"{counted(len(figures.questions), 'question')}", markup=False)
-    for each in figures.systems:
-        _show_failures(f"searches of {each.name}", each.failures, console)
+    for system in figures.systems:
+        _show_failures(f"searches of {system.name}", system.failures, console)
 
 
 def _show_differences(
     figures: RetrievalFigures, heads: Sequence[str], names: Sequence[str], console: Console
 ) -> None:
-    others = [each for each in figures.systems if each.differences]
-    if others:
+    compared = [system for system in figures.systems if system.differences]
+    if compared:
         title = f"recall compared with {figures.baseline}, points [paired 95 % interval]"
-        _print_table(console, title, heads, (_difference_row(each, names) for each in others))
+        _print_table(console, title, heads, (_difference_row(s, names) for s in compared))
 
 
 def _metric_row(system: SystemFigures, names: Sequence[str], metric: str) -> Row:
@@ -85,35 +85,39 @@ def _difference_row(system: SystemFigures, names: Sequence[str]) -> Row:
     return [system.name, *(_difference(system.differences[name]) for name in names)]
 
 
-def _rank_row(each: SystemFigures, budget: int) -> Row:
+def _rank_row(system: SystemFigures, budget: int) -> Row:
     return [
-        each.name,
-        f"{100 * each.estimates[MRR].mean:.1f}",
-        f"{100 * each.estimates[NDCG].mean:.1f}",
-        duration(each.latency_p50_us),
-        duration(each.latency_p95_us),
-        f"{each.tokens[budget]:,.0f}",
-        f"{sum(each.fallbacks.values()):,}",
-        f"{len(each.failures):,}/{each.searches:,}",
+        system.name,
+        f"{100 * system.estimates[MRR].mean:.1f}",
+        f"{100 * system.estimates[NDCG].mean:.1f}",
+        duration(system.latency_p50_us),
+        duration(system.latency_p95_us),
+        f"{system.tokens[budget]:,.0f}",
+        f"{sum(system.fallbacks.values()):,}",
+        f"{len(system.failures):,}/{system.searches:,}",
     ]
 
 
 def _cell(system: SystemFigures, name: str, metric: str) -> str:
-    """The mean, with its interval for recall."""
-    each = system.estimates[name]
+    """Returns the mean of a metric in %, for recall with its interval."""
+    estimate = system.estimates[name]
     if metric in (PRECISION, IOU):
-        return f"{100 * each.mean:.2f}"
+        return f"{100 * estimate.mean:.2f}"
     if metric == HIT:
-        return f"{100 * each.mean:.1f}"
-    return f"{100 * each.mean:.1f} [{100 * each.low:.0f}, {100 * each.high:.0f}]"
+        return f"{100 * estimate.mean:.1f}"
+    interval = f"[{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
+    return f"{100 * estimate.mean:.1f} {interval}"
 
 
-def _difference(each: Estimate) -> Text:
-    """A difference beyond chance is coloured and has a star."""
-    text = f"{_points(each.mean)} [{_points(each.low)}, {_points(each.high)}]"
-    if not each.beyond_chance:
+def _difference(estimate: Estimate) -> Text:
+    """Returns a difference in points with its interval.
+
+    A difference that is more than chance is coloured and followed by a star.
+    """
+    text = f"{_points(estimate.mean)} [{_points(estimate.low)}, {_points(estimate.high)}]"
+    if not estimate.beyond_chance:
         return Text(f"{text}  ")
-    return Text(f"{text} *", style="green" if each.mean > 0 else "red")
+    return Text(f"{text} *", style="green" if estimate.mean > 0 else "red")
 
 
 def _points(share: float) -> str:
@@ -123,14 +127,14 @@ def _points(share: float) -> str:
 def _show_judged(judged: JudgeFigures, console: Console) -> None:
     for pair in judged.pairs:
         title = f"answers of {pair.system} against {pair.baseline}, wins in both orders"
-        rows = (_balance_row(name, each) for name, each in pair.criteria.items())
+        rows = (_balance_row(name, balance) for name, balance in pair.criteria.items())
         heads = ["", "wins", "ties", "losses", "net % [95 % interval]"]
         _print_table(console, title, heads, rows)
         counts = f"{pair.identical:,} identical, {len(pair.failures):,} failed"
         console.print(f"{_agreement(pair)}; {counts}", markup=False, soft_wrap=True)
         _show_failures(f"comparisons of {pair.system}", pair.failures, console)
-    asked = f"{counted(judged.questions, 'question')}, {judged.with_reference:,} with a reference"
-    console.print(f"{asked}; {_cost(judged.usage)}", markup=False, soft_wrap=True)
+    total = f"{counted(judged.questions, 'question')}, {judged.with_reference:,} with a reference"
+    console.print(f"{total}; {_cost(judged.usage)}", markup=False, soft_wrap=True)
 
 
 def _agreement(pair: PairFigures) -> str:
@@ -142,9 +146,10 @@ def _agreement(pair: PairFigures) -> str:
     )
 
 
-def _balance_row(criterion: str, each: Balance) -> Row:
+def _balance_row(criterion: str, balance: Balance) -> Row:
     name = "as a whole" if criterion == CRITERIA[0] else criterion
-    return [name, f"{each.wins:,}", f"{each.ties:,}", f"{each.losses:,}", _difference(each.net)]
+    counts = (f"{count:,}" for count in (balance.wins, balance.ties, balance.losses))
+    return [name, *counts, _difference(balance.net)]
 
 
 def _cost(usage: ChatUsage) -> str:
@@ -153,12 +158,13 @@ def _cost(usage: ChatUsage) -> str:
     return f"{usage.model}: {usage.calls:,} calls, {usage.failed:,} failed, {reported}"
 
 
-def _show_failures(what: str, failures: Sequence[FailedCall], console: Console) -> None:
+def _show_failures(calls: str, failures: Sequence[FailedCall], console: Console) -> None:
+    """Prints the first failures; `calls` names the kind of call, for example "searches of x"."""
     if not failures:
         return
-    console.print(Text(f"{len(failures):,} {what} failed:", style="red"))
-    for each in failures[:_FAILURES_SHOWN]:
-        line = " ".join(printable(f"  {each.subject}: {each.message}").splitlines())
+    console.print(Text(f"{len(failures):,} {calls} failed:", style="red"))
+    for failure in failures[:_FAILURES_SHOWN]:
+        line = " ".join(printable(f"  {failure.subject}: {failure.message}").splitlines())
         console.print(Text(line, style="red"), soft_wrap=True)
     if len(failures) > _FAILURES_SHOWN:
         console.print(f"  and {len(failures) - _FAILURES_SHOWN:,} more: see --json")
@@ -174,16 +180,16 @@ def _print_table(
     for number, head in enumerate(heads):
         table.add_column(Text(head), justify="right" if number else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(each if isinstance(each, Text) else Text(each) for each in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     _print_whole(table, len(title), console)
     console.print()
 
 
 def _print_whole(table: Table, title_chars: int, console: Console) -> None:
-    """Prints a table as wide as it is; cut off, figures would be worthless."""
+    """Prints a table at its full width, because figures that are cut off are worthless."""
     unbounded = console.options.update(width=_ANY_WIDTH)
-    needed = max(title_chars, Measurement.get(console, unbounded, table).maximum)
-    present = console.width
-    console.width = max(present, needed)
+    required = max(title_chars, Measurement.get(console, unbounded, table).maximum)
+    previous = console.width
+    console.width = max(previous, required)
     console.print(table, soft_wrap=True)
-    console.width = present
+    console.width = previous

@@ -1,10 +1,10 @@
-r"""Cypher statements, one a line, for `cypher-shell` and other clients of graph databases.
+r"""Writes Cypher statements, one in each line, for clients of graph databases (`cypher-shell`).
 
-Statements merge, so running them again changes nothing. Texts come from documents and are
-written so that none can end its literal: quotes and backslashes are escaped, and no line of a
-text becomes a line of the script. Databases differ in when they read `\u0027`, some before they
-look for the end of a literal; so a backslash and a `u` of a text are written in two literals,
-with a plus between them.
+The statements merge, so running them again changes nothing. Texts come from documents, and no
+text can end its literal: quotation marks and backslashes are escaped, and no line of a text
+becomes a line of the script. Some databases replace escapes such as `\u0027` before they look
+for the end of a literal. So a backslash followed by `u` is written in two literals that are
+joined by a plus sign.
 """
 
 import re
@@ -26,7 +26,7 @@ _SPECIAL = re.compile("\\\\u|[\\\\'\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Cypher:
-    """Writes Cypher."""
+    """Writes nodes and edges as Cypher."""
 
     def header(self) -> str:
         return "".join(
@@ -57,9 +57,9 @@ def literal(value: Value) -> str:
     """Returns the value as a Cypher expression."""
     if isinstance(value, int):
         return str(value)
-    escaped = _SPECIAL.sub(lambda found: _escaped(found[0]), value)
+    escaped = _SPECIAL.sub(lambda match: _escape(match[0]), value)
     return f"'{escaped}'"
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return _ESCAPES.get(character) or f"\\u{ord(character):04X}"

@@ -1,4 +1,4 @@
-"""`hrag export`: documents, or their chunks as a graph, for other programs."""
+"""`hrag export`: writes documents, or their chunks as a graph, for other programs."""
 
 import sys
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _Lines = Iterator[str]
 
 
 class ExportFormat(StrEnum):
-    """What an export is written in."""
+    """The format of an export."""
 
     JSONL = "jsonl"
     GRAPHML = "graphml"
@@ -51,8 +51,8 @@ def export(
         ExportFormat,
         typer.Option(
             "--format",
-            help="jsonl: documents, for hrag import. graphml, cypher: documents and chunks as a "
-            "graph.",
+            help="jsonl writes documents, for hrag import. graphml and cypher write documents and "
+            "chunks as a graph.",
         ),
     ] = ExportFormat.JSONL,
     target: Annotated[
@@ -62,7 +62,7 @@ def export(
             "-o",
             metavar="FILE",
             dir_okay=False,
-            help="The file to write; it appears when it is whole. Default: standard output.",
+            help="The file to write; it appears when it is complete. Default: standard output.",
         ),
     ] = None,
     where: Where = None,
@@ -71,13 +71,14 @@ def export(
 ) -> None:
     """Write a collection's documents, one at a time, in order of id.
 
-    jsonl has one document a line, with its metadata and its text or pages; hrag import reads it.
-    The text is the one that was indexed, not the file that it was read from.
+    jsonl has one document in each line, with its metadata and its text or pages; hrag import
+    reads it. The text is the text that was indexed, not the file that it was read from.
 
     graphml and cypher have (:Document)-[:HAS_CHUNK]->(:Chunk)-[:HAS_CHILD]->(:Chunk), with the
     content of every chunk. Cypher statements can be run again.
 
-    Documents that are deleted meanwhile are left out, and counted.
+    Documents that are deleted, or change again and again, during the export are left out and
+    counted.
 
     \b
     Examples:
@@ -96,16 +97,16 @@ def export(
             lines = _json_lines(header_line(settings), reader, infos, counts)
         else:
             lines = _graph(_graph_format(form), reader, infos, counts, (tenant, collection))
-        with _opened(target) as file:
+        with _open(target) as file:
             for line in lines:
                 file.write(line.encode())
-    left_out = f"; left out, because they changed meanwhile: {counts.left_out:,}"
+    left_out = f"; left out because they changed during the export: {counts.left_out:,}"
     written = f"exported {counted(counts.written, 'document')}"
     show_note(written + (left_out if counts.left_out else ""))
 
 
 def _graph_format(form: ExportFormat) -> GraphFormat:
-    # Python's XML package loads an HTTP client.
+    # Python's XML package loads an HTTP client, so it is imported only when it is needed.
     from hrag.cli.exchange.cypher import Cypher  # noqa: PLC0415
     from hrag.cli.exchange.graphml import GraphMl  # noqa: PLC0415
 
@@ -113,7 +114,7 @@ def _graph_format(form: ExportFormat) -> GraphFormat:
 
 
 class _Counts:
-    """How many documents were written, and how many were not."""
+    """The number of documents that were written, and of those that were left out."""
 
     written = 0
     left_out = 0
@@ -153,19 +154,21 @@ def _graph(
 
 
 @contextmanager
-def _opened(target: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or what is written to `target`. Raises Failure."""
+def _open(target: Path | None) -> Iterator[BinaryIO]:
+    """Yields a file that writes to `target`, or to standard output. Raises Failure."""
     try:
         if target is None:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
-        elif target.exists() and not target.is_file():  # A pipe or a device is not replaced.
+        elif target.exists() and not target.is_file():
+            # A pipe or a device is written to; it is not replaced.
             with target.open("wb") as file:
                 yield file
         else:
             with _replacing(target) as file:
                 yield file
-    except BrokenPipeError:  # The reader wants no more, which is no error.
+    except BrokenPipeError:
+        # The program that reads the output has closed the pipe. That is not an error.
         raise
     except OSError as error:
         raise Failure(f"{target or 'standard output'}: {error.strerror or error}") from error
@@ -173,7 +176,10 @@ def _opened(target: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[BinaryIO]:
-    """A file that replaces `target` once it is whole. Raises OSError."""
+    """Yields a file that replaces `target` when the block ends. Raises OSError.
+
+    If the block raises an error, `target` stays as it is.
+    """
     partial = target.with_name(f"{target.name}.partial")
     with open(partial, "wb", opener=opener) as file:
         try:

@@ -1,8 +1,8 @@
-"""A document and its chunks as a graph: nodes and edges with properties, of no format.
+"""A document and its chunks as a graph: nodes and edges with properties, in no particular format.
 
-`(:Document)-[:HAS_CHUNK]->(:Chunk)-[:HAS_CHILD]->(:Chunk)`: a document has the chunks of the
-top level, and each chunk those inside it. Nodes of different collections and tenants differ by
-`tenantId` and `collection`.
+`(:Document)-[:HAS_CHUNK]->(:Chunk)-[:HAS_CHILD]->(:Chunk)`: a document has an edge to each chunk
+of the top level, and each chunk has an edge to each of its children. `tenantId` and `collection`
+distinguish nodes of different tenants and collections.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ PROPERTIES: Mapping[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A document or a chunk; `key` are the properties that tell it from all others."""
+    """A document or a chunk. The properties in `key` identify it among all nodes."""
 
     label: str
     key: Mapping[str, Value]
@@ -43,7 +43,10 @@ class Node:
 
     @property
     def name(self) -> str:
-        """A name that is unique in the collection: chunk ids have a "#", document ids none."""
+        """The node's id, which is unique in the collection.
+
+        Chunk ids contain "#" and document ids do not, so they cannot be equal.
+        """
         return str(self.key["id"])
 
 
@@ -57,7 +60,7 @@ class Edge:
 
 
 class GraphFormat(Protocol):
-    """How nodes and edges are written, in lines of text."""
+    """A format for nodes and edges, written as lines of text."""
 
     def header(self) -> str: ...
 
@@ -71,7 +74,10 @@ class GraphFormat(Protocol):
 def graph_of(
     tenant: str, collection: str, document: StoredDocument
 ) -> tuple[list[Node], list[Edge]]:
-    """Returns the nodes of a document with its tree, parents first, and the edges between them."""
+    """Returns the nodes of a document and its chunks, parents first, and the edges between them.
+
+    The document must have been read with its tree.
+    """
     info = document.info
     scope: dict[str, Value] = {"tenantId": tenant, "collection": collection}
     root = Node(
@@ -84,7 +90,7 @@ def graph_of(
             "tokenCount": info.token_count,
         },
     )
-    chunks = {each.chunk.chunk_id: _chunk(scope, each, document.text) for each in document.tree}
+    chunks = {node.chunk.chunk_id: _chunk(scope, node, document.text) for node in document.tree}
     return [root, *chunks.values()], list(_edges(root, chunks, document))
 
 
@@ -103,9 +109,9 @@ def _chunk(scope: Mapping[str, Value], node: ChunkNode, text: str) -> Node:
 
 
 def _edges(root: Node, chunks: Mapping[str, Node], document: StoredDocument) -> Iterator[Edge]:
-    for each in document.tree:
-        target = chunks[each.chunk.chunk_id]
-        if each.parent_id:
-            yield Edge(HAS_CHILD, chunks[each.parent_id], target)
+    for node in document.tree:
+        target = chunks[node.chunk.chunk_id]
+        if node.parent_id:
+            yield Edge(HAS_CHILD, chunks[node.parent_id], target)
         else:
             yield Edge(HAS_CHUNK, root, target)

@@ -1,6 +1,6 @@
-"""GraphML, which Gephi, yEd, networkx and Neo4j's APOC read.
+"""Writes GraphML, which Gephi, yEd, networkx and Neo4j's APOC read.
 
-XML cannot hold most control characters, not even escaped: each becomes U+FFFD.
+XML cannot contain most control characters, not even escaped ones, so each becomes U+FFFD.
 """
 
 import re
@@ -10,12 +10,13 @@ from hrag.cli.exchange.graph import PROPERTIES, Edge, Node, Value
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_CARRIAGE_RETURN = {"\r": "&#13;"}  # Parsers turn a bare one into a newline.
+# Parsers turn a carriage return that is not escaped into a newline.
+_CARRIAGE_RETURN = {"\r": "&#13;"}
 _TYPES = {str: "string", int: "int"}
 
 
 class GraphMl:
-    """Writes GraphML."""
+    """Writes nodes and edges as GraphML."""
 
     def header(self) -> str:
         keys = {name: _TYPES[kind] for name, kind in PROPERTIES.items()}
@@ -45,12 +46,13 @@ class GraphMl:
 
 
 def _data(name: str, value: Value) -> str:
-    return f'<data key="{name}">{escape(_allowed(str(value)), _CARRIAGE_RETURN)}</data>'
+    text = _replace_forbidden(str(value))
+    return f'<data key="{name}">{escape(text, _CARRIAGE_RETURN)}</data>'
 
 
 def _attribute(value: str) -> str:
-    return quoteattr(_allowed(value))
+    return quoteattr(_replace_forbidden(value))
 
 
-def _allowed(text: str) -> str:
+def _replace_forbidden(text: str) -> str:
     return _FORBIDDEN.sub(_REPLACEMENT, text)

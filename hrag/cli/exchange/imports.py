@@ -1,4 +1,4 @@
-"""`hrag import`: documents that `hrag export` wrote."""
+"""`hrag import`: stores documents that `hrag export` wrote."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,8 @@ from hrag.cli.terminal.console import Failure, output
 from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
 
-MAX_LINE_BYTES = 512 * 1024 * 1024  # Of the longest text, and twice as much for escapes.
+# The longest text has 256 MiB, and escaping may double its length.
+MAX_LINE_BYTES = 512 * 1024 * 1024
 _STANDARD_INPUT = Path("-")
 
 
@@ -39,7 +40,7 @@ def import_documents(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="What hrag export wrote; - is standard input.",
+            help="The file that hrag export wrote; - means standard input.",
             show_default=False,
         ),
     ],
@@ -49,8 +50,8 @@ def import_documents(
         bool,
         typer.Option(
             "--create",
-            help="Create the collection, with the settings of the exported one, if it does not "
-            "exist.",
+            help="Create the collection if it does not exist, with the settings of the exported "
+            "collection.",
         ),
     ] = False,
     indexer: Indexer = DEFAULT_INDEXER,
@@ -58,9 +59,9 @@ def import_documents(
 ) -> None:
     """Store the documents of an export, under their ids, with their metadata and pages.
 
-    A line that cannot be read is named, with its number and the reason, and the others are
-    stored; the exit code is then 1. An import that was interrupted is run again: what is stored
-    already is neither embedded nor written.
+    If a line cannot be read, the command reports its number and the reason, stores the other
+    lines, and ends with exit code 1. If an import was interrupted, run it again: documents that
+    are stored already are neither embedded nor written again.
 
     \b
     Examples:
@@ -68,7 +69,7 @@ def import_documents(
       gunzip < search.jsonl.gz | hrag import - --tenant acme
       hrag export | hrag import - --indexer other:50051
     """
-    with _opened(source) as file, connect(credentials, indexer=indexer) as client:
+    with _open(source) as file, connect(credentials, indexer=indexer) as client:
         lines = lines_of(file, MAX_LINE_BYTES)
         first = next(lines, None)
         try:
@@ -80,7 +81,7 @@ def import_documents(
                 client.create_collection(tenant, collection, settings)
         documents = _documents(lines)
         if as_json:
-            progress = IngestProgress(tell=print_outcome)
+            progress = IngestProgress(on_outcome=print_outcome)
             ingest_all(client, tenant, collection, documents, progress)
             print_summary(progress, [], [])
         else:
@@ -95,7 +96,7 @@ def import_documents(
 
 
 @contextmanager
-def _opened(source: Path) -> Iterator[BinaryIO]:
+def _open(source: Path) -> Iterator[BinaryIO]:
     if source == _STANDARD_INPUT:
         yield sys.stdin.buffer
         return
@@ -112,7 +113,7 @@ def _size(source: Path) -> int:
 
 
 def _documents(lines: Iterable[Line]) -> Iterator[InputDocument]:
-    """The documents of lines; blank ones are passed over."""
+    """Yields the document of each line; blank lines are skipped."""
     for line in lines:
         if line.content.strip():
             yield InputDocument(f"line {line.number}", partial(_read, line), line.size)

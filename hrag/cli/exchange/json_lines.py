@@ -1,8 +1,8 @@
-"""The format of `hrag export`: a line of JSON for the collection, then one for each document.
+"""The JSON Lines format of `hrag export`: a line for the collection, then one for each document.
 
 The first line is `{"hrag_export": 1, "collection": ..., "settings": {...}}`. A document has `id`,
-`title`, `source`, `mime_type`, `metadata` and either `text` or `pages`, a list of objects with
-`number` and `text`, so that citations name the same pages after an import.
+`title`, `source`, `mime_type`, `metadata` and either `text` or `pages`. `pages` is a list of
+objects with `number` and `text`, so that citations name the same pages after an import.
 """
 
 import json
@@ -24,7 +24,7 @@ _FIELDS = (*_TEXTS, "metadata", "pages")
 
 
 class NotAnExport(ValueError):
-    """The first line is not that of an export which this version can read."""
+    """The first line is not the first line of an export that this version can read."""
 
 
 def header_line(collection: Collection) -> str:
@@ -49,7 +49,7 @@ def header_line(collection: Collection) -> str:
 
 
 def document_line(document: StoredDocument) -> str:
-    """Returns the line of a document."""
+    """Returns the line for a document."""
     info = document.info
     body: dict[str, Any] = {"text": document.text}
     if document.pages:
@@ -73,7 +73,8 @@ def _line(value: Mapping[str, Any]) -> str:
 def parse_header(line: bytes) -> SettingsRequest:
     """Returns the settings of the exported collection. Raises NotAnExport.
 
-    Vectors are made anew, so the indexer's own embedder is used, unless there was none.
+    The exported embedder is not used, because the importing indexer embeds the texts again: the
+    settings leave the embedder to that indexer. A collection without vectors stays without them.
     """
     try:
         header = json.loads(line)
@@ -95,8 +96,8 @@ def parse_header(line: bytes) -> SettingsRequest:
 def parse_document(line: bytes) -> Document:
     """Returns the document of a line. Raises Unreadable.
 
-    Types such as PDF and HTML become plain text: the text was read from the file when it was
-    ingested.
+    Documents of types like PDF and HTML become plain text, because the export contains the text
+    that was read from the file, not the file.
     """
     try:
         value = json.loads(line)
@@ -107,7 +108,7 @@ def parse_document(line: bytes) -> Document:
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     if not isinstance(value, dict):
-        raise Unreadable("it is no JSON object")
+        raise Unreadable("it is not a JSON object")
     _check(value)
     return Document(
         body=value["text"] if "text" in value else tuple(map(_page, value["pages"])),
@@ -120,13 +121,14 @@ def parse_document(line: bytes) -> Document:
 
 
 def _type_of_text(mime_type: str) -> str:
-    """The type of a text that was read from a file of `mime_type`.
+    """Returns the type of a text that was read from a file of type `mime_type`.
 
-    It is that of the file where the text is the file's own, as in Markdown and source code.
+    If the stored text is the file's content, as for Markdown and source code, that is the file's
+    type. Otherwise it is plain text.
     """
     known = format_of(mime_type)
-    own_text = known is not None and known.is_text and mime_type not in _READ_FROM_FILES
-    return mime_type if own_text or not mime_type else PLAIN_TEXT
+    is_file_content = known is not None and known.is_text and mime_type not in _READ_FROM_FILES
+    return mime_type if is_file_content or not mime_type else PLAIN_TEXT
 
 
 def _check(value: Mapping[str, Any]) -> None:
@@ -139,11 +141,11 @@ def _check(value: Mapping[str, Any]) -> None:
     if not value.get("id"):
         raise Unreadable("id is missing")
     if not isinstance(value.get("metadata", {}), dict):
-        raise Unreadable("metadata is no JSON object")
+        raise Unreadable("metadata is not a JSON object")
     if ("text" in value) == ("pages" in value):
         raise Unreadable("it must have either text or pages")
     if not isinstance(value.get("pages", []), list):
-        raise Unreadable("pages is no list")
+        raise Unreadable("pages is not a list")
 
 
 def _page(value: Any) -> Page:

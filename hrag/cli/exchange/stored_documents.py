@@ -1,7 +1,7 @@
-"""Documents as they are stored, read whole through the services' public calls.
+"""Reads whole documents, as they are stored, through the services' public calls.
 
-One version of a document is read: if it is replaced meanwhile, it is read again. Pages are found
-with one call for each top-level chunk, and so is the tree.
+All parts of a document are from one version: if it is replaced during reading, it is read again.
+Reading the pages takes one call for each top-level chunk, and so does reading the tree.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from hrag.client import Client
 
 _ATTEMPTS = 3
-_MAX_PAGE_NUMBER = 2**32 - 1  # The largest that a request can hold.
-_PAGE_BREAK = "\n\n"  # Between the texts of pages.
+_MAX_PAGE_NUMBER = 2**32 - 1  # A request stores page numbers in 32 bits.
+_PAGE_BREAK = "\n\n"  # The indexer joins the texts of pages with this.
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """One version of a document: its text, its pages if it has any, its tree if asked for."""
+    """One version of a document: its text, and either its pages or its tree.
+
+    `pages` is empty if the document has none or was read with its tree; `tree` is empty if it
+    was read with its pages.
+    """
 
     info: DocumentInfo
     text: str
@@ -41,32 +45,39 @@ class DocumentReader:
         self._collection = collection
 
     def with_pages(self, info: DocumentInfo) -> StoredDocument | None:
-        """Returns the document with its pages, or None if it is deleted or changes all the time."""
-        return self._unchanged(info, self._with_pages)
+        """Returns the document with its pages.
+
+        Returns None if it was deleted, or replaced during each of three attempts.
+        """
+        return self._read_unchanged(info, self._with_pages)
 
     def with_tree(self, info: DocumentInfo) -> StoredDocument | None:
-        """Returns the document with all chunks, parents first, or None as above."""
-        return self._unchanged(info, self._with_tree)
+        """Returns the document with all chunks, parents first.
 
-    def _unchanged(
+        Returns None if it was deleted, or replaced during each of three attempts.
+        """
+        return self._read_unchanged(info, self._with_tree)
+
+    def _read_unchanged(
         self, info: DocumentInfo, read: Callable[[DocumentInfo], StoredDocument]
     ) -> StoredDocument | None:
+        """Calls `read` until the document has not changed while it was read."""
         for _ in range(_ATTEMPTS):
             try:
-                found = read(info)
+                document = read(info)
             except ChunkNotFound:
-                found = None
+                document = None
             except (DocumentChanged, DocumentNotFound):
                 return None
             try:
-                now = self._client.get_document(
+                current = self._client.get_document(
                     self._tenant, info.document_id, collection=self._collection
                 )
             except DocumentNotFound:
                 return None
-            if found is not None and now.sequence == info.sequence:
-                return found
-            info = now
+            if document is not None and current.sequence == info.sequence:
+                return document
+            info = current
         return None
 
     def _with_pages(self, info: DocumentInfo) -> StoredDocument:
@@ -74,15 +85,15 @@ class DocumentReader:
         return StoredDocument(info, text, pages_of(text, self._top_chunks(info), info.page_count))
 
     def _with_tree(self, info: DocumentInfo) -> StoredDocument:
-        found = hierarchies(self._client, self._tenant, self._collection, info)
-        tree = tuple(node for each in found for node in nodes(each))
+        trees = hierarchies(self._client, self._tenant, self._collection, info)
+        tree = tuple(node for hierarchy in trees for node in nodes(hierarchy))
         return StoredDocument(info, self._text(info), tree=tree)
 
     def _text(self, info: DocumentInfo) -> str:
         return self._client.get_text(self._tenant, info.document_id, collection=self._collection)
 
     def _top_chunks(self, info: DocumentInfo) -> Iterator[Chunk]:
-        """The chunks of the top level, if the document has pages."""
+        """Yields the chunks of the top level, if the document has pages."""
         if not info.page_count:
             return
         for chunk_id in top_chunk_ids(info):
@@ -91,15 +102,17 @@ class DocumentReader:
 
 
 def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page, ...]:
-    """Returns the pages of `text`, of which `chunks` are the top level; none without chunks.
+    """Returns the pages of `text`. Without chunks, returns no pages.
 
-    An empty last page is in no chunk: it has the number after that of the page before.
+    `chunks` are the chunks of the top level, in order. `page_count` is the number of pages. An
+    empty last page lies in no chunk, so its number is taken to be one more than the number of
+    the page before it.
     """
     numbers: dict[int, int] = {}
     last_page = end = 0
     for chunk in chunks:
         if chunk.first_page != last_page and chunk.span.char_start >= end:
-            # No earlier chunk reaches into this page, so it begins with this chunk.
+            # No earlier chunk reaches into this page, so the page begins with this chunk.
             numbers[chunk.span.char_start] = chunk.first_page
         numbers |= {start.char_start: start.number for start in chunk.page_starts}
         last_page, end = chunk.last_page, chunk.span.char_end
@@ -107,5 +120,5 @@ def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page,
         numbers[len(text)] = min(last_page + 1, _MAX_PAGE_NUMBER)
     starts = sorted(numbers)
     pieces = [text[start:end] for start, end in pairwise([*starts, len(text)])]
-    texts = [*(each.removesuffix(_PAGE_BREAK) for each in pieces[:-1]), *pieces[-1:]]
-    return tuple(Page(each, numbers[start]) for each, start in zip(texts, starts, strict=True))
+    texts = [*(piece.removesuffix(_PAGE_BREAK) for piece in pieces[:-1]), *pieces[-1:]]
+    return tuple(Page(piece, numbers[start]) for piece, start in zip(texts, starts, strict=True))

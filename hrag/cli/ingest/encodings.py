@@ -1,6 +1,6 @@
-"""Texts that are not UTF-8: their encoding is detected, and what is no text is refused.
+"""Converts texts in other encodings to UTF-8: detects the encoding and refuses binary files.
 
-A guess that may be wrong is refused too: damaged UTF-8, and texts too short to guess from.
+It refuses texts for which a guess would often be wrong: damaged UTF-8, and very short texts.
 """
 
 import codecs
@@ -10,32 +10,34 @@ from hrag.cli.ingest.input_document import Unreadable
 _UTF_8 = "utf-8"
 _HINT = "--encoding says which encoding it has"
 _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
-# Without a byte order mark and without a NUL, any few bytes would pass for these.
+# Almost any short sequence of bytes is valid in these encodings. So they are not considered for
+# a text without a NUL byte.
 _NEED_NUL = ["utf_16_be", "utf_16_le", "utf_32_be", "utf_32_le"]
-# Below, half of the guesses are wrong; measured with sentences in 21 encodings.
+# For shorter texts half of the guesses are wrong (measured with sentences in 21 encodings).
 _MIN_GUESSED_BYTES = 32
 
 
 def decoded(body: bytes, encoding: str = "") -> tuple[bytes, str]:
-    """Returns the text of `body` in UTF-8, and the encoding it had, empty if that was UTF-8.
+    """Returns the text of `body` in UTF-8, and its original encoding, empty if it was UTF-8.
 
-    `encoding` is used instead of the detected one. Raises Unreadable for what is no text, for
-    UTF-8 that is cut or has a few wrong bytes, and for a text too short to tell its encoding.
+    A given `encoding` is used instead of detection. Raises Unreadable if `body` is not text, if
+    it is UTF-8 that is cut off or has a few wrong bytes, and if it is too short to detect its
+    encoding.
     """
     if encoding:
-        return _with(body, encoding)
+        return _decode_as(body, encoding)
     if b"\0" not in body:
         try:
             body.decode()
         except UnicodeDecodeError as error:
             if error.end == len(body) or _is_mostly_utf_8(body):
                 raise Unreadable(f"{_problem(_UTF_8, error)}; {_HINT}") from None
-            return _detected(body, _NEED_NUL)
+            return _decode_detected(body, _NEED_NUL)
         return body, ""
-    return _detected(body, [])
+    return _decode_detected(body, [])
 
 
-def _with(body: bytes, encoding: str) -> tuple[bytes, str]:
+def _decode_as(body: bytes, encoding: str) -> tuple[bytes, str]:
     try:
         text = body.decode(encoding)
     except UnicodeDecodeError as error:
@@ -50,25 +52,27 @@ def _problem(encoding: str, error: UnicodeDecodeError) -> str:
 
 
 def _is_mostly_utf_8(body: bytes) -> bool:
-    """Whether at least as many characters beyond ASCII are valid in UTF-8 as are not.
+    """Returns True if at least half of the characters beyond ASCII are valid UTF-8.
 
-    Of sentences in other encodings, 28 % at most pass for valid, in EUC-JP.
+    In sentences in 21 other encodings, at most 28 % of these characters happen to be valid; the
+    maximum is for EUC-JP.
     """
     text = body.decode(errors="replace")
     beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
-    own_marks = body.count("\N{REPLACEMENT CHARACTER}".encode())
-    wrong = text.count("\N{REPLACEMENT CHARACTER}") - own_marks
+    in_text = body.count("\N{REPLACEMENT CHARACTER}".encode())
+    wrong = text.count("\N{REPLACEMENT CHARACTER}") - in_text
     return beyond_ascii - wrong >= wrong
 
 
-def _detected(body: bytes, excluded: list[str]) -> tuple[bytes, str]:
-    from charset_normalizer import from_bytes, is_binary  # noqa: PLC0415  # It is slow to import.
+def _decode_detected(body: bytes, excluded: list[str]) -> tuple[bytes, str]:
+    # The package is slow to import.
+    from charset_normalizer import from_bytes, is_binary  # noqa: PLC0415
 
     best = from_bytes(body, cp_exclusion=excluded).best()
     if best is None or is_binary(body):
-        raise Unreadable("it is neither text in a known encoding nor of a known format")
+        raise Unreadable("it is neither text in a known encoding nor a file of a known format")
     if len(body) < _MIN_GUESSED_BYTES and not body.startswith(_BYTE_ORDER_MARKS):
         raise Unreadable(
-            f"it is not {_UTF_8}, and {len(body)} bytes are too few to tell its encoding; {_HINT}"
+            f"it is not {_UTF_8}, and {len(body)} bytes are too few to detect its encoding; {_HINT}"
         )
     return str(best).encode(errors="replace"), best.encoding

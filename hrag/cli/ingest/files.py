@@ -1,9 +1,9 @@
-"""The files that an ingest was given: finding, naming and reading them.
+"""Finds, names and reads the files of an ingest.
 
-A file is read when it is sent, so a folder may be larger than memory; of JSON Lines, the places
-of all lines are listed first, about 0.5 KB a line. An error in one file does not affect the
-others. Titles are left to the indexer, which reads them from the documents for every client
-alike.
+A file is read when it is sent, so a folder may be larger than memory. For a file of JSON Lines,
+the positions of all lines are listed first, which takes about 0.5 KB of memory a line. An error
+in one file does not affect the others. The indexer finds the titles in the documents, so that
+all clients get the same titles.
 """
 
 import hashlib
@@ -37,10 +37,11 @@ from hrag.values.documents import Document
 from hrag.values.formats import PLAIN_TEXT, mime_type_of
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
-MAX_FILE_BYTES = 256 * 1024 * 1024  # The highest limit that a service can be set to.
+# A service's limit cannot be set higher.
+MAX_FILE_BYTES = 256 * 1024 * 1024
 STANDARD_INPUT = Path("-")
 ROOT_KEY = "ingest_root"
-"""Of the metadata of documents ingested with --prune: the folder that they belong to."""
+"""The metadata key that names the folder of a document which was ingested with --prune."""
 
 EXTENSIONS = (*formats.EXTENSIONS, *json_lines.EXTENSIONS)
 _FILE_MAGIC = (b"%PDF-", b"PK\x03\x04")
@@ -50,10 +51,10 @@ _HASH_DIGITS = 8
 
 @dataclass(slots=True)
 class FoundDocuments:
-    """What paths lead to: documents, and files that are skipped.
+    """The documents that paths lead to, and the files that are skipped.
 
-    `present` holds, for the root of each folder, the document ids of all files in it; it has
-    all of them if `is_complete`.
+    `present` contains, by the root of each folder, the document ids of all files in the folder.
+    If `is_complete` is False, some folders could not be listed, so ids may be missing.
     """
 
     documents: list[InputDocument] = field(default_factory=list)
@@ -65,112 +66,124 @@ class FoundDocuments:
 def find(
     paths: Iterable[Path],
     globs: Sequence[str] = (),
-    given: GivenFields | None = None,
+    user_fields: GivenFields | None = None,
     root: str | None = None,
     text_field: str = "",
 ) -> FoundDocuments:
-    """Returns every file under `paths` once, each folder in sorted order; of JSON Lines, its lines.
+    """Returns the documents of all files under `paths`, each file once, folders in sorted order.
 
-    `text_field` names the field of a line that is its text; empty for the usual names. Lines
-    belong to no root: their ids are their own.
-    `globs` select files of folders; without any, those whose extension is known are taken. With
-    a `root`, documents of folders carry it in their metadata; an empty one stands for the
-    folder's own path. Under any other, which may lie elsewhere at each run, sources are paths
-    inside the folder. A path that does not exist or cannot be listed, and a file whose document
-    id belongs to an earlier file, is returned as well; reading it raises Unreadable.
+    A file is one document, but a file of JSON Lines is one document for each line. `text_field`
+    names the field of a line that contains its text; if it is empty, the usual names apply.
+    `user_fields` replace what the files say.
+
+    `globs` are patterns for the files of folders; without patterns, the files with a known
+    extension are used. With a `root`, the metadata of the documents of folders names it; an
+    empty `root` means the folder's path. With any other `root` the folder may have another path
+    at each run, so sources are paths inside the folder. Lines of JSON Lines belong to no root,
+    because a line can have an id that is not derived from its file.
+
+    Three kinds of problems become documents whose reading raises Unreadable: a path that does
+    not exist, a folder that cannot be listed, and a file whose document id belongs to an earlier
+    file.
     """
-    found = FoundDocuments()
-    given = given or GivenFields()
-    seen: set[Identity] = set()
+    result = FoundDocuments()
+    user_fields = user_fields or GivenFields()
+    known_files: set[Identity] = set()
     first_with_id: dict[str, Path] = {}
     for path in paths:
         if is_folder(path):
-            listing = list_folder(path, partial(_why_skipped, globs), seen)
-            found.skipped += listing.skipped
-            found.documents += [_unreadable(place, why) for place, why in listing.problems]
-            found.is_complete = found.is_complete and not listing.problems
-            fields = given
+            listing = list_folder(path, partial(_skip_reason, globs), known_files)
+            result.skipped += listing.skipped
+            result.documents += [_unreadable(bad, reason) for bad, reason in listing.problems]
+            result.is_complete = result.is_complete and not listing.problems
+            fields = user_fields
             if root is not None:
                 name = root or root_of(path)
-                fields = replace(given, metadata={**given.metadata, ROOT_KEY: name})
-                found.present.setdefault(name, set()).update(map(document_id, listing.present))
+                fields = replace(user_fields, metadata={**user_fields.metadata, ROOT_KEY: name})
+                result.present.setdefault(name, set()).update(map(document_id, listing.present))
             files = listing.files
         else:
-            files, fields = _named(path, seen), given
-        for each in files:
-            source = readable_path(Path(each.relative) if root else each.path)
-            if json_lines.is_json_lines(each.path):
-                found.documents += _lines(each, source, given, text_field)
+            files, fields = _find_file(path, known_files), user_fields
+        for file in files:
+            source = readable_path(Path(file.relative) if root else file.path)
+            if json_lines.is_json_lines(file.path):
+                result.documents += _lines(file, source, user_fields, text_field)
             else:
-                found.documents.append(_input_document(each, source, fields, first_with_id))
-    return found
+                result.documents.append(_input_document(file, source, fields, first_with_id))
+    return result
 
 
 def root_of(folder: Path) -> str:
-    """Returns the name of a folder whose documents can be pruned: its absolute path."""
+    """Returns the default root of a folder: its absolute path, with links unresolved."""
     return readable_path(Path(os.path.abspath(folder)))  # noqa: PTH100  # Links stay as they are.
 
 
-def _why_skipped(globs: Sequence[str], relative: str) -> str:
+def _skip_reason(globs: Sequence[str], relative: str) -> str:
+    """Returns why a file is skipped, an empty text if it is not."""
     if globs:
-        return "" if any(_matches(relative, each) for each in globs) else NOT_SELECTED
+        return "" if any(_matches(relative, pattern) for pattern in globs) else NOT_SELECTED
     return "" if relative.lower().endswith(EXTENSIONS) else UNKNOWN_FORMAT
 
 
 def _matches(relative: str, pattern: str) -> bool:
-    """Whether a pattern matches the path inside the folder or, without "/", the file's name.
+    """Returns True if a pattern matches a file.
 
-    A part that is ** stands for any number of folders, for none too.
+    A pattern with "/" is compared with the path inside the folder, any other pattern with the
+    file's name. The part ** stands for any number of folders, including none.
     """
     pattern = unicodedata.normalize("NFC", pattern)
     if "/" not in pattern:
         return fnmatchcase(relative.rpartition("/")[2], pattern)
-    # Each part has slashes of its own around it, so that none are left over where ** is none.
+    # Each part of the path is enclosed in two slashes. So if ** stands for no folders, no slash
+    # remains that the pattern would have to match.
     parts = ("*" if part == "**" else f"/{part}/" for part in pattern.split("/"))
     return fnmatchcase("".join(f"/{part}/" for part in relative.split("/")), "".join(parts))
 
 
 def is_folder(path: Path) -> bool:
-    """Returns whether the path is a folder; False if that cannot be found out."""
+    """Returns True if the path is a folder; False also if that cannot be determined."""
     status = _status(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None if there is no such file, or no way to it: reading it says why."""
+    """Returns the file's status; None if it cannot be read.
+
+    The reason is reported later, when the file is read.
+    """
     try:
         return path.stat()
     except OSError:
         return None
 
 
-def _named(path: Path, seen: set[Identity]) -> list[FoundFile]:
-    """A file that was given by its name, unless it was found before."""
+def _find_file(path: Path, known_files: set[Identity]) -> list[FoundFile]:
+    """Returns the file at a path that the user named; an empty list if it was found before."""
     status = _status(path)
-    if status is not None and not is_new(status, seen):
+    if status is not None and not is_new(status, known_files):
         return []
     size = 0 if status is None else status.st_size
     return [FoundFile(path, unicodedata.normalize("NFC", path.name), size)]
 
 
 def _input_document(
-    file: FoundFile, source: str, given: GivenFields, first_with_id: dict[str, Path]
+    file: FoundFile, source: str, user_fields: GivenFields, first_with_id: dict[str, Path]
 ) -> InputDocument:
-    name = given.document_id or document_id(file.relative)
+    name = user_fields.document_id or document_id(file.relative)
     first = first_with_id.setdefault(name, file.path)
     if first != file.path:
-        reason = f"its document id {name} is that of {readable_path(first)}"
+        reason = f"its document id {name} belongs to {readable_path(first)} already"
         return _unreadable(file.path, reason, file.size_bytes)
-    read = partial(read_document, file.path, source, replace(given, document_id=name))
+    read = partial(read_document, file.path, source, replace(user_fields, document_id=name))
     return InputDocument(readable_path(file.path), read, file.size_bytes)
 
 
 def _lines(
-    file: FoundFile, source: str, given: GivenFields, text_field: str
+    file: FoundFile, source: str, user_fields: GivenFields, text_field: str
 ) -> list[InputDocument]:
     name = document_id(file.relative)
     try:
-        return list(json_lines.documents_in(file.path, name, source, given, text_field))
+        return list(json_lines.documents_in(file.path, name, source, user_fields, text_field))
     except OSError as error:
         return [_unreadable(file.path, error.strerror or str(error), file.size_bytes)]
     except Unreadable as error:
@@ -186,12 +199,13 @@ def _refuse(reason: str) -> ReadDocument:
 
 
 def document_id(relative: str) -> str:
-    """Returns the document id of a file: readable, valid, and unique for each path.
+    """Returns the document id for a file: readable, valid, and unique for each path.
 
-    ":" separates folders. A path that cannot be kept unchanged gets a hash as suffix.
+    ":" separates folders. If the path cannot be used unchanged, the id ends with a hash of it.
     """
     name = _NOT_ALLOWED.sub("_", relative)
-    changed = name != relative or ":" in relative  # a:b is not a/b.
+    # The file "a:b" must not get the same id as the file "b" in the folder "a".
+    changed = name != relative or ":" in relative
     if not name[:1].isalnum():
         name, changed = f"file{name}", True
     if changed or len(name) > MAX_DOCUMENT_ID_BYTES:
@@ -201,28 +215,32 @@ def document_id(relative: str) -> str:
     return name.replace("/", ":")
 
 
-def read_document(path: Path, source: str, given: GivenFields) -> ReadDocument:
+def read_document(path: Path, source: str, user_fields: GivenFields) -> ReadDocument:
     """Returns the file as a document. Raises Unreadable."""
     try:
         _check_size(path.stat().st_size)
         with path.open("rb") as file:
-            body = _whole(file)
+            body = _read_whole(file)
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
-    return _as_document(body, source, mime_type_of(path.name), given)
+    return _as_document(body, source, mime_type_of(path.name), user_fields)
 
 
-def standard_input(given: GivenFields) -> InputDocument:
-    """Returns the document that standard input holds; its type follows from its id's ending."""
-    return InputDocument("standard input", partial(_read_standard_input, given))
+def standard_input(user_fields: GivenFields) -> InputDocument:
+    """Returns the document on standard input; the ending of its id determines its type."""
+    return InputDocument("standard input", partial(_read_standard_input, user_fields))
 
 
-def _read_standard_input(given: GivenFields) -> ReadDocument:
-    return _as_document(_whole(sys.stdin.buffer), "", mime_type_of(given.document_id), given)
+def _read_standard_input(user_fields: GivenFields) -> ReadDocument:
+    body = _read_whole(sys.stdin.buffer)
+    return _as_document(body, "", mime_type_of(user_fields.document_id), user_fields)
 
 
-def _whole(file: BinaryIO) -> bytes:
-    """The content of a file or a pipe, however long that says it is. Raises Unreadable."""
+def _read_whole(file: BinaryIO) -> bytes:
+    """Returns the content of a file or a pipe. Raises Unreadable if it is too large.
+
+    The limit is checked here too, because the size of a pipe is not known before it is read.
+    """
     body = file.read(MAX_FILE_BYTES + 1)
     _check_size(len(body))
     return body
@@ -233,19 +251,22 @@ def _check_size(size: int) -> None:
         raise Unreadable(f"it has {size:,} bytes; at most {MAX_FILE_BYTES:,} are allowed")
 
 
-def _as_document(body: bytes, source: str, mime_type: str, given: GivenFields) -> ReadDocument:
+def _as_document(
+    body: bytes, source: str, mime_type: str, user_fields: GivenFields
+) -> ReadDocument:
     encoding = ""
     if not mime_type and not body.startswith(_FILE_MAGIC):
         mime_type = PLAIN_TEXT
     known = formats.format_of(mime_type)
-    if known is not None and known.is_text and mime_type != formats.HTML:  # It declares its own.
-        body, encoding = decoded(body, given.encoding)
+    # An HTML file declares its encoding itself.
+    if known is not None and known.is_text and mime_type != formats.HTML:
+        body, encoding = decoded(body, user_fields.encoding)
     document = Document(
         body=body,
-        document_id=given.document_id,
-        title=given.title,
+        document_id=user_fields.document_id,
+        title=user_fields.title,
         source=source,
         mime_type=mime_type,
-        metadata=given.metadata,
+        metadata=user_fields.metadata,
     )
     return ReadDocument(document, encoding)

@@ -1,8 +1,8 @@
-"""The files below a folder: which are there, and which of them are passed over, and why.
+"""Lists the files below a folder, and says which of them are skipped and why.
 
-Links are followed, but a listing visits no folder twice: what a link leads to counts as found at
-its real place if that is below the folder too. No file is returned twice, whatever folders it is
-in. Hidden files and folders are left out.
+Links are followed, but a listing visits no folder twice: if the target of a link is itself below
+the folder, its files are listed under their real path. No file is returned twice, even if several
+folders contain it. Hidden files and folders are left out.
 """
 
 import errno
@@ -17,7 +17,7 @@ from pathlib import Path
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 Identity = tuple[int, int]
-"""Device and inode."""
+"""The device and inode of a file or folder."""
 
 UNKNOWN_FORMAT = "of unknown format"
 EMPTY = "empty"
@@ -25,12 +25,16 @@ DUPLICATE = "found under another name"
 BROKEN_LINK = "links that lead nowhere"
 SPECIAL = "no regular files"
 NOT_SELECTED = "not selected"
-"""Of files that the user did not ask for; they are present, but do not count as skipped."""
+"""The reason for files that --glob excludes; they are present, but do not count as skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file; `relative` is its path inside the folder, in NFC, or its name alone."""
+    """A file that was found.
+
+    `relative` is its path inside the folder or, if the user named the file, only its name. It is
+    in Unicode form NFC.
+    """
 
     path: Path
     relative: str
@@ -47,10 +51,12 @@ class SkippedFile:
 
 @dataclass(slots=True)
 class FolderListing:
-    """What was found in folders: `present` are the relative paths of all files, skipped ones too.
+    """The files of a folder.
 
-    It does not depend on what was listed before, so that folders which overlap are each whole.
-    `problems` are (path, reason) of folders that could not be listed.
+    `files` are to be ingested, and `skipped` are not. `present` contains the relative paths of
+    all files, also of skipped ones. It does not depend on earlier listings, so that it is
+    complete for each of several folders that overlap. `problems` contains (path, reason) for
+    each file or folder that could not be read.
     """
 
     files: list[FoundFile] = field(default_factory=list)
@@ -60,104 +66,108 @@ class FolderListing:
 
 
 def list_folder(
-    folder: Path, is_wanted: Callable[[str], str], seen: set[Identity]
+    folder: Path, skip_reason: Callable[[str], str], known_files: set[Identity]
 ) -> FolderListing:
     """Returns the files of a folder in sorted order.
 
-    `is_wanted` returns why a file of that relative path is skipped, or an empty text. `seen` are
-    the files that were found before, in other folders too, and are skipped; it grows.
+    `skip_reason` takes a relative path and returns why the file is skipped, or an empty text.
+    Files in `known_files` were found before, also in other folders, and are skipped; the
+    function adds the files that it finds.
     """
-    found = FolderListing()
+    listing = FolderListing()
     visited: set[Identity] = set()
     links = [folder]
     while links:
-        later: list[Path] = []
-        for place in links:
-            for path in _entries(place, later, visited, found):
-                _add(path, relative_to(path, folder), is_wanted, seen, found)
-        links = later
-    found.files.sort(key=lambda each: each.relative.split("/"))
-    return found
+        next_links: list[Path] = []
+        for link in links:
+            for path in _entries(link, next_links, visited, listing):
+                _add(path, relative_to(path, folder), skip_reason, known_files, listing)
+        links = next_links
+    listing.files.sort(key=lambda file: file.relative.split("/"))
+    return listing
 
 
 def relative_to(path: Path, folder: Path) -> str:
-    """Returns the path inside the folder, with "/" and in NFC, as every system would name it."""
+    """Returns the path inside the folder, with "/" and in NFC, so that all systems agree on it."""
     return unicodedata.normalize("NFC", path.relative_to(folder).as_posix())
 
 
 def readable_path(path: Path) -> str:
-    """Returns a path as valid UTF-8 in NFC: file names may hold any bytes, and both forms."""
+    """Returns a path as valid UTF-8 in NFC.
+
+    File names may contain bytes that are not valid UTF-8, and decomposed characters.
+    """
     text = os.fsencode(path).decode("utf-8", "replace")
     return unicodedata.normalize("NFC", text)
 
 
 def _entries(
-    place: Path, later: list[Path], visited: set[Identity], found: FolderListing
+    start: Path, links: list[Path], visited: set[Identity], listing: FolderListing
 ) -> Iterator[Path]:
-    """Yields the files at and below `place`; links inside are added to `later` instead."""
-    places = [place]
-    while places:
-        place = places.pop()
+    """Yields the files at and below `start`; links below it are added to `links` instead."""
+    pending = [start]
+    while pending:
+        current = pending.pop()
         try:
-            if not place.is_dir():
-                yield place
+            if not current.is_dir():
+                yield current
                 continue
-            if not is_new(place.stat(), visited):
+            if not is_new(current.stat(), visited):
                 continue
-            found_here = [
-                (place / each.name, each.is_symlink(), each.is_dir(follow_symlinks=False))
-                for each in sorted(os.scandir(place), key=attrgetter("name"))
-                if not each.name.startswith(".")
+            entries = [
+                (current / entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
+                for entry in sorted(os.scandir(current), key=attrgetter("name"))
+                if not entry.name.startswith(".")
             ]
         except OSError as error:
-            found.problems.append((place, error.strerror or str(error)))
+            listing.problems.append((current, error.strerror or str(error)))
             continue
         folders = []
-        for path, is_link, is_folder in found_here:
+        for path, is_link, is_folder in entries:
             if is_link:
-                later.append(path)
+                links.append(path)
             elif is_folder:
                 folders.append(path)
             else:
                 yield path
-        places += reversed(folders)
+        pending += reversed(folders)
 
 
 def _add(
     path: Path,
     relative: str,
-    is_wanted: Callable[[str], str],
-    seen: set[Identity],
-    found: FolderListing,
+    skip_reason: Callable[[str], str],
+    known_files: set[Identity],
+    listing: FolderListing,
 ) -> None:
-    found.present.add(relative)
+    listing.present.add(relative)
     try:
         status = path.stat()
     except OSError as error:
         if error.errno in _NOWHERE and path.is_symlink():
-            found.skipped.append(SkippedFile(path, BROKEN_LINK))
+            listing.skipped.append(SkippedFile(path, BROKEN_LINK))
         else:
-            found.problems.append((path, error.strerror or str(error)))
+            listing.problems.append((path, error.strerror or str(error)))
         return
-    reason = is_wanted(relative)
+    reason = skip_reason(relative)
     if not stat.S_ISREG(status.st_mode):
         reason = SPECIAL
-    elif not reason and not is_new(status, seen):
+    elif not reason and not is_new(status, known_files):
         reason = DUPLICATE
     elif not reason and not status.st_size:
         reason = EMPTY
     if reason == NOT_SELECTED:
         return
     if reason:
-        found.skipped.append(SkippedFile(path, reason))
+        listing.skipped.append(SkippedFile(path, reason))
     else:
-        found.files.append(FoundFile(path, relative, status.st_size))
+        listing.files.append(FoundFile(path, relative, status.st_size))
 
 
-def is_new(status: os.stat_result, seen: set[Identity]) -> bool:
-    """Returns whether this file or folder is not in `seen` yet; adds it."""
+def is_new(status: os.stat_result, known: set[Identity]) -> bool:
+    """Returns True if this file or folder is not in `known` yet, and adds it."""
     identity = (status.st_dev, status.st_ino)
-    if identity in seen:
+    if identity in known:
         return False
-    seen.add(identity)
+    known.add(identity)
     return True

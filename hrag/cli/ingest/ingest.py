@@ -47,12 +47,15 @@ if TYPE_CHECKING:
     from hrag.client import Client
 
 
-def _checked_encoding(name: str) -> str:
-    """Raises BadParameter unless Python knows the encoding."""
+def _check_encoding(name: str) -> str:
+    """Returns the name. Raises BadParameter unless Python knows the encoding."""
     try:
         b"a".decode(name or "utf-8", "replace")
-    except (LookupError, UnicodeError):  # Some encodings are of host names alone.
-        raise typer.BadParameter(f"{name!r} is no text encoding; cp1252 is one") from None
+    except (LookupError, UnicodeError):
+        # An encoding for host names only raises UnicodeError.
+        raise typer.BadParameter(
+            f"{name!r} is not a text encoding; cp1252 is an example of one"
+        ) from None
     return name
 
 
@@ -63,8 +66,9 @@ def ingest(
         list[Path],
         typer.Argument(
             metavar="PATH...",
-            help="Files and folders; - is standard input.",
-            readable=False,  # A file that may not be read fails alone.
+            help="Files and folders; - means standard input.",
+            # A file without read permission must not end the command; only that file fails.
+            readable=False,
             show_default=False,
         ),
     ],
@@ -85,15 +89,15 @@ def ingest(
         str | None,
         typer.Option(
             metavar="LANGUAGE",
-            help="With --create: the language of the texts, for searches by words: english, german "
-            "and so on, or simple for no stemming. Default: the indexer's HRAG_ANALYZER.",
+            help="With --create: the language of the texts, for searches by words, such as "
+            "english or german; simple means no stemming. Default: the indexer's HRAG_ANALYZER.",
             show_default=False,
         ),
     ] = None,
     embedder: Annotated[
         str | None,
         typer.Option(
-            help=f"With --create: {NO_EMBEDDER} makes a collection without vectors, which is "
+            help=f"With --create: {NO_EMBEDDER} creates a collection without vectors, which is "
             "searched by words alone. Default: the indexer's HRAG_EMBEDDER.",
             show_default=False,
         ),
@@ -102,9 +106,9 @@ def ingest(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Take the files of folders that match, whatever their extension; repeat it for "
-            "several. A pattern with / is compared with the path inside the folder; **/ in it "
-            "is any number of folders, or none.",
+            help="Store the files of folders that match, with any extension. Repeat the option "
+            "for several patterns. A pattern with / is compared with the path inside the folder; "
+            "**/ in it stands for any number of folders, including none.",
             show_default=False,
         ),
     ] = None,
@@ -113,26 +117,27 @@ def ingest(
         typer.Option(
             META_OPTION,
             metavar="KEY=VALUE",
-            help=f"Metadata of every document; repeat it for several keys. {VALUE_HELP}",
+            help=f"Metadata of every document. Repeat the option for several keys. {VALUE_HELP}",
             show_default=False,
         ),
     ] = None,
     title: Annotated[
-        str, typer.Option(help="The title, of one document.", show_default=False)
+        str,
+        typer.Option(help="The title. Allowed only for a single document.", show_default=False),
     ] = "",
     document_id: Annotated[
         str,
         typer.Option(
             "--id",
-            help="The document id, of one document; not with --prune.",
+            help="The document id. Allowed only for a single document, and not with --prune.",
             show_default=False,
         ),
     ] = "",
     encoding: Annotated[
         str,
         typer.Option(
-            callback=_checked_encoding,
-            help="The encoding of the texts. Default: UTF-8, or what is detected.",
+            callback=_check_encoding,
+            help="The encoding of the texts. Default: UTF-8, or the encoding that is detected.",
             show_default=False,
         ),
     ] = "",
@@ -140,7 +145,8 @@ def ingest(
         str,
         typer.Option(
             metavar="FIELD",
-            help="The field with the text, in each line of a .jsonl file. Default: the first of "
+            help="The field that contains the text, in each line of a .jsonl file. Default: the "
+            "first of "
             f"{', '.join(json_lines.TEXT_FIELDS)}.",
             show_default=False,
         ),
@@ -153,35 +159,36 @@ def ingest(
         str,
         typer.Option(
             metavar="NAME",
-            help="With --prune: what the folders' documents are known by, and the folder may lie "
-            "elsewhere at each run: sources are paths inside it. Default: its absolute path.",
+            help="With --prune: a name that identifies the folders' documents. The folder may then "
+            "have another path at each run, and sources are paths inside it. Default: the "
+            "folder's absolute path.",
             show_default=False,
         ),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
     ] = False,
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJsonLines = False,
 ) -> None:
     """Store files and folders. They can be searched as soon as the command ends.
 
-    From a folder, the files of known formats are stored, in sorted order, or those that --glob
-    selects; hidden files and folders are left out, and links are followed once. By their
-    extensions that are text, Markdown, reStructuredText, PDF, HTML, DOCX, PPTX, XLSX, EPUB, CSV,
-    source code and JSON Lines. A file given by name is stored whatever its extension. The
-    document id of a file is its path inside the folder, with ":" in place of "/".
+    From a folder, the command stores the files whose extension is known, or with --glob the files
+    that match, in sorted order. Known are text, Markdown, reStructuredText, PDF, HTML, DOCX,
+    PPTX, XLSX, EPUB, CSV, source code and JSON Lines. Hidden files and folders are left out, and
+    links are followed once. A file that is named is stored with any extension. The document id of
+    a file is its path inside the folder, with ":" in place of "/".
 
-    Each line of a .jsonl or .ndjson file is a document: its text is the --text-field, its id
-    _id or id, and all fields but title, source and mime_type are metadata.
+    Each line of a .jsonl or .ndjson file is a document: its text is the --text-field, its id is
+    _id or id, and all fields except title, source and mime_type are metadata.
 
-    Citations show the title that a document itself gives (front matter, first heading of
-    level 1 or metadata), or else its file, with its sections, and its pages or slides.
-    Texts that are not UTF-8 are decoded, and the encoding is named; binary files are refused.
+    Citations show a document's title (from front matter, the first heading of level 1 or
+    metadata), otherwise its file, with its sections, and its pages or slides. Texts that are not
+    UTF-8 are decoded, and the encoding is shown; binary files are refused.
 
     Running the command again is cheap: unchanged documents are neither embedded nor written.
-    With --prune, documents whose files are gone are deleted too: those that an ingest with
-    --prune stored from the same folder, and no others.
+    With --prune, documents whose files no longer exist are deleted too, but only those that an
+    ingest with --prune stored from the same folder.
 
     The exit code is 1 if any file failed.
 
@@ -194,23 +201,25 @@ def ingest(
       hrag ingest docs/ --meta team=search --meta year=2026 --prune
       pandoc notes.odt -t markdown | hrag ingest - --id notes.md --title Notes
     """
-    wanted = {"summaries": summaries, "analyzer": analyzer, "embedder": embedder}
-    _check_create(create, wanted)
+    settings = {"summaries": summaries, "analyzer": analyzer, "embedder": embedder}
+    _check_create(create, settings)
     if root and not prune:
-        raise typer.BadParameter("it goes with --prune", param_hint="--root")
-    if document_id and prune:  # The next run without it would delete the document.
+        raise typer.BadParameter("it is allowed only with --prune", param_hint="--root")
+    # The next run without --id would delete the document.
+    if document_id and prune:
         raise typer.BadParameter(
-            "not with --prune, which knows documents by their files", param_hint="--id"
+            "it is not allowed with --prune, which identifies documents by their files",
+            param_hint="--id",
         )
-    given = GivenFields(parse_metadata(meta), title, document_id, encoding)
-    found = _found(paths, glob or [], given, root if prune else None, text_field)
+    user_fields = GivenFields(parse_metadata(meta), title, document_id, encoding)
+    inputs = _find_inputs(paths, glob or [], user_fields, root if prune else None, text_field)
     with connect(credentials, indexer=indexer) as client:
-        run = _Ingest(client, tenant, collection, found, as_json)
+        run = _Ingest(client, tenant, collection, inputs, as_json)
         if dry_run:
             run.show_plan()
             return
         if create:
-            _create(client, tenant, collection, wanted)
+            _create(client, tenant, collection, settings)
         progress = run.store()
         run.show(progress, run.prune() if progress.error is None else [])
         if progress.error is not None:
@@ -219,75 +228,80 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _found(
+def _find_inputs(
     paths: Sequence[Path],
     globs: Sequence[str],
-    given: GivenFields,
+    user_fields: GivenFields,
     root: str | None,
     text_field: str,
 ) -> FoundDocuments:
-    """What the paths lead to. Raises BadParameter or Failure if that is not what was asked for."""
+    """Returns the documents that the paths lead to.
+
+    Raises BadParameter if the options do not fit the paths, and Failure if there are no
+    documents.
+    """
     if STANDARD_INPUT in paths:
         if len(paths) > 1 or globs or root is not None:
-            raise typer.BadParameter("- stands alone, without --glob and --prune")
-        return FoundDocuments([standard_input(given)])
+            raise typer.BadParameter("- must be the only PATH, without --glob and --prune")
+        return FoundDocuments([standard_input(user_fields)])
     if root is not None:
         for path in paths:
             if not is_folder(path):
-                raise typer.BadParameter(f"{path} is no folder", param_hint="--prune")
-    found = find(paths, globs, given, root, text_field)
-    count = len(found.documents)
+                raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
+    inputs = find(paths, globs, user_fields, root, text_field)
+    count = len(inputs.documents)
     if not count:
-        what = " ".join(globs or EXTENSIONS)
-        skipped = f"; {skipped_summary(found.skipped)}" if found.skipped else ""
+        patterns = " ".join(globs or EXTENSIONS)
+        skipped = f"; {skipped_summary(inputs.skipped)}" if inputs.skipped else ""
         raise Failure(
             f"no files to ingest in {', '.join(map(str, paths))}; "
-            f"folders are searched for {what}{skipped}"
+            f"folders are searched for {patterns}{skipped}"
         )
-    if count > 1 and (given.title or given.document_id):
-        option = "--title" if given.title else "--id"
+    if count > 1 and (user_fields.title or user_fields.document_id):
+        option = "--title" if user_fields.title else "--id"
         raise typer.BadParameter(
-            f"it is for one document, and there are {count:,}", param_hint=option
+            f"it is allowed only for a single document, but there are {count:,}",
+            param_hint=option,
         )
-    return found
+    return inputs
 
 
 @dataclass(frozen=True, slots=True)
 class _Ingest:
-    """One run of the command: what it works with, and its parts."""
+    """A run of the command, with a method for each of its parts."""
 
     client: "Client"
     tenant: str
     collection: str
-    found: FoundDocuments
+    inputs: FoundDocuments
     as_json: bool
 
     def store(self) -> IngestProgress:
         """Stores the documents."""
-        documents = self.found.documents
+        documents = self.inputs.documents
         if not self.as_json:
             return ingest_with_progress(
                 self.client, self.tenant, self.collection, documents, output()
             )
-        progress = IngestProgress(len(documents), tell=print_outcome)
+        progress = IngestProgress(len(documents), on_outcome=print_outcome)
         ingest_all(self.client, self.tenant, self.collection, documents, progress)
         return progress
 
     def prune(self) -> list[str]:
-        """Deletes the documents whose files are gone, and returns their ids."""
+        """Deletes the documents whose files no longer exist, and returns their ids."""
         return list(delete_all(self.client, self.tenant, self.collection, self._gone()))
 
     def _gone(self) -> list[str]:
-        if not self.found.present:
+        if not self.inputs.present:
             return []
-        if not self.found.is_complete:
+        if not self.inputs.is_complete:
             show_note("nothing is pruned, because not all folders could be listed")
             return []
-        return gone_documents(self.client, self.tenant, self.collection, self.found.present)
+        return gone_documents(self.client, self.tenant, self.collection, self.inputs.present)
 
     def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
         """Prints what was done."""
-        skipped = self.found.skipped
+        skipped = self.inputs.skipped
         if self.as_json:
             print_skipped(skipped)
             for document_id in deleted:
@@ -302,8 +316,8 @@ class _Ingest:
 
     def show_plan(self) -> None:
         """Prints what would be done."""
-        for each in self.found.documents:
-            self._plan("store", input=each.label, size_bytes=each.size_bytes)
+        for document in self.inputs.documents:
+            self._plan("store", input=document.label, size_bytes=document.size_bytes)
         try:
             gone = self._gone()
         except CollectionNotFound:
@@ -311,39 +325,39 @@ class _Ingest:
         for document_id in gone:
             self._plan("delete", document_id=document_id)
         if self.as_json:
-            print_skipped(self.found.skipped)
-        elif summary := skipped_summary(self.found.skipped):
+            print_skipped(self.inputs.skipped)
+        elif summary := skipped_summary(self.inputs.skipped):
             print_line(summary)
 
-    def _plan(self, what: str, **fields: str | int) -> None:
+    def _plan(self, action: str, **fields: str | int) -> None:
         if self.as_json:
-            print_json_line({**fields, "outcome": f"would {what}"})
+            print_json_line({**fields, "outcome": f"would {action}"})
         else:
-            print_line(f"would {what} {next(iter(fields.values()))}")
+            print_line(f"would {action} {next(iter(fields.values()))}")
 
 
-def _check_create(create: bool, wanted: Mapping[str, str | None]) -> None:
-    """Raises BadParameter for a setting of new collections without --create."""
-    for setting, value in wanted.items():
+def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:
+    """Raises BadParameter if a setting of new collections is given without --create."""
+    for setting, value in settings.items():
         if value is not None and not create:
             raise typer.BadParameter(
                 "it applies to new collections only: add --create", param_hint=f"--{setting}"
             )
 
 
-def _create(client: "Client", tenant: str, collection: str, wanted: Mapping[str, Any]) -> None:
-    """Creates the collection unless it exists with the same settings."""
+def _create(client: "Client", tenant: str, collection: str, settings: Mapping[str, Any]) -> None:
+    """Creates the collection. Raises Failure if it exists with other settings."""
     try:
-        client.create_collection(tenant, collection, SettingsRequest(**wanted))
+        client.create_collection(tenant, collection, SettingsRequest(**settings))
     except CollectionExists:
-        settings = client.get_collection(tenant, collection).settings
-        language = settings.analyzer.partition("/")[0]
+        stored = client.get_collection(tenant, collection).settings
+        language = stored.analyzer.partition("/")[0]
         existing = {
-            "summaries": settings.summaries,
+            "summaries": stored.summaries,
             "analyzer": language or "none",
-            "embedder": settings.embedder,
+            "embedder": stored.embedder,
         }
-        for setting, value in wanted.items():
+        for setting, value in settings.items():
             if value not in (None, existing[setting]):
                 raise Failure(
                     f"collection {collection} exists already, with {setting} "
@@ -359,8 +373,9 @@ def ingest_with_progress(
     documents: Sequence[InputDocument],
     console: Console,
 ) -> IngestProgress:
-    """Ingests documents, shows the progress, and returns the counts."""
-    progress = IngestProgress(len(documents), sum(each.size_bytes for each in documents))
+    """Ingests documents, shows the progress, and returns the final progress with its counts."""
+    total_bytes = sum(document.size_bytes for document in documents)
+    progress = IngestProgress(len(documents), total_bytes)
     with shown_progress(progress, console):
         ingest_all(client, tenant, collection, documents, progress)
     return progress

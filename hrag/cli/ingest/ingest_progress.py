@@ -1,7 +1,7 @@
 """Sends documents as a stream and counts their outcomes.
 
-Documents are read when the stream needs them, so few of them are in memory at a time. Knows
-nothing of terminals: who shows progress is told of each outcome.
+Documents are read when the stream needs them, so few of them are in memory at a time. This module
+knows nothing of terminals: a caller that shows progress passes a function for outcomes.
 """
 
 import time
@@ -19,13 +19,17 @@ from hrag.values.errors import CollectionNotFound, HragError, TooLarge
 if TYPE_CHECKING:
     from hrag.client import Client
 
-# What a service lets in by default. gRPC ends a stream at a request of four times as much.
+# A larger document is sent in a separate stream. By default a service accepts documents up to
+# this size. If a request is four times as large, gRPC ends the whole stream.
 _ALONE_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:
-    """What became of one document: a result, or the error that refused it."""
+    """The outcome of one document: a result, or the error that refused it.
+
+    `encoding` is the file's encoding if it was not UTF-8.
+    """
 
     label: str
     result: IngestResult | HragError | Unreadable
@@ -34,7 +38,7 @@ class DocumentOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A document that is under way."""
+    """A document that was sent and whose outcome has not arrived yet."""
 
     label: str
     encoding: str
@@ -42,22 +46,23 @@ class _Sent:
 
 
 def _ignore(_outcome: DocumentOutcome) -> None:
-    """Nobody listens."""
+    """Does nothing; the default for outcomes."""
 
 
 class IngestProgress:
-    """The outcomes of an ingest so far; `total` is 0 if the number of documents is not known.
+    """The outcomes of an ingest so far.
 
-    `failures` holds (label, reason) of documents that could not be stored, `encodings` (label,
-    encoding) of those that were not UTF-8; `error` is what ended the stream early, if anything.
-    `tell` is called with each outcome, in the stream's thread too.
+    `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
+    reason) for each document that could not be stored, and `encodings` contains (label,
+    encoding) for each that was not UTF-8. `error` is the error that ended the stream early, if
+    any. `on_outcome` is called with each outcome, sometimes in the stream's thread.
     """
 
     def __init__(
         self,
         total: int = 0,
         total_bytes: int = 0,
-        tell: Callable[[DocumentOutcome], None] = _ignore,
+        on_outcome: Callable[[DocumentOutcome], None] = _ignore,
     ) -> None:
         self.total = total
         self.total_bytes = total_bytes
@@ -70,44 +75,45 @@ class IngestProgress:
         self.tokens = 0
         self.error: HragError | None = None
         self._sent: deque[_Sent] = deque()
-        self.tell = tell
-        self._lock = Lock()  # Files are read, and may fail, in the stream's thread.
+        self.on_outcome = on_outcome
+        # The stream's thread reads files, and adds an outcome if one cannot be read.
+        self._lock = Lock()
         self._started = time.perf_counter()
         self._ended: float | None = None
 
     @property
     def stored(self) -> int:
-        """Number of documents that are in the store, unchanged ones included."""
+        """The number of documents that are in the store, including unchanged ones."""
         return len(self.document_ids)
 
     @property
     def completed(self) -> int:
-        """Number of documents with an outcome."""
+        """The number of documents with an outcome."""
         return self.stored + len(self.failures)
 
     @property
     def seconds(self) -> float:
-        """Time since the start, or from start to end once the ingest has ended."""
+        """The time since the start in seconds; after `end`, the time from start to end."""
         return (self._ended or time.perf_counter()) - self._started
 
     @property
     def next_label(self) -> str:
-        """The document whose outcome comes next; empty if none is under way."""
+        """The label of the document whose outcome comes next; empty if none is expected."""
         try:
             return self._sent[0].label
         except IndexError:
             return ""
 
     def rate(self, amount: int) -> float:
-        """`amount` per second."""
+        """Returns `amount` per second."""
         return amount / max(self.seconds, 1e-9)
 
     def send(self, label: str, size_bytes: int, encoding: str) -> None:
-        """Notes a document that was read; outcomes arrive in the order of the documents."""
+        """Records a document that was read. Outcomes arrive in the order of the documents."""
         self._sent.append(_Sent(label, encoding, size_bytes))
 
     def receive(self, answer: IngestResult | HragError) -> None:
-        """Counts the outcome of the oldest document that was sent."""
+        """Counts the outcome of the oldest document that was sent and has none yet."""
         sent = self._sent.popleft()
         if isinstance(answer, HragError):
             self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
@@ -129,7 +135,7 @@ class IngestProgress:
                 self.failures.append((outcome.label, str(outcome.result)))
             elif outcome.encoding:
                 self.encodings.append((outcome.label, outcome.encoding))
-            self.tell(outcome)
+            self.on_outcome(outcome)
 
     def end(self) -> None:
         """Stops the clock."""
@@ -149,13 +155,14 @@ def ingest_all(
 ) -> None:
     """Sends every document in order, and counts the outcomes in `progress`.
 
-    Raises no HragError: errors of documents and of the stream are in `progress`.
+    Never raises HragError: errors of documents and of the stream are recorded in `progress`.
     """
     try:
-        for alone, group in groupby(documents, _alone):
-            # The thread of a stream that was ended may still ask for the next document.
-            own = list(group) if alone else group  # noqa: B031 - used once.
-            stream = _read_all(own, progress)
+        for alone, group in groupby(documents, _label_if_alone):
+            # After a stream has ended with an error, its thread may still ask for the next
+            # document. A list keeps that thread from advancing `groupby`.
+            batch = list(group) if alone else group  # noqa: B031 - used once.
+            stream = _read_all(batch, progress)
             try:
                 _count(client.ingest_many(tenant_id, stream, collection=collection), progress)
             except TooLarge as error:
@@ -169,23 +176,27 @@ def ingest_all(
 
 def _count(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
     for answer in answers:
-        if isinstance(answer, CollectionNotFound):  # It is no document's own error.
+        # This error concerns all documents, so it ends the ingest.
+        if isinstance(answer, CollectionNotFound):
             raise answer
         progress.receive(answer)
 
 
-def _alone(document: InputDocument) -> str:
-    """The label of a document that needs a stream of its own, empty for all others."""
+def _label_if_alone(document: InputDocument) -> str:
+    """Returns the label of a document that needs a separate stream, an empty text for others."""
     return document.label if document.size_bytes > _ALONE_BYTES else ""
 
 
 def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> Iterator[Document]:
-    """Runs in the stream's thread."""
-    for each in documents:
+    """Yields the documents that can be read, and counts the others as failed.
+
+    Runs in the stream's thread.
+    """
+    for document in documents:
         try:
-            read = each.read()
+            read = document.read()
         except Unreadable as error:
-            progress.fail(each.label, error, each.size_bytes)
+            progress.fail(document.label, error, document.size_bytes)
             continue
-        progress.send(each.label, each.size_bytes, read.encoding)
+        progress.send(document.label, document.size_bytes, read.encoding)
         yield read.document

@@ -1,4 +1,4 @@
-"""A document to ingest: the label that it is shown by, and how it is read."""
+"""A document to ingest: its label in messages, and a function that reads it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,15 +14,16 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A document as it was read; `encoding` is that of its file if it was not UTF-8."""
+    """A document that was read; `encoding` is its file's encoding if that was not UTF-8."""
 
     document: Document
     encoding: str = ""
 
 
 def sendable(document: Document) -> Document:
-    """Returns the document. Raises Unreadable if the client would refuse it."""
-    from hrag.wire.common import document_message  # noqa: PLC0415  # gRPC is slow to import.
+    """Returns the document unchanged. Raises Unreadable if the client would refuse to send it."""
+    # This module loads gRPC, which is slow to import.
+    from hrag.wire.common import document_message  # noqa: PLC0415
 
     try:
         document_message(document)
@@ -33,7 +34,7 @@ def sendable(document: Document) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class InputDocument:
-    """A document to ingest: the label shown for it, and a function that reads it.
+    """A document to ingest: its label in messages, and a function that reads it.
 
     `read` raises Unreadable. `size_bytes` is 0 if it is not known.
     """
@@ -45,7 +46,7 @@ class InputDocument:
 
 @dataclass(frozen=True, slots=True)
 class GivenFields:
-    """What the user says of documents, in place of what their files say."""
+    """Fields of documents that the user gave; they replace what the files say."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""

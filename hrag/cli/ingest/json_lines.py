@@ -1,8 +1,9 @@
-"""Files of JSON Lines: each line is a document, one of its fields the text.
+"""Reads files of JSON Lines in which each line is a document.
 
-A line is an object. `title`, `source` and `mime_type` are the document's own, `_id` or `id` is
-its id, and every other field becomes metadata. A line is read when it is sent, and an error in
-one does not affect the others.
+A line is a JSON object. One of its fields is the text, `_id` or `id` is the document id, and
+`title`, `source` and `mime_type` are the fields of the document with these names. Every other
+field becomes metadata. A line is read when it is sent, and an error in one line does not affect
+the others.
 """
 
 import json
@@ -27,29 +28,33 @@ from hrag.values.documents import Document
 
 EXTENSIONS = (".jsonl", ".ndjson")
 TEXT_FIELDS = ("text", "content", "body")
-MAX_LINE_BYTES = 256 * 1024 * 1024  # The highest limit that a service can be set to.
+# A service's limit cannot be set higher.
+MAX_LINE_BYTES = 256 * 1024 * 1024
 
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
-_CODE_UNIT_BYTES = 4  # Of UTF-32. Two of them, and one of UTF-16, are NUL in "{".
+# The first 4 bytes of a file show its encoding: the character "{" contains NUL bytes in UTF-16
+# and in UTF-32, whose code units have 4 bytes.
+_CODE_UNIT_BYTES = 4
 
 
 def is_json_lines(path: Path) -> bool:
-    """Whether a file's extension says that each line is a document."""
+    """Returns True if the file's extension says that each line is a document."""
     return path.suffix.lower() in EXTENSIONS
 
 
 def documents_in(
-    path: Path, name: str, source: str, given: GivenFields, text_field: str
+    path: Path, name: str, source: str, user_fields: GivenFields, text_field: str
 ) -> Iterator[InputDocument]:
-    """The lines of a file that are not blank. Raises OSError, and Unreadable for UTF-16 and -32.
+    """Yields a document for each line of a file that is not blank.
 
-    A line without an id of its own has `name` and its number, which counts from 1, and one
-    without a source has `source`. What the user gave replaces what the line says.
+    A line without an id gets the id `<name>:<number>`, with the line's number from 1. A line
+    without a source gets `source`. `user_fields` replace what the line says. Raises OSError, and
+    Unreadable if the file is in UTF-16 or UTF-32.
     """
-    lines = _Lines(path, name, source, given, text_field)
+    lines = _Lines(path, name, source, user_fields, text_field)
     with path.open("rb") as file:
-        _check_line_ends(file, given.encoding)
+        _check_line_ends(file, user_fields.encoding)
         for number, start, size, content in lines_of(file, MAX_LINE_BYTES):
             if content.strip():
                 read = partial(lines.read, number, start, size)
@@ -57,13 +62,13 @@ def documents_in(
 
 
 def _check_line_ends(file: BinaryIO, encoding: str) -> None:
-    """Raises Unreadable if the byte of a line feed does not end the lines of a file."""
-    begin = file.read(_CODE_UNIT_BYTES)
+    """Raises Unreadable if the lines of a file do not end with the single byte 0x0A."""
+    start = file.read(_CODE_UNIT_BYTES)
     file.seek(0)
     if encoding:
         has_wide_units = b"\n".decode(encoding, "replace") != "\n"
     else:
-        has_wide_units = b"\0" in begin or begin.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+        has_wide_units = b"\0" in start or start.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
     if has_wide_units:
         raise Unreadable(
             f"its lines cannot be found in {encoding or 'UTF-16 or UTF-32'}; "
@@ -78,7 +83,7 @@ class _Lines:
     path: Path
     name: str
     source: str
-    given: GivenFields
+    user_fields: GivenFields
     text_field: str
 
     def read(self, number: int, start: int, size: int) -> ReadDocument:
@@ -86,44 +91,49 @@ class _Lines:
         from hrag.evaluation.question_corpus import document_id_of  # noqa: PLC0415
 
         fields, encoding = self._fields(start, size)
-        wanted = (self.text_field,) if self.text_field else TEXT_FIELDS
-        text = _taken(fields, *wanted)
+        text_fields = (self.text_field,) if self.text_field else TEXT_FIELDS
+        text = _pop_first(fields, *text_fields)
         if not text.strip():
             raise Unreadable(
-                f"it has no text in {' or '.join(wanted)}; its fields are "
-                f"{', '.join(list(fields)[:_SHOWN_FIELDS])} (--text-field names the one to take)"
+                f"it has no text in {' or '.join(text_fields)}; its fields are "
+                f"{', '.join(list(fields)[:_SHOWN_FIELDS])} (--text-field names the field with "
+                "the text)"
             )
-        own_id, own_title = _taken(fields, *_ID_FIELDS), _taken(fields, "title")
+        name = _pop_first(fields, *_ID_FIELDS) or f"{self.name}:{number}"
+        title = _pop_first(fields, "title")
         document = Document(
             body=text,
-            document_id=self.given.document_id or document_id_of(own_id or f"{self.name}:{number}"),
-            title=self.given.title or own_title,
-            source=_taken(fields, "source") or self.source,
-            mime_type=_taken(fields, "mime_type"),
-            metadata={**fields, **self.given.metadata},
+            document_id=self.user_fields.document_id or document_id_of(name),
+            title=self.user_fields.title or title,
+            source=_pop_first(fields, "source") or self.source,
+            mime_type=_pop_first(fields, "mime_type"),
+            metadata={**fields, **self.user_fields.metadata},
         )
         return ReadDocument(sendable(document), encoding)
 
     def _fields(self, start: int, size: int) -> tuple[dict[str, Any], str]:
-        """The fields of a line, and the encoding it had if that was not UTF-8."""
+        """Returns the fields of a line, and the encoding of the line if it was not UTF-8."""
         if size > MAX_LINE_BYTES:
             raise Unreadable(f"it has {size:,} bytes; at most {MAX_LINE_BYTES:,} are allowed")
         try:
             with self.path.open("rb") as file:
                 file.seek(start)
-                content, encoding = decoded(file.read(size), self.given.encoding)
+                content, encoding = decoded(file.read(size), self.user_fields.encoding)
             fields = json.loads(content.decode("utf-8-sig"))
         except OSError as error:
             raise Unreadable(error.strerror or str(error)) from error
         except (ValueError, RecursionError) as error:
-            raise Unreadable(f"it is no JSON: {error}") from None
+            raise Unreadable(f"it is not JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise Unreadable('it is no JSON object, such as {"text": "..."}')
+            raise Unreadable('it is not a JSON object such as {"text": "..."}')
         return fields, encoding
 
 
-def _taken(fields: dict[str, Any], *names: str) -> str:
-    """Removes and returns the first of the fields that holds a text or a whole number."""
+def _pop_first(fields: dict[str, Any], *names: str) -> str:
+    """Removes and returns the first of the named fields that is a text or a whole number.
+
+    Returns an empty text if there is none.
+    """
     for name in names:
         if isinstance(fields.get(name), str) or type(fields.get(name)) is int:
             return str(fields.pop(name))

@@ -1,4 +1,4 @@
-"""The lines of a file, none of which is held in memory past a limit."""
+"""Reads the lines of a file, and keeps no more than a limited part of each line in memory."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,9 +6,10 @@ from typing import BinaryIO, NamedTuple
 
 
 class Line(NamedTuple):
-    """A line: its number from 1, where it begins, its length in bytes with its end, and itself.
+    """A line of a file.
 
-    `content` is cut behind the limit.
+    `number` counts from 1. `start` is the offset of its first byte, and `size` its length in
+    bytes, line end included. `content` is the line, cut off after `limit` + 1 bytes.
     """
 
     number: int
@@ -18,8 +19,9 @@ class Line(NamedTuple):
 
 
 def lines_of(file: BinaryIO, limit: int) -> Iterator[Line]:
-    """Yields the lines of `file` from where it stands, each with at most `limit` + 1 bytes.
+    """Yields the lines of `file` from its current position.
 
+    `start` counts from that position. The content of a line has at most `limit` + 1 bytes.
     Raises OSError.
     """
     start = 0

@@ -1,4 +1,4 @@
-"""What an ingest did, as lines for people or as lines of JSON."""
+"""Prints the outcomes of an ingest, as lines for people or as lines of JSON."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ def show_outcomes(progress: IngestProgress) -> None:
     for label, reason in progress.failures:
         print_line(f"{label}: {reason}", style="red")
     counts = ", ".join(f"{progress.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
-    done = counted(progress.completed, "document")
+    completed = counted(progress.completed, "document")
     if progress.total:
-        done = f"{progress.completed:,} of {progress.total:,} documents"
-    print_line(f"{done}: {counts}, {len(progress.failures):,} failed")
+        completed = f"{progress.completed:,} of {progress.total:,} documents"
+    print_line(f"{completed}: {counts}, {len(progress.failures):,} failed")
     print_line(f"{progress.tokens:,} tokens in {progress.seconds:.1f} s ({_rates(progress)})")
 
 
@@ -35,10 +35,13 @@ def _rates(progress: IngestProgress) -> str:
 
 
 def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
-    """Returns `skipped 3: 2 of unknown format (.bin, .dat), 1 empty`; empty if none was."""
+    """Returns a line such as `skipped 3: 2 of unknown format (.bin, .dat), 1 empty`.
+
+    Returns an empty text if no file was skipped.
+    """
     if not skipped:
         return ""
-    counts = Counter(each.reason for each in skipped)
+    counts = Counter(file.reason for file in skipped)
     parts = []
     for reason, count in counts.most_common():
         shown = f"{count:,} {reason}"
@@ -49,10 +52,10 @@ def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
 
 
 def _extensions(skipped: Sequence[SkippedFile]) -> str:
-    """The commonest extensions of files of unknown format."""
-    unknown = [each for each in skipped if each.reason == UNKNOWN_FORMAT]
-    suffixes = (Path(readable_path(each.path)).suffix.lower() for each in unknown)
-    counts = Counter(each or "no extension" for each in suffixes)
+    """Returns the most common extensions of files of unknown format, as a text."""
+    unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
+    suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)
+    counts = Counter(suffix or "no extension" for suffix in suffixes)
     commonest = sorted(counts, key=lambda name: (-counts[name], name))
     shown = ", ".join(commonest[:_EXTENSIONS_SHOWN])
     more = len(commonest) - _EXTENSIONS_SHOWN
@@ -89,7 +92,7 @@ def print_summary(
         "documents": progress.completed,
         **{outcome.value: progress.outcomes[outcome] for outcome in IngestOutcome},
         "failed": len(progress.failures),
-        "skipped": Counter(each.reason for each in skipped),
+        "skipped": Counter(file.reason for file in skipped),
         "deleted": len(deleted),
         "token_count": progress.tokens,
         "seconds": round(progress.seconds, 3),
@@ -99,6 +102,6 @@ def print_summary(
 
 def print_skipped(skipped: Sequence[SkippedFile]) -> None:
     """Prints each file that was skipped as a line of JSON."""
-    for each in skipped:
-        path = readable_path(each.path)
-        print_json_line({"input": path, "outcome": "skipped", "reason": each.reason})
+    for file in skipped:
+        path = readable_path(file.path)
+        print_json_line({"input": path, "outcome": "skipped", "reason": file.reason})

@@ -1,7 +1,7 @@
-"""Progress while documents are stored: a bar on a terminal, a plain line now and then elsewhere.
+"""Shows progress while documents are stored: a bar on a terminal, plain lines elsewhere.
 
-What is within a document is not known: the indexer answers once it is stored. So progress is
-counted in bytes of files, and the document that is waited for is named.
+The progress within a document is not known, because the indexer answers when the document is
+stored. So progress is counted in bytes of files, and the display names the current document.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ def shown_progress(
 ) -> Iterator[None]:
     """Shows `progress` while the block runs.
 
-    If `console` is no terminal, a line without control characters goes to standard error every
-    `interval_s` seconds.
+    If `console` is not a terminal, writes a line without control characters to standard error
+    every `interval_s` seconds.
     """
     if not console.is_terminal:
         with progress_lines(
-            lambda: f"{_described(progress)}, {progress.seconds:,.0f} s", interval_s
+            lambda: f"{_describe(progress)}, {progress.seconds:,.0f} s", interval_s
         ):
             yield
         return
@@ -40,12 +40,15 @@ def shown_progress(
     columns = (BarColumn(_BAR_WIDTH), text, TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=_amount(progress)[1] or None)
-        progress.tell = lambda _: bar.update(task, completed=_amount(progress)[0])
+        progress.on_outcome = lambda _: bar.update(task, completed=_amount(progress)[0])
         yield
 
 
 class _StateColumn(ProgressColumn):
-    """Says how far the ingest is, at each refresh: also while one document takes long."""
+    """A column that describes the progress.
+
+    It is drawn at each refresh, so it stays current while a single document takes long.
+    """
 
     def __init__(self, progress: IngestProgress, width: int) -> None:
         super().__init__()
@@ -53,20 +56,20 @@ class _StateColumn(ProgressColumn):
         self._width = width
 
     def render(self, _task: Task) -> Text:
-        text = Text(_described(self._progress))
+        text = Text(_describe(self._progress))
         text.truncate(self._width, overflow="ellipsis")
         return text
 
 
 def _amount(progress: IngestProgress) -> tuple[int, int]:
-    """What is done, and all there is: bytes, or documents where sizes are not known."""
+    """Returns the completed and the total amount, in bytes, or in documents without sizes."""
     if progress.total_bytes:
         return progress.completed_bytes, progress.total_bytes
     return progress.completed, progress.total
 
 
-def _described(progress: IngestProgress) -> str:
-    """`3 of 10 documents, 1.2 of 8.0 MB, 5,120 tokens, now at docs/guide.md`."""
+def _describe(progress: IngestProgress) -> str:
+    """Returns `3 of 10 documents, 1.2 MB of 8.0 MB, 5,120 tokens, now at docs/guide.md`."""
     of_total = f" of {progress.total:,}" if progress.total else ""
     parts = [f"{progress.completed:,}{of_total} documents"]
     if progress.total_bytes:

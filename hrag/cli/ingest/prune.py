@@ -1,10 +1,11 @@
-"""`hrag ingest --prune`: documents whose files are gone leave the collection.
+"""`hrag ingest --prune`: deletes documents whose files no longer exist.
 
 A document belongs to the root that its metadata names (`ingest_root`): the folder's absolute
-path, or the name given by --root. Only an ingest with --prune writes it. A document is deleted
-if it belongs to a root of this ingest and no file of the root has its id any more, whether such
-a file is ingested, skipped or refused. So documents of other folders, machines and programs are
-never touched. Nothing is deleted where a folder could not be listed as a whole.
+path, or the name given by --root. Only an ingest with --prune writes this key. A document is
+deleted if it belongs to a root of this ingest and no file of the root has its id any more; files
+that are skipped or refused count as files of the root too. So documents of other folders,
+machines and programs are never touched. If a folder could not be listed completely, nothing is
+deleted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
 def gone_documents(
     client: "Client", tenant: str, collection: str, present: Mapping[str, set[str]]
 ) -> list[str]:
-    """Returns the ids of the documents of each root in `present` that no file has any more.
+    """Returns the ids of stored documents whose files no longer exist.
 
-    Raises CollectionNotFound.
+    `present` contains the document ids of all files, by root. Raises CollectionNotFound.
     """
-    belonging = Match(f"{METADATA}{ROOT_KEY}", tuple(present))
+    in_roots = Match(f"{METADATA}{ROOT_KEY}", tuple(present))
     gone = []
-    for each in all_documents(client, tenant, collection, belonging):
-        root = str(each.metadata.get(ROOT_KEY))
-        if root in present and each.document_id not in present[root]:
-            gone.append(each.document_id)
+    for document in all_documents(client, tenant, collection, in_roots):
+        root = str(document.metadata.get(ROOT_KEY))
+        if root in present and document.document_id not in present[root]:
+            gone.append(document.document_id)
     return gone
 
 
 def delete_all(
     client: "Client", tenant: str, collection: str, document_ids: list[str]
 ) -> Iterator[str]:
-    """Deletes documents; yields the id of each. One that is gone already is passed over."""
+    """Deletes documents and yields the id of each; skips documents that do not exist."""
     for document_id in document_ids:
         try:
             client.delete_document(tenant, document_id, collection=collection)

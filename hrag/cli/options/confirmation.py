@@ -1,4 +1,4 @@
-"""The question that is asked before something is deleted which no id names."""
+"""Asks the user to confirm a deletion that does not name each document by its id."""
 
 import sys
 from typing import Annotated
@@ -12,7 +12,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Returns if `yes`, or if the user agrees.
+    """Returns at once if `yes`; otherwise asks the user and returns if the user agrees.
 
     Raises typer.Abort if the user does not, and Failure if there is no terminal to ask at.
     """

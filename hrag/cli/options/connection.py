@@ -1,4 +1,4 @@
-"""Connecting to the services: the options for it, and a client with helpful errors."""
+"""The options for a connection to the services, and a client whose errors name the addresses."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,10 +79,11 @@ connection_options = option_group("credentials", _credentials, last=True)
 
 @contextmanager
 def connect(credentials: Credentials, indexer: str = "", retriever: str = "") -> Iterator["Client"]:
-    """Yields a client of the services whose addresses are given; an empty one is not used.
+    """Yields a client of the services at these addresses.
 
-    A ServiceUnavailable raised inside the block names the addresses and the command that
-    starts the services. Raises Failure if a service does not know what it was asked for.
+    An empty address means that the command does not call that service. A ServiceUnavailable
+    raised inside the block names the addresses and the command that starts the services. Raises
+    Failure if a service does not know a method that was called.
     """
     from hrag.client import Client  # noqa: PLC0415
 

@@ -1,4 +1,7 @@
-"""Groups of options that several commands share. A command receives a group as one value."""
+"""Groups of options that several commands share.
+
+A command receives all options of a group as one value.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -13,21 +16,22 @@ def option_group(
 ) -> Callable[[Command], Command]:
     """Returns a decorator that replaces a command's `parameter` by a group of options.
 
-    The options are the parameters of `make`; its result is passed to the command as
-    `parameter`. They are listed after the command's own options if `last`, else before them.
+    The options are the parameters of `make`. The decorated command calls `make` with the values
+    of the options, and passes its result to the command as `parameter`. The help lists the group
+    after the command's other options if `last`, otherwise before them.
     """
 
     def decorate(command: Command) -> Command:
-        own = inspect.signature(command).parameters.values()
-        own_options = [each for each in own if each.name != parameter]
+        parameters = inspect.signature(command).parameters.values()
+        other_options = [option for option in parameters if option.name != parameter]
         group = list(inspect.signature(make).parameters.values())
 
         @wraps(command)
         def run(**values: Any) -> None:
-            arguments = {each.name: values.pop(each.name) for each in group}
+            arguments = {option.name: values.pop(option.name) for option in group}
             command(**{parameter: make(**arguments)}, **values)
 
-        options = [*own_options, *group] if last else [*group, *own_options]
+        options = [*other_options, *group] if last else [*group, *other_options]
         run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
         return run
 

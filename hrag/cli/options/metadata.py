@@ -1,4 +1,4 @@
-"""Parsing of `--meta KEY=VALUE`."""
+"""Parses the metadata of `--meta KEY=VALUE`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,18 +9,18 @@ from hrag.cli.options.values import Malformed, parse_value
 
 META_OPTION = "--meta"
 VALUE_HELP = (
-    'VALUE is a number, true, false or text, in "double quotes" where it would be taken for '
-    'another; ["a","b"] and {"a": 1} are JSON.'
+    'VALUE is a number, true, false or text. Put a text in "double quotes" if it would otherwise '
+    'be read as one of the others; ["a","b"] and {"a": 1} are JSON.'
 )
 
 
-def parse_metadata(given: Sequence[str] | None, option: str = META_OPTION) -> dict[str, Any]:
-    """Returns the metadata that `KEY=VALUE` texts make together.
+def parse_metadata(pairs: Sequence[str] | None, option: str = META_OPTION) -> dict[str, Any]:
+    """Returns the metadata of several `KEY=VALUE` texts, by key.
 
-    Raises typer.BadParameter for one that cannot be parsed, and for a key that comes twice.
+    Raises typer.BadParameter if a text cannot be parsed or a key occurs twice.
     """
     metadata: dict[str, Any] = {}
-    for text in given or ():
+    for text in pairs or ():
         key, value = _pair(text, option)
         if key in metadata:
             raise typer.BadParameter(f"{key!r} is given twice", param_hint=option)
@@ -29,10 +29,10 @@ def parse_metadata(given: Sequence[str] | None, option: str = META_OPTION) -> di
 
 
 def _pair(text: str, option: str) -> tuple[str, Any]:
-    key, sign, written = text.partition("=")
+    key, sign, value = text.partition("=")
     if not key.strip() or not sign:
         raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
-    if not written.strip():
+    if not value.strip():
         raise typer.BadParameter(
             f'{text!r}: no value follows =; an empty text is ""', param_hint=option
         )

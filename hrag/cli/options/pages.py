@@ -1,4 +1,4 @@
-"""Listings, page by page."""
+"""Reads listings of documents and collections, one page after the other."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,13 +21,15 @@ def document_pages(
     token: str = "",
     limit: int | None = None,
 ) -> Iterator[Listing[DocumentInfo]]:
-    """Yields the pages of the documents that pass `filter`, `limit` documents in all at most.
+    """Yields pages of the documents that pass `filter`, in order of id.
 
-    Raises CollectionNotFound, and InvalidArgument for a `token` of no listing.
+    The pages have at most `limit` documents in total; None means no limit. The first page begins
+    where the listing that returned `token` ended. Raises CollectionNotFound, and InvalidArgument
+    if no listing has returned `token`.
     """
-    left = limit
-    while left is None or left > 0:
-        size = PAGE_SIZE if left is None else min(left, PAGE_SIZE)
+    remaining = limit
+    while remaining is None or remaining > 0:
+        size = PAGE_SIZE if remaining is None else min(remaining, PAGE_SIZE)
         page = client.list_documents(
             tenant, collection=collection, filter=filter, page_size=size, page_token=token
         )
@@ -35,8 +37,8 @@ def document_pages(
         token = page.next_page_token
         if not token:
             return
-        if left is not None:
-            left -= len(page.items)
+        if remaining is not None:
+            remaining -= len(page.items)
 
 
 def all_documents(

@@ -18,21 +18,24 @@ _COMPLETION_TIMEOUT_S = 0.5
 
 
 def _collection_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The tenant's collections, for completion in a shell; none where they cannot be listed."""
+    """Returns the names of the tenant's collections, for completion in a shell.
+
+    Returns an empty list if they cannot be listed.
+    """
     from hrag.client import Client  # noqa: PLC0415
     from hrag.values.errors import HragError  # noqa: PLC0415
 
-    given = ctx.params
-    address = given.get("indexer") or DEFAULT_INDEXER
-    files = {f"{name}_file": given.get(name) for name in ("ca", "cert", "key")}
+    params = ctx.params
+    address = params.get("indexer") or DEFAULT_INDEXER
+    files = {f"{name}_file": params.get(name) for name in ("ca", "cert", "key")}
     try:
         with Client(
-            address, address, _COMPLETION_TIMEOUT_S, token=given.get("token") or "", **files
+            address, address, _COMPLETION_TIMEOUT_S, token=params.get("token") or "", **files
         ) as client:
-            found = client.list_collections(given.get("tenant") or DEFAULT_TENANT)
+            page = client.list_collections(params.get("tenant") or DEFAULT_TENANT)
     except HragError:
         return []
-    return [each.name for each in found.items if each.name.startswith(incomplete)]
+    return [collection.name for collection in page.items if collection.name.startswith(incomplete)]
 
 
 Tenant = Annotated[
@@ -99,8 +102,8 @@ TokenBudget = Annotated[
     typer.Option(
         min=0,
         max=_MAX_U32,
-        help="Maximum tokens of all passages together; 0: no limit, in context "
-        f"{DEFAULT_CONTEXT_TOKENS:,}.",
+        help="Maximum number of tokens of all passages together. 0 means no limit, except that "
+        f"mode context then uses {DEFAULT_CONTEXT_TOKENS:,}.",
     ),
 ]
 MinScore = Annotated[float | None, typer.Option(help="Leave out passages with a lower score.")]

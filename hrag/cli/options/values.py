@@ -1,7 +1,7 @@
-"""Values on the command line: numbers, true, false, lists and texts, of filters and metadata.
+"""Parses values on the command line: numbers, true, false, lists and texts.
 
-A value of one is written like that of the other, so that what `--meta year=2024` stores is what
-`--filter year=2024` finds.
+Filters and metadata share this syntax. So `--filter year=2024` finds what `--meta year=2024`
+has stored.
 """
 
 import json
@@ -9,7 +9,10 @@ from typing import NoReturn
 
 
 class Malformed(ValueError):
-    """A text on the command line cannot be read; `position` is the character, from 0."""
+    """A text on the command line cannot be parsed.
+
+    `position` is the index of the character at which parsing failed, from 0.
+    """
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
@@ -24,47 +27,48 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def parse_value(text: str, start: int = 0) -> object:
-    """Returns the value in `text` from `start` on.
+    """Returns the value that `text` contains from the index `start` to its end.
 
-    A number, true or false is one; what begins with a quote or a bracket must be a JSON text,
-    list or object; anything else is a text as it stands, without white space around it. Raises
-    Malformed.
+    A value that begins with a quotation mark or a bracket must be a JSON text, list or object.
+    A number, true or false is parsed as in JSON. Anything else is a text, without the white
+    space around it. Raises Malformed.
     """
-    written = text[start:].strip()
-    if written.startswith(('"', "[", "{")):
+    raw = text[start:].strip()
+    if raw.startswith(('"', "[", "{")):
         return _json(text, start)
-    if written.startswith("'"):
+    if raw.startswith("'"):
         raise Malformed('a text is quoted with "double quotes"', start)
     try:
-        value: object = json.loads(written, parse_constant=_refuse_constant)
+        value: object = json.loads(raw, parse_constant=_refuse_constant)
     except ValueError:
-        return written
-    return value if isinstance(value, int | float) else written
+        return raw
+    return value if isinstance(value, int | float) else raw
 
 
 def _json(text: str, start: int) -> object:
-    """The JSON value at `start`, which nothing may follow."""
+    """Returns the JSON value at `start`. Raises Malformed, also if anything follows the value."""
     start += len(text[start:]) - len(text[start:].lstrip())
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        raise Malformed(_explained(error, text[start]), error.pos) from None
+        raise Malformed(_explain(error, text[start]), error.pos) from None
     except ValueError as error:
         raise Malformed(f"{error} is not allowed: numbers must be finite", start) from None
     except RecursionError:
         raise Malformed("it is nested too deep", start) from None
-    rest = text[end:]
-    if rest.strip():
+    excess = text[end:]
+    if excess.strip():
         raise Malformed(
-            f"{rest.strip()!r} follows the end of the value", end + len(rest) - len(rest.lstrip())
+            f"{excess.strip()!r} follows the end of the value",
+            end + len(excess) - len(excess.lstrip()),
         )
     return value
 
 
-def _explained(error: json.JSONDecodeError, opened: str) -> str:
-    if opened == '"':
-        return f"the quoted text does not end, or is not as JSON has it ({error.msg})"
+def _explain(error: json.JSONDecodeError, first: str) -> str:
+    if first == '"':
+        return f"the quoted text does not end, or it is not valid JSON ({error.msg})"
     return (
-        f"what begins with {opened} must be valid JSON ({error.msg}); a text that begins with "
-        f'{opened} must be in "double quotes"'
+        f"a value that begins with {first} must be valid JSON ({error.msg}); a text that begins "
+        f'with {first} must be in "double quotes"'
     )

@@ -1,4 +1,4 @@
-"""`hrag answer`: a chat model's answer to a question, with its sources."""
+"""`hrag answer`: shows a chat model's answer to a question, with its sources."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -41,7 +41,8 @@ def answer(
     max_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Maximum length of the answer in the model's tokens. Default: the server's."
+            min=1,
+            help="Maximum length of the answer in the model's tokens. Default: the server's limit.",
         ),
     ] = None,
     retriever: Retriever = DEFAULT_RETRIEVER,
@@ -76,9 +77,10 @@ def answer(
 
 
 def _read(events: Iterator[AnswerEvent], *, show: bool) -> tuple[SearchResult, str, AnswerEnd]:
-    """Returns the passages, the text and the end of an answer; `show` prints text on arrival.
+    """Returns the passages, the text and the end of an answer.
 
-    An error after the passages have arrived becomes the end of a failed answer.
+    With `show`, prints each part of the text when it arrives. If an error occurs after the
+    passages have arrived, the end describes a failed answer.
     """
     result = next(events)
     assert isinstance(result, SearchResult)
@@ -103,18 +105,21 @@ def _show_sources(result: SearchResult, end: AnswerEnd, console: Console) -> Non
         return
     console.print("\n")
     for number, passage in enumerate(result.passages, 1):
-        cited = [each for each in end.citations if each.marker == number]
+        cited = [entry for entry in end.citations if entry.marker == number]
         style = "bold" if cited else "dim"
         heading = f"[{number}] {citation(passage.chunk)}{'' if cited else ' (not cited)'}"
         console.print(Text(heading, style=style), soft_wrap=True)
-        with_sentence = [each for each in cited if each.score is not None]
-        for quoted in dict.fromkeys(_quoted(each, passage) for each in with_sentence):
-            console.print(Text(f"    {quoted}"), soft_wrap=True)
+        with_sentence = [entry for entry in cited if entry.score is not None]
+        for quotation in dict.fromkeys(_quote(entry, passage) for entry in with_sentence):
+            console.print(Text(f"    {quotation}"), soft_wrap=True)
     console.print(Text("; ".join(filter(None, _summary(end))), style="dim"), soft_wrap=True)
 
 
 def _summary(end: AnswerEnd) -> Iterator[str]:
-    """How the answer ended: why it is incomplete, model, tokens, times; some may be empty."""
+    """Yields why the answer is incomplete, then the model, the tokens and the times.
+
+    A text may be empty.
+    """
     yield _INCOMPLETE.get(end.finish_reason, "")
     yield end.model
     if end.prompt_tokens:
@@ -125,8 +130,11 @@ def _summary(end: AnswerEnd) -> Iterator[str]:
         yield f"{duration(end.total_us)} in total"
 
 
-def _quoted(cited: Citation, passage: Passage) -> str:
-    """The cited sentence with its pages on one line, cut to _QUOTED_CHARS characters."""
+def _quote(cited: Citation, passage: Passage) -> str:
+    """Returns the cited sentence with its pages on one line.
+
+    The sentence is cut after `_QUOTED_CHARS` characters.
+    """
     start, end = range_in_chunk(passage.chunk, cited.span)
     line = " ".join(printable(passage.chunk.content[start:end]).split())
     if len(line) > _QUOTED_CHARS:

@@ -53,7 +53,8 @@ def _query(
         typer.Option(
             min=1,
             max=MAX_LIMIT,
-            help=f"Maximum number of passages. Default: {DEFAULT_LIMIT}; in context none.",
+            help=f"Maximum number of passages. Default: {DEFAULT_LIMIT}; no maximum in mode "
+            "context.",
             show_default=False,
         ),
     ] = None,
@@ -62,23 +63,27 @@ def _query(
         typer.Option(
             min=0,
             max=MAX_LEVELS - 1,
-            help="Level of the passages; 0 is the smallest chunks. Default: the collection's.",
+            help="Level of the passages; level 0 has the smallest chunks. Default: the "
+            "collection's return level.",
         ),
     ] = None,
     candidates: Annotated[
         int,
-        typer.Option(min=1, max=MAX_CANDIDATES, help="Number of leaves to take from each source."),
+        typer.Option(
+            min=1, max=MAX_CANDIDATES, help="Number of candidate leaves from each source."
+        ),
     ] = DEFAULT_CANDIDATES,
     fusion: Annotated[
         FusionMethod | None,
-        typer.Option(help="hybrid: how both scores become one. Default: convex."),
+        typer.Option(help="hybrid: how both scores are combined. Default: convex."),
     ] = None,
     lexical_weight: Annotated[
         float | None,
         typer.Option(
             min=0.0,
             max=1.0,
-            help=f"hybrid: share of the score by words. Default: {DEFAULT_LEXICAL_WEIGHT}.",
+            help="hybrid: weight of the score by words in the combined score. "
+            f"Default: {DEFAULT_LEXICAL_WEIGHT}.",
         ),
     ] = None,
     neighbour_bonus: Annotated[
@@ -86,19 +91,24 @@ def _query(
         typer.Option(
             min=0.0,
             max=MAX_NEIGHBOUR_BONUS,
-            help="How much the leaves beside one count. "
-            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in context and hybrid standard, else 0.",
+            help="Weight of a leaf's neighbours in its score. "
+            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in mode context and in mode standard with "
+            "hybrid retrieval, otherwise 0.",
         ),
     ] = None,
     max_per_document: Annotated[
         int,
         typer.Option(
-            min=0, max=MAX_PER_DOCUMENT, help="Maximum number of passages of one document; 0: any."
+            min=0,
+            max=MAX_PER_DOCUMENT,
+            help="Maximum number of passages of one document; 0 means no maximum.",
         ),
     ] = 0,
     aggregation: Annotated[
         Aggregation,
-        typer.Option(help="How a passage's score is computed from those of its matched leaves."),
+        typer.Option(
+            help="How a passage's score is computed from the scores of its matched leaves."
+        ),
     ] = Aggregation.MAX,
     token_budget: TokenBudget = 0,
     cut_last: Annotated[
@@ -137,15 +147,16 @@ def _query(
     summary_scope: Annotated[
         SummaryScope | None,
         typer.Option(
-            help="summary_first: compare the summaries of all sections, or those of documents "
-            "and then those of the best documents' sections. Default: sections."
+            help="summary_first: compare the summaries of all sections, or first the summaries of "
+            "documents and then those of the best documents' sections. Default: sections."
         ),
     ] = None,
     rerank: Annotated[
         bool | None,
         typer.Option(
             "--rerank/--no-rerank",
-            help="Let the retriever's reranker order the best passages. Default: if it has one.",
+            help="Let the retriever's reranker order the best passages. Default: rerank if the "
+            "retriever has a reranker.",
             show_default=False,
         ),
     ] = None,
@@ -159,7 +170,8 @@ def _query(
         bool,
         typer.Option(
             "--keep-overlap",
-            help="Keep text that neighbouring passages share in both. Default: the better has it.",
+            help="Repeat text that neighbouring passages share in each of them. Default: only the "
+            "better passage contains it.",
         ),
     ] = False,
     min_score: MinScore = None,

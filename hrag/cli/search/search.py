@@ -1,4 +1,4 @@
-"""`hrag search`: passages for a question, with their citations."""
+"""`hrag search`: shows passages for a question, with their citations."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -51,10 +51,11 @@ def search(
     """Search a collection and show the best passages.
 
     The search finds the leaves (the smallest chunks) that are nearest to the text, by its words
-    and by its meaning. For each of them it returns the larger chunk around it, once, as a
-    passage: its score, that of each source, the place to cite, and its content. The text's words
-    are coloured in the content, or enclosed in « and » where the output has no colours; a passage
-    without any of them has its matched leaves marked instead.
+    and by its meaning. It returns the larger chunks around these leaves, each once, as passages.
+    A passage is shown with its score, the score of each source, the place to cite, and its
+    content. The text's words are coloured in the content, or enclosed in « and » if the output
+    has no colours. If a passage contains none of the words, its matched leaves are marked
+    instead.
 
     A phrase in double quotes and a word with a plus before it must occur exactly.
 
@@ -70,7 +71,8 @@ def search(
       hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
     """
     with connect(credentials, retriever=retriever) as client:
-        result = client.search(**{each.name: getattr(query, each.name) for each in fields(query)})
+        arguments = {field.name: getattr(query, field.name) for field in fields(query)}
+        result = client.search(**arguments)
     if as_json:
         print_json(asdict(result))
     else:
@@ -101,22 +103,22 @@ def show_result(result: SearchResult, console: Console) -> None:
 
 
 def _warn(problem: str, console: Console) -> None:
-    """Prints, last of all, what made the result worse than it should be."""
+    """Prints a problem that made the result worse than it should be."""
     console.print(Text(printable(problem), style="bold yellow"), soft_wrap=True)
 
 
 def show_nothing(result: SearchResult, console: Console) -> None:
     """Prints why there is no passage."""
-    why = (
+    reason = (
         "no passage matches"
         if result.eligible_leaves
         else f"{_EMPTY_IN_MODE.get(result.mode, _EMPTY)}, or no document matches the filter"
     )
-    console.print(f"nothing found: {why}")
+    console.print(f"nothing found: {reason}")
 
 
 def _levels(result: SearchResult) -> str:
-    """`2`, or `0, 1 or 2` where passages may be of several levels."""
+    """Returns the level of the passages: `2`, or `0, 1 or 2` if they may have several levels."""
     highest = result.returned_at_level
     if result.mode is not SearchMode.AUTO_MERGE or highest == result.matched_at_level:
         return str(highest)
@@ -124,7 +126,7 @@ def _levels(result: SearchResult) -> str:
 
 
 def _show_sections(sections: Sequence[ChosenSection], console: Console) -> None:
-    """The sections that SUMMARY_FIRST searched, with the first words of each summary."""
+    """Prints the sections that SUMMARY_FIRST searched, with the first words of each summary."""
     if not sections:
         return
     for section in sections[:_SECTIONS_SHOWN]:
@@ -139,7 +141,7 @@ def _show_sections(sections: Sequence[ChosenSection], console: Console) -> None:
 
 def _show_passage(number: int, passage: Passage, console: Console) -> None:
     chunk = passage.chunk
-    # Lines are wrapped for a terminal and kept as they are for a pipe.
+    # Lines are wrapped for a terminal and stay as they are for a pipe.
     wrap_off = not console.is_terminal
     cited = cited_place(passage)
     heading = Text(f"{number}. {scores(passage)}  ", style="bold").append(citation(cited))

@@ -1,4 +1,4 @@
-"""`hrag gateway`: both services over HTTP, until Ctrl-C."""
+"""`hrag gateway`: serves both services over HTTP until Ctrl-C."""
 
 import os
 from typing import Annotated
@@ -15,7 +15,7 @@ def gateway(
         typer.Option(
             envvar="HRAG_HTTP_ADDRESS",
             metavar="ADDRESS",
-            help="Where to listen: host:port, or a port of 127.0.0.1.",
+            help="Address to listen at: host:port, or a port of 127.0.0.1.",
         ),
     ] = "127.0.0.1:8080",
     indexer: Indexer = DEFAULT_INDEXER,
@@ -24,9 +24,9 @@ def gateway(
     """Serve both services over HTTP, as JSON, until Ctrl-C.
 
     A browser finds the documents and the search at /, and a description of every method at
-    /docs; programs find it at /openapi.json. Callers bring their own key or token. Other
-    settings come from environment variables such as HRAG_HTTP_HOSTS and HRAG_TLS_CERT_FILE
-    (see .env.example); HRAG_CA_FILE turns on TLS towards the services.
+    /docs; programs find the description at /openapi.json. Callers send a key or token with each
+    request. Other settings come from environment variables such as HRAG_HTTP_HOSTS and
+    HRAG_TLS_CERT_FILE (see .env.example); HRAG_CA_FILE turns on TLS towards the services.
 
     Requires the packages of an extra: pip install 'hrag\\[gateway]'.
 

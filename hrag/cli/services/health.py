@@ -1,4 +1,4 @@
-"""`hrag health`: the health of the services, as output and exit code."""
+"""`hrag health`: reports the health of the services, as output and exit code."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -17,7 +17,7 @@ from hrag.cli.options.shared import (
 from hrag.cli.terminal.console import print_json, print_line
 from hrag.host.addresses import dial_address
 
-if TYPE_CHECKING:  # gRPC is imported when the command runs.
+if TYPE_CHECKING:  # The command imports gRPC only when it runs.
     from hrag.cli.services.processes import Service
     from hrag.client.credentials import Access
 
@@ -43,8 +43,8 @@ def health(
 ) -> None:
     """Check whether the services are ready, for example as a container's health check.
 
-    Each service is asked once and has two seconds to answer. Exit code 0: all of them serve;
-    1: at least one does not, because it is starting, stopping or not running.
+    Each service is asked once and has two seconds to answer. The exit code is 0 if all of them
+    serve. It is 1 if at least one does not, because it is starting, stopping or not running.
 
     \b
     Examples:
@@ -59,22 +59,22 @@ def health(
         ServiceName.INDEXER: (processes.INDEXER, indexer),
         ServiceName.RETRIEVER: (processes.RETRIEVER, retriever),
     }
-    found = {}
+    states = {}
     for name in services or ServiceName:
         service, address = targets[name]
         serves = is_serving(service, address, access)
-        found[name.value] = {"address": address, "serves": serves}
-        state, style = ("serves", "green") if serves else ("does not serve", "red")
+        states[name.value] = {"address": address, "serves": serves}
+        verb, style = ("serves", "green") if serves else ("does not serve", "red")
         if not as_json:
-            print_line(f"{service.name} {state} at {address}", style)
+            print_line(f"{service.name} {verb} at {address}", style)
     if as_json:
-        print_json(found)
-    if not all(each["serves"] for each in found.values()):
+        print_json(states)
+    if not all(state["serves"] for state in states.values()):
         raise typer.Exit(1)
 
 
 def is_serving(service: "Service", address: str, access: "Access") -> bool:
-    """Whether the service at `address` reports SERVING; False if it cannot be reached."""
+    """Returns True if the service at `address` reports SERVING; False also if it is unreachable."""
     import grpc  # noqa: PLC0415
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 

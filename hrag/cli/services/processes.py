@@ -1,12 +1,12 @@
-"""The indexer, the retriever and, if wanted, a gateway as child processes.
+"""Runs the indexer, the retriever and optionally a gateway as child processes.
 
-All are ordinary programs: settings are passed in the environment, SIGTERM stops
-them, and the exit code says why they ended. Each child has a process group of its own, so that
-Ctrl-C reaches only this process, which then stops the children in order.
+All are ordinary programs: settings are passed in the environment, SIGTERM stops them, and the
+exit code says why they ended. Each child has a separate process group, so that Ctrl-C reaches
+only this process, which then stops the children in order.
 
-A child's standard input is a socket whose other end is held by this process alone. If this
-process is killed, the children read the end of their input and stop. Through the same socket
-they report that they serve, which needs no certificate and no key.
+A child's standard input is a socket, and only this process has the other end open. If this
+process is killed, the children read the end of their input and stop. Through the same socket they
+report that they serve, so that no certificate and no key are needed to find it out.
 """
 
 import os
@@ -27,17 +27,18 @@ from hrag.host.addresses import dial_address
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
-_WRONG_SETTING = 2  # Exit code of a service with an invalid setting.
-_CLEAN_CODES = (0, -signal.SIGTERM)  # -SIGTERM: stopped before its signal handler was set.
+_WRONG_SETTING = 2  # A service ends with this exit code if a setting is invalid.
+# A service that is stopped before it has installed its signal handler ends with -SIGTERM.
+_CLEAN_CODES = (0, -signal.SIGTERM)
 
 
 class ServiceFailed(Failure):
-    """A service ended or does not start."""
+    """A service has ended or does not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service as the command line knows it."""
+    """A service that the command line can start: its names, its setting and its module."""
 
     name: str
     health_name: str
@@ -61,7 +62,10 @@ class _Child:
     status: socket.socket
 
     def reports_serving(self) -> bool:
-        """Whether the child's report has arrived; true once, so do not ask again."""
+        """Returns True if the child's report has arrived.
+
+        The call consumes the report, so it must not be called again after it has returned True.
+        """
         try:
             return bool(self.status.recv(1))
         except BlockingIOError:
@@ -71,10 +75,11 @@ class _Child:
 class Services:
     """The services on one store. They run inside the `with` block.
 
-    `http` is the address of a gateway in front of them; without it there is none.
-    `logs` is the folder for a `<name>.log` of each process; without it they write to this
-    process's outputs. `settings` are environment variables added to the present ones.
-    `stop_s` limits the time to stop; None leaves it to the services' drain time.
+    `http` is the address of a gateway in front of them; if it is empty, there is no gateway.
+    `logs` is the folder for the file `<name>.log` of each process; if it is None, the processes
+    write to this process's outputs. `settings` are added to the environment variables of this
+    process. If a process does not stop within `stop_s` seconds, all are killed; None means that
+    the services' drain time is the only limit.
     """
 
     def __init__(
@@ -105,7 +110,10 @@ class Services:
         }
 
     def __enter__(self) -> Self:
-        """Starts all. Raises ServiceFailed if another program listens at one of the addresses."""
+        """Starts all services.
+
+        Raises ServiceFailed if another program already listens at one of the addresses.
+        """
         for service, address in self.addresses.items():
             _require_free(service, address)
         with ExitStack() as undo:
@@ -124,7 +132,10 @@ class Services:
         self.stop()
 
     def wait_until_serving(self, timeout_s: float | None = None) -> None:
-        """Waits until all serve. Raises ServiceFailed if one ends, or after `timeout_s`."""
+        """Waits until all services serve.
+
+        Raises ServiceFailed if one of them ends, or if they do not serve after `timeout_s`.
+        """
         deadline = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for child in self._children:
             while not child.reports_serving():
@@ -151,7 +162,7 @@ class Services:
                 raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def stop(self) -> None:
-        """Stops all and waits for them; a second Ctrl-C kills them at once."""
+        """Stops all services and waits for them. A second Ctrl-C kills them at once."""
         try:
             for child in reversed(self._children):
                 child.process.terminate()
@@ -166,14 +177,18 @@ class Services:
             child.status.close()
 
     def check_stopped_cleanly(self) -> None:
-        """After `stop`: raises ServiceFailed unless all exit codes are clean."""
+        """Raises ServiceFailed unless all services have ended cleanly. Call it after `stop`."""
         for child in self._children:
-            code = child.process.wait()  # A third Ctrl-C ended the wait for those killed.
+            # `stop` may not have waited for all processes: a third Ctrl-C ends its wait.
+            code = child.process.wait()
             if code not in _CLEAN_CODES:
                 raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def log_tail(self, lines: int = 15) -> str:
-        """Returns the last lines of each log below its service's name; empty without `logs`."""
+        """Returns the last lines of each log, below its service's name.
+
+        Returns an empty text if there is no folder for logs.
+        """
         if self._logs is None:
             return ""
         tails = []
@@ -187,12 +202,12 @@ class Services:
         return self._logs / f"{service.name}.log"
 
     def _start(self, service: Service, address: str) -> _Child:
-        # -P: a file in the working directory must not shadow a module.
+        # With -P, a file in the working directory does not shadow a module.
         command = [sys.executable, "-P", "-m", service.module]
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
-            # Popen closes all other files in the child, including its siblings' sockets.
+            # Popen closes all other files in the child, including the other children's sockets.
             process = subprocess.Popen(
                 command,
                 env=self._env,
@@ -205,16 +220,16 @@ class Services:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Returns `count` different loopback addresses whose ports are free now."""
-    with ExitStack() as closing:
-        sockets = [closing.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    """Returns `count` different loopback addresses whose ports are free at the moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
 
 
 def with_free_port(address: str) -> str:
-    """Returns `address` with port 0 replaced by a free port, so that it can be dialled."""
+    """Returns `address` with port 0 replaced by a free port, so that clients can connect to it."""
     host, colon, port = address.rpartition(":")
     if port != "0":
         return address
@@ -224,7 +239,8 @@ def with_free_port(address: str) -> str:
 def _require_free(service: Service, address: str) -> None:
     host, _, port = dial_address(address).rpartition(":")
     if not port.isdecimal() or not host:
-        return  # Not a TCP address; the service reports what is wrong with it.
+        # This is not a TCP address. The service reports the problem.
+        return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
     except (OSError, OverflowError, UnicodeError):

@@ -1,4 +1,4 @@
-"""`hrag serve`: both services, and a gateway if wanted, on this machine, until Ctrl-C."""
+"""`hrag serve`: runs both services, and optionally a gateway, on this machine until Ctrl-C."""
 
 from typing import Annotated
 
@@ -13,32 +13,44 @@ from hrag.cli.terminal.signals import interrupt_on_signals
 def serve(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     indexer_address: Annotated[
-        str, typer.Option(envvar="HRAG_INDEXER_ADDRESS", help="Where the indexer listens.")
+        str,
+        typer.Option(envvar="HRAG_INDEXER_ADDRESS", help="Address at which the indexer listens."),
     ] = DEFAULT_INDEXER,
     retriever_address: Annotated[
-        str, typer.Option(envvar="HRAG_RETRIEVER_ADDRESS", help="Where the retriever listens.")
+        str,
+        typer.Option(
+            envvar="HRAG_RETRIEVER_ADDRESS", help="Address at which the retriever listens."
+        ),
     ] = DEFAULT_RETRIEVER,
     workers: Annotated[
         int,
-        typer.Option(envvar="HRAG_WORKERS", min=1, max=256, help="Processes that answer searches."),
+        typer.Option(
+            envvar="HRAG_WORKERS",
+            min=1,
+            max=256,
+            help="Number of processes that answer searches.",
+        ),
     ] = 1,
     http: Annotated[
         str,
-        typer.Option(metavar="ADDRESS", help="Serve HTTP too, at this address: see hrag gateway."),
+        typer.Option(
+            metavar="ADDRESS", help="Also serve HTTP at this address, as hrag gateway does."
+        ),
     ] = "",
 ) -> None:
     """Start both services and keep them running until Ctrl-C.
 
-    The indexer stores documents, the retriever answers searches; they meet in the store
-    under --data-dir, or in the database of HRAG_ENGINE=postgres. Other settings come from
-    environment variables such as HRAG_EMBEDDER and HIERARCHICAL_CHUNK_LEVELS (see
-    .env.example). Serving other machines needs credentials and TLS (HRAG_AUTH,
-    HRAG_TLS_CERT_FILE). Port 0 means any free port. If a service or the gateway of --http
-    ends, the others are stopped too and the exit code is 1.
-    All of them also stop if this program is killed.
+    The indexer stores documents, and the retriever answers searches. Both use the store under
+    --data-dir, or with HRAG_ENGINE=postgres a database. Other settings come from environment
+    variables such as HRAG_EMBEDDER and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Serving
+    other machines needs credentials and TLS (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 means any
+    free port.
 
-    With --workers, several processes answer searches. They share the retriever's port and
-    its memory budget; one that dies is replaced.
+    If a service or the gateway of --http ends, the others are stopped too and the exit code
+    is 1. All of them also stop if this program is killed.
+
+    With --workers, several processes answer searches. They share the retriever's port and its
+    memory budget; a process that dies is replaced.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`hrag status`: what a tenant has stored, and what the retriever says of itself."""
+"""`hrag status`: shows what a tenant has stored, and the state of the retriever."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -43,13 +43,15 @@ def status(
 ) -> None:
     """Show a tenant's collections and the retriever's settings.
 
-    Leaves are the smallest chunks: they are embedded and searched. The tail is those not
-    yet in an index file (a segment); it is scanned exactly, so that nothing waits to be
-    found. Sequence is the collection's last change, and how far segments cover it. Stores
-    in PostgreSQL have neither tail nor segments.
-    Collections with summaries also show the number of summaries, of documents still
-    waiting for theirs, and of tokens that a chat model has read and written for them. The
-    last line of a tenant shows its total usage and its quota.
+    Leaves are the smallest chunks: they are embedded and searched. The tail consists of the
+    leaves that are not in an index file (a segment) yet. It is scanned exactly, so new leaves
+    are found at once. The column sequence shows the collection's last change, and the column
+    sealed the last change that segments cover. Stores in PostgreSQL have neither tail nor
+    segments.
+
+    For collections with summaries, the command also shows the number of summaries, of documents
+    that still wait for summaries, and of tokens that a chat model has read and written for
+    summaries. The last line of a tenant shows its total usage and its quota.
 
     \b
     Examples:
@@ -74,8 +76,8 @@ def _print_json(tenant: str, rows: list[Row], server: ServerInfo) -> None:
     document = {
         "tenant_id": tenant,
         "collections": [
-            {"collection": dataclasses.asdict(one), "status": dataclasses.asdict(index)}
-            for one, index in rows
+            {"collection": dataclasses.asdict(collection), "status": dataclasses.asdict(index)}
+            for collection, index in rows
         ],
         "server": dataclasses.asdict(server),
     }
@@ -98,20 +100,21 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
         f"retriever {server.version}, embedder {server.embedder}, "
         f"chat model {server.chat_model or 'none'}, "
         f"returns level {server.return_level}, {server.default_limit} passages from "
-        f"{server.default_candidates} candidates where a search does not say",
+        f"{server.default_candidates} candidates by default",
         markup=False,
     )
     if server.reader is not None:
-        console.print(_reading(server.reader), markup=False)
+        console.print(_reader_line(server.reader), markup=False)
 
 
-def _reading(reader: ReaderStatus) -> str:
+def _reader_line(reader: ReaderStatus) -> str:
+    """Returns how far the retriever lags and which collections it has loaded."""
     lag = f"behind for {reader.lag_s:.1f} s" if reader.lag_s else "no lag"
     embedded = reader.embedded
     if embedded is None:
         return lag
-    behind = embedded.sequence - embedded.applied_sequence
-    lag = f"{behind:,} commits {lag}" if behind else lag
+    missing_commits = embedded.sequence - embedded.applied_sequence
+    lag = f"{missing_commits:,} commits {lag}" if missing_commits else lag
     damaged = embedded.damaged_segments
     return (
         f"collections in memory: {embedded.collections_loaded:,}, "
@@ -126,16 +129,17 @@ def _usage(usage: TenantUsage) -> str:
     if quota.max_bytes is not None:
         stored += f" of {decimal(quota.max_bytes)}"
     parts = [
-        _of(usage.collections, quota.max_collections, "collection"),
-        _of(usage.documents, quota.max_documents, "document"),
+        _with_limit(usage.collections, quota.max_collections, "collection"),
+        _with_limit(usage.documents, quota.max_documents, "document"),
         f"{stored} stored",
     ]
     if quota.calls_per_s is not None:
         parts.append(f"{quota.calls_per_s:g} calls a second, {quota.burst_calls:,} at once")
-    return f"in all: {', '.join(parts)}"
+    return f"total: {', '.join(parts)}"
 
 
-def _of(number: int, limit: int | None, noun: str) -> str:
+def _with_limit(number: int, limit: int | None, noun: str) -> str:
+    """Returns `3 documents` without a limit, `3 of 10 documents` with one."""
     return counted(number, noun) if limit is None else f"{number:,} of {counted(limit, noun)}"
 
 
@@ -192,7 +196,7 @@ def _summaries(rows: list[Row]) -> Table:
 
 
 def _table(*names: str) -> Table:
-    """A table with a column for the collection, then the ones named, to the right."""
+    """Returns a table with a column for the collection, then the named columns, right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("collection", style="bold", overflow="fold")
     for name in names:

@@ -1,1 +1,1 @@
-"""How does an operator look after a store and its keys?"""
+"""How does an operator maintain a store and its keys?"""

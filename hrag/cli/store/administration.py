@@ -1,4 +1,4 @@
-"""How the commands that work on a whole store reach its engine."""
+"""Opens the engine for commands that work on a whole store."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from hrag.engine import Engine, open_engine
 
 
 def open_store(data_dir: Path | None = None) -> Engine:
-    """Returns the engine of the store, which is in `data_dir` if it uses that.
+    """Returns the engine of the store; its files are in `data_dir` if the engine uses files.
 
-    Opens nothing yet, but from now on signals interrupt the command, so that it cleans up and
-    leaves its audit line. Which engine, and its limits, come from environment variables. Raises
-    Failure if one of them has a wrong value.
+    Environment variables determine which engine it is, and its limits. Nothing is opened yet.
+    From this call on, signals interrupt the command, so that it can clean up and write its audit
+    entry. Raises Failure if a variable has a wrong value.
     """
     interrupt_on_signals()
     try:

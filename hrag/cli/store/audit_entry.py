@@ -1,4 +1,4 @@
-"""The audit entry of a command that administers a store or its keys."""
+"""Writes the audit entry of a command that administers a store or its keys."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from hrag.observe import audit, log
 def audited(command: str, **fields: object) -> Iterator[dict[str, object]]:
     """Runs the block and records it in the audit log, with its outcome, `OK` or `FAILED`.
 
-    The block may add fields to the yielded dictionary. Raises Failure, and runs nothing, if
+    The block may add fields to the yielded dictionary. Raises Failure before the block runs if
     the audit log cannot be written.
     """
     try:
@@ -27,6 +27,6 @@ def audited(command: str, **fields: object) -> Iterator[dict[str, object]]:
         yield fields
         outcome = "OK"
     finally:
-        own = {"method": command, "outcome": outcome, "uid": os.getuid()}
-        audit.record(audit.Kind.ADMINISTRATION, **own, **fields)
+        common = {"method": command, "outcome": outcome, "uid": os.getuid()}
+        audit.record(audit.Kind.ADMINISTRATION, **common, **fields)
         audit.close()

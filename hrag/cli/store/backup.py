@@ -1,4 +1,4 @@
-"""`hrag backup` and `hrag restore`: a copy of a store, and a store made of a copy."""
+"""`hrag backup` and `hrag restore`: copy a store, and create a store from a copy."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -22,13 +22,14 @@ def backup(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     as_json: AsJson = False,
 ) -> None:
-    """Back a store up while the services keep writing.
+    """Back a store up, also while the services are writing.
 
-    The backup is the store as of one moment, with every document acknowledged before it
-    began. It is checked as a whole before DIR appears; until then the work is in
-    DIR.partial, which is removed on failure; one that is not of an interrupted backup is
-    refused. DIR may be on a network file system. While documents are copied, the store's own
-    file grows by what is written meanwhile.
+    The backup is the state of the store at one moment. It contains every document that was
+    acknowledged before the backup began. The copy is written to DIR.partial, checked completely,
+    and then renamed to DIR. DIR.partial is removed on failure; if it exists already and is not
+    from an interrupted backup, the command refuses to run. DIR may be on a network file system.
+    During the copy the store's file grows by everything that is written, because space is not
+    reused.
 
     \b
     Example:
@@ -48,15 +49,17 @@ def backup(
 def restore(
     source: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="What `hrag backup` made.", show_default=False),
+        typer.Argument(
+            metavar="DIR", help="The folder that `hrag backup` wrote.", show_default=False
+        ),
     ],
     data_dir: DataDir = DEFAULT_DATA_DIR,
     as_json: AsJson = False,
 ) -> None:
-    """Make a store of a backup, in a data folder that holds none.
+    """Create a store from a backup, in a data folder without a store.
 
-    The backup's checksums and the whole store are checked before the store appears. DIR
-    stays as it is.
+    The backup's checksums and the whole store are checked before the store appears. DIR is not
+    changed.
 
     \b
     Example:
@@ -73,15 +76,15 @@ def restore(
 
 
 def _ignore(_line: str) -> None:
-    """Progress is not shown with --json."""
+    """Does nothing; with --json the progress is not shown."""
 
 
-def _show(done: str, report: "BackupReport", folder: Path, *, as_json: bool) -> None:
+def _show(action: str, report: "BackupReport", folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(folder), **asdict(report)})
         return
     print_line(
-        f"{done} {report.documents:,} documents as of sequence {report.sequence:,} "
+        f"{action} {report.documents:,} documents as of sequence {report.sequence:,} "
         f"({report.created}), {decimal(report.size_bytes)}, in {folder}",
         style="green",
     )

@@ -1,4 +1,4 @@
-"""`hrag check`: proves a store's invariants, with the services running or stopped."""
+"""`hrag check`: verifies a store's invariants, with the services running or stopped."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -20,25 +20,30 @@ CANNOT_CHECK = ExitCode.USAGE
 def check(
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="First mend what follows from the documents."),
+        typer.Option(
+            "--repair", help="First repair the data that can be derived from the documents."
+        ),
     ] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     as_json: AsJson = False,
 ) -> None:
     """Check a whole store: every document, tree, vector and index file.
 
-    Compares all content with its checksums. Without --repair it opens the store read only,
-    so the services may be running, and changes nothing. Each problem is one line that names
-    the collection and the document or segment. What helps: ingest a damaged document again, or
-    delete it; `hrag reindex` makes segments' files anew; --repair mends what follows from the
-    documents; `hrag restore` a backup for all else.
+    The command compares all content with its checksums. Without --repair it opens the store read
+    only and changes nothing, so the services may be running. Each problem is one line that names
+    the collection and the document or segment.
 
-    With --repair, with both services stopped, it first mends filter values, counters, usage,
-    logs, tombstones and the lists of segments. A collection with a damaged record of a segment
-    loses its segments, which the indexer builds again. Documents and collections whose own content
-    is damaged stay listed.
+    A damaged document can be ingested again or deleted. `hrag reindex` builds damaged segment
+    files again. --repair repairs data that can be derived from the documents. For everything
+    else, restore a backup with `hrag restore`.
 
-    Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened or repaired.
+    With --repair, both services must be stopped. The command first repairs filter values,
+    counters, usage, logs, tombstones and the lists of segments. If the record of a segment is
+    damaged, its collection loses all its segments, and the indexer builds them again. Documents
+    and collections whose content is damaged are still reported.
+
+    The exit code is 0 if the store is sound and 1 if there are problems. It is 2 if there is no
+    store, or it cannot be opened or repaired.
 
     \b
     Example:
@@ -51,7 +56,7 @@ def check(
 
     try:
         store = open_store(data_dir)
-        report = _repaired(store) if repair else store.administration().check()
+        report = _repair(store) if repair else store.administration().check()
     except DataLoss:
         raise
     except (Failure, HragError) as error:
@@ -64,7 +69,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _repaired(store: "Engine") -> "CheckReport":
+def _repair(store: "Engine") -> "CheckReport":
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
 
     with audited("repair", store=store.location) as entry:
@@ -76,7 +81,7 @@ def _repaired(store: "Engine") -> "CheckReport":
 def _show(report: "CheckReport") -> None:
     console = output()
     console.print(
-        "looked at "
+        "checked "
         f"{counted(report.collections, 'collection')}, {counted(report.documents, 'document')}, "
         f"{counted(report.leaves, 'leaf', 'leaves')}, {counted(report.segments, 'segment')}"
     )

@@ -23,7 +23,7 @@ File = Annotated[
         "--file",
         envvar="HRAG_API_KEYS_FILE",
         dir_okay=False,
-        help="The key file that the services read. It holds hashes of the keys, never the keys.",
+        help="The key file that the services read. It contains hashes of the keys, not the keys.",
     ),
 ]
 
@@ -33,14 +33,16 @@ def create(
     tenant: Annotated[
         list[str],
         typer.Option(
-            "--tenant", help="Tenant the key is valid for; repeat it for several. '*': all tenants."
+            "--tenant",
+            help="Tenant that the key is valid for; repeat the option for several tenants. '*' "
+            "means all tenants.",
         ),
     ],
     role: Annotated[
         Role,
         typer.Option(
-            help="read: search, list and get. write: also ingest, create collections and delete "
-            "documents. admin: also delete collections."
+            help="What the key allows. read: search, list and get. write: also ingest, create "
+            "collections and delete documents. admin: also delete collections."
         ),
     ] = Role.READ,
     note: Annotated[
@@ -54,17 +56,17 @@ def create(
 ) -> None:
     """Create an API key and print it. It cannot be shown again.
 
-    Standard output gets the key and nothing else. Services that run with HRAG_AUTH=api_key
-    and this file accept the key within a second.
+    The command prints the key and nothing else. Services that run with HRAG_AUTH=api_key and
+    this file accept the key within a second.
 
     \b
     Examples:
       hrag keys create --tenant acme --role write --note "the nightly import"
       export HRAG_TOKEN=$(hrag keys create --tenant acme)
     """
-    # They load pydantic, which is slow.
+    # These modules load pydantic, which is slow to import.
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
-    from hrag.server.auth import api_keys  # noqa: PLC0415
+    from hrag.server.auth import api_keys  # noqa: PLC0415  # noqa: PLC0415
 
     lifetime = None if days is None else timedelta(days=days)
     tenants = tuple(dict.fromkeys(tenant))
@@ -95,13 +97,13 @@ def show(
     from hrag.server.auth import api_keys  # noqa: PLC0415
 
     try:
-        found = api_keys.read(file)
+        all_keys = api_keys.read(file)
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None
     if as_json:
-        print_json([_plain(key) for key in found])
-    elif found:
-        output().print(_table(found))
+        print_json([_as_json(key) for key in all_keys])
+    elif all_keys:
+        output().print(_table(all_keys))
     else:
         output().print("no keys yet")
 
@@ -113,9 +115,9 @@ def revoke(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Revoke an API key for good.
+    """Revoke an API key permanently.
 
-    Services refuse it within a second.
+    Services refuse the key within a second.
 
     \b
     Example:
@@ -131,7 +133,7 @@ def revoke(
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None
     if as_json:
-        print_json(_plain(key))
+        print_json(_as_json(key))
     else:
         print_line(f"key {key.id} is revoked")
 
@@ -141,7 +143,7 @@ def _failure(file: Path, error: OSError | ValueError) -> Failure:
     return Failure(f"keys of {file}: {problem}")
 
 
-def _plain(key: "Key") -> dict[str, object]:
+def _as_json(key: "Key") -> dict[str, object]:
     return {
         "id": key.id,
         "tenants": key.tenants,

@@ -1,4 +1,4 @@
-"""`hrag migrate`: copies a whole store to another engine, and proves that both are the same."""
+"""`hrag migrate`: copies a whole store to another engine, then compares both stores."""
 
 from contextlib import closing, nullcontext
 from dataclasses import asdict
@@ -24,12 +24,20 @@ def migrate(
     source: Annotated[
         str,
         typer.Option(
-            "--from", metavar="ENGINE", help="Engine of the store to copy.", show_default=False
+            "--from",
+            metavar="ENGINE",
+            help="Engine of the store that is copied.",
+            show_default=False,
         ),
     ],
     target: Annotated[
         str,
-        typer.Option("--to", metavar="ENGINE", help="Engine to copy it to.", show_default=False),
+        typer.Option(
+            "--to",
+            metavar="ENGINE",
+            help="Engine of the store that receives the copy.",
+            show_default=False,
+        ),
     ],
     data_dir: DataDir = DEFAULT_DATA_DIR,
     dsn_file: Annotated[
@@ -38,13 +46,13 @@ def migrate(
             "--dsn-file",
             metavar="FILE",
             dir_okay=False,
-            help="File with PostgreSQL's connection string, readable by its owner alone. "
+            help="File with PostgreSQL's connection string, readable only by its owner. "
             "Default: HRAG_POSTGRES_DSN.",
         ),
     ] = None,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Replace documents that the target has otherwise."),
+        typer.Option("--replace", help="Replace documents that differ in the target."),
     ] = False,
     verify_only: Annotated[
         bool, typer.Option("--verify-only", help="Compare both stores and write nothing.")
@@ -53,20 +61,22 @@ def migrate(
 ) -> None:
     """Copy a store to another engine: embedded to postgres, or back.
 
-    Collections, aliases, documents, chunk trees, vectors and summaries are copied as they
-    are; nothing is embedded or summarised again. The source is only read, so its retriever
-    may run. Stop its indexer: what changes meanwhile may be missing, and is reported.
+    Collections, aliases, documents, chunk trees, vectors and summaries are copied unchanged;
+    nothing is embedded or summarised again. The source is only read, so its retriever may run.
+    Stop its indexer: changes during the copy may be missing in the target, and are reported.
     Quotas do not apply. At the end both stores are read and compared.
 
-    If it is interrupted, run it again: it goes on, and writes nothing twice. Documents that
-    the target has otherwise are reported, and replaced only with --replace. Documents that
-    only the target has are reported, and stay. A collection with other settings in the
-    target stops it before anything is written.
+    If the command is interrupted, run it again: it continues, and writes nothing twice.
+    Documents that differ in the target are reported, and replaced only with --replace.
+    Documents that exist only in the target are reported, and stay. If a collection has other
+    settings in the target, the command stops before it writes anything.
 
-    Indexes are built by the target's indexer afterwards; start it before the retriever.
-    Sequences begin anew in the target: drop every min_sequence that clients hold.
+    The target's indexer builds the indexes afterwards; start it before the retriever.
+    Sequences start from the beginning in the target, so clients must discard every min_sequence
+    that they have stored.
 
-    Exit code 0: the target has all that the source has; 1: differences, each is named.
+    The exit code is 0 if the target contains everything that the source contains, and 1 if there
+    are differences; each of them is reported.
 
     \b
     Examples:
@@ -79,12 +89,14 @@ def migrate(
     if source == target:
         raise Failure(f"--from and --to are both {source}", ExitCode.USAGE)
     if verify_only and replace:
-        raise Failure("--verify-only writes nothing, so it takes no --replace", ExitCode.USAGE)
-    stores = [_settings(each, data_dir, dsn_file) for each in (source, target)]
+        raise Failure(
+            "--verify-only writes nothing, so --replace is not allowed with it", ExitCode.USAGE
+        )
+    stores = [_settings(engine, data_dir, dsn_file) for engine in (source, target)]
     interrupt_on_signals()
     progress = TransferProgress()
-    shown = nullcontext() if as_json else progress_lines(lambda: _described(progress))
-    with shown:
+    display = nullcontext() if as_json else progress_lines(lambda: _describe(progress))
+    with display:
         if verify_only:
             report = _verify(stores, progress)
         else:
@@ -98,25 +110,25 @@ def migrate(
 
 
 def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSettings":
-    """The settings of one of the two engines; what is not given comes from the environment."""
+    """Returns the settings of one of the two engines; the others come from the environment."""
     from hrag.config import EngineSettings, SettingsError, load  # noqa: PLC0415
 
     if engine not in _engine_names():
         allowed = ", ".join(_engine_names())
         raise Failure(f"engine {engine!r} is unknown; it must be one of {allowed}", ExitCode.USAGE)
-    given: dict[str, Any] = {"HRAG_ENGINE": engine, "HRAG_DATA_DIR": data_dir}
+    overrides: dict[str, Any] = {"HRAG_ENGINE": engine, "HRAG_DATA_DIR": data_dir}
     if dsn_file is not None:
-        given["HRAG_POSTGRES_DSN"] = _dsn(dsn_file)
-    # A replica may lag behind, and what it lacks would be a difference.
-    given["HRAG_POSTGRES_READ_DSN"] = ""
+        overrides["HRAG_POSTGRES_DSN"] = _dsn(dsn_file)
+    # A replica may lag, and documents that it lacks would be reported as differences.
+    overrides["HRAG_POSTGRES_READ_DSN"] = ""
     try:
-        return load(EngineSettings, **given)
+        return load(EngineSettings, **overrides)
     except SettingsError as error:
         raise Failure(str(error)) from None
 
 
 def _engine_names() -> tuple[str, ...]:
-    """The values of HRAG_ENGINE."""
+    """Returns the allowed values of HRAG_ENGINE."""
     from hrag.config import EngineSettings  # noqa: PLC0415
 
     return get_args(EngineSettings.model_fields["engine"].annotation)
@@ -164,8 +176,8 @@ def _verify(stores: "list[EngineSettings]", progress: "TransferProgress") -> "Tr
         return verify(source.reader(), target.reader(), progress)
 
 
-def _described(progress: "TransferProgress") -> str:
-    """`copying acme/handbook: 1,200 of 9,000 documents`."""
+def _describe(progress: "TransferProgress") -> str:
+    """Returns a line such as `copying acme/handbook: 1,200 of 9,000 documents`."""
     step = f"{progress.step or 'opening'} {progress.collection}".rstrip()
     return f"{step}: {progress.done:,} of {counted(progress.total, 'document')}"
 
@@ -174,10 +186,10 @@ def _show(report: "TransferReport", source: str, target: str, *, verify_only: bo
     if not verify_only:
         print_line(
             f"copied {counted(report.copied, 'document')}, replaced {report.replaced:,}, "
-            f"{report.present:,} were there"
+            f"{report.present:,} existed already"
         )
-    for each in report.differences:
-        print_line(_named(each), style="red")
+    for difference in report.differences:
+        print_line(_difference_line(difference), style="red")
     more = report.difference_count - len(report.differences)
     if more:
         print_line(f"and {more:,} more", style="red")
@@ -186,14 +198,14 @@ def _show(report: "TransferReport", source: str, target: str, *, verify_only: bo
         f"{counted(report.collections, 'collection')}: "
     )
     if report.difference_count:
-        differences = counted(report.difference_count, "difference")
-        print_line(f"{compared}{differences}", style="bold red")
+        count = counted(report.difference_count, "difference")
+        print_line(f"{compared}{count}", style="bold red")
     else:
-        print_line(f"{compared}{target} has all that {source} has", style="green")
+        print_line(f"{compared}{target} contains everything that {source} contains", style="green")
 
 
-def _named(difference: "Difference") -> str:
-    """`acme/handbook document d7: differs: vectors`."""
-    place = "/".join(filter(None, (difference.tenant_id, difference.collection)))
+def _difference_line(difference: "Difference") -> str:
+    """Returns a line such as `acme/handbook document d7: differs: vectors`."""
+    collection = "/".join(filter(None, (difference.tenant_id, difference.collection)))
     document = f" document {difference.document_id}" if difference.document_id else ""
-    return f"{place}{document}: {difference.problem}"
+    return f"{collection}{document}: {difference.problem}"

@@ -1,4 +1,4 @@
-"""`hrag postgres`: what only the engine on PostgreSQL needs."""
+"""`hrag postgres`: commands that only the engine on PostgreSQL needs."""
 
 from dataclasses import asdict
 
@@ -11,12 +11,13 @@ from hrag.cli.terminal.console import print_json, print_line
 def migrate(as_json: AsJson = False) -> None:
     """Bring the store in PostgreSQL to this version of hrag.
 
-    Creates the schema `hrag` and the extension `vector` where there are none. Stop the services
-    of the older version before; those of this version refuse an older store. It may be
-    interrupted and run again: it goes on where it was. There is no way back but a backup.
+    The command creates the schema `hrag` and the extension `vector` if they do not exist. First
+    stop the services of the older version; services of this version refuse an older store. The
+    command may be interrupted and run again: it continues where it stopped. Only a backup can
+    undo a migration.
 
-    The database is that of HRAG_POSTGRES_DSN, with HRAG_ENGINE=postgres. The command's role
-    creates and owns the tables.
+    Set HRAG_ENGINE=postgres; HRAG_POSTGRES_DSN names the database. The role that runs the
+    command creates and owns the tables.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`hrag reindex`: builds all indexes anew from the documents."""
+"""`hrag reindex`: builds all indexes again from the documents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,11 +11,12 @@ from hrag.cli.terminal.render import counted
 def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
     """Replace all segments by new ones, with the indexer stopped.
 
-    Segments are derived from the documents, so nothing is lost. A collection's old segments
-    serve until its new one is complete: a retriever may run, and loads it by itself. If it
-    is interrupted, each collection has either its old segments or its new one. A collection
-    without segments gets one from HRAG_SEGMENT_MIN_LEAVES leaves on. One with a damaged document
-    keeps what it has; the document is named at the end, and the exit code is 1.
+    Segments are derived from the documents, so nothing is lost. A collection's old segments are
+    used until its new segment is complete. A retriever may run meanwhile, and loads the new
+    segment automatically. If the command is interrupted, each collection has either its old
+    segments or its new one. A collection without segments gets one if it has at least
+    HRAG_SEGMENT_MIN_LEAVES leaves. A collection with a damaged document keeps its segments; the
+    document is reported at the end, and the exit code is 1.
 
     \b
     Example:
@@ -30,12 +31,12 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> No
     collections: list[dict[str, object]] = []
     try:
         with audited("reindex", store=store.location) as entry:
-            for done in store.administration().reindex():
-                collections.append(asdict(done))
+            for report in store.administration().reindex():
+                collections.append(asdict(report))
                 entry["collections"] = len(collections)
                 if not as_json:
-                    name = f"{done.tenant_id}/{done.name}"
-                    print_line(f"collection {name}: {done.leaves:,} leaves indexed")
+                    name = f"{report.tenant_id}/{report.name}"
+                    print_line(f"collection {name}: {report.leaves:,} leaves indexed")
     except DataLoss:
         _show_total(collections, as_json=as_json)
         raise

@@ -1,4 +1,4 @@
-"""`hrag vacuum`: gives the disk back what deleted documents took."""
+"""`hrag vacuum`: returns the disk space of deleted documents to the file system."""
 
 from dataclasses import asdict
 
@@ -11,9 +11,9 @@ from hrag.cli.terminal.console import output, print_json
 def vacuum(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
     """Shrink a store's file, with both services stopped.
 
-    Later documents reuse the space of deleted and replaced ones, but the file itself never
-    shrinks on its own. This writes a compact copy and replaces the file by it, so the disk
-    must hold both for a while. If it is interrupted, the store is either as before or
+    Later documents reuse the space of deleted and replaced ones, but the file never shrinks by
+    itself. The command writes a compact copy and then replaces the file by it, so the disk needs
+    space for both. If the command is interrupted, the store is either unchanged or completely
     vacuumed.
 
     \b

@@ -1,1 +1,1 @@
-"""How do commands write to a terminal, and to what reads their output?"""
+"""How do commands write to a terminal, and to programs that read their output?"""

@@ -1,6 +1,7 @@
 """The exit codes of `hrag`. Scripts rely on them; docs/guide/command-line.md lists them.
 
-`hrag check` has codes of its own, and a command that is interrupted by Ctrl-C ends with 130.
+Two kinds of exit codes are not listed here: `hrag check` defines separate ones, and a command
+that is interrupted by Ctrl-C ends with 130.
 """
 
 from enum import IntEnum
@@ -10,7 +11,7 @@ from hrag.values.errors import HragError
 
 
 class ExitCode(IntEnum):
-    """What the exit code of a command says."""
+    """The exit codes of all commands except `hrag check`."""
 
     OK = 0
     FAILED = 1
@@ -43,5 +44,5 @@ _CODES: dict[type[HragError], ExitCode] = {
 
 def exit_code_of(error: HragError) -> ExitCode:
     """Returns the exit code of a command that ends with `error`."""
-    found = (_CODES[cls] for cls in type(error).__mro__ if cls in _CODES)
-    return next(found, ExitCode.FAILED)
+    codes = (_CODES[cls] for cls in type(error).__mro__ if cls in _CODES)
+    return next(codes, ExitCode.FAILED)

@@ -1,4 +1,4 @@
-"""Progress as plain lines on standard error, now and then, while a command works."""
+"""Writes progress as plain lines to standard error, at intervals, while a command works."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ LINE_INTERVAL_S = 5.0
 def progress_lines(
     describe: Callable[[], str], interval_s: float = LINE_INTERVAL_S
 ) -> Iterator[None]:
-    """Writes what `describe` returns every `interval_s` seconds while the block runs.
+    """Calls `describe` every `interval_s` seconds while the block runs, and writes the result.
 
     `describe` is called in another thread.
     """

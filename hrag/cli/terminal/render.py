@@ -1,6 +1,6 @@
-"""Chunks, passages and durations as text for a terminal. Pure.
+"""Formats chunks, passages and durations as text for a terminal. Pure functions.
 
-Matches are coloured, or enclosed in « and » where the console has no colours.
+Matches are coloured, or enclosed in « and » if the console has no colours.
 """
 
 import re
@@ -29,14 +29,17 @@ Range = tuple[int, int]
 
 
 def citation(chunk: Chunk) -> str:
-    """Returns title, sections, pages, source and chunk id, those that the chunk has."""
+    """Returns the chunk's title, sections, pages, source and id, without those that are empty."""
     source = chunk.source if chunk.source != chunk.title else ""
     parts = (chunk.title, sections(chunk), pages(chunk), source, chunk.chunk_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
 def cited_place(passage: Passage) -> Chunk:
-    """Returns the passage's chunk with section path and pages of the sentence to cite."""
+    """Returns the passage's chunk, with the section path and pages of its matched sentence.
+
+    Without a matched sentence, returns the chunk unchanged.
+    """
     sentence = passage.matched_sentence
     if sentence is None:
         return passage.chunk
@@ -49,25 +52,26 @@ def cited_place(passage: Passage) -> Chunk:
 
 
 def scores(passage: Passage) -> str:
-    """Returns `0.612 (lexical 0.301, dense 0.846)`: the score and what each source says.
+    """Returns the score and the score of each source: `0.612 (lexical 0.301, dense 0.846)`.
 
-    A source that alone gave the score is left out; a reranker's score comes last.
+    If only one source gave a score, and it equals the passage's score, it is not repeated. A
+    reranker's score comes last.
     """
-    shown = f"{passage.score:.3f}"
+    total = f"{passage.score:.3f}"
     parts = [
         f"{source} {score:.3f}"
         for source, score in (("lexical", passage.lexical_score), ("dense", passage.dense_score))
         if score is not None
     ]
-    if len(parts) == 1 and parts[0].endswith(f" {shown}"):
+    if len(parts) == 1 and parts[0].endswith(f" {total}"):
         parts = []
     if passage.rerank_score is not None:
         parts.append(f"reranker {passage.rerank_score:.3f}")
-    return f"{shown} ({', '.join(parts)})" if parts else shown
+    return f"{total} ({', '.join(parts)})" if parts else total
 
 
 def section_citation(section: ChosenSection) -> str:
-    """Returns title, sections, pages and document id, those that the section has."""
+    """Returns the section's title, path, pages and document id, without those that are empty."""
     parts = (section.title, sections(section), pages(section), section.document_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
@@ -82,17 +86,23 @@ def first_words(text: str, chars: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 passage`, `2 passages`; `2 leaves` with the plural given."""
+    """Returns a number with its noun: `1 passage`, `2 passages`.
+
+    An irregular plural must be given as `plural`, for example for `2 leaves`.
+    """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def pages(part: Chunk | ChosenSection) -> str:
-    """Returns `p. 3` or `p. 3-4`; empty if the document has no pages."""
+    """Returns the pages of `part` as `p. 3` or `p. 3-4`; an empty text if there are no pages."""
     return page_range(part.first_page, part.last_page)
 
 
 def page_range(first: int, last: int) -> str:
-    """The same for two page numbers, which are 0 if the document has no pages."""
+    """Returns two page numbers as `p. 3` or `p. 3-4`.
+
+    If the document has no pages, the numbers are 0 and the text is empty.
+    """
     if not first:
         return ""
     return f"p. {first}" if first == last else f"p. {first}-{last}"
@@ -104,7 +114,10 @@ def chunk_suffix(chunk_id: str) -> str:
 
 
 def range_in_chunk(chunk: Chunk, span: Span | TermSpan) -> Range:
-    """Returns the part of `span`, a span of the document, as a range of the chunk's content."""
+    """Returns a span of the document as a range of the chunk's content, in characters.
+
+    The parts of the span outside the chunk are cut off.
+    """
     length = len(chunk.content)
     start = min(max(span.char_start - chunk.span.char_start, 0), length)
     end = min(max(span.char_end - chunk.span.char_start, start), length)
@@ -112,18 +125,19 @@ def range_in_chunk(chunk: Chunk, span: Span | TermSpan) -> Range:
 
 
 def matched_ranges(passage: Passage) -> list[Range]:
-    """Returns what matched as ranges of the passage's content, sorted, disjoint and trimmed.
+    """Returns the ranges of the passage's content that matched, sorted and disjoint.
 
-    These are the query's terms or, if there are none in the passage, the matched leaves.
+    They cover the query's terms or, if the passage contains none of them, the matched leaves.
+    They have no white space at their ends.
     """
     parts = passage.term_spans or [child.span for child in passage.matched_children]
-    found = merged(range_in_chunk(passage.chunk, part) for part in parts)
-    return merged(_trimmed(passage.chunk.content, start, end) for start, end in found)
+    ranges = merged(range_in_chunk(passage.chunk, part) for part in parts)
+    return merged(_trim(passage.chunk.content, start, end) for start, end in ranges)
 
 
-def _trimmed(content: str, start: int, end: int) -> Range:
-    kept = content[start:end]
-    return start + len(kept) - len(kept.lstrip()), end - len(kept) + len(kept.rstrip())
+def _trim(content: str, start: int, end: int) -> Range:
+    text = content[start:end]
+    return start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
@@ -140,7 +154,10 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
-    """Returns `text` with `ranges`, which are sorted and disjoint, coloured or marked."""
+    """Returns `text` with `ranges` coloured, or enclosed in « and » without `colour`.
+
+    `ranges` must be sorted and disjoint.
+    """
     text = printable(text)
     shown = Text()
     position = 0
@@ -153,7 +170,10 @@ def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
 
 
 def words(text: str) -> set[str]:
-    """Returns the words of a text without common ones, in lower case and without a final s."""
+    """Returns the words of a text in lower case, each without a final s.
+
+    Common words and words of fewer than 3 characters are omitted.
+    """
     return {
         word.removesuffix("s")
         for word in re.findall(r"\w+", text.lower())
@@ -162,40 +182,40 @@ def words(text: str) -> set[str]:
 
 
 def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
-    """Returns the `lines` consecutive lines of `text` that contain most of the query's words.
+    """Returns the `lines` consecutive lines of `text` that contain the most words of the query.
 
-    Ties go to the lines with more letters, which prefers prose to code. Lines are wrapped at
-    `width` characters; blank lines are dropped.
+    If several places contain equally many, the one with the most letters wins, which prefers
+    prose to code. Lines are wrapped at `width` characters; blank lines are dropped.
     """
-    folded = _folded(printable(text), width)
+    wrapped = _wrap_lines(printable(text), width)
     query_words = words(query)
-    found = [query_words & words(line) for line in folded]
+    matches = [query_words & words(line) for line in wrapped]
 
     def rank(start: int) -> tuple[int, int]:
-        letters = sum(map(str.isalpha, "".join(folded[start : start + lines])))
-        return len(set().union(*found[start : start + lines])), letters
+        letters = sum(map(str.isalpha, "".join(wrapped[start : start + lines])))
+        return len(set().union(*matches[start : start + lines])), letters
 
-    best = max(range(max(1, len(folded) - lines + 1)), key=rank)
-    return folded[best : best + lines]
+    best = max(range(max(1, len(wrapped) - lines + 1)), key=rank)
+    return wrapped[best : best + lines]
 
 
-def _folded(text: str, width: int) -> list[str]:
-    kept = (line.expandtabs() for line in text.splitlines() if line.strip())
-    return [part for line in kept for part in textwrap.wrap(line, width) or [line[:width]]]
+def _wrap_lines(text: str, width: int) -> list[str]:
+    lines = (line.expandtabs() for line in text.splitlines() if line.strip())
+    return [part for line in lines for part in textwrap.wrap(line, width) or [line[:width]]]
 
 
 def emphasised(line: str, query: str) -> Text:
     """Returns `line` with the query's words emphasised."""
     shown = Text(line)
     query_words = words(query)
-    for found in re.finditer(r"\w+", line):
-        if words(found[0]) & query_words:
-            shown.stylize(WORD_STYLE, *found.span())
+    for word in re.finditer(r"\w+", line):
+        if words(word[0]) & query_words:
+            shown.stylize(WORD_STYLE, *word.span())
     return shown
 
 
 def duration(microseconds: float) -> str:
-    """Returns a duration in µs, ms or s."""
+    """Returns a duration as text, in µs, ms or s."""
     if abs(microseconds) < 1000:
         return f"{microseconds:.0f} µs"
     if abs(microseconds) < 1_000_000:
@@ -204,12 +224,12 @@ def duration(microseconds: float) -> str:
 
 
 def timings(result: SearchResult) -> str:
-    """Returns the durations of a search and its stages, in order."""
-    took = result.timings
-    filtering = f"filter {duration(took.filter_us)}, " if took.filter_us else ""
-    reranking = f", rerank {duration(took.rerank_us)}" if took.rerank_us else ""
+    """Returns the durations of a search and its stages as text, in the order of the stages."""
+    times = result.timings
+    filtering = f"filter {duration(times.filter_us)}, " if times.filter_us else ""
+    reranking = f", rerank {duration(times.rerank_us)}" if times.rerank_us else ""
     return (
-        f"{duration(took.total_us)} in the service: embed {duration(took.embed_us)}, {filtering}"
-        f"search {duration(took.search_us)}, climb {duration(took.climb_us)}, "
-        f"fetch {duration(took.fetch_us)}{reranking}"
+        f"{duration(times.total_us)} in the service: embed {duration(times.embed_us)}, {filtering}"
+        f"search {duration(times.search_us)}, climb {duration(times.climb_us)}, "
+        f"fetch {duration(times.fetch_us)}{reranking}"
     )

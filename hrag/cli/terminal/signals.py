@@ -1,12 +1,12 @@
-"""How signals end a command."""
+"""Makes signals end a command as Ctrl-C does."""
 
 import signal
 
 
 def interrupt_on_signals() -> None:
-    """Lets SIGTERM and SIGHUP end the command as Ctrl-C does, by KeyboardInterrupt.
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    A signal that is ignored stays so, as `nohup` wants it.
+    A signal that is ignored stays ignored, because `nohup` relies on that.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:

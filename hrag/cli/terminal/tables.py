@@ -1,4 +1,4 @@
-"""Tables: with aligned columns on a terminal, with tabs between the cells in a pipe."""
+"""Prints tables: with aligned columns on a terminal, with tabs between cells in a pipe."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -18,16 +18,19 @@ _ELLIPSIS = "…"
 
 
 class Fit(Enum):
-    """What happens to a cell that is wider than its column."""
+    """The ways to fit a cell that is wider than its column."""
 
     NEVER = "the column is as wide as its widest cell"
     CUT_END = "the cell's end is left out"
     CUT_START = "the cell's start is left out"
-    FOLD = "the cell goes on in the next line"
+    FOLD = "the cell continues on the next line"
 
 
 class Column(NamedTuple):
-    """A column of a table; numbers never need to fit, and are aligned right."""
+    """A column of a table.
+
+    Columns of numbers have `Fit.NEVER`: they are never narrowed, and are aligned right.
+    """
 
     name: str
     fit: Fit = Fit.FOLD
@@ -38,13 +41,13 @@ def show_table(
 ) -> None:
     """Prints rows of texts and whole numbers.
 
-    A terminal gets a table that fits, without columns that are empty. A pipe gets one line a
-    row, with whole values; tabs and ends of lines inside a cell become blanks.
+    On a terminal the table fits the width, and empty columns are omitted. In a pipe each row is
+    one line with complete values; tabs and line ends inside a cell become blanks.
     """
     if console.is_terminal:
-        shown = [[_shown(cell) for cell in row] for row in rows]
-        if shown:
-            console.print(_table(columns, shown, console))
+        texts = [[_format_cell(cell) for cell in row] for row in rows]
+        if texts:
+            console.print(_table(columns, texts, console))
         return
     typer.echo("\t".join(column.name for column in columns))
     for row in rows:
@@ -52,9 +55,9 @@ def show_table(
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], console: Console) -> Table:
-    filled = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
-    shown = [columns[at] for at in filled]
-    cells = [[row[at] for at in filled] for row in rows]
+    filled = [index for index, _ in enumerate(columns) if any(row[index] for row in rows)]
+    shown = [columns[index] for index in filled]
+    cells = [[row[index] for index in filled] for row in rows]
     widths = _widths(shown, cells, console.width)
     table = Table(box=None, padding=(0, _GAP, 0, 0), header_style="bold")
     for column, width in zip(shown, widths, strict=True):
@@ -65,17 +68,21 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], console: Co
             width=width,
         )
     for row in cells:
-        table.add_row(*map(_fitted, shown, row, widths))
+        table.add_row(*map(_fit_cell, shown, row, widths))
     return table
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int) -> list[int]:
-    """The width of each column; what may be cut gives way first, then what may be folded."""
-    texts = [[column.name, *(row[at] for row in rows)] for at, column in enumerate(columns)]
-    widths = [max(map(cell_len, each)) for each in texts]
+    """Returns the width of each column.
+
+    If the table is too wide, columns that may be cut are narrowed first, then columns that may
+    be folded.
+    """
+    texts = [[column.name, *(row[index] for row in rows)] for index, column in enumerate(columns)]
+    widths = [max(map(cell_len, column_texts)) for column_texts in texts]
     excess = sum(widths) + _GAP * len(widths) - available
     for fits in ((Fit.CUT_START, Fit.CUT_END), (Fit.FOLD,)):
-        elastic = [at for at, column in enumerate(columns) if column.fit in fits]
+        elastic = [index for index, column in enumerate(columns) if column.fit in fits]
         while excess > 0 and elastic:
             widest = max(elastic, key=widths.__getitem__)
             if widths[widest] <= _MIN_WIDTH:
@@ -85,7 +92,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], available:
     return widths
 
 
-def _fitted(column: Column, text: str, width: int) -> Text:
+def _fit_cell(column: Column, text: str, width: int) -> Text:
     if cell_len(text) > width and column.fit is Fit.CUT_START:
         while cell_len(text) >= width:
             text = text[1:]
@@ -96,7 +103,7 @@ def _fitted(column: Column, text: str, width: int) -> Text:
     return cell
 
 
-def _shown(value: object) -> str:
+def _format_cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else _one_line(str(value))
 
 

@@ -132,7 +132,7 @@ def test_settings_of_a_new_collection_require_create(option):
 def test_what_is_no_encoding_of_texts_is_refused(name):
     result = _run("ingest", __file__, "--encoding", name)
     assert result.exit_code == 2
-    assert "no text encoding" in result.stderr
+    assert "is not a text encoding" in result.stderr
 
 
 def test_a_file_that_may_not_be_read_fails_alone(tmp_path, monkeypatch):

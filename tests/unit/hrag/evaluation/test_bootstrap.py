@@ -62,7 +62,7 @@ def test_where_no_difference_is_hardly_one_is_beyond_chance(questions: int) -> N
 def test_few_questions_are_warned_of() -> None:
     assert few_questions(MIN_QUESTIONS, "questions") is None
     assert few_questions(19, "questions") == (
-        "only 19 questions: intervals of fewer than 20 are too narrow, so no difference is "
+        "only 19 questions: with fewer than 20 the intervals are too narrow, so no difference is "
         "marked as more than chance"
     )
 

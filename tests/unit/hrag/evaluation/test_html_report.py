@@ -26,7 +26,7 @@ from hrag.evaluation.systems import parse_systems
 
 HOSTILE = "<script>alert('x')</script> & http://evil.example"
 HALF = Estimate(0.5, 0.25, 0.75, 20)
-FEW = "intervals of fewer than 20 are too narrow"
+FEW = "with fewer than 20 the intervals are too narrow"
 
 
 def figures(repeated: int = 1) -> RetrievalFigures:

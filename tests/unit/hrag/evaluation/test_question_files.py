@@ -83,8 +83,8 @@ def test_rows_of_a_table_with_one_question_are_joined(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("q.jsonl", ['{"query": "?"}', "{"], "line 2: the line is no JSON"),
-        ("q.jsonl", ["[]"], "line 1: the line is no JSON object; it must be a JSON object"),
+        ("q.jsonl", ['{"query": "?"}', "{"], "line 2: the line is not JSON"),
+        ("q.jsonl", ["[]"], "line 1: the line is not a JSON object; it must be a JSON object"),
         ("q.jsonl", [{"qid": "a"}], "line 1: query is missing; it must be a text"),
         ("q.jsonl", [{"query": "  "}], "line 1: query is '  '; it must be a text"),
         ("q.jsonl", [{"query": "?", "gold": {}}], "gold is '{}'; it must be a list of objects"),
@@ -102,12 +102,12 @@ def test_rows_of_a_table_with_one_question_are_joined(tmp_path: Path) -> None:
         (
             "q.jsonl",
             [{"query": "?", "gold": [{"doc_id": "d"}, {"quote": "x"}]}],
-            "q.jsonl, line 1: gold of question 'line-1' has whole documents beside texts",
+            "q.jsonl, line 1: gold of question 'line-1' has both whole documents and texts",
         ),
         (
             "q.csv",
             ["question,document_id,quote", "?,fox,", "!,fox,", "?,,x"],
-            "q.csv, line 4: gold of question 'line-2' has whole documents beside texts",
+            "q.csv, line 4: gold of question 'line-2' has both whole documents and texts",
         ),
         (
             "q.jsonl",

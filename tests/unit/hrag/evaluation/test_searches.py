@@ -213,7 +213,7 @@ def test_a_full_disk_ends_the_run_which_goes_on_when_there_is_room(
 def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
     other = tmp_path / "questions.jsonl"
     other.write_text('{"query": "?"}')
-    with pytest.raises(InvalidArgument, match="it is no journal of version 1; name a new file"):
+    with pytest.raises(InvalidArgument, match="it is not a journal of version 1; name a new file"):
         Journal(other)
     assert other.read_text() == '{"query": "?"}'
     with pytest.raises(InvalidArgument, match="No such file"):
@@ -270,6 +270,4 @@ def test_searches_that_did_less_than_asked_are_told_and_made_again(tmp_path: Pat
     counts = {"the embedder is down": 1, "the reranker is slow": 1}
     assert figures.systems[0].fallbacks == counts
     assert as_json(figures)["systems"][0]["fallbacks"] == counts
-    assert (
-        "1 searches of standard did less than was asked: the embedder is down" in figures.warnings
-    )
+    assert "1 searches of standard were incomplete: the embedder is down" in figures.warnings

@@ -84,7 +84,8 @@ def test_only_the_collections_that_are_compared_must_exist(run: Eval) -> None:
     assert done.exit_code == 0, done.output
     for name in COLLECTIONS:
         assert (
-            f"1 documents that should answer are not in the collection {name}, such as nowhere"
+            f"1 documents that contain expected answers are not in the collection {name}, "
+            "such as nowhere"
         ) in done.stdout
     done = run("--compare", "standard:collection=tree,standard")
     assert done.stderr == "error: no collection default\n"

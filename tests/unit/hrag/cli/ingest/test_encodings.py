@@ -80,7 +80,9 @@ def test_damaged_utf_8_is_refused_with_the_place(body, byte):
     ],
 )
 def test_binary_noise_is_refused(body):
-    with pytest.raises(Unreadable, match="neither text in a known encoding nor of a known format"):
+    with pytest.raises(
+        Unreadable, match="neither text in a known encoding nor a file of a known format"
+    ):
         decoded(body)
 
 

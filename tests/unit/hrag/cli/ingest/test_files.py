@@ -81,7 +81,7 @@ def test_second_file_with_the_same_id_is_refused(tmp_path):
     _write(tmp_path, "one/a.md", "two/a.md")
     first, second = find([tmp_path / "one", tmp_path / "two"]).documents
     assert first.read().document.document_id == "a.md"
-    with pytest.raises(Unreadable, match=r"a\.md is that of .*one"):
+    with pytest.raises(Unreadable, match=r"a\.md belongs to .*one"):
         second.read()
 
 
@@ -217,7 +217,7 @@ def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
 def test_what_the_user_says_replaces_what_the_file_says(tmp_path):
     _write(tmp_path, "a.md")
     given = GivenFields({"year": 2026}, "标题", "my-id")
-    document = find([tmp_path / "a.md"], given=given).documents[0].read().document
+    document = find([tmp_path / "a.md"], user_fields=given).documents[0].read().document
     assert (document.metadata, document.title, document.document_id) == (
         {"year": 2026},
         "标题",

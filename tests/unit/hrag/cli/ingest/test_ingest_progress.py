@@ -36,8 +36,8 @@ def _unreadable(name: str) -> InputDocument:
     return InputDocument(name, read, 10)
 
 
-def _ingested(client, documents, tell=lambda _: None) -> IngestProgress:
-    progress = IngestProgress(len(documents), 310, tell)
+def _ingested(client, documents, on_outcome=lambda _: None) -> IngestProgress:
+    progress = IngestProgress(len(documents), 310, on_outcome)
     ingest_all(client, "t", "default", documents, progress)
     return progress
 
@@ -104,7 +104,7 @@ def test_a_document_past_what_grpc_lets_in_fails_alone(monkeypatch):
 def test_an_outcome_is_counted_before_it_is_told():
     seen = []
     documents = [_document("a"), _document("b", ""), _unreadable("c")]
-    progress = IngestProgress(tell=lambda _: seen.append(progress.completed))
+    progress = IngestProgress(on_outcome=lambda _: seen.append(progress.completed))
     ingest_all(FakeClient(), "t", "default", documents, progress)
     assert seen == [1, 2, 3]
 

@@ -57,9 +57,9 @@ def test_an_id_that_is_none_stands_for_a_valid_one(tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("no json", "no JSON: "),
-        ("[1]", "no JSON object"),
-        ("[" * 100_000, "no JSON"),
+        ("no json", "not JSON: "),
+        ("[1]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
         ('{"title": "a", "words": 3}', r"no text in text or content or body; .* words \(--text-f"),
         ('{"text": "  "}', "no text"),
         ('{"text": ["a"]}', "no text"),
@@ -101,7 +101,7 @@ def test_bytes_that_are_no_text_fail_alone(tmp_path):
 def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, given):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "one"}\n{"text": "two"}\n'.encode(written))
-    (found,) = files.find([path], given=GivenFields(encoding=given)).documents
+    (found,) = files.find([path], user_fields=GivenFields(encoding=given)).documents
     with pytest.raises(
         Unreadable, match=f"found in {given or 'UTF-16 or UTF-32'}; store it in UTF-8"
     ):
@@ -112,7 +112,7 @@ def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, give
 def test_lines_of_another_encoding_are_read_with_it(tmp_path, encoding):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "Tür"}\n{"text": "Straße"}\n'.encode(encoding))
-    found = files.find([path], given=GivenFields(encoding=encoding)).documents
+    found = files.find([path], user_fields=GivenFields(encoding=encoding)).documents
     assert [each.read().document.body for each in found] == ["Tür", "Straße"]
 
 
@@ -143,6 +143,6 @@ def test_a_long_line_is_refused_unread(tmp_path, monkeypatch):
 def test_what_the_user_says_replaces_what_the_line_says_and_lines_have_no_root(tmp_path):
     _file(tmp_path, '{"text": "a", "title": "own", "year": 1, "team": "x"}')
     given = GivenFields({"year": 2026}, "Given")
-    (found,) = files.find([tmp_path], given=given, root="mine").documents
+    (found,) = files.find([tmp_path], user_fields=given, root="mine").documents
     document = found.read().document
     assert (document.title, document.metadata) == ("Given", {"year": 2026, "team": "x"})

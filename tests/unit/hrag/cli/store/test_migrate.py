@@ -57,9 +57,11 @@ def test_there_and_back_and_once_more(folder, tmp_path):
     assert back.exit_code == 0
     lines = back.stdout.splitlines()
     assert lines[0].startswith("copied ")
-    assert lines[0].endswith(" documents, replaced 0, 0 were there")
+    assert lines[0].endswith(" documents, replaced 0, 0 existed already")
     assert lines[1].startswith("compared ")
-    assert lines[1].endswith(" documents in 5 collections: embedded has all that postgres has")
+    assert lines[1].endswith(
+        " documents in 5 collections: embedded contains everything that postgres contains"
+    )
     again = run(*THERE, "--json", folder=folder)
     report = json.loads(again.stdout)
     assert again.exit_code == again.stderr.count("\n") - 1 == 0  # The audit line.
@@ -188,7 +190,7 @@ def test_progress_says_what_it_does():
     from hrag.engine.transfer.transfer_report import TransferProgress
 
     progress = TransferProgress()
-    assert migrate._described(progress) == "opening: 0 of 0 documents"
+    assert migrate._describe(progress) == "opening: 0 of 0 documents"
     progress.begin("copying", 9000)
     progress.collection, progress.done = "acme/handbook", 1200
-    assert migrate._described(progress) == "copying acme/handbook: 1,200 of 9,000 documents"
+    assert migrate._describe(progress) == "copying acme/handbook: 1,200 of 9,000 documents"
