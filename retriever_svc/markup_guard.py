@@ -18,9 +18,9 @@ address gets a blank before the first character that differs from all known host
 Some viewers accept blanks in a destination, and browsers delete tabs and line ends in addresses.
 So the blank is put where it makes the URL invalid (WHATWG URL Standard), and `@` gets one as well.
 
-If an address ends after the first part of a known host, it is recognised too late. It stays, with
-a blank after it. All this is done between backticks too, because viewers disagree on where code
-begins and ends. Only HTML tags are left unchanged there.
+An address may end after the first part of a known host. That is noticed only at its end, so it
+stays, with a blank after it. All this is done between backticks too, because viewers disagree on
+where code begins and ends. Only HTML tags are left unchanged there.
 """
 
 import re
@@ -86,7 +86,7 @@ class MarkupGuard:
 
 
 class _References:
-    """Finds character references that are numbers or name characters of addresses."""
+    """Finds two kinds of character references: numbers, and names of characters of addresses."""
 
     def __init__(self) -> None:
         self._name: str | None = None  # The part of a reference's name read so far; None outside.
