@@ -139,10 +139,10 @@ def merged_spans(parts: Sequence[tuple[int, Any]], first: int, end: int) -> list
 def _headings(
     text: str, char_start: int, starts: Sequence[int], heading_end: HeadingEnd
 ) -> dict[int, int]:
-    """Returns, by its start, the end of the heading of each section that begins in a text.
+    """Returns the end of each heading in a text, by the heading's start, in order.
 
-    They are in order. Start and end are equal for a section without a heading. Of the sections that
-    begin at one place, only the first MAX_SECTIONS_TRIED may have a heading.
+    For a section without a heading, the end is the start. If several sections begin at one place,
+    only the first MAX_SECTIONS_TRIED may have a heading.
     """
     first = bisect_left(starts, char_start)
     last = bisect_left(starts, char_start + len(text), first)
@@ -170,7 +170,7 @@ def _borders(borders: Sequence[int], headings: Mapping[int, int]) -> list[int]:
 def _weights(
     borders: Sequence[int], leaf: _Leaf, matches: Any, weights: Sequence[float]
 ) -> dict[int, float]:
-    """Returns the sum of weights of the distinct terms in each sentence with a weight.
+    """Returns the sum of weights of the distinct terms in each sentence that has any.
 
     Equal terms give equal sums, in any order of occurrence.
     """

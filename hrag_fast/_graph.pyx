@@ -90,7 +90,7 @@ cdef struct Query:
 
 
 def inner_products(const float[::1] query not None, const float[:, ::1] vectors not None):
-    """Scans vectors exactly that are in no index; see `_graph.pyi`."""
+    """Returns exact inner products with vectors that are in no index; see `_graph.pyi`."""
     cdef size_t count = vectors.shape[0]
     cdef size_t dimension = query.shape[0]
     cdef size_t i

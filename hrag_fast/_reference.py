@@ -290,9 +290,7 @@ class Graph:
                 if len(nearest) < ef or distances[other] < distances[nearest[-1]]:
                     frontier.append(other)
                     nearest.append(other)
-                    nearest = sorted(nearest, key=lambda element: (distances[element], element))[
-                        :ef
-                    ]
+                    nearest = sorted(nearest, key=lambda id_: (distances[id_], id_))[:ef]
         return nearest
 
 
@@ -325,11 +323,11 @@ def _rounded(
 
     Codes and scale are zeros for a vector whose numbers are all tiny, or not all finite.
     """
-    magnitudes = np.abs(vectors).max(axis=1)
-    usable = (magnitudes >= np.float32(SMALLEST)) & (magnitudes <= np.float32(LARGEST))
-    factors = np.float32(most_code) / np.where(usable, magnitudes, np.float32(1))
+    largest = np.abs(vectors).max(axis=1)
+    usable = (largest >= np.float32(SMALLEST)) & (largest <= np.float32(LARGEST))
+    factors = np.float32(most_code) / np.where(usable, largest, np.float32(1))
     codes = np.rint(np.where(usable[:, np.newaxis], vectors, 0) * factors[:, np.newaxis])
-    scales = np.where(usable, magnitudes / np.float32(most_code), np.float32(0))
+    scales = np.where(usable, largest / np.float32(most_code), np.float32(0))
     return codes.astype(np.int64), scales.astype(np.float32)
 
 

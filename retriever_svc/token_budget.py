@@ -18,7 +18,7 @@ from hrag.types import Chunk, MatchedChild, Passage, Span
 def within_limits(
     passages: Sequence[Passage], limit: int, token_budget: int, *, cut_last: bool
 ) -> tuple[Passage, ...]:
-    """Returns the first `limit` passages that fit the budget, in order. A budget of 0 is no budget.
+    """Returns the first `limit` passages that fit the budget, in order. A budget of 0 means none.
 
     A passage that does not fit is left out. With `cut_last`, it is cut to the whole sentences
     that fit instead, and it is the last passage.
