@@ -1,24 +1,24 @@
 """The compiled hot path: search, climbing, encoding passages, cutting, analysis, embedding.
 
-* `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`);
-  a `GraphSearch` goes on where it stopped. `inner_products` scans vectors that no index holds.
-* `Postings` finds leaves by BM25 in an inverted index; `postings_of` and `write_postings` make
-  one. `forward_matches` and `bm25` score leaves that are in none.
-* `rows_of_documents` finds the leaves of the documents that a filter selects.
+* `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`). A
+  `GraphSearch` can continue where it stopped. `inner_products` scans vectors that are in no index.
+* `Postings` finds leaves by BM25 in an inverted index. `postings_of` and `write_postings` build
+  an inverted index. `forward_matches` and `bm25` score leaves that are in no inverted index.
+* `rows_of_documents` finds the leaves of the documents that match a filter.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `JsonSchema` writes encoded messages as JSON.
-* `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
-* `sentence_ends` finds the sentences of a text, and `matched_sentence` the one to cite.
-* `UnigramTokenizer` finds the tokens of a text for the built-in embedding model, and
-  `SentenceEncoder`, with its `Int8Matrix`, makes vectors of them.
-* `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
-  compare texts as it does.
+* `boundary_ranks` ranks how well each offset of a text suits a cut (`CUT_...`).
+* `sentence_ends` finds the sentences of a text. `matched_sentence` finds the sentence to cite.
+* `UnigramTokenizer` finds the tokens of a text for the built-in embedding model.
+  `SentenceEncoder`, with its `Int8Matrix`, computes vectors from these tokens.
+* `TermExtractor` finds the terms of texts for the lexical index. `fold` and `inside_word` follow
+  the same rules, so that other code can compare texts in the same way.
 
-Arrays and text in, arrays and bytes out: it knows nothing of stores or services. The `.pyi`
-files are its documentation; the modules named `..._reference.py` define the right answers. If
-the extension is not compiled, the import fails: nobody would notice a fallback that is only
-slow.
+The functions receive arrays and texts, and return arrays and bytes. They know nothing of stores or
+services. The `.pyi` files are the documentation; the modules named `..._reference.py` define the
+right answers. If the extension is not compiled, the import fails: nobody would notice a fallback
+that is only slow.
 """
 
 try:

@@ -1,7 +1,7 @@
 """Types and documentation of the compiled `TermExtractor`, and of folding and hashing.
 
-Arrays that are returned are new. The GIL is held, but `leaf_terms` gives other threads a turn
-after every 256 KB of text. A `str` of a subclass is a TypeError.
+Arrays that are returned are new. The GIL is held, but `leaf_terms` lets other threads run after
+every 256 KB of text. An instance of a subclass of `str` raises TypeError.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,73 +19,75 @@ class LeafTerms(NamedTuple):
     """
 
     starts: NDArray[np.int64]
-    """int64[n + 1]: from 0 to the number of entries."""
+    """int64[n + 1], ascending from 0 to the number of entries."""
     entries: NDArray[np.uint64]
-    """uint64: `term_id << 8 | min(frequency, MAX_FREQUENCY)`, ascending in each leaf, each term
-    once."""
+    """uint64: `term_id << 8 | min(frequency, MAX_FREQUENCY)`. They ascend within a leaf, and a
+    leaf has each term once."""
     lengths: NDArray[np.uint32]
-    """uint32[n]: how many occurrences of terms a leaf has in all."""
+    """uint32[n]: the number of all occurrences of terms in each leaf."""
 
 class Matches(NamedTuple):
-    """Where m occurrences of terms lie in a text, ordered by start, end and term.
+    """The places of m occurrences of terms in a text, ordered by start, end and term.
 
-    They overlap where a word lies in a joined run, and where CJK bigrams follow each other.
+    Places overlap if a word lies in a joined run, and if CJK bigrams follow each other.
     """
 
     starts: NDArray[np.uint32]
-    """uint32[m]: first code point."""
+    """uint32[m]: the first code point of each occurrence."""
     ends: NDArray[np.uint32]
-    """uint32[m]: end in code points."""
+    """uint32[m]: the end of each occurrence, in code points."""
     which: NDArray[np.uint32]
-    """uint32[m]: index of the term in the ids that were asked for."""
+    """uint32[m]: the index of the term in the ids that `matches` was called with."""
 
 class Token(NamedTuple):
-    """What is hashed to a term, if it is a word after stemming."""
+    """A piece of text that is hashed to a term. A word is stemmed first."""
 
     text: str
-    """Folded."""
+    """The folded text."""
     is_word: bool
-    """False for joined runs and CJK terms."""
+    """True for words, False for joined runs and CJK terms."""
 
 class TermExtractor:
     """Finds the terms of texts.
 
-    The text is folded (see `fold`). Letters, digits and numerals are word characters, and so
-    are marks that follow one. Han, Hiragana, Katakana, Hangul syllables, Thai, Lao, Khmer and
-    Myanmar are CJK characters, here for short. Terms are:
+    The text is folded (see `fold`). Letters, digits and numerals are word characters, and so are
+    marks that follow a word character. Here, "CJK characters" is short for Han, Hiragana,
+    Katakana, Hangul syllables, Thai, Lao, Khmer and Myanmar. Terms are:
 
     * words: runs of word characters, stemmed;
     * every CJK character, and every pair of neighbouring ones (bigrams);
-    * joined runs: words joined by any of ``. - _ / @ + #``, with what follows of ``+ #``, whole
-      and not stemmed: ``3.11.7``, ``c++``, ``user@example.org``. Their words are terms too.
+    * joined runs: words joined by any of ``. - _ / @ + #``, with any ``+ #`` that follow. They
+      are one term each, and are not stemmed: ``3.11.7``, ``c++``, ``user@example.org``. Their
+      words are terms too.
 
-    They come in the order in which they begin, but a joined run after its words.
+    Terms come in the order in which they begin, except that a joined run comes after its words.
 
-    `stem` returns the stem of a word, for the same word always the same; None: words are not
-    stemmed. With `ascii_only`, words with other characters are not stemmed. Words of more than
-    64 characters never are. If the stem is empty, the term is the word.
+    `stem` returns the stem of a word. It must always return the same stem for the same word. If
+    `stem` is None, words are not stemmed. With `ascii_only`, words that have other characters are
+    not stemmed. Words of more than 64 characters are never stemmed. If the stem is empty, the
+    term is the word itself.
 
-    Stems are remembered: those of 32,768 words of up to 24 bytes in 1 MB, in sets of four where
-    a new word ousts the oldest; those of up to 8,192 longer words in about as much. The words
-    are compared in full. Threads may share an extractor: the GIL protects it, also where `stem`
-    releases it.
+    Stems are cached. One cache has the stems of 32,768 words of up to 24 bytes, in 1 MB. It
+    consists of sets of four words, and a new word evicts the oldest word of its set. Another
+    cache has the stems of up to 8,192 longer words, in about 1 MB too. Cached words are compared
+    in full. Threads may share an extractor: the GIL protects it, even if `stem` releases the GIL.
     """
 
     def __init__(self, stem: Callable[[str], str] | None, *, ascii_only: bool = False) -> None: ...
     def terms(self, text: str) -> NDArray[np.uint64]:
-        """Returns uint64[n]: the ids of all occurrences of terms, in order."""
+        """Returns the ids of all occurrences of terms, in order, uint64[n]."""
 
     def word_ids(self, text: str) -> NDArray[np.uint64]:
-        """Returns uint64[n]: the distinct ids of words and CJK terms, ascending."""
+        """Returns the distinct ids of words and CJK terms, ascending, uint64[n]."""
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
         """Returns the terms of each text in the forward form."""
 
     def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:
-        """Returns where terms with these ids occur in the text as it came, not folded.
+        """Returns where terms with these ids occur in the original text, which is not folded.
 
         `ids` is uint64[k], C-contiguous, ascending. A match begins and ends with whole clusters
-        (see `fold`): the letters of ``ﬁ`` both lie where the ligature lies.
+        (see `fold`): both letters of ``ﬁ`` have the place of the ligature.
 
         Raises ValueError for another dtype, shape or order.
         """
@@ -106,12 +108,12 @@ def term_id(term: str) -> int:
 def fold(text: str, *, single_spaces: bool = False) -> str:
     """Returns the folded text: in it, spellings that mean the same are equal.
 
-    That is NFKC, then full case folding, then NFKC. What is invisible inside words is dropped
-    before: soft hyphens U+00AD, joiners U+034F, U+200C, U+200D and U+2060, byte order marks
-    U+FEFF, and variation selectors. With `single_spaces`, white space is also replaced by one
-    space for each run, and removed at the ends.
+    Folding is NFKC, then full case folding, then NFKC again. Before that, it drops characters
+    that are invisible inside words: soft hyphens U+00AD, joiners U+034F, U+200C, U+200D and
+    U+2060, byte order marks U+FEFF, and variation selectors. With `single_spaces`, each run of
+    white space also becomes one space, and white space at both ends is removed.
 
     A cluster is a character with the marks, inner Hangul letters and invisible characters that
-    follow it. One of more than 32 code points is folded in pieces of 32, so that time stays
-    linear in whatever text. A lone surrogate becomes U+FFFD.
+    follow it. A cluster of more than 32 code points is folded in pieces of 32, so that the time
+    is linear for every text. A lone surrogate becomes U+FFFD.
     """

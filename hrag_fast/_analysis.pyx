@@ -1,15 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`TermExtractor`, on the path of every ingest and query: which terms a text has, and where.
+"""`TermExtractor`: finds which terms a text has, and where. Every ingest and query uses it.
 
-Two passes over flat buffers. The first folds the text into UTF-8 with one class byte for each
-byte, by tables of characters and, where characters combine, by Python's `unicodedata`. The
-second cuts it into words, joined runs and CJK terms, hashes them, and looks words up among the
-stems. `_analysis.pyi` is the documentation for callers; `_analysis_reference.py` has the plain
-twin, which defines the right answer.
+It makes two passes over flat buffers. The first pass folds the text into UTF-8, and writes a class
+for each byte. It uses tables of characters, and Python's `unicodedata` for characters that
+combine. The second pass cuts the text into words, joined runs and CJK terms, hashes them, and looks
+up the stems of words. `_analysis.pyi` is the documentation for callers; `_analysis_reference.py`
+has the plain twin, which defines the right answer.
 
-Threads. Everything runs under the GIL. It may change hands wherever Python code is called: when
-a stem, a page of characters or a cluster is missing. So buffers belong to one call, pages never
-change once published, and a set of stems is read, or written, with no Python code in between.
+Threads: all code runs under the GIL. Another thread may get the GIL while Python code is called,
+which happens if a stem, a page of characters or a cluster is not cached. So buffers belong to one
+call, pages never change once they are published, and no Python code runs while a set of stems is
+read or written.
 """
 
 from collections import namedtuple
@@ -75,7 +76,7 @@ Matches = namedtuple("Matches", ("starts", "ends", "which"))
 Token = namedtuple("Token", ("text", "is_word"))
 
 cdef enum:
-    # The classes of characters; `_characters.py` says what is in each.
+    # The classes of characters; `_characters.py` describes them.
     OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX
 
 assert (_characters.OTHER, _characters.WORD, _characters.CJK) == (OTHER, WORD, CJK)
@@ -85,15 +86,16 @@ assert (_characters.JOINER, _characters.SUFFIX) == (JOINER, SUFFIX)
 cdef enum:
     FREQUENCY_LIMIT = 255
     STEMMED_CHARS = 64  # Longer words are data, not language.
-    PAGES = 0x1100  # Of 256 characters: all that Unicode has room for.
-    CLUSTERS = 8192  # Clusters remembered, about 200 bytes each.
+    PAGES = 0x1100  # Pages of 256 characters cover all code points of Unicode.
+    CLUSTERS = 8192  # The cache has at most this many clusters, about 200 bytes each.
     STEM_SET_BITS = 13
-    STEM_WAYS = 4  # With 8,192 sets, the stems of 32,768 words: 1 MB for each language.
+    # With 8,192 sets, the cache has the stems of 32,768 words: 1 MB for each language.
+    STEM_WAYS = 4
     STEM_WORD_BYTES = 24
-    LONG_STEMS = 8192  # Longer words and stems remembered, about 150 bytes each.
-    PADDING = 24  # Bytes that may be read past the end of a text.
-    CROWDED = 64  # Ids in a bucket; more are not sorted by insertion.
-    TEXT_BYTES_A_TURN = 1 << 18  # About 3 ms; then other threads may have the GIL.
+    LONG_STEMS = 8192  # The second cache has at most this many words, about 150 bytes each.
+    PADDING = 24  # This many bytes may be read past the end of a text.
+    CROWDED = 64  # A bucket with more ids than this is not sorted by insertion.
+    TEXT_BYTES_A_TURN = 1 << 18  # This takes about 3 ms. Then other threads may have the GIL.
 
 MAX_FREQUENCY = FREQUENCY_LIMIT
 cdef Py_ssize_t CLUSTER_LIMIT = _characters.MAX_CLUSTER
@@ -115,12 +117,13 @@ cdef struct Stem:
     uint64_t id
 
 cdef struct StemSet:
-    # Two cache lines: words that share a hash, the latest first; one more ousts the last.
+    # The words that share a hash, in two cache lines, the latest first. A new word evicts the
+    # last one.
     Stem stems[STEM_WAYS]
 
 cdef struct Occurrence:
     uint64_t id
-    uint32_t start  # Bytes in the folded text.
+    uint32_t start  # An offset in bytes of the folded text, like `end`.
     uint32_t end
 
 cdef struct Match:
@@ -129,12 +132,12 @@ cdef struct Match:
     uint32_t which
 
 ctypedef fused Unit:
-    # A code point in each of the three kinds of str.
+    # The types of a code point in the three kinds of str.
     uint8_t
     uint16_t
     uint32_t
 
-# Published page by page, never changed or freed: 2 KB each, at most 9 MB.
+# Pages are published one by one, and never changed or freed. A page has 2 KB; all have 9 MB.
 cdef Character* pages[PAGES]
 cdef dict clusters = {}
 
@@ -215,13 +218,14 @@ cdef size_t larger(size_t capacity, size_t needed) noexcept nogil:
 
 
 cdef class Buffers:
-    """The memory of one call: a folded text and the terms found in it; reused for each text."""
+    """The memory of one call: a folded text and its terms. It is reused for each text."""
 
     cdef:
-        uint8_t* bytes  # The folded text and, behind it, PADDING of class OTHER.
+        uint8_t* bytes  # The folded text, and after it PADDING bytes of class OTHER.
         uint8_t* classes
         bint keeps_places
-        uint32_t* places  # Pairs of start and end of a byte's cluster in the original text.
+        # For each byte, the start and the end of its cluster in the original text.
+        uint32_t* places
         size_t size
         size_t capacity
         Occurrence* found
@@ -245,7 +249,7 @@ cdef class Buffers:
         PyMem_Free(self.offsets)
 
     cdef int reserve(self, size_t needed) except -1:
-        """Makes capacity for `needed` bytes of folded text in all, and for the padding."""
+        """Ensures capacity for `needed` bytes of folded text in total, and for the padding."""
         needed += PADDING
         if needed <= self.capacity:
             return 0
@@ -260,7 +264,7 @@ cdef class Buffers:
         return 0
 
     cdef int fold(self, str text) except -1:
-        """Fills `bytes`, `classes` and, if they are kept, `places`."""
+        """Fills `bytes`, `classes` and, with `keeps_places`, `places`."""
         cdef int kind = PyUnicode_KIND(text)
         self.size = 0
         self.reserve(len(text))
@@ -293,7 +297,7 @@ cdef class Buffers:
         self.size = place + size
 
     cdef void collapse_spaces(self) noexcept:
-        """Leaves one space of each run of white space in `bytes`, and none at the ends."""
+        """Replaces each run of white space in `bytes` by one space, and by none at the ends."""
         cdef size_t i, size = 0
         cdef bint is_space, follows_space = True
         for i in range(self.size):
@@ -317,7 +321,7 @@ cdef class Buffers:
         return 0
 
     cdef int sort(self) except -1:
-        """Sorts the ids of `found` into `ids`: ids are hashes, so their first bits spread them."""
+        """Sorts the ids of `found` into `ids`. Ids are hashes, so their first bits are random."""
         cdef size_t n = self.found_size
         cdef int bits = 4
         while (<size_t>1 << bits) < 2 * n and bits < 24:
@@ -331,22 +335,22 @@ cdef class Buffers:
         return 0
 
     cdef size_t match(self, const uint64_t* wanted, size_t n) except? 0:
-        """Fills `matches` with the occurrences of wanted ids, sorted; returns how many.
+        """Fills `matches` with the sorted occurrences of wanted ids. Returns their number.
 
-        They are found almost in order: only a joined run comes after its words, and the
-        characters of one cluster share their place. So insertion takes linear time.
+        Occurrences are almost sorted already: only a joined run comes after its words, and the
+        characters of one cluster have the same place. So insertion sort takes linear time.
         """
         cdef size_t i, place, which, size = 0
         cdef Match match
-        cdef Occurrence each
+        cdef Occurrence occurrence
         self.matches = <Match*>resized(self.matches, (self.found_size + 1) * sizeof(Match))
         for i in range(self.found_size):
-            each = self.found[i]
-            which = lower_bound(wanted, n, each.id)
-            if which == n or wanted[which] != each.id:
+            occurrence = self.found[i]
+            which = lower_bound(wanted, n, occurrence.id)
+            if which == n or wanted[which] != occurrence.id:
                 continue
-            match.start = self.places[2 * <size_t>each.start]
-            match.end = self.places[2 * <size_t>each.end - 1]
+            match.start = self.places[2 * <size_t>occurrence.start]
+            match.end = self.places[2 * <size_t>occurrence.end - 1]
             match.which = <uint32_t>which
             place = size
             while place > 0 and is_before(match, self.matches[place - 1]):
@@ -398,7 +402,7 @@ cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t 
     cdef bytes classes = folded[1]
     cdef const uint8_t* data = <const uint8_t*><const char*>encoded
     cdef const uint8_t* classes_of = <const uint8_t*><const char*>classes
-    cdef uint8_t byte[4]  # One, and what `append` reads beyond it.
+    cdef uint8_t byte[4]  # `append` reads 4 bytes, but only the first one counts.
     cdef size_t i, size = len(encoded)
     buffers.reserve(buffers.size + size)
     for i in range(size):
@@ -410,7 +414,7 @@ cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t 
 cdef void sort_hashes(
     const Occurrence* found, size_t n, int bits, uint64_t* ids, uint32_t* offsets
 ) noexcept nogil:
-    """Sorts by buckets of the first bits of 56; `offsets` has space for the buckets."""
+    """Sorts ids by buckets of their first `bits` of 56. `offsets` has an entry per bucket."""
     cdef size_t i, bucket, buckets = <size_t>1 << bits
     cdef uint32_t largest = 0, count, start = 0, end = 0
     cdef int shift = 56 - bits
@@ -451,7 +455,7 @@ cdef inline void insertion_sort(uint64_t* ids, size_t n) noexcept nogil:
 
 
 cdef void heap_sort(uint64_t* ids, size_t n) noexcept nogil:
-    """For crowded buckets: linear if all are equal, and never quadratic."""
+    """Sorts a crowded bucket. Time is linear if all ids are equal, and never quadratic."""
     cdef size_t i
     for i in range(n // 2, 0, -1):
         sift_down(ids, i - 1, n)
@@ -568,18 +572,20 @@ cdef class TermExtractor:
 
     def tokens(self, str text not None):
         cdef Buffers buffers = Buffers()
-        cdef Occurrence each
+        cdef Occurrence occurrence
         cdef size_t i
         cdef list result = []
         buffers.fold(text)
         self.scan(buffers, True)
         for i in range(buffers.found_size):
-            each = buffers.found[i]
+            occurrence = buffers.found[i]
             result.append(Token(
                 PyUnicode_DecodeUTF8(
-                    <const char*>buffers.bytes + each.start, each.end - each.start, NULL
+                    <const char*>buffers.bytes + occurrence.start,
+                    occurrence.end - occurrence.start,
+                    NULL,
                 ),
-                is_word(buffers.classes, each.start, each.end),
+                is_word(buffers.classes, occurrence.start, occurrence.end),
             ))
         return result
 
@@ -597,7 +603,7 @@ cdef class TermExtractor:
         )
 
     cdef int scan(self, Buffers buffers, bint joined) except -1:
-        """Fills `found` with the terms of the folded text."""
+        """Fills `buffers.found` with the terms of the folded text."""
         cdef const uint8_t* classes = buffers.classes
         cdef size_t place = 0, size = buffers.size
         buffers.found_size = 0
@@ -611,7 +617,7 @@ cdef class TermExtractor:
         return 0
 
     cdef size_t scan_run(self, Buffers buffers, size_t start, bint joined) except 0:
-        """Adds the words of a run and, if it is more than a word, the run. Returns its end."""
+        """Adds the words of a run and, if it is more than one word, the run. Returns its end."""
         cdef const uint8_t* classes = buffers.classes
         cdef const uint8_t* data = buffers.bytes
         cdef size_t end = hrag_word_end(classes, start), word = start, first_end = end
@@ -652,7 +658,7 @@ cdef class TermExtractor:
         return key.id
 
     cdef uint64_t long_word_term(self, const uint8_t* word, size_t size) except? 0:
-        if size > 4 * STEMMED_CHARS:  # Without a look at it: too long in any script.
+        if size > 4 * STEMMED_CHARS:  # In any script, the word is too long to be stemmed.
             return hashed(word, size)
         cdef bytes key = word[:size]
         term = self.long_stems.get(key)
@@ -700,7 +706,7 @@ cdef size_t scan_cjk(Buffers buffers, size_t place) except 0:
 
 
 cdef inline size_t next_character(const uint8_t* data, size_t place) noexcept nogil:
-    """Returns the end of a character of at least three bytes: all of class CJK are."""
+    """Returns the end of a character of class CJK, which has at least three bytes."""
     return place + (4 if data[place] >= 0xF0 else 3)
 
 
@@ -713,7 +719,7 @@ cdef bint is_word(const uint8_t* classes, size_t start, size_t end) noexcept nog
 
 
 cdef class Entries:
-    """A growing array of entries of leaves."""
+    """A growing array of the entries of leaves."""
 
     cdef:
         uint64_t* values
@@ -729,7 +735,7 @@ cdef class Entries:
         if self.size + n > self.capacity:
             self.capacity = larger(self.capacity, self.size + n)
             self.values = <uint64_t*>resized(self.values, self.capacity * sizeof(uint64_t))
-        for i in range(n):  # Without branches: whether an id repeats cannot be predicted.
+        for i in range(n):  # There is no branch: a CPU cannot predict if an id repeats.
             last += i > 0 and ids[i] != ids[i - 1]
             start = i if i == 0 or ids[i] != ids[i - 1] else start
             self.values[last] = ids[i] << 8 | min(i + 1 - start, <size_t>FREQUENCY_LIMIT)
@@ -738,7 +744,7 @@ cdef class Entries:
 
 
 cdef object copied(const uint64_t* values, size_t size):
-    """Returns uint64[size]."""
+    """Returns a copy of the values as a new array, uint64[size]."""
     result = np.empty(size, np.uint64)
     cdef uint64_t[::1] out = result
     if size > 0:

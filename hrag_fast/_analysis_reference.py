@@ -1,7 +1,7 @@
-"""Plain Python twin of the compiled term extractor: it defines the right answer.
+"""The plain Python twin of the compiled term extractor. It defines the right answer.
 
-Written to be read, with strings and regular expressions. `_analysis.pyi` is the documentation
-of both; tests hold them equal.
+It is written to be read, with strings and regular expressions. `_analysis.pyi` documents both;
+tests check that both give the same results.
 """
 
 import re
@@ -56,7 +56,7 @@ class Token(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A token's place in the folded text, and whether it is a word, joined, or CJK."""
+    """A token's place in the folded text, and its kind: "word", "joined" or "cjk"."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class _Span(NamedTuple):
 
 
 def term_id(term: str) -> int:
-    """FNV-1a with MurmurHash3's finalizer, the highest 56 bits."""
+    """Returns the highest 56 bits of FNV-1a with the finalizer of MurmurHash3."""
     value = 0xCBF29CE484222325
     for byte in term.encode():
         value = (value ^ byte) * 0x100000001B3 & _MASK
@@ -74,7 +74,7 @@ def term_id(term: str) -> int:
 
 
 class TermExtractor:
-    """Twin of `hrag_fast.TermExtractor`; see `_analysis.pyi`."""
+    """The twin of `hrag_fast.TermExtractor`, which `_analysis.pyi` documents."""
 
     def __init__(self, stem: Callable[[str], str] | None, *, ascii_only: bool = False) -> None:
         self._stem = stem
@@ -96,7 +96,7 @@ class TermExtractor:
         for text in texts:
             ids = self.terms(text).tolist()
             entries += [
-                each << 8 | min(n, MAX_FREQUENCY) for each, n in sorted(Counter(ids).items())
+                term << 8 | min(n, MAX_FREQUENCY) for term, n in sorted(Counter(ids).items())
             ]
             starts.append(len(entries))
             lengths.append(len(ids))
@@ -111,16 +111,16 @@ class TermExtractor:
             for piece in fold_cluster(text[slice(*place)])
         ]
         folded = "".join(piece for _, piece in places)
-        wanted = ids.tolist()
-        found = []
+        sorted_ids = ids.tolist()
+        occurrences = []
         for span in _spans(folded):
             term = self._id(folded, span)
-            which = bisect_left(wanted, term)
-            if which < len(wanted) and wanted[which] == term:
+            which = bisect_left(sorted_ids, term)
+            if which < len(sorted_ids) and sorted_ids[which] == term:
                 (start, _), _ = places[span.start]
                 (_, end), _ = places[span.end - 1]
-                found.append((start, end, which))
-        columns = np.array(sorted(found), np.uint32).reshape(-1, 3).T
+                occurrences.append((start, end, which))
+        columns = np.array(sorted(occurrences), np.uint32).reshape(-1, 3).T
         return Matches(*(column.copy() for column in columns))
 
     def tokens(self, text: str) -> list[Token]:
@@ -139,10 +139,12 @@ class TermExtractor:
 
 
 def _spans(folded: str) -> Iterator[_Span]:
-    """Yields the tokens of a folded text: what is joined after its words, a bigram after its
-    first character."""
+    """Yields the tokens of a folded text.
+
+    A joined run comes after its words, and a bigram after its first character.
+    """
     letters = "".join(_LETTERS[character_class(c)] for c in folded)
-    letters = _WORDS_WITH_MARKS.sub(lambda found: "w" * len(found[0]), letters)
+    letters = _WORDS_WITH_MARKS.sub(lambda run: "w" * len(run[0]), letters)
     for run in _RUNS.finditer(letters):
         if run[0][0] == "c":
             yield from _cjk(*run.span())

@@ -1,10 +1,11 @@
 """Types and documentation of the compiled `Postings`.
 
-Array arguments are one-dimensional and C-contiguous and may be read-only; a wrong dtype or shape
-is a ValueError, None (where it is not allowed) or no array a TypeError. Arrays returned are new.
-Methods raise MemoryError if memory is short, and may be called again.
+Array arguments are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape
+raises ValueError. None (where it is not allowed) or an object that is no array raises TypeError.
+Arrays that are returned are new. Methods raise MemoryError if memory is short, and may then be
+called again.
 
-The GIL is kept for work of about 10 us and released for more.
+The GIL is kept for work of up to about 10 us, and released for longer work.
 """
 
 import numpy as np
@@ -15,12 +16,12 @@ from hrag_fast._posting_lists import PostingLists
 class Postings(PostingLists):
     """An immutable inverted index of n rows, searched by BM25.
 
-    A score is BM25 (Robertson and Zaragoza, 2009) divided by its largest possible value: the sum
-    of `weight * frequency / (frequency + (a + b * length))` over the terms of the query that the
-    row has. With BM25's own k1 and b, `a` is `k1 * (1 - b)` and `b` is `k1 * b / average_length`;
-    weights are the terms' inverse document frequencies divided by their sum. All is computed in
-    float32 and added in ascending order of term ids: the same query gives the same bits in
-    `best`, in `scores` and in `bm25`.
+    A score is BM25 (Robertson and Zaragoza, 2009) divided by its largest possible value. It is the
+    sum of `weight * frequency / (frequency + (a + b * length))` over the terms of the query that
+    the row has. If k1 and b are the parameters of BM25, the argument `a` is `k1 * (1 - b)` and the
+    argument `b` is `k1 * b / average_length`. Weights are the terms' inverse document frequencies
+    divided by their sum. Scores are computed in float32, and added in ascending order of term ids.
+    So the same query gives the same bits in `best`, in `scores` and in `bm25`.
 
     Safe to use from several threads.
     """
@@ -35,22 +36,23 @@ class Postings(PostingLists):
         allowed: NDArray[np.uint8] | None,
         count: int,
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """Finds the `count` rows with the highest scores, best first; in ties lower rows first.
+        """Returns the `count` rows with the highest scores, best first. In ties, lower rows come
+        first.
 
         * `ids`: uint64[q], ascending term ids; unknown ones are ignored.
         * `weights`: float32[q], from 0 to 1.
         * `a`, `b`: finite, not negative.
         * `lengths`: uint32[n], the number of terms in each row.
-        * `allowed`: uint8[n]; rows with 0 are left out. None: all rows are allowed.
+        * `allowed`: uint8[n]; rows with 0 are left out. If it is None, all rows are allowed.
         * `count`: not negative.
 
         Returns rows uint32[m] and scores float32[m], all above 0. m is `count`, or less if fewer
         allowed rows have a score above 0.
 
-        Takes time linear in the postings of the terms, and less where few rows are allowed.
+        Takes time linear in the postings of the terms, and less time if few rows are allowed.
 
-        Raises ValueError for lengths that disagree, ids that do not ascend, weights, `a` or `b`
-        out of range, OverflowError for a negative count.
+        Raises ValueError for lengths that disagree, ids that do not ascend, and weights, `a` or
+        `b` out of range. Raises OverflowError for a negative count.
         """
 
     def scores(
@@ -62,12 +64,13 @@ class Postings(PostingLists):
         lengths: NDArray[np.uint32],
         rows: NDArray[np.uint32],
     ) -> NDArray[np.float32]:
-        """Returns the score of each of `rows`, float32[m], equal to that of `best` to the bit.
+        """Returns the score of each of `rows`, float32[m], with the same bits as in `best`.
 
-        `rows` is uint32[m] in any order, with or without repetition; the other arguments are
-        those of `best`. A row without any of the terms has 0.
+        `rows` is uint32[m] in any order, with or without repetition. The other arguments are the
+        same as in `best`. A row without any of the terms has the score 0.
 
-        Takes O(m log m) and m look-ups for each term.
+        Takes O(m log m) time and m look-ups for each term.
 
-        Raises ValueError as `best`, IndexError for a row that is not below n.
+        Raises ValueError for the same reasons as `best`, and IndexError for a row that is not
+        below n.
         """

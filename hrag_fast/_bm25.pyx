@@ -3,16 +3,18 @@
 # cython: cdivision=True
 """`Postings`: searches an inverted index by BM25.
 
-BM25 is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond"
-(Foundations and Trends in Information Retrieval 3(4), 2009), with Lucene's idf and without its
-constant factor. A search goes through windows of rows, and in each through the terms, adding
-shares to an array of sums that stays in the cache, as Lucene's bulk scorer of disjunctions does.
+The formula is BM25 of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
+Beyond" (Foundations and Trends in Information Retrieval 3(4), 2009), with Lucene's idf and without
+the constant factor. A search goes through windows of rows. In each window it goes through the
+terms and adds their shares to an array of sums that stays in the CPU's cache. Lucene's bulk scorer
+of disjunctions works in the same way.
 
-It does not prune. MaxScore (Turtle and Flood, "Query Evaluation: Strategies and Optimizations",
-Information Processing & Management 31(6), 1995) would skip long lists where they cannot matter;
-the rows that are left must be looked up in every list, in the order of terms, or their scores
-would differ in the last bit. It was measured: that saves a tenth at best and costs as much
-elsewhere, because reading a posting costs a hundredth of looking up a row.
+The search does not prune. MaxScore (Turtle and Flood, "Query Evaluation: Strategies and
+Optimizations", Information Processing & Management 31(6), 1995) would skip long lists that cannot
+change the result. But the remaining rows must then be looked up in every list, in the order of
+terms, or their scores would differ in the last bit. Measurements showed that this saves a tenth of
+the time at best and costs as much in other cases: reading a posting takes a hundredth of the time
+of looking up a row.
 
 Arguments are checked, then one C loop runs without Python objects. `_bm25.pyi` is the
 documentation for callers; `_bm25_reference.py` has the plain twin, which defines the right
@@ -60,10 +62,11 @@ cdef extern from *:
     #endif
 
     enum { HRAG_LANES = 16, HRAG_SCAN = 64, HRAG_BATCH = 256 };
-    enum { HRAG_LONG = 7 };  // A frequency of 7 follows in a unit of its own.
+    enum { HRAG_LONG = 7 };  // A frequency of 7 or more is in a second unit.
 
-    // Adds a term's shares to the sums of the rows of one window, whose lengths are given. In
-    // batches, each in plain loops over arrays, which the compiler turns into vector code.
+    // Adds a term's shares to the sums of the rows of one window. `lengths` are the lengths of
+    // these rows. It works in batches, by plain loops over arrays: the compiler turns them into
+    // vector code.
     HRAG_CPU_CLONES
     static void hrag_add(
         const uint16_t* units, const uint16_t* end, float weight, float a, float b,
@@ -98,7 +101,7 @@ cdef extern from *:
         }
     }
 
-    // Writes the rows whose sum is above the bound; returns their number.
+    // Writes the rows whose sum is above the bound. Returns their number.
     HRAG_CPU_CLONES
     static size_t hrag_above(const float* sums, size_t count, float bound, uint16_t* rows) {
         size_t found = 0, i = 0;
@@ -106,7 +109,7 @@ cdef extern from *:
             int any = 0;
             for (size_t j = 0; j < HRAG_SCAN; j++) any |= sums[i + j] > bound;
             if (!any) continue;
-            for (size_t j = 0; j < HRAG_SCAN; j++) {  // Without a branch to predict.
+            for (size_t j = 0; j < HRAG_SCAN; j++) {  // No branch must be predicted.
                 rows[found] = (uint16_t)(i + j);
                 found += sums[i + j] > bound;
             }
@@ -133,8 +136,8 @@ cdef extern from *:
     size_t hrag_count_flags(const uint8_t* flags, size_t count) noexcept nogil
 
 cdef enum:
-    LOOK_UP_UNITS = 40  # So many units are read in the time that one row is looked up.
-    SPARSE_UNITS = 256  # With fewer units than this, a window's sums are not scanned.
+    LOOK_UP_UNITS = 40  # Looking up one row takes as long as reading this many units.
+    SPARSE_UNITS = 256  # If a window has fewer units than this, its sums are not scanned.
 
 
 cdef struct Query:
@@ -145,13 +148,14 @@ cdef struct Query:
 
 
 cdef cppclass Ranking:
-    """The best rows so far, as keys: at least `count`, if there are, and less than twice that.
+    """The best rows so far, as keys.
 
-    Rows may come in any order.
+    It has at least `count` keys, if there are as many rows, and fewer than twice as many. Rows may
+    be added in any order.
     """
 
     size_t count
-    uint64_t last  # A row is of interest if its key is lower.
+    uint64_t last  # A row is added only if its key is lower than this one.
     vector[uint64_t] keys
 
     void add(float score, uint64_t row) noexcept nogil:
@@ -168,15 +172,15 @@ cdef cppclass Ranking:
 
 
 cdef cppclass Window:
-    """The rows that are scored at once, and their postings."""
+    """The rows that are scored together, and their postings."""
 
     size_t first
     size_t rows
-    size_t units  # In all blocks.
-    vector[Block] blocks  # In the order of terms.
-    vector[float] weights  # One a block.
-    vector[float] sums  # One a row; zero between windows.
-    vector[uint16_t] chosen  # Space for rows, relative to the first.
+    size_t units  # The number of units in all blocks.
+    vector[Block] blocks  # One block for each term that occurs, in the order of terms.
+    vector[float] weights  # One weight per block.
+    vector[float] sums  # One sum per row. All are zero between windows.
+    vector[uint16_t] chosen  # Space for rows, which are relative to the first.
 
 
 cdef class Postings(PostingLists):
@@ -192,7 +196,7 @@ cdef class Postings(PostingLists):
         const uint8_t[::1] allowed,
         size_t count,
     ):
-        """The rows with the highest scores; see `_bm25.pyi`."""
+        """Returns the rows with the highest scores; see `_bm25.pyi`."""
         cdef Query query = checked_query(&self.index, ids, weights, a, b, lengths)
         cdef const uint8_t* flags = NULL
         if allowed is not None:
@@ -201,7 +205,7 @@ cdef class Postings(PostingLists):
         cdef vector[Cursor] cursors
         cdef size_t units = find_terms(&self.index, &ids[0], ids.shape[0], cursors)
         cdef Ranking ranking
-        ranking.last = rank_key(0, 0)  # A row that scores 0 is of no interest.
+        ranking.last = rank_key(0, 0)  # A row with the score 0 is not ranked.
         ranking.count = min(count, <size_t>self.index.header.rows)
         if ranking.count == 0:
             cursors.clear()
@@ -221,7 +225,7 @@ cdef class Postings(PostingLists):
         const uint32_t[::1] lengths not None,
         const uint32_t[::1] rows not None,
     ):
-        """The scores of given rows; see `_bm25.pyi`."""
+        """Returns the scores of rows; see `_bm25.pyi`."""
         cdef Query query = checked_query(&self.index, ids, weights, a, b, lengths)
         cdef vector[Cursor] cursors
         cdef size_t i, count = rows.shape[0]
@@ -249,7 +253,7 @@ cdef Query checked_query(
     float b,
     const uint32_t[::1] lengths,
 ) except *:
-    """The query without its terms. Raises ValueError if an argument is not allowed."""
+    """Returns the query without its terms. Raises ValueError if an argument is not allowed."""
     cdef size_t i
     cdef Query query
     check_ascending(&ids[0], ids.shape[0])
@@ -273,7 +277,7 @@ cdef Query checked_query(
 
 
 cdef object ranked_arrays(const vector[uint64_t]& keys):
-    """Rows and scores of keys."""
+    """Returns the rows and the scores of keys, as two arrays."""
     rows, scores = np.empty(keys.size(), np.uint32), np.empty(keys.size(), np.float32)
     cdef uint32_t[::1] rows_out = rows
     cdef float[::1] scores_out = scores
@@ -285,9 +289,10 @@ cdef object ranked_arrays(const vector[uint64_t]& keys):
 
 
 cdef inline uint64_t rank_key(float score, uint64_t row) noexcept nogil:
-    """Keys ascend from the best row to the worst: by score descending, then by row.
+    """Returns the key of a row. Keys ascend from the best row to the worst.
 
-    The bits of floats that are not negative ascend as the floats do.
+    So they sort by score descending, then by row ascending. The bits of floats that are not
+    negative have the same order as the floats.
     """
     cdef uint32_t bits
     memcpy(&bits, &score, sizeof(bits))
@@ -304,13 +309,13 @@ cdef inline float score_in(uint64_t key) noexcept nogil:
 cdef inline float share(
     const Query* query, float weight, uint32_t frequency, size_t row
 ) noexcept nogil:
-    """What a term adds to the score of a row."""
+    """Returns what a term adds to the score of a row."""
     cdef float count = <float>frequency
     return weight * count / (count + (query.a + query.b * <float>query.lengths[row]))
 
 
 cdef uint32_t lowest_window(vector[Cursor]& cursors) noexcept nogil:
-    """The first window that any cursor has not passed; NO_WINDOW at the end of all lists."""
+    """Returns the first window that any cursor has not passed; NO_WINDOW after all lists."""
     cdef size_t i
     cdef uint32_t lowest = NO_WINDOW
     for i in range(cursors.size()):
@@ -325,7 +330,10 @@ cdef int rank(
     const uint8_t* allowed,
     Ranking& ranking,
 ) except -1 nogil:
-    """Leaves the best rows in the ranking, in order. Allocates first: what it calls cannot fail."""
+    """Writes the best rows to the ranking, in order.
+
+    It allocates all memory first, so that the functions that it calls cannot fail.
+    """
     cdef Window window
     cdef uint32_t number = lowest_window(cursors)
     window.blocks.reserve(cursors.size())
@@ -364,7 +372,7 @@ cdef void take_blocks(
 cdef void rank_window(
     Window& window, const Query* query, const uint8_t* allowed, Ranking& ranking
 ) noexcept nogil:
-    """Adds the window's rows of interest to the ranking, in the way that reads least."""
+    """Adds the window's best rows to the ranking, in the way that reads the fewest units."""
     cdef size_t allowed_rows
     if allowed != NULL:
         allowed_rows = hrag_count_flags(allowed + window.first, window.rows)
@@ -381,7 +389,7 @@ cdef void rank_window(
 
 
 cdef size_t choose_allowed(Window& window, const uint8_t* allowed) noexcept nogil:
-    """Chooses the rows that are allowed; returns their number."""
+    """Writes the allowed rows to `window.chosen`. Returns their number."""
     cdef size_t row, count = 0
     for row in range(window.rows):
         if allowed[window.first + row]:
@@ -393,7 +401,7 @@ cdef size_t choose_allowed(Window& window, const uint8_t* allowed) noexcept nogi
 cdef void rank_chosen(
     Window& window, const Query* query, size_t count, Ranking& ranking
 ) noexcept nogil:
-    """Ranks the first `count` chosen rows, by looking them up in every block."""
+    """Ranks the first `count` rows of `window.chosen`. Looks them up in every block."""
     cdef size_t i, j, row
     cdef const uint16_t* at
     cdef Posting posting
@@ -426,9 +434,10 @@ cdef void add_blocks(Window& window, const Query* query) noexcept nogil:
 
 
 cdef void rank_sums(Window& window, const uint8_t* allowed, Ranking& ranking) noexcept nogil:
-    """Ranks the rows by their sums, and clears these."""
+    """Ranks the rows by their sums, and sets the sums to zero."""
     cdef size_t i, row
-    # A row that equals the last one comes after it: all rows of former windows are lower.
+    # A row with the same score as the last one ranks after it, because rows of earlier windows are
+    # lower. So only higher sums matter.
     cdef size_t count = hrag_above(
         window.sums.data(), window.rows, score_in(ranking.last), window.chosen.data()
     )
@@ -440,7 +449,7 @@ cdef void rank_sums(Window& window, const uint8_t* allowed, Ranking& ranking) no
 
 
 cdef void rank_sparse(Window& window, const uint8_t* allowed, Ranking& ranking) noexcept nogil:
-    """Does what `rank_sums` does, by reading the few postings again."""
+    """Does the same as `rank_sums`, by reading the few postings again."""
     cdef size_t i, row
     cdef const uint16_t* next
     cdef Posting posting
@@ -451,14 +460,14 @@ cdef void rank_sparse(Window& window, const uint8_t* allowed, Ranking& ranking) 
             row = window.first + posting.row
             if allowed == NULL or allowed[row]:
                 ranking.add(window.sums[posting.row], row)
-            window.sums[posting.row] = 0  # So that the row's next posting adds nothing.
+            window.sums[posting.row] = 0  # The row's next posting then adds nothing to the ranking.
 
 
 cdef int score_rows(
     vector[Cursor]& cursors, const Query* query, const uint32_t* rows, size_t count, float* scores
 ) except -1 nogil:
-    """Adds the shares of all terms to the scores of rows, which are zero."""
-    cdef vector[uint64_t] order  # Ascending: `row << 32 | position`.
+    """Adds the shares of all terms to the scores of rows. The scores must be zero before."""
+    cdef vector[uint64_t] order  # Ascending values of `row << 32 | position`.
     cdef vector[uint32_t] ascending, frequencies
     cdef size_t i, j
     order.resize(count)

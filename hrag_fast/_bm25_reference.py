@@ -1,7 +1,7 @@
-"""Plain Python twins of the kernels of lexical search: they define the right answers.
+"""The plain Python twins of the kernels of lexical search. They define the right answers.
 
-The stubs (`_bm25.pyi`, `_forward.pyi`, `_postings_writer.pyi`) are the documentation of both.
-Tests hold them equal bit by bit, files included.
+The stubs (`_posting_lists.pyi`, `_bm25.pyi`, `_forward.pyi`, `_postings_writer.pyi`) document
+both. Tests check that results and files of both are equal bit by bit.
 """
 
 import struct
@@ -24,24 +24,24 @@ MAX_FREQUENCY = 255
 DROPPED = 0xFFFFFFFF
 
 Lists = dict[int, dict[int, int]]
-"""Frequencies by row, by term id."""
+"""For each term id, the term's frequency in each row that has it."""
 
 
 class Postings:
-    """Twin of `hrag_fast.Postings`."""
+    """The twin of `hrag_fast.Postings`."""
 
     def __init__(self, buffer: bytes | memoryview) -> None:
-        """Reads and checks postings; see `_bm25.pyi`."""
+        """Reads and checks postings; see `_posting_lists.pyi`."""
         self.rows, self.lists = _read(bytes(buffer))
 
     def __len__(self) -> int:
-        """Number of terms."""
+        """Returns the number of terms."""
         return len(self.lists)
 
     def document_frequencies(
         self, ids: NDArray[np.uint64], alive: NDArray[np.uint8] | None
     ) -> NDArray[np.uint32]:
-        """How many rows have each term; see `_bm25.pyi`."""
+        """Returns how many rows have each term; see `_posting_lists.pyi`."""
         self._check_column("alive", alive)
         counts = [
             sum(alive is None or alive[row] != 0 for row in self.lists.get(term, ()))
@@ -59,12 +59,12 @@ class Postings:
         allowed: NDArray[np.uint8] | None,
         count: int,
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """The rows with the highest scores; see `_bm25.pyi`."""
+        """Returns the rows with the highest scores; see `_bm25.pyi`."""
         self._check_column("allowed", allowed)
         scores = self._all_scores(ids, weights, a, b, lengths)
-        found = [row for row in np.flatnonzero(scores) if allowed is None or allowed[row]]
-        found.sort(key=lambda row: (-scores[row], row))
-        best = np.array(found[:count], np.uint32)
+        ranked = [row for row in np.flatnonzero(scores) if allowed is None or allowed[row]]
+        ranked.sort(key=lambda row: (-scores[row], row))
+        best = np.array(ranked[:count], np.uint32)
         return best, scores[best]
 
     def scores(
@@ -76,7 +76,7 @@ class Postings:
         lengths: NDArray[np.uint32],
         rows: NDArray[np.uint32],
     ) -> NDArray[np.float32]:
-        """The scores of given rows; see `_bm25.pyi`."""
+        """Returns the scores of rows; see `_bm25.pyi`."""
         scores = self._all_scores(ids, weights, a, b, lengths)
         for i, row in enumerate(rows.tolist()):
             if row >= self.rows:
@@ -84,7 +84,7 @@ class Postings:
         return scores[rows]
 
     def rows_with_all(self, ids: NDArray[np.uint64]) -> NDArray[np.uint32]:
-        """The rows that have every term; see `_bm25.pyi`."""
+        """Returns the rows that have every term; see `_posting_lists.pyi`."""
         _check_ascending(ids)
         rows = set(range(self.rows))
         for term in ids.tolist():
@@ -135,7 +135,7 @@ def _check_ascending(ids: NDArray[np.uint64]) -> None:
 
 
 def _read(buffer: bytes) -> tuple[int, Lists]:
-    """Returns the number of rows and the lists."""
+    """Returns the number of rows and the lists. Raises ValueError for damaged postings."""
     if len(buffer) < HEADER.size:
         raise ValueError(f"{len(buffer)} bytes are too few for postings")
     magic, version, rows, term_count, unit_count = HEADER.unpack_from(buffer)
@@ -164,7 +164,7 @@ def _read(buffer: bytes) -> tuple[int, Lists]:
 
 
 def _read_list(units: list[int], rows: int) -> dict[int, int]:
-    """Frequencies by row. Raises ValueError unless it is what `_encoded` writes."""
+    """Returns frequencies by row. Raises ValueError unless `_encoded` would write the units."""
     postings: dict[int, int] = {}
     at = 0
     try:
@@ -192,7 +192,7 @@ def _read_list(units: list[int], rows: int) -> dict[int, int]:
 
 
 def _encoded(postings: dict[int, int]) -> list[int]:
-    """The units of a list of frequencies by row."""
+    """Returns the units of a list, from its frequencies by row."""
     blocks: dict[int, list[int]] = {}
     for row, frequency in sorted(postings.items()):
         window, place = divmod(row, WINDOW_ROWS)
@@ -205,11 +205,11 @@ def _encoded(postings: dict[int, int]) -> list[int]:
 
 
 def _packed(rows: int, lists: Lists) -> bytes:
-    """Postings as bytes."""
+    """Returns postings as bytes."""
     terms = sorted(term for term, postings in lists.items() if postings)
     encoded = [_encoded(lists[term]) for term in terms]
     offsets = np.cumsum([0, *map(len, encoded)])
-    units = [unit for each in encoded for unit in each]
+    units = [unit for term_units in encoded for unit in term_units]
     return b"".join(
         [
             HEADER.pack(MAGIC, VERSION, rows, len(terms), len(units)),
@@ -222,7 +222,7 @@ def _packed(rows: int, lists: Lists) -> bytes:
 
 
 def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: int) -> bytes:
-    """Twin of `hrag_fast.postings_of`; see `_postings_writer.pyi`."""
+    """The twin of `hrag_fast.postings_of`, which `_postings_writer.pyi` documents."""
     if rows > MAX_ROWS:
         raise ValueError(f"rows is {rows}; it must be at most {MAX_ROWS}")
     if len(starts) != rows + 1:
@@ -240,36 +240,37 @@ def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: in
 def _forward_rows(
     starts: NDArray[np.int64], entries: NDArray[np.uint64], first: int, last: int
 ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """The rows that have terms, with their pairs of term and frequency."""
+    """Yields the rows that have terms, with their pairs of term and frequency."""
     borders = starts[first : last + 1]
     bad = (borders < 0) | (borders > len(entries))
     bad[:-1] |= borders[:-1] > borders[1:]
     if last > first and bad.any():
         raise ValueError(f"row {first + int(np.argmax(bad))} does not lie in entries")
     for row in (first + np.flatnonzero(borders[:-1] < borders[1:])).tolist():
-        own = entries[starts[row] : starts[row + 1]].tolist()
-        yield row, [divmod(entry, MAX_FREQUENCY + 1) for entry in own]
+        row_entries = entries[starts[row] : starts[row + 1]].tolist()
+        yield row, [divmod(entry, MAX_FREQUENCY + 1) for entry in row_entries]
 
 
 def write_postings(
     path: str | PathLike[str], sources: Sequence[tuple[Postings, NDArray[np.uint32]]]
 ) -> None:
-    """Twin of `hrag_fast.write_postings`; see `_postings_writer.pyi`."""
+    """The twin of `hrag_fast.write_postings`, which `_postings_writer.pyi` documents."""
     lists: Lists = {}
-    kept: list[int] = []
+    remaining_rows: list[int] = []
     for number, (postings, remap) in enumerate(sources):
         if len(remap) != postings.rows:
             raise ValueError(f"the remap of source {number} must have {postings.rows} entries")
         new_rows = remap.tolist()
-        kept += [row for row in new_rows if row != DROPPED]
+        remaining_rows += [row for row in new_rows if row != DROPPED]
         for term, frequencies in postings.lists.items():
             merged = lists.setdefault(term, {})
             for row, frequency in frequencies.items():
                 if new_rows[row] != DROPPED:
                     merged[new_rows[row]] = frequency
-    if sorted(kept) != list(range(len(kept))):
-        raise ValueError(f"together the remaps must have each row from 0 to {len(kept) - 1} once")
-    Path(path).write_bytes(_packed(len(kept), lists))
+    count = len(remaining_rows)
+    if sorted(remaining_rows) != list(range(count)):
+        raise ValueError(f"together the remaps must have each row from 0 to {count - 1} once")
+    Path(path).write_bytes(_packed(count, lists))
 
 
 def forward_matches(
@@ -279,7 +280,7 @@ def forward_matches(
     last: int,
     ids: NDArray[np.uint64],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Twin of `hrag_fast.forward_matches`; see `_forward.pyi`."""
+    """The twin of `hrag_fast.forward_matches`, which `_forward.pyi` documents."""
     if not 0 <= first <= last < max(1, len(starts)):
         raise ValueError(f"first and last are {first} and {last}; there are {len(starts) - 1} rows")
     _check_ascending(ids)

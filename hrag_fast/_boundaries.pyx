@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`boundary_ranks`, on the path of every ingest: how good a cut at each offset of a text is.
+"""`boundary_ranks`: ranks how well each offset of a text suits a cut. Every ingest uses it.
 
 It checks its arguments, then runs one C loop without Python objects. `_boundaries.pyi` is the
 documentation for callers; `_reference.py` has the plain twin, which defines the right answer.
@@ -20,8 +20,11 @@ CUT_SENTENCE = SENTENCE
 CUT_PARAGRAPH = PARAGRAPH
 
 cdef enum:
-    BLANK_LOOK_BACK = 64  # Bytes; keeps a text of nothing but white space linear.
-    CLOSER_LOOK_BACK = 16  # Bytes: five CJK closers, more than a sentence ends with.
+    # This many bytes of white space are read at most, so that the time stays linear for a text
+    # that has only white space.
+    BLANK_LOOK_BACK = 64
+    # Five CJK closing quotes or brackets fit into this many bytes. Sentences end with fewer.
+    CLOSER_LOOK_BACK = 16
 
 
 def boundary_ranks(bytes text not None, const uint32_t[::1] ends not None):
@@ -88,7 +91,7 @@ cdef int count_newlines(const uint8_t* text, size_t start, size_t end) noexcept 
     return newlines
 
 
-cdef bint ends_sentence(const uint8_t* text, size_t end, bint beside_blank) noexcept nogil:
+cdef bint ends_sentence(const uint8_t* text, size_t end, bint next_to_blank) noexcept nogil:
     """True if a sentence ends at `end`, perhaps with closing quotes or brackets."""
     cdef size_t limit = end - CLOSER_LOOK_BACK if end > CLOSER_LOOK_BACK else 0
     cdef size_t start
@@ -101,7 +104,7 @@ cdef bint ends_sentence(const uint8_t* text, size_t end, bint beside_blank) noex
     if end == 0:
         return False
     last = code_point_before(text, end)
-    return is_cjk_sentence_end(last) or (beside_blank and is_sentence_end(last))
+    return is_cjk_sentence_end(last) or (next_to_blank and is_sentence_end(last))
 
 
 cdef inline uint32_t code_point_before(const uint8_t* text, size_t end) noexcept nogil:

@@ -1,14 +1,14 @@
-"""What Unicode says about characters: how text is folded, and the class of each character.
+"""Folds texts and classifies characters, by Unicode's rules.
 
-Folding makes spellings that mean the same equal: invisible characters are dropped, then NFKC,
-then case folding, then NFKC again. It works cluster by cluster. A cluster is a character and
-those after it that may combine with it or are invisible: marks and the inner letters of Hangul
-syllables. Across the border of two clusters nothing composes and nothing is reordered, so a
-folded text is its folded clusters in a row, and each folded character has a place in the
+Folding makes spellings that mean the same equal. It drops invisible characters, then applies NFKC,
+then case folding, then NFKC again. It works cluster by cluster. A cluster is a character and the
+following characters that may combine with it or are invisible: marks and the inner letters of
+Hangul syllables. Nothing composes and nothing is reordered across the border of two clusters. So a
+folded text consists of its folded clusters in order, and each folded character has a place in the
 original text.
 
-The compiled term extractor reads the tables that `character_page` makes; its plain twin calls
-the other functions. Both therefore follow the Unicode version of the running Python.
+The compiled term extractor reads the tables that `character_page` returns; its plain twin calls
+the other functions. So both follow the Unicode version of the running Python.
 """
 
 import re
@@ -18,19 +18,21 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
 
-# Unicode bounds sequences of marks to 30 for streams (UAX #15, Stream-Safe Text Format). Python
-# sorts marks in quadratic time, so a cluster is cut at this length, whatever a text contains.
+# For streams, Unicode limits sequences of marks to 30 (UAX #15, Stream-Safe Text Format). Python
+# sorts marks in quadratic time, so every cluster is cut at this length.
 MAX_CLUSTER = 32
 
 OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX = range(7)
-"""Classes of folded characters.
+"""The classes of folded characters.
 
-* WORD: letters, digits and numerals, but those of class CJK.
+* WORD: letters, digits and numerals, except those of class CJK.
 * CJK: letters and marks of scripts that are written without spaces, and Hangul syllables.
-* MARK: combining marks. After a WORD character they belong to the word; otherwise they separate.
+* MARK: combining marks. After a WORD character they belong to the word; otherwise they separate
+  words.
 * SPACE: white space.
-* JOINER: ``. - _ / @``; SUFFIX: ``+ #``, which join too, and may also end what is joined.
-* OTHER: everything else; it separates.
+* JOINER: ``. - _ / @``, which join words.
+* SUFFIX: ``+ #``, which join words too, and may also end a joined run.
+* OTHER: everything else; it separates words.
 """
 
 JOINERS = frozenset(".-_/@")
@@ -53,27 +55,27 @@ CJK_RANGES = (
 )
 HANGUL_VOWELS_AND_FINALS = ((0x1160, 0x11FF), (0xD7B0, 0xD7FF))
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Default ignorable code points (UAX #44) that occur inside words and say only how they look or
-# break: soft hyphen, combining grapheme joiner, zero width non-joiner and joiner, word joiner,
-# byte order mark, variation selectors. NFKC_Casefold drops them, too. Not the zero width space
-# U+200B, which separates words where nobody sees a space.
+# Default ignorable code points (UAX #44) that occur inside words and only control how words look
+# or break: soft hyphen, combining grapheme joiner, zero width non-joiner and joiner, word joiner,
+# byte order mark, variation selectors. NFKC_Casefold drops them, too. The zero width space U+200B
+# is not among them, because it separates words where nobody sees a space.
 _INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 
 # A page has one entry for each of 256 characters.
 PAGE_SIZE = 256
-# Class; 1 if `may_combine`; number of UTF-8 bytes of the folded form, 0 if that is not exactly
-# one character; those bytes.
+# The fields of an entry: the class; 1 if `may_combine`; the number of UTF-8 bytes of the folded
+# form, or 0 if this form is not exactly one character; these bytes.
 ENTRY = struct.Struct("<BBBx4s")
 
 
 def fold(text: str, *, single_spaces: bool = False) -> str:
-    """Twin of `hrag_fast.fold`; see `_analysis.pyi`."""
+    """The twin of `hrag_fast.fold`, which `_analysis.pyi` documents."""
     folded = "".join(fold_cluster(text[start:end]) for start, end in clusters(text))
     return " ".join(folded.split()) if single_spaces else folded
 
 
 def clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Yields start and end of each cluster in characters; in order and without gaps."""
+    """Yields the start and end of each cluster, in characters, in order and without gaps."""
     start = 0
     for place in range(1, len(text)):
         if place - start == MAX_CLUSTER or not may_combine(text[place]):
@@ -84,7 +86,7 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 def may_combine(character: str) -> bool:
-    """True if a character may combine with the one before it, or is invisible beside it."""
+    """Returns True if a character may combine with the character before it, or is invisible."""
     if _INVISIBLE.match(character):
         return True
     first = unicodedata.normalize("NFKD", character)[0]
@@ -115,7 +117,7 @@ def character_class(character: str) -> int:
 
 
 def inside_word(folded: str, place: int) -> bool:
-    """True if a word of a folded text goes on from before a place to behind it.
+    """Returns True if a place of a folded text lies inside a word.
 
     `place` is in characters, from 0 to the length of the text.
     """
@@ -123,18 +125,18 @@ def inside_word(folded: str, place: int) -> bool:
 
 
 def _is_word(folded: str, place: int) -> bool:
-    """True if the character at a place is part of a word; a mark is if what bears it is."""
+    """Returns True if a character is part of a word. A mark is one if its base character is."""
     if place == len(folded):
         return False
     for before in range(place, max(place - MAX_CLUSTER, -1), -1):
-        found = character_class(folded[before])
-        if found != MARK:
-            return found == WORD
-    return place >= MAX_CLUSTER  # Too many marks to see what bears them.
+        kind = character_class(folded[before])
+        if kind != MARK:
+            return kind == WORD
+    return place >= MAX_CLUSTER  # There are too many marks to find their base character.
 
 
 def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
-    """True if a character lies in one of some ranges, which ascend."""
+    """Returns True if a character lies in one of the ranges, which must ascend."""
     before = bisect_right(ranges, (ord(character), sys.maxunicode)) - 1
     return before >= 0 and ord(character) <= ranges[before][1]
 

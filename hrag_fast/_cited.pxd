@@ -1,10 +1,10 @@
 # cython: language_level=3
-"""The sentence to cite, for kernels that have the document at hand."""
+"""Declares `sentence_of`, which finds the sentence to cite, for kernels that have the document."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 
-cdef struct Stretch:  # Of a document's text; the section is that which holds most of it.
+cdef struct Stretch:  # A range of a document's text, and the section that has most of it.
     size_t byte_start
     size_t byte_end
     uint32_t char_start
@@ -13,7 +13,7 @@ cdef struct Stretch:  # Of a document's text; the section is that which holds mo
 
 
 cdef inline size_t count_before(const uint32_t[::1] starts, uint64_t char) noexcept:
-    """How many starts, which ascend, are before a character."""
+    """Returns how many starts, which must ascend, are before a character."""
     cdef size_t middle, first = 0, end = starts.shape[0]
     while first < end:
         middle = (first + end) // 2

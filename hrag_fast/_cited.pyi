@@ -1,7 +1,7 @@
 """Types and documentation of the compiled part of citations.
 
-Arrays are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape is a
-ValueError, a wrong type a TypeError. The GIL is kept: a leaf takes some microseconds.
+Arrays are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape raises
+ValueError, a wrong type raises TypeError. The GIL is kept: a leaf takes some microseconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,35 +22,41 @@ def matched_sentence(
 ) -> tuple[int, int, int, int]:
     """Returns the sentence of a leaf whose terms have the highest sum of weights.
 
-    That is its first byte and the one past its last, and the same in code points, without the
-    white space around it.
+    The result is its start and end in bytes, then its start and end in code points. The white
+    space around the sentence is left out.
 
     * `text`: the document's whole text, UTF-8.
     * `leaf`: the fields of hrag.values.tree.CHUNK; its section is an index, or NONE.
     * `section_starts`: uint32, the code point at which each section begins, ascending.
-    * `heading_end`: called with a part of the text, an offset in it and the section that begins
-      there, returns the offset behind the section's heading; the same one if it has none. Of the
-      sections that begin at one place, the first 16 are asked for.
+    * `heading_end`: a function. It is called with a part of the text, an offset in this part, and
+      the section that begins there. It returns the offset after the section's heading, or the same
+      offset if the section has no heading. If several sections begin at one place, it is called
+      for the first 16.
     * `matches`: where terms occur in the leaf, in code points from its start.
-    * `weights`: float32, how much each of the terms that `matches` numbers counts.
+    * `weights`: float32, the weight of each of the terms that `matches` numbers.
 
-    A term counts once in a sentence. A heading is a sentence of its own. Of equal sentences the
-    first one is returned, but a heading only if no sentence of its own section is equal. If no
-    term with a weight occurs, it is the first sentence with a letter or digit of the section that
-    holds most of the leaf, and a heading only if there is no other. A sentence that the leaf's
-    edge cuts is returned whole if it ends within MAX_SENTENCE_CHARS code points of the edge, so it
-    may begin before the leaf and end behind it.
+    A term counts once in a sentence. A heading is a separate sentence. Of sentences with equal
+    sums, the first one is returned; but a heading is returned only if no sentence of its section
+    has the same sum.
 
-    Raises ValueError for a leaf that is empty or outside the text and for matches whose columns
-    differ in length, IndexError for a section or a term that does not exist.
+    If no term with a weight occurs, the result is the first sentence that has a letter or digit,
+    in the section that has most of the leaf. It is a heading only if there is no other sentence.
+
+    If the leaf's edge cuts a sentence, the whole sentence is returned, provided that it ends
+    within MAX_SENTENCE_CHARS code points of the edge. So the result may begin before the leaf and
+    end after it.
+
+    Raises ValueError for a leaf that is empty or outside the text, and for matches whose columns
+    differ in length. Raises IndexError for a section or a term that does not exist.
     """
 
 def merged_spans(
     parts: Sequence[tuple[int, Matches]], first: int, end: int
 ) -> list[tuple[int, int]]:
-    """Returns the spans of matches that lie from `first` to `end`, in order, as code points.
+    """Returns the spans of matches between `first` and `end`, in order, in code points.
 
-    Each part has the code point from which its matches count. Spans that overlap are one.
+    A part consists of a code point and of matches, whose places count from this code point. Spans
+    that overlap are joined.
 
     Raises ValueError for matches whose columns differ in length.
     """

@@ -1,10 +1,10 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`matched_sentence`, for every passage: which sentence a citation points to.
+"""`matched_sentence`: finds the sentence that a citation points to. Every passage uses it.
 
-Cuts a leaf with some of the text around it into sentences and headings, and weighs the terms in
-each. `_cited.pyi` is the documentation for callers; `_cited_reference.py` has the plain twin,
-which defines the right answer.
+It cuts a leaf, with some of the text around it, into sentences and headings. It adds up the weights
+of the terms in each of them. `_cited.pyi` is the documentation for callers; `_cited_reference.py`
+has the plain twin, which defines the right answer.
 """
 
 from cpython.unicode cimport Py_UNICODE_ISALNUM, Py_UNICODE_ISSPACE, PyUnicode_DecodeUTF8
@@ -21,7 +21,7 @@ cdef extern from *:
     """
     #include <algorithm>
     #include <vector>
-    // std::unique is awkward to declare.
+    // This wrapper exists because std::unique is awkward to declare in Cython.
     template <typename T> static void hrag_sort_unique(std::vector<T>& values) {
         std::sort(values.begin(), values.end());
         values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -50,11 +50,13 @@ def matched_sentence(
     matches=None,
     const float[::1] weights=None,
 ):
-    """The sentence of a leaf that a citation points to; see `_cited.pyi`."""
-    cdef Stretch own, found
-    own.byte_start, own.byte_end, own.char_start, own.char_end, _, _, _, _, _, own.section = leaf
-    found = sentence_of(text, &own, section_starts, heading_end, matches, weights)
-    return found.byte_start, found.byte_end, found.char_start, found.char_end
+    """Returns the sentence of a leaf that a citation points to; see `_cited.pyi`."""
+    cdef Stretch span, sentence
+    (
+        span.byte_start, span.byte_end, span.char_start, span.char_end, _, _, _, _, _, span.section
+    ) = leaf
+    sentence = sentence_of(text, &span, section_starts, heading_end, matches, weights)
+    return sentence.byte_start, sentence.byte_end, sentence.char_start, sentence.char_end
 
 
 cdef Stretch sentence_of(
@@ -65,7 +67,7 @@ cdef Stretch sentence_of(
     object matches,
     const float[::1] weights,
 ) except *:
-    """See `matched_sentence` in `_cited.pyi`."""
+    """Returns the sentence of a leaf to cite; `matched_sentence` in `_cited.pyi` says which."""
     if not (
         leaf.byte_start < leaf.byte_end <= <size_t>text.shape[0]
         and leaf.char_start < leaf.char_end
@@ -88,10 +90,11 @@ cdef Stretch sentence_of(
 cdef class Excerpt:
     """A leaf with some more text on either side, and its sentences.
 
-    Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. Those
-    that touch the leaf are from `inside.first` to `inside.second`. `headings` are the start and
-    end of each section's heading that begins here, equal for a section without one. Borders
-    from `known.first` to `known.second` do not only come from where the excerpt was cut.
+    Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. The
+    sentences that touch the leaf are from `inside.first` to `inside.second`. `headings` has the
+    start and the end of the heading of each section that begins in the excerpt; both are equal if
+    the section has no heading. Borders from `known.first` to `known.second` are real borders of
+    sentences. Any other border exists only because the excerpt was cut there.
     """
 
     cdef const uint8_t[::1] data
@@ -112,14 +115,14 @@ cdef class Excerpt:
         self.heading_end = heading_end
 
     cdef int read(self, const Stretch& leaf, size_t reach) except -1:
-        """Reads the leaf with `reach` more code points on either side, if there are as many."""
+        """Reads the leaf with up to `reach` more code points on either side."""
         cdef size_t before = self.go_back(leaf.byte_start, reach)
-        cdef size_t behind = self.go_on(leaf.byte_end, reach)
+        cdef size_t after = self.go_on(leaf.byte_end, reach)
         self.text = PyUnicode_DecodeUTF8(
             <const char*>&self.data[self.byte_start], self.byte_end - self.byte_start, NULL
         )
         if before > leaf.char_start or (
-            before + leaf.char_end - leaf.char_start + behind != <size_t>len(self.text)
+            before + leaf.char_end - leaf.char_start + after != <size_t>len(self.text)
         ):
             raise ValueError(
                 f"bytes {leaf.byte_start} to {leaf.byte_end} are not characters "
@@ -145,7 +148,7 @@ cdef class Excerpt:
         return 0
 
     cdef size_t go_back(self, size_t byte, size_t reach) noexcept:
-        """Sets the first byte; returns how many code points there are before `byte`."""
+        """Sets the first byte. Returns how many code points lie between it and `byte`."""
         cdef size_t chars = 0
         while byte and chars < reach:
             byte -= 1
@@ -154,7 +157,7 @@ cdef class Excerpt:
         return chars
 
     cdef size_t go_on(self, size_t byte, size_t reach) noexcept:
-        """Sets the end in bytes; returns how many code points there are from `byte` on."""
+        """Sets the end in bytes. Returns how many code points lie between `byte` and it."""
         cdef size_t chars = 0, size = self.data.shape[0]
         while byte < size and (chars < reach or self.data[byte] & 0xC0 == 0x80):
             chars += self.data[byte] & 0xC0 != 0x80
@@ -163,19 +166,19 @@ cdef class Excerpt:
         return chars
 
     cdef size_t place(self, uint32_t char) noexcept:
-        """The last border at or before a code point; at least 0."""
+        """Returns the index of the last border at or before a code point; at least 0."""
         return (
             upper_bound(self.borders.begin(), self.borders.end(), char) - self.borders.begin() - 1
         )
 
     cdef size_t sections_up_to(self, uint64_t char) noexcept:
-        """How many sections begin at or before a code point."""
+        """Returns how many sections begin at or before a code point."""
         return count_before(self.section_starts, char + 1)
 
     cdef int find_headings(self) except -1:
         cdef size_t section, end_char = self.char_start + len(self.text)
         cdef size_t first = count_before(self.section_starts, self.char_start)
-        cdef size_t tried = 0  # Sections that begin where this one does.
+        cdef size_t tried = 0  # The number of sections at the same place that were tried.
         cdef uint32_t start, end
         self.headings.clear()
         for section in range(first, count_before(self.section_starts, end_char)):
@@ -193,21 +196,21 @@ cdef class Excerpt:
         return 0
 
     cdef int add_headings(self) except -1:
-        """Adds the borders of headings; those inside of headings go."""
-        cdef vector[uint32_t] kept
+        """Adds the borders of headings, and removes the borders inside of headings."""
+        cdef vector[uint32_t] borders
         cdef uint32_t border
         cdef Range heading
-        cdef size_t before = 0  # Headings that begin before the border.
+        cdef size_t before = 0  # The number of headings that begin before the border.
         for border in self.borders:
             while before < self.headings.size() and self.headings[before].first < border:
                 before += 1
             if before == 0 or self.headings[before - 1].second <= border:
-                kept.push_back(border)
+                borders.push_back(border)
         for heading in self.headings:
-            kept.push_back(heading.first)
-            kept.push_back(heading.second)
-        hrag_sort_unique(kept)
-        self.borders.swap(kept)
+            borders.push_back(heading.first)
+            borders.push_back(heading.second)
+        hrag_sort_unique(borders)
+        self.borders.swap(borders)
         return 0
 
     cdef bint is_heading(self, size_t sentence) noexcept:
@@ -224,7 +227,7 @@ cdef class Excerpt:
         return self.is_known(sentence) and self.is_known(sentence + 1)
 
     cdef size_t best(self, const Stretch& leaf, matches, const float[::1] weights) except? 0:
-        """The number of the sentence that is cited."""
+        """Returns the number of the sentence to cite."""
         cdef vector[Weighed] weighed
         if matches is not None:
             self.weigh(leaf, matches.starts, matches.ends, matches.which, weights, weighed)
@@ -239,12 +242,12 @@ cdef class Excerpt:
         const float[::1] weights,
         vector[Weighed]& sums,
     ) except -1:
-        """Finds the sentences that have terms with a weight, in order, and the sums.
+        """Writes the sentences that have terms with a weight, in order, with their sums.
 
         Weights are added in the order of their terms, so that equal terms give equal sums.
         """
-        cdef vector[pair[size_t, uint32_t]] found
-        cdef pair[size_t, uint32_t] each
+        cdef vector[pair[size_t, uint32_t]] pairs
+        cdef pair[size_t, uint32_t] item
         cdef Weighed weighed
         cdef size_t i, sentence
         if not starts.shape[0] == ends.shape[0] == which.shape[0]:
@@ -261,37 +264,43 @@ cdef class Excerpt:
                 and sentence + 1 < self.borders.size()
                 and leaf.char_start + ends[i] <= self.borders[sentence + 1]
             ):
-                found.push_back(pair[size_t, uint32_t](sentence, which[i]))
-        hrag_sort_unique(found)
-        for each in found:
-            if sums.empty() or sums[sums.size() - 1].sentence != each.first:
-                weighed.sentence, weighed.weight = each.first, 0
+                pairs.push_back(pair[size_t, uint32_t](sentence, which[i]))
+        hrag_sort_unique(pairs)
+        for item in pairs:
+            if sums.empty() or sums[sums.size() - 1].sentence != item.first:
+                weighed.sentence, weighed.weight = item.first, 0
                 sums.push_back(weighed)
-            sums[sums.size() - 1].weight += weights[each.second]
+            sums[sums.size() - 1].weight += weights[item.second]
         return 0
 
     cdef size_t heaviest(self, vector[Weighed]& weighed) noexcept:
-        """The first of the heaviest sentences; one of a section rather than its heading."""
-        cdef Weighed each, best
+        """Returns the first of the sentences with the highest weight.
+
+        If that is a heading, a sentence of the same section with the same weight is preferred.
+        """
+        cdef Weighed candidate, best
         cdef size_t section
         best.weight = 0
-        for each in weighed:
-            if each.weight > best.weight:
-                best = each
+        for candidate in weighed:
+            if candidate.weight > best.weight:
+                best = candidate
         if not self.is_heading(best.sentence):
             return best.sentence
         section = self.sections_up_to(self.borders[best.sentence])
-        for each in weighed:
+        for candidate in weighed:
             if (
-                each.weight == best.weight
-                and not self.is_heading(each.sentence)
-                and self.sections_up_to(self.borders[each.sentence]) == section
+                candidate.weight == best.weight
+                and not self.is_heading(candidate.sentence)
+                and self.sections_up_to(self.borders[candidate.sentence]) == section
             ):
-                return each.sentence
+                return candidate.sentence
         return best.sentence
 
     cdef size_t first(self, const Stretch& leaf) noexcept:
-        """The first sentence of the section that holds most of the leaf; a heading if it must."""
+        """Returns the first sentence, with a word, of the section that has most of the leaf.
+
+        It is a heading only if there is no other sentence.
+        """
         cdef size_t sentence, start = self.inside.first, heading = self.borders.size()
         if leaf.section != NONE:
             while (
@@ -309,7 +318,7 @@ cdef class Excerpt:
         return start if heading == self.borders.size() else heading
 
     cdef bint has_word(self, const Stretch& leaf, size_t sentence) noexcept:
-        """Whether the part of a sentence that lies in the leaf has a letter or digit."""
+        """Returns True if the part of a sentence inside the leaf has a letter or digit."""
         cdef size_t at = max(self.borders[sentence], leaf.char_start) - self.char_start
         cdef size_t end = min(self.borders[sentence + 1], leaf.char_end) - self.char_start
         for at in range(at, end):
@@ -318,8 +327,8 @@ cdef class Excerpt:
         return False
 
     cdef Stretch span(self, const Stretch& leaf, size_t sentence) noexcept:
-        """Where a sentence lies; at the leaf's edge where its own end is not known."""
-        cdef Stretch found
+        """Returns the span of a sentence. The leaf's edge replaces an end that is not known."""
+        cdef Stretch result
         cdef size_t start = self.borders[sentence] if self.is_known(sentence) else leaf.char_start
         cdef size_t end = (
             self.borders[sentence + 1] if self.is_known(sentence + 1) else leaf.char_end
@@ -332,15 +341,16 @@ cdef class Excerpt:
                 last -= 1
         else:
             first = start - self.char_start
-        found.char_start = <uint32_t>(self.char_start + first)
-        found.char_end = <uint32_t>(self.char_start + last)
-        found.byte_start = self.bytes_of(self.byte_start, first)
-        found.byte_end = self.bytes_of(found.byte_start, last - first)
-        found.section = <uint32_t>self.sections_up_to(found.char_start) - 1  # NONE before all.
-        return found
+        result.char_start = <uint32_t>(self.char_start + first)
+        result.char_end = <uint32_t>(self.char_start + last)
+        result.byte_start = self.bytes_of(self.byte_start, first)
+        result.byte_end = self.bytes_of(result.byte_start, last - first)
+        # Before the first section, this is NONE.
+        result.section = <uint32_t>self.sections_up_to(result.char_start) - 1
+        return result
 
     cdef size_t bytes_of(self, size_t byte, size_t chars) noexcept:
-        """The byte that is so many code points behind another."""
+        """Returns the offset of the byte that is `chars` code points after another byte."""
         if <size_t>len(self.text) == self.byte_end - self.byte_start:
             return byte + chars
         while chars and byte < self.byte_end:
@@ -350,8 +360,8 @@ cdef class Excerpt:
 
 
 def merged_spans(parts, uint32_t first, uint32_t end):
-    """Spans of matches as they are shown; see `_cited.pyi`."""
-    cdef vector[Range] found
+    """Returns the spans of matches, joined if they overlap; see `_cited.pyi`."""
+    cdef vector[Range] spans
     cdef Range span
     cdef uint32_t char_start, last_start, last_end
     cdef const uint32_t[::1] starts, ends
@@ -363,17 +373,17 @@ def merged_spans(parts, uint32_t first, uint32_t end):
         for i in range(<size_t>starts.shape[0]):
             span = Range(char_start + starts[i], char_start + ends[i])
             if first <= span.first and span.second <= end:
-                found.push_back(span)
-    sort(found.begin(), found.end())
+                spans.push_back(span)
+    sort(spans.begin(), spans.end())
     result = []
-    if found.empty():
+    if spans.empty():
         return result
-    last_start, last_end = found[0].first, found[0].second
-    for i in range(1, found.size()):
-        if found[i].first < last_end:
-            last_end = max(last_end, found[i].second)
+    last_start, last_end = spans[0].first, spans[0].second
+    for i in range(1, spans.size()):
+        if spans[i].first < last_end:
+            last_end = max(last_end, spans[i].second)
         else:
             result.append((last_start, last_end))
-            last_start, last_end = found[i].first, found[i].second
+            last_start, last_end = spans[i].first, spans[i].second
     result.append((last_start, last_end))
     return result

@@ -1,4 +1,4 @@
-"""The plain twins of the compiled part of citations. They define the right answers."""
+"""The plain Python twins of the compiled part of citations. They define the right answers."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -9,13 +9,13 @@ from typing import Any
 
 from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS, sentence_ends
 
-# Characters read on either side of a leaf to complete a sentence, before MAX_SENTENCE_CHARS are:
-# most leaves begin and end with whole sentences.
+# First, this many characters are read on either side of a leaf to complete a sentence. Only if
+# they are too few, MAX_SENTENCE_CHARS are read: most leaves begin and end with whole sentences.
 REACH = MAX_SENTENCE_CHARS // 8
 
-# Of sections that begin at one place: a page that thousands of bookmarks lead to is not read
-# thousands of times. The first ones, because the indexer places a bookmark whose title it does
-# not find where the bookmark before it is.
+# At most this many sections that begin at one place are tried: a page to which thousands of
+# bookmarks lead must not be read thousands of times. The first sections are tried, because the
+# indexer places a bookmark whose title it cannot find at the place of the bookmark before it.
 MAX_SECTIONS_TRIED = 16
 
 _NONE = 0xFFFF_FFFF
@@ -37,10 +37,10 @@ class _Leaf:
 class _Excerpt:
     """A leaf's text with some more on either side, and its sentences.
 
-    Sentence i is from `borders[i]` to `borders[i + 1]`; those that touch the leaf are `inside`.
-    `headings` maps the start of each heading to its end, and the start of a section without a
-    heading to itself. All are code points of the document. `known` is the range of borders
-    that do not only come from where the excerpt was cut.
+    Sentence i is from `borders[i]` to `borders[i + 1]`. `inside` are the sentences that touch the
+    leaf. `headings` maps the start of each heading to its end, and the start of a section without
+    a heading to itself. All are code points of the document. `known` is the range of borders that
+    are real borders of sentences. Any other border exists only because the excerpt was cut there.
     """
 
     text: str
@@ -55,10 +55,10 @@ class _Excerpt:
     def of(
         cls, text: bytes, leaf: _Leaf, starts: Sequence[int], heading_end: HeadingEnd, reach: int
     ) -> "_Excerpt":
-        """The leaf with `reach` more characters on either side, if there are as many."""
+        """Returns the leaf with up to `reach` more characters on either side."""
         before = text[: leaf.byte_start].decode()[-reach:]
-        behind = text[leaf.byte_end :].decode()[:reach]
-        excerpt = before + text[leaf.byte_start : leaf.byte_end].decode() + behind
+        after = text[leaf.byte_end :].decode()[:reach]
+        excerpt = before + text[leaf.byte_start : leaf.byte_end].decode() + after
         byte_start = leaf.byte_start - len(before.encode())
         char_start = leaf.char_start - len(before)
         headings = _headings(excerpt, char_start, starts, heading_end)
@@ -68,7 +68,7 @@ class _Excerpt:
         first = bisect_right(borders, leaf.char_start) - 1
         last = bisect_left(borders, leaf.char_end)
         begins = byte_start == 0
-        ends = leaf.byte_end + len(behind.encode()) == len(text)
+        ends = leaf.byte_end + len(after.encode()) == len(text)
         known = range(0 if begins else 1, len(borders) if ends else len(borders) - 1)
         return cls(excerpt, byte_start, char_start, borders, headings, range(first, last), known)
 
@@ -79,13 +79,13 @@ class _Excerpt:
         return sentence in self.known and sentence + 1 in self.known
 
     def inner_part(self, sentence: int, leaf: _Leaf) -> str:
-        """The part of a sentence that lies in the leaf."""
+        """Returns the part of a sentence that lies in the leaf."""
         start = max(self.borders[sentence], leaf.char_start) - self.char_start
         end = min(self.borders[sentence + 1], leaf.char_end) - self.char_start
         return self.text[start:end]
 
     def span(self, sentence: int, leaf: _Leaf) -> tuple[int, int, int, int]:
-        """Where a sentence lies; at the leaf's edge where its own end is not known."""
+        """Returns the span of a sentence. The leaf's edge replaces an end that is not known."""
         char_start, char_end = self.borders[sentence : sentence + 2]
         if sentence not in self.known:
             char_start = leaf.char_start
@@ -109,25 +109,25 @@ def matched_sentence(
     matches: Any = None,
     weights: Sequence[float] = (),
 ) -> tuple[int, int, int, int]:
-    """See `_cited.pyi`."""
-    own = _Leaf(leaf[0], leaf[1], leaf[2], leaf[3], section=leaf[-1])
+    """The twin of `hrag_fast.matched_sentence`, which `_cited.pyi` documents."""
+    chunk = _Leaf(leaf[0], leaf[1], leaf[2], leaf[3], section=leaf[-1])
     for reach in (REACH, MAX_SENTENCE_CHARS):
-        excerpt = _Excerpt.of(text, own, section_starts, heading_end, reach)
-        best = _best(excerpt, own, matches, weights, section_starts)
+        excerpt = _Excerpt.of(text, chunk, section_starts, heading_end, reach)
+        best = _best(excerpt, chunk, matches, weights, section_starts)
         if excerpt.is_whole(best):
             break
-    return excerpt.span(best, own)
+    return excerpt.span(best, chunk)
 
 
 def merged_spans(parts: Sequence[tuple[int, Any]], first: int, end: int) -> list[tuple[int, int]]:
-    """See `_cited.pyi`."""
+    """The twin of `hrag_fast.merged_spans`, which `_cited.pyi` documents."""
     merged: list[tuple[int, int]] = []
     spans = (
         (char_start + start, char_start + stop)
         for char_start, matches in parts
         for start, stop in zip(matches.starts.tolist(), matches.ends.tolist(), strict=True)
     )
-    for start, stop in sorted(each for each in spans if first <= each[0] and each[1] <= end):
+    for start, stop in sorted(span for span in spans if first <= span[0] and span[1] <= end):
         if merged and start < merged[-1][1]:
             last = merged.pop()
             merged.append((last[0], max(last[1], stop)))
@@ -139,10 +139,10 @@ def merged_spans(parts: Sequence[tuple[int, Any]], first: int, end: int) -> list
 def _headings(
     text: str, char_start: int, starts: Sequence[int], heading_end: HeadingEnd
 ) -> dict[int, int]:
-    """Start and end of the heading of each section that begins in a text, in order.
+    """Returns the end of each heading in a text, by the heading's start, in order.
 
-    They are equal for a section without one. Of the sections that begin at one place, the first
-    MAX_SECTIONS_TRIED may have one.
+    For a section without a heading, the end is the start. If several sections begin at one place,
+    only the first MAX_SECTIONS_TRIED may have a heading.
     """
     first = bisect_left(starts, char_start)
     last = bisect_left(starts, char_start + len(text), first)
@@ -157,22 +157,22 @@ def _headings(
 
 
 def _borders(borders: Sequence[int], headings: Mapping[int, int]) -> list[int]:
-    """Borders of sentences, with those of headings and without those inside of them."""
+    """Returns the borders of sentences and headings, without borders inside of headings."""
     starts = list(headings)
-    found = {*starts, *headings.values()}
+    all_borders = {*starts, *headings.values()}
     for border in borders:
         before = bisect_left(starts, border) - 1
         if before < 0 or headings[starts[before]] <= border:
-            found.add(border)
-    return sorted(found)
+            all_borders.add(border)
+    return sorted(all_borders)
 
 
 def _weights(
     borders: Sequence[int], leaf: _Leaf, matches: Any, weights: Sequence[float]
 ) -> dict[int, float]:
-    """The sum of weights of the distinct terms in each sentence that holds any weight.
+    """Returns the sum of weights of the distinct terms in each sentence that has any.
 
-    Equal terms give equal sums, in whatever order they occur.
+    Equal terms give equal sums, in any order of occurrence.
     """
     terms: dict[int, set[int]] = {}
     for start, end, which in zip(
@@ -183,8 +183,8 @@ def _weights(
         if weights[which] > 0 and ends and leaf.char_start + end <= ends[0]:
             terms.setdefault(sentence, set()).add(which)
     return {
-        sentence: sum(float(weights[term]) for term in sorted(own))
-        for sentence, own in terms.items()
+        sentence: sum(float(weights[term]) for term in sorted(sentence_terms))
+        for sentence, sentence_terms in terms.items()
     }
 
 
@@ -195,32 +195,39 @@ def _best(
     weights: Sequence[float],
     starts: Sequence[int],
 ) -> int:
-    """The number of the sentence that is cited."""
-    if matches is not None and (found := _weights(excerpt.borders, leaf, matches, weights)):
-        return _heaviest(excerpt, found, starts)
+    """Returns the number of the sentence to cite."""
+    if matches is not None and (sums := _weights(excerpt.borders, leaf, matches, weights)):
+        return _heaviest(excerpt, sums, starts)
     return _first(excerpt, leaf, starts)
 
 
 def _heaviest(excerpt: _Excerpt, weights: Mapping[int, float], starts: Sequence[int]) -> int:
-    """The first of the heaviest sentences; one of a section rather than its heading."""
-    most = max(weights.values())
-    first, *others = sorted(each for each, weight in weights.items() if weight == most)
+    """Returns the first of the sentences with the highest weight.
+
+    If that is a heading, a sentence of the same section with the same weight is preferred.
+    """
+    highest = max(weights.values())
+    first, *later = sorted(sentence for sentence, weight in weights.items() if weight == highest)
     if not excerpt.is_heading(first):
         return first
     section = bisect_right(starts, excerpt.borders[first])
     below = (
-        each
-        for each in others
-        if bisect_right(starts, excerpt.borders[each]) == section and not excerpt.is_heading(each)
+        sentence
+        for sentence in later
+        if bisect_right(starts, excerpt.borders[sentence]) == section
+        and not excerpt.is_heading(sentence)
     )
     return next(below, first)
 
 
 def _first(excerpt: _Excerpt, leaf: _Leaf, starts: Sequence[int]) -> int:
-    """The first sentence of the section that holds most of the leaf; a heading if it must be."""
+    """Returns the first sentence, with a word, of the section that has most of the leaf.
+
+    It is a heading only if there is no other sentence.
+    """
     start = 0 if leaf.section == _NONE else starts[leaf.section]
-    in_section = [each for each in excerpt.inside if excerpt.borders[each] >= start]
+    in_section = [number for number in excerpt.inside if excerpt.borders[number] >= start]
     sentences = in_section or excerpt.inside
-    with_words = [each for each in sentences if _WORD.search(excerpt.inner_part(each, leaf))]
-    below = (each for each in with_words if not excerpt.is_heading(each))
+    with_words = [number for number in sentences if _WORD.search(excerpt.inner_part(number, leaf))]
+    below = (number for number in with_words if not excerpt.is_heading(number))
     return next(below, (with_words or sentences)[0])

@@ -1,10 +1,10 @@
 """Types and documentation of the compiled `climb`.
 
-Array arguments are one-dimensional and C-contiguous and may be read-only (a memory map, a buffer
-of LMDB); they must not change during a call. A wrong dtype or shape is a ValueError, None or no
-array a TypeError. Arrays returned are new.
+Array arguments are one-dimensional and C-contiguous, and may be read-only (a memory map, a buffer
+of LMDB). They must not change during a call. A wrong dtype or shape raises ValueError; None or an
+object that is no array raises TypeError. Arrays that are returned are new.
 
-The GIL is kept for up to 1,000 candidates (about 15 us) and released for more.
+The GIL is kept for up to 1,000 candidates (about 15 us), and released for more.
 """
 
 from typing import Final, NamedTuple
@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# How a group's score is made of its children's.
+# How a group's score is computed from the scores of its children.
 MAX: Final = 0
 SUM: Final = 1
 MEAN: Final = 2
 COUNT: Final = 3
 
 class Groups(NamedTuple):
-    """g ancestors, best first, and their m children: the candidates that are alive.
+    """g ancestors, best first, and their m children, which are the candidates that are alive.
 
     The children of group j are `children[starts[j]:starts[j + 1]]`.
     """
@@ -33,7 +33,7 @@ class Groups(NamedTuple):
     children: NDArray[np.uint32]
     """uint32[m]: rows, best first within each group."""
     child_scores: NDArray[np.float32]
-    """float32[m]: the children's own scores."""
+    """float32[m]: the scores of the children."""
 
 def climb(
     rows: NDArray[np.uint32],
@@ -54,12 +54,12 @@ def climb(
       level, below 2**20.
     * `alive`: uint8[n], 0 or 1. Candidates whose row is not alive are dropped.
     * `aggregation`: MAX, SUM, MEAN or COUNT of the children's scores. SUM and MEAN add in double
-      precision, in the order of candidates, and round once to float32.
+      precision, in the order of candidates, and round the result once to float32.
 
-    Groups are ordered by score descending, then best child's score descending, then key
-    ascending; children by score descending, then label ascending. Takes time O(k log k),
-    whatever n is.
+    Groups are ordered by score descending, then by their best child's score descending, then by
+    key ascending. Children are ordered by score descending, then by label ascending. Takes time
+    O(k log k), which does not depend on n.
 
     Raises ValueError for lengths that disagree or an unknown aggregation, IndexError for a row
-    that is not below n, MemoryError.
+    that is not below n, and MemoryError.
     """

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`climb`, on the path of every search: candidates to ranked ancestors.
+"""`climb`: turns candidates into ranked ancestors. Every search uses it.
 
-A hash aggregation (open addressing with linear probing, Fibonacci hashing: Knuth, The Art of
+It is a hash aggregation (open addressing with linear probing, Fibonacci hashing: Knuth, The Art of
 Computer Programming 3, 6.4) followed by merge sorts.
 
 It checks its arguments, then runs one C function without Python objects. It reads const views
-only, so memory maps and LMDB's buffers are used in place, and allocates its memory at once.
+only, so memory maps and LMDB's buffers are used in place. It allocates all its memory at once.
 `_climb.pyi` is the documentation for callers; `_reference.py` has the plain twin, which defines
 the right answer.
 """
@@ -29,7 +29,7 @@ COUNT = AGGREGATE_COUNT
 
 Groups = namedtuple("Groups", ("keys", "scores", "starts", "children", "child_scores"))
 
-cdef object new_tuple = tuple.__new__  # Takes half the time of calling the namedtuple.
+cdef object new_tuple = tuple.__new__  # This takes half the time of calling the namedtuple.
 cdef object empty = np.empty
 cdef object UINT32 = np.dtype(np.uint32)
 cdef object UINT64 = np.dtype(np.uint64)
@@ -38,11 +38,12 @@ cdef object FLOAT32 = np.dtype(np.float32)
 cdef enum:
     LEAF_INDEX_BITS = 20
     SHORT_RUN = 8  # Up to this length, insertion sort is faster than merge sort.
-    # A thread that releases the GIL may wait for another's whole switch interval, 5 ms, to get
-    # it back. Up to this many candidates the work takes about 15 us: keeping it delays nobody.
+    # A thread that releases the GIL may wait for another thread's whole switch interval, 5 ms, to
+    # get it back. Up to this many candidates, the work takes about 15 us. So keeping the GIL
+    # delays nobody.
     GIL_KEPT_UP_TO = 1000
 
-cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi spreads neighbouring keys.
+cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
 
 
 cdef struct Candidates:  # The arguments of climb.
@@ -67,27 +68,28 @@ cdef struct Group:  # An ancestor and the aggregates of its children.
     double sum
     float best
     uint32_t count
-    uint32_t next  # Where in the output its next child goes.
+    uint32_t next  # The place of its next child in the output.
 
 
-cdef struct Ranked:  # Sort key of a group or of a child.
+cdef struct Ranked:  # The sort key of a group or of a child.
     float score
     float best
     uint64_t tie
     uint32_t index
 
 
-cdef struct Work:  # One allocation, cut up. Every part has space for one entry per candidate.
+# The parts of one allocation. Every part has space for one entry per candidate.
+cdef struct Work:
     Leaf* leaves
     Group* groups
     Ranked* ranked
     Ranked* scratch
-    uint64_t* keys  # This and the next four are the result.
+    uint64_t* keys  # This array and the next four are the result.
     float* scores
     uint32_t* starts
     uint32_t* children
     float* child_scores
-    uint32_t* slots  # Hash table, key to group + 1; 0 is free.
+    uint32_t* slots  # A hash table from a key to the number of its group + 1; 0 is a free slot.
     int slot_bits
     size_t group_count
     size_t child_count
@@ -140,7 +142,7 @@ cdef size_t first_outside(const uint32_t* rows, size_t count, size_t limit) noex
 
 
 cdef object run(const Candidates* candidates, int aggregation):
-    """Allocates, computes and copies the result out: everything that needs the GIL."""
+    """Allocates memory, computes, and returns a copy of the result as arrays."""
     cdef Work work
     cdef void* memory = allocate(&work, candidates.count)
     if memory == NULL:
@@ -167,7 +169,10 @@ cdef object groups_of(const Work* work):
 
 
 cdef object array_of(object dtype, const void* items, size_t count, size_t item_bytes):
-    """A new array with a copy of `items`. A plain buffer takes half the time of a typed view."""
+    """Returns a new array with a copy of `items`.
+
+    Writing to a plain buffer takes half the time of writing to a typed view.
+    """
     cdef object array = empty(count, dtype)
     cdef Py_buffer buffer
     PyObject_GetBuffer(array, &buffer, PyBUF_WRITABLE)
@@ -179,7 +184,8 @@ cdef object array_of(object dtype, const void* items, size_t count, size_t item_
 cdef void* allocate(Work* work, size_t count) noexcept nogil:
     """Returns the memory to free, or NULL. The widest types come first, so all are aligned."""
     work.slot_bits = 1
-    while (<size_t>1 << work.slot_bits) < 2 * count:  # At most half full keeps probes short.
+    # The table is at most half full, which keeps probes short.
+    while (<size_t>1 << work.slot_bits) < 2 * count:
         work.slot_bits += 1
     cdef size_t slot_bytes = sizeof(uint32_t) << work.slot_bits
     cdef size_t candidate_bytes = (
@@ -212,10 +218,10 @@ cdef void run_climb(const Candidates* candidates, int aggregation, Work* work) n
 
 
 cdef size_t gather(const Candidates* candidates, Leaf* leaves) noexcept nogil:
-    """Reads labels and ancestors of the live candidates; returns their number.
+    """Reads the labels and ancestors of the candidates that are alive. Returns their number.
 
-    In a loop of its own because these reads miss the cache: none depends on another, so the CPU
-    has many under way at once.
+    These reads miss the CPU's cache, so they are in a separate loop. None of them depends on
+    another one, so the CPU can run many of them at the same time.
     """
     cdef size_t i, count = 0
     cdef uint32_t row
@@ -234,7 +240,7 @@ cdef size_t gather(const Candidates* candidates, Leaf* leaves) noexcept nogil:
 
 
 cdef size_t group_leaves(Work* work) noexcept nogil:
-    """Gives each leaf its group, in the order of candidates; returns the number of groups."""
+    """Gives each leaf its group, in the order of candidates. Returns the number of groups."""
     cdef size_t i, group_count = 0
     cdef Leaf* leaf
     cdef Group* group
@@ -337,7 +343,7 @@ cdef inline bint precedes(const Ranked* a, const Ranked* b) noexcept nogil:
 
 
 cdef void sort(Ranked* items, Ranked* scratch, size_t count) noexcept nogil:
-    """Stable merge sort; `scratch` has space for half of `items`."""
+    """Sorts `items` by a stable merge sort. `scratch` has space for half of them."""
     if count <= SHORT_RUN:
         sort_short(items, count)
         return

@@ -1,4 +1,4 @@
-// Which loops a processor can run, for kernels that are compiled once for each kind of processor.
+// The paths that a processor can run, for kernels that are compiled once for each kind of it.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 #define HRAG_X86 1
 #endif
 
-// GCC compiles a loop once for each kind of processor; the loader picks the best one.
+// GCC compiles a loop once for each kind of processor; the loader chooses the best one.
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
 #define HRAG_CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -18,10 +18,10 @@
 
 namespace hrag {
 
-// Where integers are multiplied, callers choose, so that tests can run every path.
+// The caller chooses the path by which integers are multiplied, so that tests can run every path.
 enum Path { PLAIN, AVX2, AVX512_VNNI };
 
-// Whether this processor has what a path needs.
+// Returns true if this processor has the instructions of a path.
 static inline bool has_path(int path) {
 #ifdef HRAG_X86
     __builtin_cpu_init();

@@ -10,12 +10,12 @@ cdef inline tuple path_names():
 
 
 cdef inline tuple own_paths():
-    """The names of those that this processor has."""
+    """Returns the names of the paths that this processor can run, slowest first."""
     return tuple([name for number, name in enumerate(path_names()) if has_path(number)])
 
 
 cdef inline int path_of(name) except -1:
-    """The number of a path, by default of the fastest."""
+    """Returns the number of a path, or of the fastest one if `name` is None."""
     paths = own_paths()
     if name is None:
         name = paths[len(paths) - 1]

@@ -1,10 +1,10 @@
 // The loops of the sentence encoder: products of int16 rows with an int8 matrix, and the
 // arithmetic of floats between the products.
 //
-// Products are sums of int32 that cannot overflow, so every path gives the same. Floats are only
-// added, multiplied, divided and rooted, in an order that is written here, and without fused
-// multiply-adds (the module is compiled with -ffp-contract=off). So a text has the same bits on
-// every processor, however its loops are compiled.
+// Products are sums of int32 that cannot overflow, so every path gives the same result. The only
+// operations on floats are addition, multiplication, division and square root. They are done in the
+// order that is written here, and without fused multiply-adds (the module is compiled with
+// -ffp-contract=off). So a text's vector has the same bits on every processor.
 
 #pragma once
 
@@ -22,18 +22,20 @@
 
 namespace hrag {
 
-// Columns of a matrix lie in panels of 16. A panel has rows of 16 codes; where products are made
-// by pairs, rows are in pairs, and both codes of a column are neighbours.
+// The columns of a matrix are stored in panels of 16. A panel has rows of 16 codes. If a path
+// multiplies pairs of numbers, two rows are stored together, and both codes of a column are
+// neighbours.
 enum { PANEL = 16, COLUMN_STEP = 2 * PANEL };
 
 static size_t paired_rows(int path) { return path == PLAIN ? 1 : 2; }
 
-// Rows of any address times a matrix: `out[row * columns + column]`.
+// A product of rows, which may be at any addresses, with a matrix. The result of a row and a column
+// is `out[row * columns + column]`.
 struct Product {
     const int16_t* const* rows;
     size_t row_count;
-    const int8_t* panels;  // Packed for the path.
-    size_t depth;          // Even.
+    const int8_t* panels;  // The matrix, packed for the path.
+    size_t depth;          // An even number.
     size_t columns;        // A multiple of COLUMN_STEP.
     int32_t* out;
     int path;
@@ -41,7 +43,7 @@ struct Product {
     const int8_t* panel(size_t column) const { return panels + column * depth; }
 };
 
-// A block of ROWS rows and one panel. Codes are read and widened once for the block.
+// Multiplies a block of ROWS rows with one panel. Codes are read and widened once for the block.
 template <int ROWS>
 struct PlainBlock {
     enum { WIDTH = PANEL };
@@ -63,7 +65,7 @@ struct PlainBlock {
 };
 
 // Runs blocks of ROWS rows over all rows and columns, and smaller ones over the last rows.
-// A panel stays in the L1 cache while the rows pass by.
+// A panel stays in the L1 cache while it is multiplied with all rows.
 template <template <int> class Block, int ROWS>
 struct Blocks {
     static void run(const Product& p, size_t row, size_t column) {
@@ -121,7 +123,7 @@ struct Avx2Block {
     }
 };
 
-// Two panels at once: one would leave half of the registers unused.
+// Multiplies with two panels at once: one panel would leave half of the registers unused.
 template <int ROWS>
 struct VnniBlock {
     enum { WIDTH = 2 * PANEL };
@@ -165,7 +167,7 @@ static void run_product(const Product& product) {
     products<PlainBlock, 4>(product);
 }
 
-// Sums of floats in 16 lanes, which every processor adds in the same order.
+// Floats are summed in 16 lanes, which every processor adds in the same order.
 typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
 enum { LANES = 16 };
 
@@ -215,7 +217,7 @@ static void dequantize(const uint8_t* codes, size_t count, float scale, float lo
     for (size_t i = 0; i < count; i++) out[i] = codes[i] * scale + lowest;
 }
 
-// Scales to mean 0 and variance 1. The count is a multiple of LANES.
+// Scales values to mean 0 and variance 1. The count is a multiple of LANES.
 HRAG_CPU_CLONES
 static void standardize(float* values, size_t count, float epsilon) {
     Lanes sums = {0}, squares = {0};
@@ -243,8 +245,9 @@ static void add(const float* values, size_t count, float* sums) {
     for (size_t i = 0; i < count; i++) sums[i] += values[i];
 }
 
-// tanh(x) = 1 - 2 / (exp(2x) + 1), as a C library's would differ from another's. exp: the power
-// of two nearest, times a Taylor series for the rest, below 0.35, in double.
+// Returns tanh(x) = 1 - 2 / (exp(2x) + 1). C libraries do not all give the same result, so it is
+// computed here. exp is the nearest power of two, times a Taylor series of the remaining exponent,
+// which is below 0.35; both are doubles.
 static double tanh_of(double x) {
     if (x > 20) return 1;
     if (x < -20) return -1;
@@ -255,7 +258,7 @@ static double tanh_of(double x) {
     return 1 - 2 / (std::ldexp(series, static_cast<int>(exponent)) + 1);
 }
 
-// The direction of tanh of the values, as a unit vector.
+// Replaces the values by their tanh, scaled to a unit vector.
 static void unit_tanh(float* values, size_t count) {
     double squares = 0;
     for (size_t i = 0; i < count; i++) {

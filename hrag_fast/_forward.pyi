@@ -1,9 +1,10 @@
 """Types and documentation of the compiled `forward_matches`.
 
-Array arguments are one-dimensional and C-contiguous and may be read-only; a wrong dtype or shape
-is a ValueError, None or no array a TypeError. Arrays returned are new.
+Array arguments are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape
+raises ValueError; None or an object that is no array raises TypeError. Arrays that are returned
+are new.
 
-The GIL is kept for up to 8,000 entries (about 10 us) and released for more.
+The GIL is kept for up to 8,000 entries (about 10 us), and released for more.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ def forward_matches(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
     """Finds where the terms of a query occur in rows from `first` up to, not including, `last`.
 
-    The forward form: row i has the terms `entries[starts[i]:starts[i + 1]]`.
+    The rows are in the forward form: row i has the terms `entries[starts[i]:starts[i + 1]]`.
 
     * `starts`: int64[n + 1], ascending, from 0 to e.
     * `entries`: uint64[e], `term_id << 8 | frequency`; the terms of a row ascend.
@@ -26,8 +27,8 @@ def forward_matches(
 
     Returns three arrays uint32[m], one entry for each match: rows relative to `first`,
     positions in `ids`, and frequencies from 1 to 255. They ascend by row and then by term, as
-    `bm25` takes them.
+    `bm25` expects them.
 
-    Raises ValueError for rows that do not exist, ids that do not ascend, or starts that lead out
-    of the entries, MemoryError.
+    Raises ValueError for rows that do not exist, ids that do not ascend, or starts outside of the
+    entries. Raises MemoryError.
     """

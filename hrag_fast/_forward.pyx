@@ -2,9 +2,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`forward_matches`: finds a query's terms in rows that are in no postings yet.
 
-The forward form lists the terms of each row. A search scans it: a table of the low bits of the
-query's term ids, which are hashes, rules out nearly every entry by one look-up in the L1 cache,
-sixteen entries between two branches. What it lets pass is looked up by binary search.
+The forward form lists the terms of each row. A search scans all entries. A table marks the low bits
+of the query's term ids, which are hashes. One look-up in this table, which is in the L1 cache,
+rules out nearly every entry. There is only one branch for sixteen entries. The entries that remain
+are looked up by binary search.
 
 `_forward.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin, which
 defines the right answer.
@@ -24,7 +25,7 @@ cdef extern from *:
         return wanted[entry >> 8 & ((1 << HRAG_TABLE_BITS) - 1)];
     }
 
-    // Skips entries whose terms are not wanted; returns how many from the first on.
+    // Returns how many entries at the beginning have terms that the query cannot have.
     static size_t hrag_skip(const uint64_t* entries, size_t count, const uint8_t* wanted) {
         size_t i = 0;
         for (; i + HRAG_RUN <= count; i += HRAG_RUN) {
@@ -43,21 +44,22 @@ cdef extern from *:
 cdef enum:
     FREQUENCY_BITS = 8  # An entry is `term_id << 8 | frequency`.
     MAX_FREQUENCY = 255
-    # A thread that releases the GIL may wait for another's whole switch interval, 5 ms, to get
-    # it back. Up to this many entries the work takes about 10 us: keeping it delays nobody.
+    # A thread that releases the GIL may wait for another thread's whole switch interval, 5 ms, to
+    # get it back. Up to this many entries, the work takes about 10 us. So keeping the GIL delays
+    # nobody.
     GIL_KEPT_UP_TO = 8000
 
 
-cdef struct Terms:  # What is looked for.
+cdef struct Terms:  # The terms of the query.
     const uint64_t* ids
     size_t count
-    uint8_t wanted[1 << HRAG_TABLE_BITS]  # Whether any has these low bits.
+    uint8_t wanted[1 << HRAG_TABLE_BITS]  # 1 if any id has these low bits.
 
 
-cdef struct Forward:  # Of some rows.
+cdef struct Forward:  # The forward form of consecutive rows.
     const int64_t* starts
     const uint64_t* entries
-    size_t count  # Of entries.
+    size_t count  # The number of entries.
 
 
 def forward_matches(
@@ -67,7 +69,7 @@ def forward_matches(
     size_t last,
     const uint64_t[::1] ids not None,
 ):
-    """Where a query's terms occur in the forward form; see `_forward.pyi`."""
+    """Returns where a query's terms occur in the forward form; see `_forward.pyi`."""
     cdef size_t i, row_count = max(<Py_ssize_t>1, starts.shape[0]) - 1
     if not first <= last <= row_count:
         raise ValueError(f"first and last are {first} and {last}; there are {row_count} rows")
@@ -113,7 +115,7 @@ cdef void fill_table(Terms* terms) noexcept nogil:
 
 
 cdef size_t term_of(const Terms* terms, uint64_t id) noexcept nogil:
-    """Position of a term among those that are looked for, or their number."""
+    """Returns the position of a term in the query, or the number of the query's terms."""
     cdef size_t low = 0, high = terms.count, middle
     while low < high:
         middle = (low + high) >> 1

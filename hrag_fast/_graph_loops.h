@@ -1,8 +1,8 @@
 // The loops of the graph: inner products of float vectors, and of codes of 8 bits.
 //
-// Products of codes are sums of int32 that cannot overflow, so every path gives the same. Floats
-// are added in an order that is written here, and without fused multiply-adds (the module is
-// compiled with -ffp-contract=off): a search has the same result on every processor.
+// Products of codes are sums of int32 that cannot overflow, so every path gives the same result.
+// Floats are added in the order that is written here, and without fused multiply-adds (the module
+// is compiled with -ffp-contract=off). So a search has the same result on every processor.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace hrag {
 
-// Codes are from -MAX_CODE to MAX_CODE. A row of them is padded with zeros to whole cache lines.
+// Codes are from -MAX_CODE to MAX_CODE. A row of codes is padded with zeros to whole cache lines.
 enum { MAX_CODE = 127, CACHE_LINE = 64 };
 
 typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
@@ -35,8 +35,8 @@ static float inner_product(const float* a, const float* b, size_t count) {
     return sum;
 }
 
-// Compiled once for each path. GCC makes pmaddwd or vpdpwssd of it, which multiply pairs of int16
-// and add both products to an int32.
+// This loop is compiled once for each path. GCC turns it into pmaddwd or vpdpwssd, which multiply
+// pairs of int16 and add both products to an int32.
 static inline __attribute__((always_inline)) int32_t sum_of_products(
     const int16_t* query, const int8_t* codes, size_t lines) {
     int32_t sum = 0;
@@ -84,7 +84,8 @@ static void narrow(const int16_t* values, size_t count, int8_t* out) {
 
 static inline void prefetch(const void* at) { __builtin_prefetch(at); }
 
-// Into the second-level cache: more lines at once may be on their way there than to the first.
+// Prefetches into the second-level cache, which can receive more lines at the same time than the
+// first-level cache.
 static inline void prefetch_whole(const void* at, size_t size) {
     const char* line = static_cast<const char*>(at);
     for (size_t i = 0; i < size; i += CACHE_LINE) __builtin_prefetch(line + i, 0, 2);

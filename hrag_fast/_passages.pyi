@@ -1,8 +1,8 @@
 """Types and documentation of the compiled passage encoder.
 
-Arrays are one-dimensional and C-contiguous; they and buffers may be read-only (LMDB's own) and
-must not change while they are in use. A wrong dtype or shape is a ValueError, a wrong type a
-TypeError. The GIL is kept: a passage takes about 2 us.
+Arrays are one-dimensional and C-contiguous. Arrays and buffers may be read-only (LMDB's buffers)
+and must not change while they are in use. A wrong dtype or shape raises ValueError, a wrong type
+raises TypeError. The GIL is kept: a passage takes about 2 us.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +15,9 @@ from hrag_fast._analysis import Matches
 from hrag_fast._climb import Groups
 
 class CitedDocument:
-    """What all passages of one document have in common, encoded once and used in many searches.
+    """The data that all passages of one document share. It is encoded once, for many searches.
 
-    It does not change, but for a cache of section paths.
+    It does not change, except for a cache of section paths.
     """
 
     def __init__(
@@ -30,23 +30,23 @@ class CitedDocument:
         section_starts: Iterable[int] = (),
         heading_end: Callable[[str, int, int], int] | None = None,
     ) -> None:
-        """Keeps the parts; encodes a section path when it is first needed.
+        """Keeps the parts. A section path is encoded when it is first needed.
 
-        * `fields`: the document's own fields of hrag.v1.Chunk, encoded.
-        * `document_id`: in UTF-8.
-        * `section_path`: returns the titles above a section; called once for each.
+        * `fields`: the encoded fields of hrag.v1.Chunk that describe the document.
+        * `document_id`: the document's id in UTF-8.
+        * `section_path`: returns the titles above a section; it is called once for each section.
         * `page_numbers`: the number of each page, in order.
         * `page_starts`: the offset in characters at which each page begins, ascending.
-        * `section_starts`, `heading_end`: as `matched_sentence` takes them. Without
+        * `section_starts`, `heading_end`: the same as in `matched_sentence`. Without
           `heading_end`, passages name no sentence to cite.
 
-        Raises ValueError if pages have other lengths than their starts.
+        Raises ValueError if `page_numbers` and `page_starts` differ in length.
         """
 
 class PassageEncoder:
-    """Encodes the passages of one search, each as a `hrag.v1.SearchResponse` of its own.
+    """Encodes the passages of one search, each as a separate `hrag.v1.SearchResponse`.
 
-    Concatenated, these messages are one SearchResponse with all passages.
+    The concatenation of these messages is one SearchResponse with all passages.
     """
 
     def __init__(
@@ -60,13 +60,18 @@ class PassageEncoder:
         weights: NDArray[np.float32] | None = None,
         spans: bool = False,
     ) -> None:
-        """For groups as `climb` returns them, whose children are rows of `labels`, uint64[n].
+        """Keeps the arguments, without copies.
 
-        Leaves are chunks of `leaf_level`. `lexical` and `dense` are each source's scores of the
-        children, float32[children]; None if it was not searched. `find` returns where the query's
-        terms occur in a text, None if it has none; `weights`, float32[terms], say how much each
-        counts for a sentence; `spans` says whether passages tell where terms are. Raises
-        ValueError if the groups have other numbers of children than of children's scores.
+        * `labels`: uint64[n], the label of each row's leaf.
+        * `groups`: the result of `climb`; its children are rows of `labels`.
+        * `leaf_level`: the level of the leaves.
+        * `lexical`, `dense`: each source's scores of the children, float32[children]; None if the
+          source was not searched.
+        * `find`: returns where the query's terms occur in a text; None if the query has no terms.
+        * `weights`: float32[terms], the weight of each term in the choice of a sentence.
+        * `spans`: True if passages have to say where terms occur.
+
+        Raises ValueError if the number of children differs from the number of any scores.
         """
 
     def passage(
@@ -86,21 +91,23 @@ class PassageEncoder:
 
         * `tree`: the document's tree, as hrag.values.tree packs it.
         * `text`: the document's whole text, UTF-8.
-        * `level`, `index`: which chunk.
-        * `group`: index of its group.
-        * `record`: the fields of hrag.values.tree.CHUNK to use instead of the chunk's own, for a
-          span that is cut or widened.
-        * `merged`: level and index of the chunks that it was joined from.
-        * `max_bytes`: the largest passage; without it there is no limit.
-        * `check`: called with the offsets in bytes of all that is read of the text, before it
-          is; raises if that is damaged. The end may be past that of the text.
+        * `level`, `index`: the level and the index of the chunk.
+        * `group`: the index of its group.
+        * `record`: the fields of hrag.values.tree.CHUNK to use in place of the chunk's fields in
+          the tree, for a span that is cut or widened.
+        * `merged`: the level and the index of the chunks that it was joined from.
+        * `max_bytes`: the size of the largest allowed passage; without it there is no limit.
+        * `check`: called with the start and the end, in bytes, of the part of the text that is
+          read, before it is read. It raises if this part is damaged. The end may be past the end
+          of the text.
 
-        Children are cut to the passage's span; those outside it are left out. The sentence to
-        cite is that of the first child inside (see `matched_sentence`); the passage has its
-        section. Takes time linear in the bytes returned and the group's children.
+        Children are cut to the passage's span; those outside of it are left out. The sentence to
+        cite comes from the first child inside (see `matched_sentence`), and its section is the
+        passage's section. Takes time linear in the bytes returned and the group's children.
 
-        Raises IndexError for a level, chunk, group, child, row or leaf that does not exist,
-        ValueError for a malformed tree, a span outside the text, or a passage to cite without
-        any child, OverflowError for a passage of more than `max_bytes`, where its text alone is
-        too long before anything is read of it, MemoryError; and what `find` raises.
+        Raises IndexError for a level, chunk, group, child, row or leaf that does not exist. Raises
+        ValueError for a malformed tree, a span outside the text, or a passage that has to cite a
+        sentence but has no child. Raises OverflowError for a passage of more than `max_bytes`; if
+        the text alone is too long, this happens before any of it is read. Raises MemoryError, and
+        what `find` raises.
         """

@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`PassageEncoder`, at the end of every search: stored chunks to protobuf messages.
+"""`PassageEncoder`: encodes stored chunks as protobuf messages. It ends every search.
 
-Writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding) with the field
-numbers of `protos/`. Each passage becomes a `hrag.v1.SearchResponse` that contains it alone:
-concatenated, such messages are one with all passages. Content is copied from LMDB's pages into
-the message, and spans of leaves from the packed tree, without any Python value in between.
+It writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding) with the field
+numbers of `protos/`. Each passage becomes a `hrag.v1.SearchResponse` with only this passage. The
+concatenation of these messages is one message with all passages. Content is copied from LMDB's
+pages into the message, and spans of leaves are copied from the packed tree. No Python value is made
+in between.
 
-Messages are written from their end to their beginning, as protobuf's upb does, so that a length
-is known when it is written. Fields that are 0 or empty are left out, as protobuf does.
+Messages are written from their end to their beginning, as in protobuf's upb, so that a length is
+known when it is written. Fields that are 0 or empty are left out, as in protobuf.
 
 `_passages.pyi` is the documentation for callers. The right answer is what protobuf itself
 encodes for the same values; a property test compares the two.
@@ -69,26 +70,28 @@ cdef enum:  # Field numbers.
     CHILD_LEXICAL_SCORE = 4
     CHILD_DENSE_SCORE = 5
 
-cdef size_t REACH_BYTES = 4 * MAX_SENTENCE_CHARS  # Around a leaf, to find the sentence to cite.
-cdef uint32_t NONE = 0xFFFFFFFF  # The section of a chunk that is in none.
+# This many bytes around a leaf may be read to find the sentence to cite.
+cdef size_t REACH_BYTES = 4 * MAX_SENTENCE_CHARS
+cdef uint32_t NONE = 0xFFFFFFFF  # The section of a chunk that is in no section.
 
 cdef enum:
     LEAF_INDEX_BITS = 20
     # Upper bounds of encoded lengths. All field numbers are below 16, so a tag takes one byte.
-    NUMBER_BYTES = 1 + 5  # A field of 32 bits.
+    NUMBER_BYTES = 1 + 5  # A field with a number of 32 bits.
     SPAN_BYTES = 2 + 4 * NUMBER_BYTES
     POSITION_BYTES = 2 * 11  # "#", a level, "." and an index.
-    # Without document id, section path, pages and content.
+    # A chunk without document id, section path, pages and content.
     CHUNK_BYTES = 7 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
     CHILD_BYTES = 5 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
     PAGE_BYTES = 3 * NUMBER_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
     TERM_SPAN_BYTES = 2 + 2 * NUMBER_BYTES
-    LEAST_TERM_SPAN_BYTES = 2 + 2  # The first begins at 0, which is left out.
-    SENTENCE_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES  # Without the section path.
+    # A lower bound: the first span may begin at 0, and a 0 is left out.
+    LEAST_TERM_SPAN_BYTES = 2 + 2
+    SENTENCE_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES  # A sentence without its section path.
 
 
-cdef packed struct Record:  # hrag.values.tree.CHUNK.
+cdef packed struct Record:  # The fields of hrag.values.tree.CHUNK.
     uint32_t byte_start
     uint32_t byte_end
     uint32_t char_start
@@ -102,17 +105,17 @@ cdef packed struct Record:  # hrag.values.tree.CHUNK.
 
 
 cdef class CitedDocument:
-    """What all passages of one document have in common, encoded once; see `_passages.pyi`."""
+    """The encoded data that all passages of one document share; see `_passages.pyi`."""
 
     cdef bytes fields
     cdef bytes name
     cdef object section_path_of
-    cdef dict section_paths  # Encoded fields of chunks, by section.
-    cdef dict sentence_paths  # Those of sentences.
+    cdef dict section_paths  # The encoded field of a chunk for each section.
+    cdef dict sentence_paths  # The encoded field of a sentence for each section.
     cdef const uint32_t[::1] page_numbers
     cdef const uint32_t[::1] page_starts
     cdef const uint32_t[::1] section_starts
-    cdef object heading_end  # None: passages name no sentence.
+    cdef object heading_end  # If it is None, passages name no sentence.
 
     def __cinit__(
         self,
@@ -139,15 +142,15 @@ cdef class CitedDocument:
             )
 
     cdef bytes section_path(self, uint32_t section, bint of_sentence):
-        """The encoded field of a section's path; each is made once."""
+        """Returns the encoded field of a section's path. Each field is encoded once."""
         cdef dict encoded = self.sentence_paths if of_sentence else self.section_paths
         cdef int field = SENTENCE_SECTION_PATH if of_sentence else CHUNK_SECTION_PATH
-        found = encoded.get(section)
-        if found is None:
+        path = encoded.get(section)
+        if path is None:
             titles = [(<str?>title).encode() for title in self.section_path_of(section)]
-            found = b"".join([section_title_field(field, title) for title in titles])
-            encoded[section] = found
-        return found
+            path = b"".join([section_title_field(field, title) for title in titles])
+            encoded[section] = path
+        return path
 
     cdef size_t pages_before(self, uint64_t char_start) noexcept:
         return count_before(self.page_starts, char_start)
@@ -166,7 +169,7 @@ cdef class PassageEncoder:
     cdef bint has_lexical
     cdef bint has_dense
     cdef uint32_t leaf_level
-    cdef object find  # None: no terms.
+    cdef object find  # None if the query has no terms.
     cdef const float[::1] weights
     cdef bint spans
 
@@ -220,27 +223,28 @@ cdef class PassageEncoder:
                 f"children {self.starts[group]} to {self.starts[group + 1]} "
                 f"of {self.children.shape[0]}"
             )
-        cdef Record own = chunks.first[index]
+        cdef Record chunk = chunks.first[index]
         if record is not None:
             (
-                own.byte_start, own.byte_end, own.char_start, own.char_end, own.token_start,
-                own.token_count, own.parent, own.first_child, own.child_count, own.section,
+                chunk.byte_start, chunk.byte_end, chunk.char_start, chunk.char_end,
+                chunk.token_start, chunk.token_count, chunk.parent, chunk.first_child,
+                chunk.child_count, chunk.section,
             ) = record
-        if not own.byte_start <= own.byte_end <= <size_t>text.shape[0]:
+        if not chunk.byte_start <= chunk.byte_end <= <size_t>text.shape[0]:
             raise ValueError(
-                f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
+                f"bytes {chunk.byte_start} to {chunk.byte_end} of a text of {text.shape[0]}"
             )
-        check_size(own.byte_end - own.byte_start + PyBytes_GET_SIZE(document.fields), max_bytes)
+        check_size(chunk.byte_end - chunk.byte_start + PyBytes_GET_SIZE(document.fields), max_bytes)
         if check is not None:
-            check(max(own.byte_start, REACH_BYTES) - REACH_BYTES, own.byte_end + REACH_BYTES)
+            check(max(chunk.byte_start, REACH_BYTES) - REACH_BYTES, chunk.byte_end + REACH_BYTES)
         cdef Stretch sentence
         term_spans = ()
         if document.heading_end is not None:
-            term_spans = self.cite(document, &own, text, leaves, group, &sentence, max_bytes)
-            own.section = sentence.section
+            term_spans = self.cite(document, &chunk, text, leaves, group, &sentence, max_bytes)
+            chunk.section = sentence.section
         return self.encoded(
             document,
-            &own,
+            &chunk,
             text,
             leaves,
             level,
@@ -255,20 +259,20 @@ cdef class PassageEncoder:
     cdef object cite(
         self,
         CitedDocument document,
-        const Record* own,
+        const Record* chunk,
         const uint8_t[::1] text,
         Level leaves,
         size_t group,
         Stretch* sentence,
         size_t max_bytes,
     ):
-        """Finds the sentence to cite in the best leaf; returns the spans of terms in all leaves."""
+        """Writes the sentence to cite in the best leaf. Returns the spans of terms in all."""
         cdef size_t i, span_bytes = 0
         cdef Record part
         cdef Stretch leaf
         parts, matches = [], None
         for i in range(self.starts[group], self.starts[group + 1]):
-            if not self.part_of_child(own, leaves, i, &part):
+            if not self.part_of_child(chunk, leaves, i, &part):
                 continue
             if self.find is not None:
                 if part.byte_start > part.byte_end:
@@ -294,12 +298,12 @@ cdef class PassageEncoder:
                 break
         if sentence != NULL:
             raise ValueError(f"no leaf of group {group} has a part in the passage")
-        return merged_spans(parts, own.char_start, own.char_end) if self.spans else ()
+        return merged_spans(parts, chunk.char_start, chunk.char_end) if self.spans else ()
 
     cdef bytes encoded(
         self,
         CitedDocument document,
-        const Record* own,
+        const Record* chunk,
         const uint8_t[::1] text,
         Level leaves,
         size_t level,
@@ -310,20 +314,20 @@ cdef class PassageEncoder:
         const Stretch* sentence,
         size_t max_bytes,
     ):
-        """`sentence` is the one to cite, or NULL."""
-        cdef bytes section_path = document.section_path(own.section, False)
+        """Returns the encoded passage. `sentence` is the sentence to cite, or NULL."""
+        cdef bytes section_path = document.section_path(chunk.section, False)
         cdef bytes sentence_path = b""
         if sentence != NULL:
             sentence_path = document.section_path(sentence.section, True)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
         check_size(
-            own.byte_end - own.byte_start + PyBytes_GET_SIZE(document.fields)
+            chunk.byte_end - chunk.byte_start + PyBytes_GET_SIZE(document.fields)
             + PyBytes_GET_SIZE(section_path) + PyBytes_GET_SIZE(sentence_path)
             + len(term_spans) * <size_t>LEAST_TERM_SPAN_BYTES,
             max_bytes,
         )
         cdef size_t capacity = (
-            5 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
+            5 * NUMBER_BYTES + chunk_capacity(document, chunk) + PyBytes_GET_SIZE(section_path)
             + (self.starts[group + 1] - self.starts[group]) * (CHILD_BYTES + name)
             + len(merged) * (MERGED_BYTES + name)
             + len(term_spans) * TERM_SPAN_BYTES
@@ -344,10 +348,10 @@ cdef class PassageEncoder:
                 put_id(
                     &writer, PASSAGE_MERGED_CHUNK_IDS, document.name, merged_level, merged_index
                 )
-            self.put_children(&writer, own, document.name, leaves, group)
+            self.put_children(&writer, chunk, document.name, leaves, group)
             put_float(&writer, PASSAGE_SCORE, self.scores[group])
             chunk_end = writer.at
-            put_chunk(&writer, document, own, text, section_path, level, index)
+            put_chunk(&writer, document, chunk, text, section_path, level, index)
             close(&writer, PASSAGE_CHUNK, chunk_end - writer.at)
             close(&writer, RESPONSE_PASSAGES, writer.end - writer.at)
             check_size(writer.end - writer.at, max_bytes)
@@ -356,7 +360,7 @@ cdef class PassageEncoder:
             free(buffer)
 
     cdef void put_best(self, Writer* writer, size_t group) noexcept:
-        """Writes what each source says of the group's best leaf, its first child."""
+        """Writes each source's score of the group's best leaf, which is its first child."""
         cdef size_t best = self.starts[group]
         if best < self.starts[group + 1]:
             if self.has_dense:
@@ -372,7 +376,7 @@ cdef class PassageEncoder:
         Level leaves,
         size_t group,
     ) except -1:
-        """Writes the group's leaves, each cut to the span of `inside`, without those outside."""
+        """Writes the group's leaves, cut to the span of `inside`, without leaves outside of it."""
         cdef size_t i, leaf
         cdef Record part
         cdef const uint8_t* end_of_child
@@ -394,7 +398,7 @@ cdef class PassageEncoder:
     cdef bint part_of_child(
         self, const Record* inside, Level leaves, size_t child, Record* part
     ) except -1:
-        """Finds the part of a child that lies in the span of `inside`; False if none does."""
+        """Writes the part of a child inside the span of `inside`. Returns False if it is empty."""
         cdef size_t row = self.children[child], leaf
         if row >= <size_t>self.labels.shape[0]:
             raise IndexError(f"row {row} of {self.labels.shape[0]}")
@@ -421,17 +425,18 @@ cdef inline size_t leaf_of(uint64_t label) noexcept:
     return label & ((<uint64_t>1 << LEAF_INDEX_BITS) - 1)
 
 
-cdef struct Level:  # The chunks of one level of a tree, in place.
+cdef struct Level:  # The chunks of one level of a tree, which are read in place.
     const Record* first
     size_t count
 
 
 cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
-    """Finds a level in a tree as hrag.values.tree packs it: number of levels, chunks per level, chunks.
+    """Finds a level in a tree, as hrag.values.tree packs it.
 
-    Raises ValueError unless the tree has exactly the length that its counts give.
+    A packed tree consists of the number of levels, the number of chunks of each level, and the
+    chunks. Raises ValueError unless the tree has exactly the length that these numbers give.
     """
-    cdef Level found
+    cdef Level result
     cdef uint32_t levels = 0, count
     cdef size_t i, base, size = tree.shape[0]
     if size >= sizeof(uint32_t):
@@ -444,16 +449,16 @@ cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
     for i in range(levels):
         memcpy(&count, &tree[(i + 1) * sizeof(uint32_t)], sizeof(uint32_t))
         if i == level:
-            found.first = <const Record*>(&tree[0] + base)
-            found.count = count
+            result.first = <const Record*>(&tree[0] + base)
+            result.count = count
         base += count * sizeof(Record)
     if base != size:
         raise ValueError(f"a tree of {levels} levels takes {base} bytes, not {size}")
-    return found
+    return result
 
 
 cdef bytes section_title_field(int field, bytes title):
-    """Encodes one value of a repeated field `section_path`, tag included."""
+    """Returns one encoded value of a repeated field `section_path`, with its tag."""
     cdef uint8_t head[NUMBER_BYTES]
     cdef Writer writer
     writer.at = writer.end = head + NUMBER_BYTES
@@ -462,8 +467,8 @@ cdef bytes section_title_field(int field, bytes title):
 
 
 cdef struct Writer:
-    uint8_t* at  # Start of what is written so far.
-    uint8_t* end  # Its end, which is fixed.
+    uint8_t* at  # The start of the bytes that have been written.
+    uint8_t* end  # The end of these bytes, which never changes.
 
 
 cdef inline void put_bytes(Writer* writer, const char* first, size_t count) noexcept:
@@ -491,7 +496,7 @@ cdef inline void put_tag(Writer* writer, int field, int kind) noexcept:
 
 
 cdef inline void close(Writer* writer, int field, size_t count) noexcept:
-    """Writes length and tag before the last `count` bytes, which makes them a field."""
+    """Writes a length and a tag before the last `count` bytes, which turns them into a field."""
     put_varint(writer, count)
     put_tag(writer, field, BYTES)
 
@@ -505,19 +510,19 @@ cdef inline void put_number(Writer* writer, int field, uint32_t value) noexcept:
 cdef inline void put_float(Writer* writer, int field, float value) noexcept:
     cdef uint32_t bits
     memcpy(&bits, &value, sizeof(bits))
-    if bits:  # -0.0 is written, as protobuf does.
+    if bits:  # -0.0 is written, as in protobuf.
         put_bytes(writer, <const char*>&bits, sizeof(bits))
         put_tag(writer, field, FIXED32)
 
 
 cdef inline void put_present_float(Writer* writer, int field, float value) noexcept:
-    """Writes a field that has presence, 0 too."""
+    """Writes a field that has presence, even if it is 0."""
     put_bytes(writer, <const char*>&value, sizeof(value))
     put_tag(writer, field, FIXED32)
 
 
 cdef int put_term_spans(Writer* writer, term_spans) except -1:
-    """Writes a repeated field of spans, each a pair of characters."""
+    """Writes a repeated field of spans. A span is a pair of character offsets."""
     cdef const uint8_t* end_of_span
     cdef uint32_t char_start, char_end
     for char_start, char_end in reversed(term_spans):
@@ -538,7 +543,7 @@ cdef inline void put_span(Writer* writer, int field, const Record* record) noexc
 
 
 cdef size_t chunk_capacity(CitedDocument document, const Record* record) noexcept:
-    """Most bytes that the fields of a chunk take, without its section path."""
+    """Returns the most bytes that the fields of a chunk can take, without its section path."""
     cdef size_t first = first_page_end(document, record)
     cdef size_t end = document.pages_before(record.char_end)
     return (
@@ -557,7 +562,7 @@ cdef void put_chunk(
     size_t level,
     size_t index,
 ) noexcept:
-    """Writes the fields of a `hrag.v1.Chunk`, without length and tag around them."""
+    """Writes the fields of a `hrag.v1.Chunk`, without a length and a tag before them."""
     cdef size_t content = record.byte_end - record.byte_start
     put_pages(writer, document, record)
     put_bytes(writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
@@ -573,14 +578,14 @@ cdef void put_chunk(
 
 
 cdef inline size_t first_page_end(CitedDocument document, const Record* record) noexcept:
-    """The number of pages that begin at or before a span: it begins in the last of them."""
+    """Returns how many pages begin at or before a span's start; it begins on the last of them."""
     return document.pages_before(<uint64_t>record.char_start + 1)
 
 
 cdef inline void put_pages(
     Writer* writer, CitedDocument document, const Record* record
 ) noexcept:
-    """Writes all page fields of a span: where pages begin in it, its last and its first page."""
+    """Writes the page fields of a span: the pages that begin in it, its last and first page."""
     cdef size_t first = first_page_end(document, record)
     cdef size_t end = document.pages_before(record.char_end)
     cdef size_t page = end
@@ -609,13 +614,13 @@ cdef void put_sentence(
 
 
 cdef inline uint32_t first_page(CitedDocument document, const Record* record) noexcept:
-    """The page on which a span begins; there are pages."""
+    """Returns the page on which a span begins. The document must have pages."""
     cdef size_t pages = first_page_end(document, record)
     return document.page_numbers[pages - 1 if pages else 0]
 
 
 cdef inline uint32_t last_page(CitedDocument document, const Record* record) noexcept:
-    """The page on which a span ends; there are pages."""
+    """Returns the page on which a span ends. The document must have pages."""
     cdef size_t pages = document.pages_before(record.char_end)
     return document.page_numbers[pages - 1 if pages else 0]
 
@@ -630,7 +635,7 @@ cdef inline void put_page(Writer* writer, uint32_t number, uint32_t char_start) 
 cdef inline void put_id(
     Writer* writer, int field, bytes document_id, uint32_t level, uint32_t index
 ) noexcept:
-    """Writes a chunk id, `<document_id>#<level>.<index>` as in hrag.values.ids."""
+    """Writes a chunk id, `<document_id>#<level>.<index>`, which hrag.values.ids defines."""
     cdef const uint8_t* field_end = writer.at
     put_decimal(writer, index)
     put_bytes(writer, b".", 1)

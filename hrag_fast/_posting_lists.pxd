@@ -1,4 +1,4 @@
-"""The layout of postings, and how a list is read: shared by all that read or write postings."""
+"""The layout of postings, and the functions that read a list, for all kernels of postings."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp.vector cimport vector
@@ -8,13 +8,14 @@ cdef enum:
     WINDOW_BITS = 13
     WINDOW_ROWS = 1 << WINDOW_BITS
     MAX_ROWS = WINDOW_ROWS << 16  # A window's number has 16 bits.
-    BLOCK_HEADER_UNITS = 2  # The window's number, and how many units follow.
+    BLOCK_HEADER_UNITS = 2  # The window's number, and the number of units that follow.
     FREQUENCY_BITS = 3
-    LONG_FREQUENCY = 7  # This one and larger ones take a unit of their own.
+    LONG_FREQUENCY = 7  # A frequency of 7 or more takes a second unit.
     MAX_FREQUENCY = 255
     NO_WINDOW = 1 << 16
-    # A thread that releases the GIL may wait for another's whole switch interval, 5 ms, to get
-    # it back. Up to this many units the work takes about 10 us: keeping it delays nobody.
+    # A thread that releases the GIL may wait for another thread's whole switch interval, 5 ms, to
+    # get it back. Up to this many units, the work takes about 10 us. So keeping the GIL delays
+    # nobody.
     GIL_KEPT_UP_TO = 4000
 
 
@@ -30,7 +31,7 @@ cdef inline const char* magic() noexcept nogil:
     return b"hragbm25"
 
 
-cdef struct Index:  # Where the parts of a checked buffer lie.
+cdef struct Index:  # The parts of a checked buffer.
     Header header
     const uint64_t* ids
     const uint64_t* offsets
@@ -39,7 +40,7 @@ cdef struct Index:  # Where the parts of a checked buffer lie.
 
 
 cdef struct Posting:
-    uint32_t row  # Within its window.
+    uint32_t row  # The row's position in its window.
     uint32_t frequency
 
 
@@ -48,14 +49,14 @@ cdef struct Block:  # A term's postings in one window.
     const uint16_t* end
 
 
-cdef struct Cursor:  # Where a term of a query stands in its list.
+cdef struct Cursor:  # The position of a term of a query in its list.
     const uint16_t* next
     const uint16_t* end
     size_t which  # The term's position in the query.
 
 
 cdef inline const uint16_t* read_posting(const uint16_t* units, Posting* posting) noexcept nogil:
-    """Reads the posting that begins at `units`; returns where the next one begins."""
+    """Reads the posting that begins at `units`. Returns where the next one begins."""
     posting.row = units[0] >> FREQUENCY_BITS
     posting.frequency = units[0] & LONG_FREQUENCY
     if posting.frequency != LONG_FREQUENCY:
@@ -65,7 +66,7 @@ cdef inline const uint16_t* read_posting(const uint16_t* units, Posting* posting
 
 
 cdef inline uint32_t window_of(const Cursor* cursor) noexcept nogil:
-    """The window of a cursor's next block; NO_WINDOW at the end of its list."""
+    """Returns the window of a cursor's next block; NO_WINDOW at the end of its list."""
     return cursor.next[0] if cursor.next < cursor.end else <uint32_t>NO_WINDOW
 
 

@@ -9,9 +9,9 @@ The layout, little-endian; `_posting_lists.pxd` names its parts:
 * a list is a sequence of blocks, one for each window of 8,192 rows that has postings: the
   window's number, the number of units that follow, the postings in order of rows;
 * a posting is the unit `row_in_window << 3 | frequency`. A frequency of 7 or more is written as
-  7 and follows in a unit of its own.
+  7, and the frequency follows in a second unit.
 
-The buffer is checked once, when it is opened: from then on nothing can lead out of it.
+The buffer is checked once, when it is opened. From then on no offset can lead out of it.
 `_posting_lists.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin,
 which defines the right answer.
 """
@@ -28,17 +28,18 @@ cdef extern from *:
     #include <stddef.h>
     #include <stdint.h>
 
-    // GCC compiles these loops once for each kind of CPU; the loader picks the best one.
+    // GCC compiles these loops once for each kind of CPU; the loader chooses the best one.
     #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
     #define HRAG_CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
     #else
     #define HRAG_CPU_CLONES
     #endif
 
-    enum { HRAG_LANES = 16, HRAG_LONG = 7 };  // A frequency of 7 follows in a unit of its own.
+    enum { HRAG_LANES = 16, HRAG_LONG = 7 };  // A frequency of 7 or more is in a second unit.
 
-    // How many units from the first on are postings of one unit each, of ascending rows: a
-    // multiple of 16. The last of them is compared with the next unit, which must exist.
+    // Returns how many units at the beginning are postings of one unit each, with ascending rows.
+    // The result is a multiple of 16. The last of these units is compared with the next one, which
+    // must exist.
     HRAG_CPU_CLONES
     static size_t hrag_plain_units(const uint16_t* units, size_t count) {
         size_t i = 0;
@@ -82,13 +83,13 @@ cdef extern from *:
     ) noexcept nogil
 
 cdef enum:
-    SHORT_RUN = 16  # Up to this many units, reading all is faster than binary search.
-    # Frequencies are below 256; the only other such units are among the first of a block.
+    SHORT_RUN = 16  # Up to this many units, reading all of them is faster than binary search.
+    # Frequencies are below 256. Other units below 256 occur only at the beginning of a block.
     AMBIGUOUS_UNITS = 2 * (MAX_FREQUENCY + 1) >> FREQUENCY_BITS
 
 
 cdef class PostingLists:
-    """An inverted index, read in place; see `_posting_lists.pyi`."""
+    """An inverted index that is read in place; see `_posting_lists.pyi`."""
 
     def __cinit__(self, const uint8_t[::1] buffer not None):
         cdef size_t size = buffer.shape[0]
@@ -112,7 +113,7 @@ cdef class PostingLists:
         return self.index.header.terms
 
     def document_frequencies(self, const uint64_t[::1] ids not None, const uint8_t[::1] alive):
-        """How many rows have each term; see `_posting_lists.pyi`."""
+        """Returns how many rows have each term; see `_posting_lists.pyi`."""
         counts = np.zeros(ids.shape[0], np.uint32)
         cdef uint32_t[::1] out = counts
         cdef vector[Cursor] cursors
@@ -132,12 +133,13 @@ cdef class PostingLists:
         return counts
 
     def rows_with_all(self, const uint64_t[::1] ids not None):
-        """The rows that have every term; see `_posting_lists.pyi`."""
+        """Returns the rows that have every term; see `_posting_lists.pyi`."""
         check_ascending(&ids[0], ids.shape[0])
         if ids.shape[0] == 0:
             return np.arange(self.index.header.rows, dtype=np.uint32)
         cdef vector[uint32_t] rows
-        cdef vector[uint64_t] terms  # The rarest first: `document_frequency << 32 | term`.
+        # The values are `document_frequency << 32 | term`, so the rarest term comes first.
+        cdef vector[uint64_t] terms
         cdef size_t i, term
         for i in range(<size_t>ids.shape[0]):
             term = term_of(&self.index, ids[i])
@@ -149,11 +151,11 @@ cdef class PostingLists:
             append_rows(rows, cursor_of(&self.index, <uint32_t>terms[0]))
             for i in range(1, terms.size()):
                 keep_rows(rows, cursor_of(&self.index, <uint32_t>terms[i]))
-        found = np.empty(rows.size(), np.uint32)
-        cdef uint32_t[::1] out = found
+        array = np.empty(rows.size(), np.uint32)
+        cdef uint32_t[::1] out = array
         if rows.size():
             memcpy(&out[0], rows.data(), rows.size() * sizeof(uint32_t))
-        return found
+        return array
 
 
 cdef int check_entries(str name, size_t entries, size_t expected) except -1:
@@ -171,7 +173,7 @@ cdef int check_ascending(const uint64_t* ids, size_t count) except -1:
 
 
 cdef Index index_of(const uint8_t* buffer, size_t size) except *:
-    """Where the parts of the buffer lie. Raises ValueError unless they fill it."""
+    """Returns where the parts of the buffer lie. Raises ValueError unless they fill it."""
     cdef size_t rest = size - sizeof(Header)
     cdef size_t term_bytes = 2 * sizeof(uint64_t) + sizeof(uint32_t)
     cdef Index index
@@ -211,7 +213,11 @@ cdef bint lists_are_valid(const Index* index) noexcept nogil:
 
 
 cdef bint list_is_valid(const Index* index, size_t term) noexcept nogil:
-    """True if windows ascend, blocks end where they must, and postings are as many as is said."""
+    """Returns True if a list of postings is valid.
+
+    Then its windows ascend, its blocks end where they must, and the number of postings is the
+    term's document frequency.
+    """
     cdef const uint16_t* next = index.units + index.offsets[term]
     cdef const uint16_t* end = index.units + index.offsets[term + 1]
     cdef size_t least_window = 0, window, units, count = 0, rows
@@ -232,9 +238,10 @@ cdef bint list_is_valid(const Index* index, size_t term) noexcept nogil:
 
 
 cdef size_t rows_needed(const uint16_t* next, const uint16_t* end, size_t* count) noexcept nogil:
-    """How many rows a window must have for a block; 0 if the block is damaged.
+    """Returns how many rows a window must have for a block; 0 if the block is damaged.
 
-    Rows must ascend, and frequencies be written as they must. Adds the postings to `count`.
+    In a valid block, rows ascend, and frequencies are written as they must be. Adds the number of
+    postings to `count`.
     """
     cdef const uint16_t* stop
     cdef size_t rows = 0, plain
@@ -261,7 +268,7 @@ cdef size_t rows_needed(const uint16_t* next, const uint16_t* end, size_t* count
 
 
 cdef size_t term_of(const Index* index, uint64_t id) noexcept nogil:
-    """Position of a term, by binary search; the number of terms if there is none."""
+    """Returns the position of a term, or the number of terms if the index does not have it."""
     cdef size_t low = 0, high = index.header.terms, middle
     while low < high:
         middle = (low + high) >> 1
@@ -283,7 +290,7 @@ cdef Cursor cursor_of(const Index* index, size_t term) noexcept nogil:
 cdef size_t find_terms(
     const Index* index, const uint64_t* ids, size_t count, vector[Cursor]& cursors
 ) except? -1:
-    """Adds cursors of the terms that have postings; returns how many units these take."""
+    """Adds cursors of the terms that have postings. Returns the number of their units."""
     cdef size_t i, term, units = 0
     for i in range(count):
         term = term_of(index, ids[i])
@@ -312,10 +319,11 @@ cdef void count_alive(
 cdef const uint16_t* seek(
     const uint16_t* first, const uint16_t* low, const uint16_t* end, uint32_t row
 ) noexcept nogil:
-    """The first posting of a row that is not below `row`, from the posting at `low` on, or `end`.
+    """Returns the first posting, from `low` on, of a row that is not below `row`; `end` if none.
 
-    `first` is the block's first posting. A binary search may hit a unit that is a frequency: the
-    unit before tells, as a unit below 256 is itself a frequency, but near the block's beginning.
+    `low` is a posting, and `first` is the block's first posting. Binary search may hit a unit that
+    is a frequency. The unit before decides: a unit of 256 or more is a posting, and its lowest bits
+    say if a frequency follows. A unit below 256 is a frequency, except near the block's beginning.
     """
     cdef const uint16_t* high = end
     cdef const uint16_t* middle
@@ -338,7 +346,7 @@ cdef const uint16_t* seek(
 cdef void look_up(
     Cursor cursor, const uint32_t* rows, size_t count, uint32_t* frequencies
 ) noexcept nogil:
-    """Writes how often each row has the term, 0 if never; rows ascend, and may repeat."""
+    """Writes each row's frequency of the term, or 0. Rows must ascend, and may repeat."""
     cdef size_t i
     cdef uint32_t row, window = NO_WINDOW
     cdef const uint16_t* at = NULL
@@ -376,7 +384,7 @@ cdef int append_rows(vector[uint32_t]& rows, Cursor cursor) except -1 nogil:
 
 
 cdef int keep_rows(vector[uint32_t]& rows, Cursor cursor) except -1 nogil:
-    """Drops the rows, which ascend, that a term does not have."""
+    """Removes the rows that a term does not have. Rows must ascend."""
     cdef vector[uint32_t] frequencies
     cdef size_t i, kept = 0
     frequencies.resize(rows.size())

@@ -1,11 +1,11 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`postings_of` and `write_postings`: make postings of rows, and merge postings into a file.
+"""`postings_of` builds postings from rows; `write_postings` merges postings into a file.
 
 A merge goes through the terms of all sources in order of their ids (a k-way merge with a heap)
-and writes each list as soon as it is complete. The number of terms decides where the lists
-begin, so terms are counted first. Memory is needed for one list and for some small buffers,
-however long the file becomes.
+and writes each list as soon as it is complete. The number of terms determines where the lists
+begin, so terms are counted first. A file of any length needs memory only for one list and for
+some small buffers.
 
 `_postings_writer.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin,
 which defines the right answer; `_posting_lists.pyx` describes the layout.
@@ -38,7 +38,8 @@ from hrag_fast._posting_lists cimport (
 )
 
 cdef extern from "<queue>" namespace "std" nogil:
-    cdef cppclass priority_queue[T]:  # libcpp declares its `push` as if it could not fail.
+    # The declaration in libcpp says that `push` cannot fail, which is wrong.
+    cdef cppclass priority_queue[T]:
         bint empty()
         void pop()
         void push(const T&) except +
@@ -51,33 +52,34 @@ cdef enum:
     ENTRY_BITS = 8  # An entry of the forward form is `term_id << 8 | frequency`.
     FIRST_SLOT_BITS = 12
     SINK_BYTES = 1 << 18
-    MOST_UNITS = BLOCK_HEADER_UNITS + 2  # Of a posting that is alone in its window.
+    MOST_UNITS = BLOCK_HEADER_UNITS + 2  # A posting that is alone in its window takes the most.
 
-cdef enum:  # The parts of a file, in their order.
+cdef enum:  # The parts of a file, in order.
     HEADER, IDS, OFFSETS, FREQUENCIES, UNITS, PARTS
 
 cdef uint32_t DROPPED = 0xFFFFFFFF
 
-cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi spreads neighbouring keys.
+cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
 
-ctypedef pair[uint64_t, uint32_t] Term  # Its id; its number.
-ctypedef pair[uint64_t, size_t] Head  # The next term of a source; the complement of its number.
+ctypedef pair[uint64_t, uint32_t] Term  # A term's id and its number.
+# The complements of the id of a source's next term, and of the source's number.
+ctypedef pair[uint64_t, size_t] Head
 
 
 cdef cppclass Lists:
-    """Postings by term. Terms are numbered as they come, by a hash table.
+    """Postings by term. Terms are numbered in the order in which they come.
 
-    Open addressing with linear probing, Fibonacci hashing: Knuth, The Art of Computer
-    Programming 3, 6.4.
+    A hash table finds a term's number. It uses open addressing with linear probing, and Fibonacci
+    hashing (Knuth, The Art of Computer Programming 3, 6.4).
     """
 
-    vector[uint32_t] slots  # A term's number + 1; 0 is free.
+    vector[uint32_t] slots  # A slot has a term's number + 1; 0 is a free slot.
     int slot_bits
     vector[Term] order
-    vector[uint32_t] counts  # Of postings, by number.
-    vector[size_t] firsts  # Where a term's postings begin, by number.
-    vector[uint32_t] occurrences  # The term's number of each posting, as they come.
-    vector[uint64_t] postings  # `row << 8 | frequency`, by term.
+    vector[uint32_t] counts  # The number of postings of each term, by its number.
+    vector[size_t] firsts  # Where the postings of each term begin, by its number.
+    vector[uint32_t] occurrences  # The term's number of each posting, in order of rows.
+    vector[uint64_t] postings  # `row << 8 | frequency` of each posting, by term.
 
     int count(uint64_t id) except -1 nogil:
         cdef size_t slot
@@ -93,7 +95,7 @@ cdef cppclass Lists:
         return 0
 
     size_t slot_of(uint64_t id) noexcept nogil:
-        """The slot of a term, or the free slot where it belongs."""
+        """Returns the slot of a term, or the free slot where it belongs."""
         cdef size_t slot = (id * GOLDEN) >> (64 - this.slot_bits)
         while this.slots[slot] and this.order[this.slots[slot] - 1].first != id:
             slot = (slot + 1) & (this.slots.size() - 1)
@@ -109,7 +111,7 @@ cdef cppclass Lists:
         return 0
 
     int sort_terms() except -1 nogil:
-        """Orders terms by id, and says where their postings begin; after the last `count`."""
+        """Sorts terms by id, and computes where their postings begin, after the last `count`."""
         cdef size_t i, first = 0
         sort(this.order.begin(), this.order.end())
         this.firsts.resize(this.order.size())
@@ -126,8 +128,8 @@ cdef struct Source:
     const uint16_t* units
     const uint32_t* remap
     size_t terms
-    size_t next  # Position of the term that is merged next.
-    bint drops  # Whether any row is dropped.
+    size_t next  # The position of the term that is merged next.
+    bint drops  # True if any row is dropped.
 
 
 cdef cppclass Sink:
@@ -163,7 +165,7 @@ cdef cppclass Sink:
 cdef int append_list(
     vector[uint16_t]& units, const uint64_t* postings, size_t count
 ) except -1 nogil:
-    """Encodes a term's postings, `row << 8 | frequency`, which ascend."""
+    """Appends the units of a term's postings, which are ascending `row << 8 | frequency`."""
     cdef size_t i = 0, used = units.size()
     cdef uint64_t window, row
     cdef uint32_t frequency
@@ -203,7 +205,7 @@ cdef Header header_of(size_t rows, size_t terms, size_t units) noexcept nogil:
 def postings_of(
     const int64_t[::1] starts not None, const uint64_t[::1] entries not None, size_t rows
 ):
-    """Makes postings of the forward form, in memory; see `_postings_writer.pyi`."""
+    """Builds postings from the forward form, in memory; see `_postings_writer.pyi`."""
     if rows > MAX_ROWS:
         raise ValueError(f"rows is {rows}; it must be at most {MAX_ROWS}")
     if <size_t>starts.shape[0] != rows + 1:
@@ -229,7 +231,7 @@ def postings_of(
 cdef size_t read_forward(
     const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
 ) except -1 nogil:
-    """Counts each term's postings; returns the first row that is damaged, or the number of rows."""
+    """Counts each term's postings. Returns the first damaged row, or the number of rows."""
     cdef size_t row, rows = starts.shape[0] - 1
     cdef int64_t i
     for row in range(rows):
@@ -247,7 +249,7 @@ cdef size_t read_forward(
 cdef int fill(
     const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
 ) except -1 nogil:
-    """Deals the postings out to their lists, in the order in which they were counted."""
+    """Writes the postings to their lists, in the order in which they were counted."""
     cdef size_t row, at, counted = 0
     cdef int64_t i
     cdef vector[size_t] next
@@ -301,7 +303,7 @@ cdef bytes packed(
 
 
 cdef char* copied(char* out, const void* data, size_t size) noexcept nogil:
-    """Copies `data` to `out`; returns where the copy ends."""
+    """Copies `data` to `out`. Returns where the copy ends."""
     if size:
         memcpy(out, data, size)
     return out + size
@@ -314,8 +316,9 @@ def write_postings(path, sources):
     cdef size_t rows = 0, dropped
     cdef PostingLists postings
     cdef const uint32_t[::1] remap
-    kept = [(postings, remap) for postings, remap in sources]  # Buffers live while C reads them.
-    for number, (postings, remap) in enumerate(kept):
+    # This list keeps the buffers alive while C reads them.
+    pairs = [(postings, remap) for postings, remap in sources]
+    for number, (postings, remap) in enumerate(pairs):
         if postings is None or remap is None:
             raise TypeError(f"source {number} must have postings and a remap, not None")
         if <size_t>remap.shape[0] != postings.index.header.rows:
@@ -329,7 +332,7 @@ def write_postings(path, sources):
     if rows > MAX_ROWS:
         raise ValueError(f"the merged postings have {rows} rows; at most {MAX_ROWS} are possible")
     seen.resize(rows)
-    for number, (postings, remap) in enumerate(kept):
+    for number, (postings, remap) in enumerate(pairs):
         if not marked(remap, seen):
             raise ValueError(
                 f"the remap of source {number} has a row twice, or one not below {rows}; "
@@ -353,7 +356,7 @@ cdef size_t count_dropped(const uint32_t[::1] remap) noexcept nogil:
 
 
 cdef bint marked(const uint32_t[::1] remap, vector[uint8_t]& seen) noexcept nogil:
-    """Marks the rows that are kept; False if one is not below their number, or was marked."""
+    """Marks the kept rows. Returns False if a row is too high, or is marked already."""
     cdef size_t i
     for i in range(<size_t>remap.shape[0]):
         if remap[i] != DROPPED:
@@ -377,7 +380,7 @@ cdef Source source_of(PostingLists postings, const uint32_t[::1] remap, bint dro
 
 
 cdef int write_merged(int file, vector[Source]& sources, size_t rows) except -1 nogil:
-    """Writes the file; returns 0, or the number of the error. Raises MemoryError."""
+    """Writes the file. Returns 0, or the number of the error. Raises MemoryError."""
     cdef size_t terms = count_terms(sources)
     cdef Sink[PARTS] sinks
     cdef vector[size_t] holders
@@ -418,7 +421,7 @@ cdef void open_sinks(Sink* sinks, int file, size_t terms) noexcept nogil:
     sizes[IDS] = terms * sizeof(uint64_t)
     sizes[OFFSETS] = (terms + 1) * sizeof(uint64_t)
     sizes[FREQUENCIES] = terms * sizeof(uint32_t)
-    sizes[UNITS] = 0  # It is the last one.
+    sizes[UNITS] = 0  # This size is not needed, because the part is the last one.
     for part in range(PARTS):
         sinks[part].file = file
         sinks[part].error = 0
@@ -427,7 +430,10 @@ cdef void open_sinks(Sink* sinks, int file, size_t terms) noexcept nogil:
 
 
 cdef void flush(Sink* sinks) noexcept nogil:
-    """The header comes last: a file that was not finished holds no postings."""
+    """Writes all buffers. The header comes last.
+
+    So a file that was not finished has no header, and is not valid.
+    """
     cdef int part
     for part in range(PARTS - 1, -1, -1):
         if first_error(sinks) == 0:
@@ -445,9 +451,9 @@ cdef int first_error(const Sink* sinks) noexcept nogil:
 cdef int start_merge(
     vector[Source]& sources, priority_queue[Head]& heads, vector[size_t]& holders
 ) except -1 nogil:
-    """Puts the first term of each source into the heads, and allocates all that `next_term` needs.
+    """Adds the first term of each source to the heads, and allocates what `next_term` needs.
 
-    The lowest id is on top, and of equal ones the first source. Ids and numbers are complemented
+    The lowest id is on top, and among equal ids the first source. Ids and numbers are complemented
     because the queue has the largest on top.
     """
     cdef size_t i
@@ -462,7 +468,7 @@ cdef int start_merge(
 cdef uint64_t next_term(
     vector[Source]& sources, priority_queue[Head]& heads, vector[size_t]& holders
 ) noexcept nogil:
-    """Takes the lowest term from the heads; lists the sources that have it, and advances them."""
+    """Removes the lowest term from the heads. Lists its sources, and advances them."""
     cdef uint64_t key = heads.top().first
     cdef size_t i
     holders.clear()
@@ -477,7 +483,7 @@ cdef uint64_t next_term(
 
 
 cdef size_t count_terms(vector[Source]& sources) except -1 nogil:
-    """The number of terms that some row keeps."""
+    """Returns the number of terms that a kept row has."""
     cdef priority_queue[Head] heads
     cdef vector[size_t] holders
     cdef size_t i, count = 0
@@ -492,7 +498,7 @@ cdef size_t count_terms(vector[Source]& sources) except -1 nogil:
 
 
 cdef bint keeps_any(const Source* source) noexcept nogil:
-    """True if a row that has the term before the source's next one is kept."""
+    """Returns True if a kept row has the term before the source's next one."""
     cdef const uint16_t* next = source.units + source.offsets[source.next - 1]
     cdef const uint16_t* end = source.units + source.offsets[source.next]
     cdef const uint16_t* block_end

@@ -1,9 +1,12 @@
+"""Types and documentation of the compiled `JsonSchema`."""
+
 from collections.abc import Callable
 
 class JsonSchema:
-    """The fields of a protobuf message, and how they are named in ProtoJSON.
+    """The fields of a protobuf message, and their names in ProtoJSON.
 
-    Types may hold themselves: make the schemas first, then add their fields.
+    A message may contain messages of the same type. So create all schemas first, then add their
+    fields.
     """
 
     def add(
@@ -15,19 +18,19 @@ class JsonSchema:
         has_presence: bool,
         inner: JsonSchema | dict[int, bytes] | Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """Adds a field: its number (1 to 63), its JSON name, and its kind, a
-        `FieldDescriptor.TYPE_...`.
+        """Adds a field, with its number (1 to 63), its JSON name, and its kind.
 
-        `inner` is the schema of a message, or a function from an encoded message to its JSON; for
-        an enum the JSON of each number that has a name. A field without presence is left out if
-        it has the default value. Raises ValueError for other numbers, and for kinds that no
-        message of hrag has: groups, `fixed...`, `sint...`.
+        The kind is a `FieldDescriptor.TYPE_...`. For a message, `inner` is its schema, or a
+        function from an encoded message to its JSON. For an enum, `inner` has the JSON of each
+        number that has a name. A field without presence is left out if it has the default value.
+        Raises ValueError for other numbers, and for kinds that no message of hrag has: groups,
+        `fixed...`, `sint...`.
         """
 
     def write(self, encoded: bytes) -> bytes:
         """Returns an encoded message as JSON, in UTF-8.
 
         Fields that the schema does not have are left out. Strings must be UTF-8, as protobuf's
-        serialisers guarantee. Raises ValueError for bytes that are no message, nested over 100
-        deep, and for a field whose values do not stand together.
+        serialisers guarantee. Raises ValueError for bytes that are no message, for messages that
+        are nested more than 100 deep, and for a repeated field whose values are not contiguous.
         """

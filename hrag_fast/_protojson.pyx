@@ -1,11 +1,11 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`JsonSchema`, for every reply over HTTP: encoded protobuf messages to JSON.
+"""`JsonSchema`: converts encoded protobuf messages to JSON. Every reply over HTTP uses it.
 
-Reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding) and writes
-ProtoJSON (https://protobuf.dev/programming-guides/json) in one pass, with no Python value for a
-field. A serialiser writes the values of a field one behind another, and a single one once, so
-that nothing has to be remembered; other encodings are refused.
+It reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding) and writes
+ProtoJSON (https://protobuf.dev/programming-guides/json) in one pass, without a Python value for
+each field. Serialisers write the values of a repeated field one after another, and a singular field
+once. So the kernel keeps no values, and rejects other encodings.
 
 `_protojson.pyi` is the documentation for callers. The right answer is what protobuf's own
 `json_format` reads as the same message; a property test compares the two.
@@ -22,7 +22,7 @@ from libc.string cimport memcpy
 from libcpp.string cimport string
 
 
-# Of whole numbers alone: those for others are too new for many machines.
+# Only the functions for integers are used: those for floats are too new for many machines.
 cdef extern from "<charconv>" namespace "std" nogil:
     cdef struct to_chars_result:
         char *ptr
@@ -59,8 +59,8 @@ cdef dict WIRE_TYPES = {
 }
 
 cdef enum:
-    MAX_NUMBER = 63  # The fields that were read are bits of one word.
-    MAX_DEPTH = 100  # As protobuf's own parsers have it.
+    MAX_NUMBER = 63  # One word has a bit for each field that was read.
+    MAX_DEPTH = 100  # The limit of protobuf's parsers.
     NUMBER_CHARS = 32
 
 
@@ -72,7 +72,7 @@ cdef struct Input:
 cdef class Field:
     """One field of a message."""
 
-    cdef bytes key  # `"name":`
+    cdef bytes key  # The JSON `"name":`.
     cdef int kind
     cdef int wire_type
     cdef bint is_repeated
@@ -114,7 +114,7 @@ cdef class JsonSchema:
 
 
 cdef int write_message(JsonSchema schema, Input *source, string &out, int depth) except -1:
-    """Writes the message that is the whole source."""
+    """Writes a message as a JSON object. The whole source is the message."""
     cdef uint64_t tag, written = 0
     cdef uint32_t number, in_array = 0  # The number of the array that is open; 0 if none is.
     cdef Field field
@@ -142,9 +142,9 @@ cdef int write_message(JsonSchema schema, Input *source, string &out, int depth)
             if write_value(field, source, out, depth) or field.has_presence:
                 written |= <uint64_t> 1 << number
             else:
-                out.resize(start)  # A value that is the default is left out.
+                out.resize(start)  # A default value is left out.
             continue
-        if field.wire_type != BYTES and tag & 7 == BYTES:  # Packed.
+        if field.wire_type != BYTES and tag & 7 == BYTES:  # The values are packed.
             values = part(source)
         else:
             expect(field.wire_type, tag & 7)
@@ -175,7 +175,7 @@ cdef int begin_field(Field field, uint64_t written, string &out) except -1:
 
 
 cdef int write_value(Field field, Input *source, string &out, int depth) except -1:
-    """Writes the next value; returns 0 if it is the default of its kind, 1 otherwise."""
+    """Writes the next value. Returns 0 if it is the default of its kind, 1 otherwise."""
     if field.wire_type == VARINT:
         return write_varint(field, varint(source), out)
     if field.kind == FLOAT:
@@ -207,7 +207,7 @@ cdef int write_varint(Field field, uint64_t value, string &out) except -1:
         out.append(digits, to_chars(digits, end, <int32_t> value).ptr - digits)
     elif field.kind == ENUM:
         write_bytes((<dict> field.inner).get(<int32_t> value) or b"%d" % <int32_t> value, out)
-    else:  # Quoted: numbers of JavaScript would round it.
+    else:  # The number is quoted, because JavaScript would round it.
         out.push_back(b'"')
         if field.kind == INT64:
             out.append(digits, to_chars(digits, end, <int64_t> value).ptr - digits)
@@ -228,7 +228,7 @@ cdef int write_float(Input *source, string &out) except -1:
         return bits != 0
     digits = digits_of(value, b"g", 8)
     if <float> PyOS_string_to_double(digits, NULL, NULL) != value:
-        digits = digits_of(value, b"g", 9)  # Enough to tell all numbers of 32 bits apart.
+        digits = digits_of(value, b"g", 9)  # 9 digits distinguish all floats of 32 bits.
     write_bytes(digits, out)
     return 1
 
@@ -246,7 +246,10 @@ cdef int write_double(Input *source, string &out) except -1:
 
 
 cdef bytes digits_of(double value, char form, int precision):
-    """A number as Python writes it: `r` is its `repr`, `g` has so many digits at most."""
+    """Returns a number as Python writes it.
+
+    The form `r` is its `repr`. The form `g` has at most `precision` digits.
+    """
     cdef char *digits = PyOS_double_to_string(value, form, precision, 0, NULL)
     try:
         return digits
@@ -259,7 +262,11 @@ cdef inline bint has_digits(double value) noexcept:
 
 
 cdef int write_without_digits(double value, string &out) except -1:
-    """Writes a negative zero, which `-0` would not be everywhere, or what no number of JSON is."""
+    """Writes a negative zero, NaN or infinity.
+
+    Not every parser reads `-0` as a negative zero, so `-0.0` is written. JSON has no numbers for
+    NaN and infinity.
+    """
     if value == 0:
         write_bytes(b"-0.0", out)
     elif isnan(value):
@@ -270,7 +277,7 @@ cdef int write_without_digits(double value, string &out) except -1:
 
 
 cdef int write_string(Input value, string &out) except -1:
-    """Writes text: runs of bytes that stand for themselves, and escapes between them."""
+    """Writes text. Runs of bytes that need no escape are copied; other bytes are escaped."""
     cdef const uint8_t *run = value.at
     out.push_back(b'"')
     while value.at < value.end:
@@ -308,7 +315,7 @@ cdef int write_bytes(bytes text, string &out) except -1:
     return 0
 
 
-# The wire format
+# The functions below read the wire format.
 
 
 cdef uint64_t varint(Input *source) except? 0:
@@ -334,19 +341,19 @@ cdef int take(Input *source, void *target, size_t size) except -1:
 
 
 cdef Input part(Input *source) except *:
-    """Takes the bytes of a value whose length stands in front of it."""
+    """Reads a value that follows its length. Returns its bytes."""
     cdef uint64_t size = varint(source)
-    cdef Input found
+    cdef Input value
     if size > <uint64_t> (source.end - source.at):
         raise ValueError("the message ends inside a value")
-    found.at = source.at
-    found.end = source.at + size
-    source.at = found.end
-    return found
+    value.at = source.at
+    value.end = source.at + size
+    source.at = value.end
+    return value
 
 
 cdef int skip(Input *source, int wire_type) except -1:
-    """Passes over the value of a field that the schema does not have."""
+    """Skips the value of a field that the schema does not have."""
     cdef uint64_t bits
     if wire_type == VARINT:
         varint(source)

@@ -1,5 +1,5 @@
-// Rounds floats to integers. The modules that use it are compiled with -ffp-contract=off: so the
-// integers are the same on every processor, however the loops are compiled.
+// Rounds floats to integers. The modules that use this file are compiled with -ffp-contract=off. So
+// the integers are the same on every processor, however the loops are compiled.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace hrag {
 
-// The largest magnitude. Floats that are not negative have the order of their bits.
+// Returns the largest magnitude. Floats that are not negative have the same order as their bits.
 HRAG_CPU_CLONES
 static float largest(const float* values, size_t count) {
     int32_t most = 0;
@@ -26,7 +26,8 @@ static float largest(const float* values, size_t count) {
     return value;
 }
 
-// Rounds to integers, half to even. Adding 1.5 * 2**23 leaves the integer in the lowest bits.
+// Rounds values * factor to integers, half to even. After 1.5 * 2**23 is added, the lowest bits of
+// the float are the integer.
 HRAG_CPU_CLONES
 static void quantize(const float* values, size_t count, float factor, int16_t* out) {
     const float shift = 12582912.0f;
@@ -40,8 +41,9 @@ static void quantize(const float* values, size_t count, float factor, int16_t* o
     }
 }
 
-// Rounds so that the largest magnitude becomes `most_code`; returns the unit of the integers.
-// Values that are all below SMALLEST, or one of which is no number, become zeros.
+// Rounds values to integers so that the largest magnitude becomes `most_code`. Returns the value of
+// the integer 1. All integers are zero if all values are below SMALLEST, or if one is above
+// LARGEST or not finite.
 static float rounded(const float* values, size_t count, int32_t most_code, int16_t* out) {
     const float SMALLEST = 1e-30f, LARGEST = 3e38f;
     float most = largest(values, count);

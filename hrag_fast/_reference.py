@@ -1,8 +1,8 @@
-"""Plain Python twins of the compiled kernels: they define the right answers.
+"""The plain Python twins of compiled kernels. They define the right answers.
 
-Written to be read, with dicts, sorts and strings. The stubs (`.pyi`) are the documentation of
-both. Tests hold `climb` and `boundary_ranks` equal to their twins bit by bit, and `Graph` up to
-rounding of scores; benchmarks compare their speed.
+They are written to be read, with dicts, sorts and strings. The stubs (`.pyi`) document both. Tests
+check that `climb` and `boundary_ranks` give the same bits as their twins, and that `Graph` gives
+the same results except for the rounding of scores. Benchmarks compare their speed.
 """
 
 import struct
@@ -19,9 +19,9 @@ from hrag_fast._boundaries import (
 )
 from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups
 
-# The header of hnswlib's file; `_graph.pyx` names the fields.
+# The header of a file of hnswlib; `_graph.pyx` names its fields.
 HEADER = struct.Struct("<6QiI3QdQ")
-# Of the codes by which a graph is searched.
+# The constants of the codes that a search of a graph compares.
 MAX_CODE = 127
 MAX_INT16 = 32767
 MAX_INT32 = 0x7FFFFFFF
@@ -38,7 +38,7 @@ MAX_CODE_POINT_BYTES = 4
 CJK_RANGES = (
     (0x3000, 0x303F),  # Punctuation.
     (0x3040, 0x30FF),  # Kana.
-    (0x3400, 0x4DBF),
+    (0x3400, 0x4DBF),  # Ideographs, extension A.
     (0x4E00, 0x9FFF),  # Ideographs.
     (0xAC00, 0xD7AF),  # Hangul.
     (0xF900, 0xFAFF),  # Compatibility ideographs.
@@ -50,9 +50,9 @@ CJK_RANGES = (
 def rows_of_documents(
     labels: NDArray[np.uint64], ordinals: NDArray[np.uint64]
 ) -> NDArray[np.uint32]:
-    """Twin of `hrag_fast.rows_of_documents`; see `_rows.pyi`."""
-    chosen = set(ordinals.tolist())
-    rows = [row for row, label in enumerate(labels.tolist()) if label >> 20 in chosen]
+    """The twin of `hrag_fast.rows_of_documents`, which `_rows.pyi` documents."""
+    documents = set(ordinals.tolist())
+    rows = [row for row, label in enumerate(labels.tolist()) if label >> 20 in documents]
     return np.array(rows, np.uint32)
 
 
@@ -64,7 +64,7 @@ def climb(
     alive: NDArray[np.uint8],
     aggregation: int,
 ) -> Groups:
-    """Twin of `hrag_fast.climb`; see `_climb.pyi`."""
+    """The twin of `hrag_fast.climb`, which `_climb.pyi` documents."""
     _check(rows, scores, labels, ancestors, alive, aggregation)
     families: dict[int, list[tuple[float, int, int]]] = {}
     for i, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
@@ -112,7 +112,8 @@ def _aggregated(scores: list[float], aggregation: int) -> float:
     if aggregation == COUNT:
         return float(len(scores))
     total = 0.0
-    for score in scores:  # Not sum(): since Python 3.12 it corrects its rounding errors.
+    # The built-in sum() is not used: since Python 3.12 it corrects its rounding errors.
+    for score in scores:
         total += score
     return float(np.float32(total if aggregation == SUM else total / len(scores)))
 
@@ -135,7 +136,7 @@ def _groups(ranked: list[tuple[float, int, list[tuple[float, int, int]]]]) -> Gr
 
 
 def boundary_ranks(text: bytes, ends: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Twin of `hrag_fast.boundary_ranks`; see `_boundaries.pyi`."""
+    """The twin of `hrag_fast.boundary_ranks`, which `_boundaries.pyi` documents."""
     for i, end in enumerate(ends.tolist()):
         if not 0 < end <= len(text):
             raise IndexError(
@@ -153,31 +154,31 @@ def _rank(text: bytes, end: int) -> int:
     after = _code_points(text, end, end + MAX_CODE_POINT_BYTES)[0]
     blanks = _trailing(WHITE_SPACE, text, end, BLANK_LOOK_BACK)
     newlines = _newlines(blanks)
-    beside_blank = blanks != "" or after in WHITE_SPACE
+    next_to_blank = blanks != "" or after in WHITE_SPACE
     if newlines >= 2 or "\f" in blanks:
         return CUT_PARAGRAPH
-    if newlines == 1 or _ends_sentence(text, end - len(blanks.encode()), beside_blank):
+    if newlines == 1 or _ends_sentence(text, end - len(blanks.encode()), next_to_blank):
         return CUT_SENTENCE
-    if beside_blank or _is_cjk(before) or _is_cjk(after):
+    if next_to_blank or _is_cjk(before) or _is_cjk(after):
         return CUT_WORD
     return CUT_CODE_POINT
 
 
-def _ends_sentence(text: bytes, end: int, beside_blank: bool) -> bool:
+def _ends_sentence(text: bytes, end: int, next_to_blank: bool) -> bool:
     closers = _trailing(CLOSERS, text, end, CLOSER_LOOK_BACK)
     end -= len(closers.encode())
     before = _code_points(text, end - MAX_CODE_POINT_BYTES, end)
-    return before.endswith(CJK_SENTENCE_ENDS) or (beside_blank and before.endswith(SENTENCE_ENDS))
+    return before.endswith(CJK_SENTENCE_ENDS) or (next_to_blank and before.endswith(SENTENCE_ENDS))
 
 
-def _trailing(wanted: str, text: bytes, end: int, look_back: int) -> str:
-    """The characters of `wanted` just before `end`, at most `look_back` bytes."""
+def _trailing(alphabet: str, text: bytes, end: int, look_back: int) -> str:
+    """Returns the characters of `alphabet` just before `end`, at most `look_back` bytes."""
     window = _code_points(text, end - look_back, end)
-    return window[len(window.rstrip(wanted)) :]
+    return window[len(window.rstrip(alphabet)) :]
 
 
 def _code_points(text: bytes, start: int, end: int) -> str:
-    """The code points that are wholly between two byte offsets."""
+    """Returns the code points that are wholly between two byte offsets."""
     return text[max(start, 0) : end].decode(errors="ignore")
 
 
@@ -195,15 +196,15 @@ def _is_cjk(character: str) -> bool:
 
 
 class Graph:
-    """Twin of `hrag_fast.Graph`: Python lists of links, exact scores in float64.
+    """The twin of `hrag_fast.Graph`, with Python lists of links and exact scores in float64.
 
-    Algorithms 5 (K-NN-SEARCH) and 2 (SEARCH-LAYER) of Malkov and Yashunin, arXiv 1603.09320.
-    Distances, from which the order in which links are followed comes, are the kernel's to the
-    bit: negated inner products of codes.
+    It implements algorithms 5 (K-NN-SEARCH) and 2 (SEARCH-LAYER) of Malkov and Yashunin, arXiv
+    1603.09320. Distances are negated inner products of codes, with the same bits as in the kernel:
+    they determine the order in which links are followed.
     """
 
     def __init__(self, file: bytes, path: str | None = None) -> None:
-        """Reads a valid index; see `_graph.pyi`. All paths but float32 are one here."""
+        """Reads a valid index; see `_graph.pyi`. All paths except "float32" are the same here."""
         fields = HEADER.unpack_from(file)
         (
             _,
@@ -234,17 +235,17 @@ class Graph:
             at += 4 + size
 
     def search(self, query: NDArray[np.float32], ef: int) -> "GraphSearch":
-        """ANN search; see `_graph.pyi`."""
+        """Begins an ANN search; see `_graph.pyi`."""
         return GraphSearch(self, query, ef)
 
     def ef_for(self, count: int) -> int:
-        """The least ef of a search for `count` items: codes may order the last ones wrongly."""
+        """Returns the least ef for `count` items. Codes may put the last items in a wrong order."""
         return count + 1 + count // WANTED_A_SPARE if self._by_codes else count
 
     def nearest(
         self, query: NDArray[np.float32], count: int, ef: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """The `count` best of the `ef` nearest items, with their inner products."""
+        """Returns the `count` best of the `ef` nearest items, with their inner products."""
         distances = self._distances(query)
         current = self._entry
         for level in range(self._top, 0, -1):
@@ -253,19 +254,19 @@ class Graph:
                 if nearest == current:
                     break
                 current = nearest
-        found = self._search_layer(distances, current, ef)
-        scores = self._vectors[found] @ query.astype(np.float64)
-        best = sorted(range(len(found)), key=lambda i: (-scores[i], found[i]))[:count]
-        items = self._labels[[found[i] for i in best]]
+        candidates = self._search_layer(distances, current, ef)
+        scores = self._vectors[candidates] @ query.astype(np.float64)
+        best = sorted(range(len(candidates)), key=lambda i: (-scores[i], candidates[i]))[:count]
+        items = self._labels[[candidates[i] for i in best]]
         return items.astype(np.uint32), scores[best].astype(np.float32)
 
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """Exact scan; see `_graph.pyi`."""
+        """Returns exact inner products; see `_graph.pyi`."""
         internal_ids = [int(np.flatnonzero(self._labels == item)[0]) for item in items]
         return (self._vectors[internal_ids] @ query.astype(np.float64)).astype(np.float32)
 
     def _distances(self, query: NDArray[np.float32]) -> list[float]:
-        """Every element's distance from the query, by codes or by vectors."""
+        """Returns every element's distance from the query, by codes or by vectors."""
         if not self._by_codes:
             negated: list[float] = (-(self._vectors @ query.astype(np.float64))).tolist()
             return negated
@@ -275,29 +276,29 @@ class Graph:
         return distances
 
     def _search_layer(self, distances: list[float], start: int, ef: int) -> list[int]:
-        """SEARCH-LAYER at level 0: the `ef` nearest that are reached from `start`, in order."""
-        found, frontier, visited = [start], [start], {start}
+        """Returns the `ef` nearest elements that `start` leads to, in order (SEARCH-LAYER)."""
+        nearest, frontier, visited = [start], [start], {start}
         while frontier:
-            current = min(frontier, key=lambda each: (distances[each], -each))
-            if distances[current] > distances[found[-1]]:
+            current = min(frontier, key=lambda id_: (distances[id_], -id_))
+            if distances[current] > distances[nearest[-1]]:
                 break
             frontier.remove(current)
             for other in self._links[current][0]:
                 if other in visited:
                     continue
                 visited.add(other)
-                if len(found) < ef or distances[other] < distances[found[-1]]:
+                if len(nearest) < ef or distances[other] < distances[nearest[-1]]:
                     frontier.append(other)
-                    found.append(other)
-                    found = sorted(found, key=lambda each: (distances[each], each))[:ef]
-        return found
+                    nearest.append(other)
+                    nearest = sorted(nearest, key=lambda id_: (distances[id_], id_))[:ef]
+        return nearest
 
 
 class GraphSearch:
-    """Twin of `hrag_fast.GraphSearch`: begins anew each time."""
+    """The twin of `hrag_fast.GraphSearch`. Each call starts a new search."""
 
     def __init__(self, graph: Graph, query: NDArray[np.float32], ef: int) -> None:
-        """Made by `Graph.search`."""
+        """Keeps the arguments. `Graph.search` calls it."""
         self._graph, self._query, self._ef = graph, query, ef
 
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
@@ -307,7 +308,7 @@ class GraphSearch:
 
 
 def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The mean of some vectors, at equal distances. Added up one by one, as the kernel does."""
+    """Returns the mean of vectors at equal distances. Adds one by one, like the kernel."""
     count = min(len(vectors), MEAN_OF)
     total = np.zeros(vectors.shape[1], np.float32)
     for i in range(count):
@@ -318,19 +319,19 @@ def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def _rounded(
     vectors: NDArray[np.float32], most_code: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Codes of each vector, of which the largest magnitude is `most_code`, and their scale.
+    """Returns the codes of each vector, and their scale. The largest magnitude is `most_code`.
 
-    Zeros for a vector whose numbers are all tiny, or not all finite.
+    Codes and scale are zeros for a vector whose numbers are all tiny, or not all finite.
     """
-    most = np.abs(vectors).max(axis=1)
-    usable = (most >= np.float32(SMALLEST)) & (most <= np.float32(LARGEST))
-    factors = np.float32(most_code) / np.where(usable, most, np.float32(1))
+    largest = np.abs(vectors).max(axis=1)
+    usable = (largest >= np.float32(SMALLEST)) & (largest <= np.float32(LARGEST))
+    factors = np.float32(most_code) / np.where(usable, largest, np.float32(1))
     codes = np.rint(np.where(usable[:, np.newaxis], vectors, 0) * factors[:, np.newaxis])
-    scales = np.where(usable, most / np.float32(most_code), np.float32(0))
+    scales = np.where(usable, largest / np.float32(most_code), np.float32(0))
     return codes.astype(np.int64), scales.astype(np.float32)
 
 
 def _list(words: NDArray[np.uint32]) -> list[int]:
-    """A list of links: the low half of the first word is their number, then they follow."""
+    """Returns a list of links. The low half of the first word is their number; they follow it."""
     links: list[int] = words[1 : 1 + (int(words[0]) & 0xFFFF)].tolist()
     return links

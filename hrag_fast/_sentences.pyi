@@ -3,6 +3,7 @@
 def sentence_ends(text: str) -> list[int]:
     """Returns the end of each sentence in characters, ascending; the last is the text's end.
 
-    Empty for an empty text. Takes time linear in the text and keeps the GIL: a leaf of 256
-    tokens takes some microseconds. A wrong type, a `str` of a subclass too, is a TypeError.
+    The list is empty for an empty text. Takes time linear in the text and keeps the GIL: a leaf of
+    256 tokens takes some microseconds. A wrong type, or an instance of a subclass of `str`, raises
+    TypeError.
     """

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`sentence_ends`, for every passage that is cited: where the sentences of a text end.
+"""`sentence_ends`: finds where the sentences of a text end. Every cited passage uses it.
 
-One pass over the characters. `_sentences.pyi` is the documentation for callers;
-`_sentences_reference.py` has the plain twin, whose regular expressions define the right answer
-and whose names the functions here have in their comments.
+It makes one pass over the characters. `_sentences.pyi` is the documentation for callers.
+`_sentences_reference.py` has the plain twin, whose regular expressions define the right answer.
+Docstrings here refer to the names of the twin.
 """
 
 from cpython.unicode cimport Py_UNICODE_ISDECIMAL, Py_UNICODE_ISLOWER, Py_UNICODE_ISSPACE
@@ -16,12 +16,12 @@ cdef enum:
     HEADING_DEPTH = 6
     ITEM_INDENT = 8
     ITEM_DIGITS = 3
-    LONGEST_WORD = 6  # `approx`
-    LONGEST_NAME = 4  # `Prof`
+    LONGEST_WORD = 6  # The longest abbreviation in lower case is `approx`.
+    LONGEST_NAME = 4  # The longest one with a capital letter is `Prof`.
 
 
 def sentence_ends(str text not None):
-    """The end of each sentence; see `_sentences.pyi`."""
+    """Returns the end of each sentence; see `_sentences.pyi`."""
     cdef Py_ssize_t size = len(text), at = 0, start = 0, end
     cdef list ends = []
     while at < size:
@@ -39,7 +39,7 @@ def sentence_ends(str text not None):
 
 
 cdef int add(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
-    """Adds the sentence that ends here, in parts if it is long; blank ones join the last."""
+    """Adds a sentence, in parts if it is long. A blank sentence is joined to the last one."""
     if end - start > MAX_CHARS:
         for part in cuts(text, start, end):
             add_part(ends, text, start, part)
@@ -58,7 +58,7 @@ cdef int add_part(list ends, str text, Py_ssize_t start, Py_ssize_t end) except 
 
 
 cdef inline bint may_end(Py_UCS4 character) noexcept:
-    """Whether an end may begin with a character. Most are letters and leave at once."""
+    """Returns True if an end may begin with a character. For letters it returns at once."""
     if u"?" < character < u"\u2026":
         return False
     return character in u".!?\n\f#" or is_wide_stop(character)
@@ -89,7 +89,7 @@ cdef Py_ssize_t after_closers(str text, Py_ssize_t at, Py_ssize_t size) except -
 
 
 cdef Py_ssize_t found_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
-    """Where a match of `_ENDS` at a character ends; 0 if there is none."""
+    """Returns where a match of `_ENDS` that begins at a character ends; 0 if there is none."""
     cdef Py_UCS4 first = text[at]
     cdef Py_ssize_t closed, end = at + 1
     if is_wide_stop(first):
@@ -116,7 +116,7 @@ cdef Py_ssize_t found_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
 
 
 cdef bint is_item(str text, Py_ssize_t at, Py_ssize_t size) except -1:
-    """Whether a list item, a heading or a row of a table begins at the start of a line."""
+    """Returns True if a line begins a list item, a heading or a row of a table."""
     cdef Py_ssize_t first = at
     while at < size and at - first < ITEM_INDENT and text[at] in u" \t":
         at += 1
@@ -140,7 +140,7 @@ cdef bint is_item(str text, Py_ssize_t at, Py_ssize_t size) except -1:
 
 
 cdef Py_ssize_t heading_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
-    """Where a heading that begins at a `#` ends, with white space; 0 if none begins there."""
+    """Returns the end of a heading that begins at a `#`, with white space; 0 if none begins."""
     cdef Py_ssize_t end = at
     if at and text[at - 1] != u"\n":
         return 0
@@ -154,7 +154,7 @@ cdef Py_ssize_t heading_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
 
 
 cdef bint is_end(str text, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size) except -1:
-    """`_is_end`."""
+    """Returns True if a match of `_ENDS` ends a sentence, like `_is_end`."""
     if text[at] != u"." or end == size:
         return True
     if has_blank_line(text, at, end):
@@ -172,11 +172,11 @@ cdef bint has_blank_line(str text, Py_ssize_t at, Py_ssize_t end) except -1:
 
 
 cdef bint may_abbreviate(str text, Py_ssize_t stop) except -1:
-    """Whether a full stop may end one of `_ABBREVIATION`: False for nearly all words."""
+    """Returns True if a full stop may end an `_ABBREVIATION`. It is False for nearly all words."""
     cdef Py_ssize_t at = stop
     while at and stop - at <= LONGEST_WORD and is_ascii_letter(text[at - 1]):
         at -= 1
-    if stop - at == 1:  # As in `p.`, `e.g.` and `U.S.`
+    if stop - at == 1:  # Examples are `p.`, `e.g.` and `U.S.`.
         return True
     if u"A" <= text[at] <= u"Z":
         return 2 <= stop - at <= LONGEST_NAME

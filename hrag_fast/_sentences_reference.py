@@ -1,6 +1,6 @@
-"""The plain twin of `sentence_ends`, by regular expressions. It defines the right answer.
+"""The plain Python twin of `sentence_ends`, by regular expressions. It defines the right answer.
 
-What is rare the kernel takes from here.
+For rare cases, the kernel calls functions of this module.
 """
 
 import re
@@ -9,16 +9,17 @@ from collections.abc import Iterator
 MAX_SENTENCE_CHARS = 1000
 
 _CLOSERS = "\"')\\]}”’」』）》】"
-# Possessive quantifiers, and no match starts inside a run, so matching takes linear time.
+# Quantifiers are possessive, and no match starts inside a run, so matching takes linear time.
 _ENDS = re.compile(
-    rf"[。！？；…．｡]++[{_CLOSERS}]*+\s*+"  # Chinese and Japanese, where no space follows;
+    rf"[。！？；…．｡]++[{_CLOSERS}]*+\s*+"  # Chinese and Japanese, where no space follows.
     rf"|(?<![.!?])[.!?]++[{_CLOSERS}]*+\s++"
-    r"|\n[^\S\n]*+\n\s*+|\f\s*+"  # end of a paragraph or page;
-    r"|\n(?=[ \t]{0,8}(?:[-*+•] |\d{1,3}[.)] |#{1,6} |\|))"  # end of a line before a list item;
-    r"|(?:\A|(?<=\n))#{1,6} [^\n]*+\n\s*+"  # end of a heading.
+    r"|\n[^\S\n]*+\n\s*+|\f\s*+"  # The end of a paragraph or page.
+    r"|\n(?=[ \t]{0,8}(?:[-*+•] |\d{1,3}[.)] |#{1,6} |\|))"  # A line before a list item.
+    r"|(?:\A|(?<=\n))#{1,6} [^\n]*+\n\s*+"  # The end of a heading.
 )
-# What an end begins with. Looking for these characters first takes a tenth of the time: with a
-# class alone the regex engine skips everything else, with alternatives it tries each of them.
+# The characters with which an end begins. A search for these characters first takes a tenth of the
+# time: with a character class alone, the regex engine skips all other characters; with
+# alternatives, it tries each of them at every character.
 _CANDIDATES = re.compile(r"[。！？；…．｡.!?\n\f#]")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mt|No|Nos|Fig|Figs|Eq|Sec|Ch|Vol|pp?|"
@@ -28,8 +29,8 @@ _LONGEST_ABBREVIATION = 16
 
 
 def sentence_ends(text: str) -> list[int]:
-    """See `_sentences.pyi`."""
-    ends = [found.end() for found in _found(text) if _is_end(text, found)]
+    """The twin of `hrag_fast.sentence_ends`, which `_sentences.pyi` documents."""
+    ends = [match.end() for match in _possible_ends(text) if _is_end(text, match)]
     if text and (not ends or ends[-1] != len(text)):
         ends.append(len(text))
     result: list[int] = []
@@ -40,27 +41,27 @@ def sentence_ends(text: str) -> list[int]:
     return _without_blank(text, result)
 
 
-def _found(text: str) -> Iterator["re.Match[str]"]:
-    """The matches of `_ENDS`, in order, none inside another."""
-    behind = 0
+def _possible_ends(text: str) -> Iterator["re.Match[str]"]:
+    """Yields the matches of `_ENDS`, in order. They do not overlap."""
+    last_end = 0
     for candidate in _CANDIDATES.finditer(text):
-        if candidate.start() >= behind and (found := _ENDS.match(text, candidate.start())):
-            behind = found.end()
-            yield found
+        if candidate.start() >= last_end and (match := _ENDS.match(text, candidate.start())):
+            last_end = match.end()
+            yield match
 
 
-def _is_end(text: str, found: "re.Match[str]") -> bool:
-    """True unless a full stop ends an abbreviation, or lower case follows it."""
-    if found[0][0] != ".":
+def _is_end(text: str, match: "re.Match[str]") -> bool:
+    """Returns True unless a full stop ends an abbreviation, or a lower case letter follows it."""
+    if match[0][0] != ".":
         return True
-    after = text[found.end() : found.end() + 1]
-    if after.islower() and "\n\n" not in found[0]:
+    after = text[match.end() : match.end() + 1]
+    if after.islower() and "\n\n" not in match[0]:
         return False
-    return "\n\n" in found[0] or not (after and ends_abbreviation(text, found.start()))
+    return "\n\n" in match[0] or not (after and ends_abbreviation(text, match.start()))
 
 
 def ends_abbreviation(text: str, stop: int) -> bool:
-    """True if the full stop at `stop` ends an abbreviation."""
+    """Returns True if the full stop at `stop` ends an abbreviation."""
     before = text[max(0, stop + 1 - _LONGEST_ABBREVIATION) : stop + 1]
     return _ABBREVIATION.search(before) is not None
 
@@ -79,12 +80,12 @@ def cuts(text: str, start: int, end: int) -> list[int]:
 
 def _without_blank(text: str, ends: list[int]) -> list[int]:
     """Merges blank sentences into the previous ones."""
-    kept: list[int] = []
+    merged: list[int] = []
     start = 0
     for end in ends:
-        if kept and not text[start:end].strip():
-            kept[-1] = end
+        if merged and not text[start:end].strip():
+            merged[-1] = end
         else:
-            kept.append(end)
+            merged.append(end)
         start = end
-    return kept
+    return merged

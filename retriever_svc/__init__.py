@@ -1,1 +1,1 @@
-"""The retrieval service: queries in, passages out."""
+"""The retrieval service: receives queries and returns passages."""

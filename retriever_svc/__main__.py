@@ -1,8 +1,9 @@
-"""Runs the retriever: `python -m retriever_svc`, settings from the environment.
+"""Runs the retriever: `python -m retriever_svc`. Settings come from the environment.
 
-With HRAG_WORKERS over 1 it supervises that many processes, which serve. It starts them as
-`python -m retriever_svc --worker ADDRESS`, an internal option: such a process shares its
-port, takes a worker's part of the memory and stops when standard input ends.
+If HRAG_WORKERS is above 1, this process is a supervisor. It starts that many worker processes,
+and these serve the calls. It starts each one as `python -m retriever_svc --worker ADDRESS`, which
+is an internal option. All workers listen on the same port. A worker uses its share of the memory
+and stops when its standard input ends.
 """
 
 import sys

@@ -1,7 +1,8 @@
-"""An answer: search, send the passages, prompt the model, stream its text, send citations.
+"""Answers a question in five steps.
 
-Errors of the question or the settings are raised before the first event. Once the passages
-have been sent, an error of the model is reported in the last event.
+It searches, sends the passages, prompts the model, streams the model's text, and sends citations.
+An error of the question or of the settings is raised before the first event. Once the passages
+have been sent, the last event reports an error of the model.
 """
 
 import time
@@ -38,15 +39,18 @@ from retriever_svc.search_pipeline import Search
 
 _log = structlog.get_logger()
 
-_EMBEDDING_S = 5.0  # Of an answer's minutes, for a query or citations whose embedder hangs.
+# An answer may take minutes. If the embedder hangs, the query waits for it this long at most, and
+# so do the citations.
+_EMBEDDING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetup:
     """The model, the prompt and the limits of answers.
 
-    `max_concurrent` is how many answers may be written at the same time. `passage_tokens` is the
-    token budget of a search that has none of its own.
+    `max_concurrent` is how many answers may be written at the same time. `max_tokens` is the
+    highest number of tokens of an answer. `passage_tokens` is the token budget of a search that
+    sets none.
     """
 
     chat: ChatModel
@@ -57,8 +61,8 @@ class AnswerSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the model is asked, about which passages."""
+class _ModelRequest:
+    """A question for the model, and the passages from which the model answers it."""
 
     tenant_id: str
     question: str
@@ -67,13 +71,14 @@ class _Asked:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The hosts that the answer may have addresses of."""
-        texts = (text for each in self.passages for text in (each.chunk.content, each.chunk.source))
+        """The hosts to which addresses in the answer may lead."""
+        chunks = (passage.chunk for passage in self.passages)
+        texts = (text for chunk in chunks for text in (chunk.content, chunk.source))
         return hosts_in((self.question, *texts))
 
 
 class Answer:
-    """Answers questions; safe to call from several threads."""
+    """Answers questions. Safe to call from several threads."""
 
     def __init__(
         self,
@@ -83,7 +88,7 @@ class Answer:
         reply: ReplyLimit = UNLIMITED,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`reply` bounds each event."""
+        """`reply` limits the size of each event."""
         self._reply = reply
         self._search = search
         self._sentences = sentences
@@ -92,10 +97,11 @@ class Answer:
         self._slots = AnswerSlots(setup.max_concurrent)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
-        """Yields the search's result once, the text in pieces, and the end once.
+        """Yields the search's result once, then the text in pieces, then the end once.
 
-        Closing the iterator cancels the model's stream. Raises as `Search` does, and
-        TooBusy.
+        Closing the iterator cancels the model's stream. Raises what `Search` raises,
+        InvalidArgument or TooLarge for the question, and TooBusy if too many answers are being
+        written.
         """
         began = self._clock()
         if query.search.mode is None:
@@ -104,14 +110,17 @@ class Answer:
         question = _question(query)
         max_tokens = self._max_tokens(query)
         with self._slots.slot(query.search.tenant_id):
-            search = self._bounded(query.search)
+            search = self._with_token_budget(query.search)
             result = self._search(search, deadline, embedding_s=_EMBEDDING_S)
-            # The client numbers what it gets, so nothing that the prompt has no space for.
+            # The client numbers the passages that it receives. So it must receive exactly the
+            # passages that the prompt has space for.
             result = replace(result, passages=fitting_prompt(result.passages, search.token_budget))
             yield result
             if result.passages:
-                asked = _Asked(query.search.tenant_id, question, max_tokens, result.passages)
-                yield from self._stream(asked, began, deadline)
+                request = _ModelRequest(
+                    query.search.tenant_id, question, max_tokens, result.passages
+                )
+                yield from self._stream(request, began, deadline)
             else:
                 yield self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
 
@@ -126,38 +135,41 @@ class Answer:
             )
         return query.max_tokens
 
-    def _bounded(self, search: SearchQuery) -> SearchQuery:
+    def _with_token_budget(self, search: SearchQuery) -> SearchQuery:
         if search.token_budget:
             return search
         return replace(search, token_budget=self._setup.passage_tokens, cut_last=True)
 
-    def _stream(self, asked: _Asked, began: float, deadline: Deadline) -> Iterator[AnswerEvent]:
-        passages = asked.passages
-        prompt = self._setup.prompt(asked.question, passages)
-        reading = MarkerFilter(len(passages), asked.hosts)
+    def _stream(
+        self, request: _ModelRequest, began: float, deadline: Deadline
+    ) -> Iterator[AnswerEvent]:
+        passages = request.passages
+        prompt = self._setup.prompt(request.question, passages)
+        marker_filter = MarkerFilter(len(passages), request.hosts)
         first_text_us = 0
         end, error = ChatEnd(FinishReason.FAILED), None
-        with closing(self._setup.chat.stream(prompt, asked.max_tokens, deadline)) as pieces:
+        with closing(self._setup.chat.stream(prompt, request.max_tokens, deadline)) as pieces:
             try:
                 for piece in pieces:
                     if isinstance(piece, ChatEnd):
                         end = piece
-                    elif output := reading.feed(piece):
+                    elif output := marker_filter.feed(piece):
                         first_text_us = first_text_us or self._us_since(began)
                         yield output
             except (Cancelled, DeadlineExceeded):
-                raise  # No caller is left to report to, or none in a moment.
+                raise  # The caller has gone or stops waiting, so it would not read a report.
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure
-        if rest := reading.finish():
+        if remaining_text := marker_filter.finish():
             first_text_us = first_text_us or self._us_since(began)
-            yield rest
-        found = cited(reading.text, reading.markers)
-        # The rest of the time is for the end, which must arrive if no citation can be compared.
+            yield remaining_text
+        statements = cited(marker_filter.text, marker_filter.markers)
+        # Embedding gets at most half of the remaining time. The last event must arrive even if
+        # no citation can be compared.
         share = deadline.within(min(_EMBEDDING_S, deadline.remaining_s / 2))
-        embed = partial(self._sentences.embed_each, asked.tenant_id, deadline=share)
-        supported = fitting(citations(reading.text, found, passages, embed), self._reply)
+        embed = partial(self._sentences.embed_each, request.tenant_id, deadline=share)
+        supported = fitting(citations(marker_filter.text, statements, passages, embed), self._reply)
         yield self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
 
     def _end(
@@ -185,7 +197,7 @@ class Answer:
 
 
 def unconfigured(*_: object) -> NoReturn:
-    """Raises ChatNotConfigured: stands in for `Answer` in a service without a chat model."""
+    """Raises ChatNotConfigured. A service without a chat model uses it in place of `Answer`."""
     raise ChatNotConfigured(
         "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL unless "
         "it is OpenAI's"
@@ -193,7 +205,7 @@ def unconfigured(*_: object) -> NoReturn:
 
 
 def _question(query: AnswerQuery) -> str:
-    """The question for the model; raises InvalidArgument or TooLarge."""
+    """Returns the question for the model. Raises InvalidArgument or TooLarge."""
     if not query.question:
         if isinstance(query.search.query, str):
             return query.search.query

@@ -1,7 +1,8 @@
-"""How many answers are written at once, and how many of them for one tenant.
+"""Limits how many answers are written at the same time, in total and for one tenant.
 
-A tenant alone may have all slots. Once another tenant has asked too, each has at most half of
-them for a minute, so that one tenant's answers do not keep all others from theirs.
+A tenant may use all slots while no other tenant asks. Once the tenants that ask alternate, each
+tenant may use at most half of the slots for one minute. So the answers of one tenant cannot block
+the answers of all others.
 """
 
 import threading
@@ -17,7 +18,7 @@ _SHARING_S = 60.0
 
 
 class AnswerSlots:
-    """Slots for answers. Thread-safe."""
+    """The slots for answers. Thread-safe."""
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
@@ -28,7 +29,7 @@ class AnswerSlots:
 
     @contextmanager
     def slot(self, tenant_id: str) -> Iterator[None]:
-        """Holds a slot. Raises TooBusy if there is none for this tenant."""
+        """Holds a slot while the context is open. Raises TooBusy if this tenant gets none."""
         with self._lock:
             self._check(tenant_id)
             self._held[tenant_id] += 1
@@ -51,5 +52,6 @@ class AnswerSlots:
         if held >= self._share and not self._recent.is_alone:
             raise TooBusy(
                 f"{held} answers are being written for tenant {tenant_id!r}; while others ask, it "
-                f"has half of the {self._count} that HRAG_MAX_CONCURRENT_ANSWERS allows at once"
+                f"may have half of the {self._count} that HRAG_MAX_CONCURRENT_ANSWERS allows "
+                "at once"
             )

@@ -51,10 +51,11 @@ from retriever_svc.servicer import RetrieverServicer
 
 _log = structlog.get_logger()
 
-# How long a search waits for the interpreter while another thread, such as that which follows
-# the change log, computes. Python's own 5 ms would be several searches.
+# How long a search waits for the interpreter while another thread computes, for example the
+# thread that follows the change log. Python's default, 5 ms, is the time of several searches.
 _SWITCH_S = 0.0002
-_WORKER_METRICS = "127.0.0.1:0"  # A worker's own; its supervisor collects and serves them.
+# A worker serves its metrics on any free local port. Its supervisor collects and serves them.
+_WORKER_METRICS = "127.0.0.1:0"
 
 SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name
 
@@ -69,8 +70,8 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
         return
     ports = [0] * settings.workers
     access = open_metrics_access(settings, settings.metrics_address)
-    of_workers = WorkerMetrics(ports, access)
-    with serve_metrics(settings.metrics_address, of_workers, access=access):
+    worker_metrics = WorkerMetrics(ports, access)
+    with serve_metrics(settings.metrics_address, worker_metrics, access=access):
         workers.supervise(
             workers.worker_command(),
             ports,
@@ -84,9 +85,9 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
     """Serves as one of several workers at `address`, with its share of the memory budget.
 
-    Raises as `serve` does.
+    Raises what `serve` raises.
     """
-    if not settings.stop_on_eof:  # Otherwise the process watches standard input already.
+    if not settings.stop_on_eof:  # If it is set, the process watches standard input already.
         stop_on_eof(stopping)
     memory_bytes = settings.memory_bytes // settings.workers
     overrides = {"address": address, "memory_bytes": memory_bytes}
@@ -103,8 +104,8 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
     with ExitStack() as closing:
         embedders = open_query_embedders(settings)
         embedder = embedders.queries
-        answering = _answer_setup(settings)
-        reranking = _rerank_setup(settings)
+        answer_setup = _answer_setup(settings)
+        rerank_setup = _rerank_setup(settings)
         engine = open_engine(settings)
         closing.callback(engine.close)
         reader = wait_for_store(engine.reader, stopping)
@@ -128,14 +129,16 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             sentences,
             settings.return_level,
             allows_fallback=settings.hybrid_fallback,
-            reranking=reranking,
+            reranking=rerank_setup,
             reply=reply,
         )
         servicer = RetrieverServicer(
             search,
-            unconfigured if answering is None else Answer(search, sentences, answering, reply),
+            unconfigured
+            if answer_setup is None
+            else Answer(search, sentences, answer_setup, reply),
             Browse(reader, reply),
-            partial(_server_info, settings, embedder.name, answering, reader),
+            partial(_server_info, settings, embedder.name, answer_setup, reader),
             reply,
         )
         listening = grpc_server.build(
@@ -148,11 +151,13 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         )
         reports = as_worker or settings.stop_on_eof
         on_serving = partial(report_serving, port) if reports else None
-        serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
+        serve_until_stopped(
+            listening, settings.drain_s, stopping, engine.require_store, on_serving
+        )
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
-    """Returns None without a chat model; raises SettingsError for wrong settings of answers."""
+    """Returns the setup of answers, None without a chat model. Raises SettingsError."""
     chat = open_chat(settings)
     if chat is None:
         return None
@@ -166,7 +171,7 @@ def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
 
 
 def _rerank_setup(settings: RetrieverSettings) -> RerankSetup | None:
-    """Returns None without a reranker; raises SettingsError for wrong settings of it."""
+    """Returns the setup of reranking, None without a reranker. Raises SettingsError."""
     reranker = open_reranker(settings)
     if reranker is None:
         return None
@@ -174,7 +179,7 @@ def _rerank_setup(settings: RetrieverSettings) -> RerankSetup | None:
 
 
 def _server_info(
-    settings: RetrieverSettings, embedder: str, answering: AnswerSetup | None, reader: Reader
+    settings: RetrieverSettings, embedder: str, answer_setup: AnswerSetup | None, reader: Reader
 ) -> ServerInfo:
     return ServerInfo(
         version=version("hrag"),
@@ -193,11 +198,11 @@ def _server_info(
             batch_searches=MAX_BATCH_SEARCHES,
             filter_depth=MAX_FILTER_DEPTH,
             filter_terms=MAX_FILTER_TERMS,
-            answer_tokens=answering.max_tokens if answering else 0,
-            concurrent_answers=answering.max_concurrent if answering else 0,
+            answer_tokens=answer_setup.max_tokens if answer_setup else 0,
+            concurrent_answers=answer_setup.max_concurrent if answer_setup else 0,
             reply_bytes=settings.max_reply_bytes,
             embedded_bytes=MAX_EMBEDDED_BYTES,
         ),
         reader=reader.status(),
-        chat_model=answering.chat.name if answering else "",
+        chat_model=answer_setup.chat.name if answer_setup else "",
     )

@@ -1,6 +1,6 @@
-"""Citations: for each number in a text, the sentence of its passage that supports it best.
+"""Finds, for each passage number in a text, the passage's sentence that supports it best.
 
-Sentences and statements are compared as vectors. If they cannot be compared, for example
+Sentences and statements are compared by their vectors. If they cannot be compared, for example
 because the embedder fails, the citation names the whole passage.
 """
 
@@ -22,7 +22,7 @@ from hrag.values.search import Passage
 from retriever_svc.markers import Cited
 from retriever_svc.work_limit import TEXT_BYTES
 
-_CITATION_BYTES = 96  # At most, of the numbers in an encoded Citation.
+_CITATION_BYTES = 96  # The numbers in an encoded Citation take at most 96 bytes.
 
 Embed = Callable[[Sequence[str]], Sequence[Vector | HragError]]
 """Returns a vector or an error for each text."""
@@ -36,63 +36,69 @@ class _Sentence:
 
 def citations(
     text: str,
-    found: Sequence[Cited],
+    cited: Sequence[Cited],
     passages: Sequence[Passage],
     embed: Embed,
 ) -> tuple[Citation, ...]:
-    """Returns one citation for each of `found`, which are numbers in `text`, in order.
+    """Returns one citation for each of `cited`, in order.
 
-    As many statements and sentences are compared as one call embeds, those of the first first.
+    `cited` has the statements of `text`, each with the number of the passage that it cites. One
+    call embeds a limited amount of text: the statements come first, then the sentences of the
+    cited passages, both in order. A citation names its whole passage if the limit excludes its
+    statement or all sentences of its passage.
     """
-    statements = [text[each.start : each.end] for each in found]
-    of_passage = {each.number: _sentences(passages[each.number - 1].chunk) for each in found}
+    statements = [text[item.start : item.end] for item in cited]
+    sentences_of = {item.number: _sentences(passages[item.number - 1].chunk) for item in cited}
     texts = [statement for statement in statements if statement]
-    texts += [each.text for parts in of_passage.values() for each in parts]
+    texts += [sentence.text for sentences in sentences_of.values() for sentence in sentences]
     vector_of = _vectors(_affordable(texts), embed)
     return tuple(
         _citation(
-            each,
-            passages[each.number - 1].chunk,
-            *_best(vector_of, statement, of_passage[each.number]),
+            item,
+            passages[item.number - 1].chunk,
+            *_best(vector_of, statement, sentences_of[item.number]),
         )
-        for each, statement in zip(found, statements, strict=True)
+        for item, statement in zip(cited, statements, strict=True)
     )
 
 
 def _sentences(chunk: Chunk) -> list[_Sentence]:
-    """The sentences of a chunk's content that hold a word, without the white space around."""
-    found = []
+    """Returns the sentences of a chunk that contain a word, without the white space around."""
+    sentences = []
     start, start_byte = 0, chunk.span.byte_start
     for end in sentence_ends(chunk.content):
-        whole = chunk.content[start:end]
-        text = whole.strip()
+        raw = chunk.content[start:end]
+        text = raw.strip()
         if has_word(text):
-            blank = len(whole) - len(whole.lstrip())
-            char = chunk.span.char_start + start + blank
-            byte = start_byte + len(whole[:blank].encode())
-            span = Span(byte, byte + len(text.encode()), char, char + len(text))
-            found.append(_Sentence(text, span))
-        start, start_byte = end, start_byte + len(whole.encode())
-    return found
+            leading_blanks = len(raw) - len(raw.lstrip())
+            char_start = chunk.span.char_start + start + leading_blanks
+            byte_start = start_byte + len(raw[:leading_blanks].encode())
+            span = Span(
+                byte_start, byte_start + len(text.encode()), char_start, char_start + len(text)
+            )
+            sentences.append(_Sentence(text, span))
+        start, start_byte = end, start_byte + len(raw.encode())
+    return sentences
 
 
 def _affordable(texts: Sequence[str]) -> list[str]:
-    """The first distinct texts that one call may embed."""
+    """Returns the first distinct texts, as many as one call may embed."""
     distinct = list(dict.fromkeys(texts))
     sizes = accumulate(len(text.encode()) + TEXT_BYTES for text in distinct)
     return distinct[: sum(size <= MAX_EMBEDDED_BYTES for size in sizes)]
 
 
-def fitting(found: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
-    """Returns the first citations, as many as a reply may hold."""
+def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
+    """Returns the first citations, as many as the reply has space for."""
     sizes = accumulate(
-        text_bytes(each.document_id, each.chunk_id) + _CITATION_BYTES for each in found
+        text_bytes(citation.document_id, citation.chunk_id) + _CITATION_BYTES
+        for citation in all_citations
     )
-    return tuple(found[: sum(size <= reply.left_bytes for size in sizes)])
+    return tuple(all_citations[: sum(size <= reply.left_bytes for size in sizes)])
 
 
 def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
-    """Vectors by text, of those that could be embedded in time."""
+    """Returns vectors by text. A text that could not be embedded in time has none."""
     if not texts:
         return {}
     vectors = embed(texts)
@@ -104,15 +110,18 @@ def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
 
 
 def _best(
-    vector_of: dict[str, Vector], statement: str, parts: Sequence[_Sentence]
+    vector_of: dict[str, Vector], statement: str, sentences: Sequence[_Sentence]
 ) -> tuple[Span | None, float | None]:
-    """The sentence nearest to the statement and its cosine; None if they cannot be compared."""
-    known = [part for part in parts if part.text in vector_of]
-    if statement not in vector_of or not known:
+    """Returns the span of the sentence nearest to the statement, and its cosine.
+
+    Both are None if the statement and the sentences cannot be compared.
+    """
+    comparable = [sentence for sentence in sentences if sentence.text in vector_of]
+    if statement not in vector_of or not comparable:
         return None, None
-    scores = np.stack([vector_of[part.text] for part in known]) @ vector_of[statement]
+    scores = np.stack([vector_of[sentence.text] for sentence in comparable]) @ vector_of[statement]
     best = int(scores.argmax())
-    return known[best].span, float(scores[best])
+    return comparable[best].span, float(scores[best])
 
 
 def _citation(cited: Cited, chunk: Chunk, nearest: Span | None, score: float | None) -> Citation:

@@ -10,7 +10,7 @@ from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 
 
 class Browse:
-    """Chunks of any tenant's collections; safe to call from several threads."""
+    """Reads chunks of any tenant's collections. Safe to call from several threads."""
 
     def __init__(self, reader: Reader, reply: ReplyLimit = UNLIMITED) -> None:
         self._reader = reader
@@ -20,10 +20,10 @@ class Browse:
         """Returns the chunk with the ids of its parent and children.
 
         Raises InvalidArgument, CollectionNotFound, DocumentNotFound, ChunkNotFound or
-        ReplyTooLarge, and DeadlineExceeded or Cancelled at the end of the call that this
-        thread works for.
+        ReplyTooLarge. Raises DeadlineExceeded or Cancelled when the call that this thread works
+        for has ended.
         """
-        parsed = _checked(tenant_id, collection, chunk_id)
+        parsed = _checked_chunk_id(tenant_id, collection, chunk_id)
         with self._reader.snapshot(tenant_id, collection, deadline=OF_CALL.get()) as snapshot:
             return snapshot.chunk(parsed, self._reply)
 
@@ -32,9 +32,10 @@ class Browse:
     ) -> Hierarchy:
         """Returns the chunk with its relatives, `depth` levels down; 0 means 1.
 
-        `content` fills in the text of the relatives too. Raises as `chunk` does.
+        With `content`, the relatives have their text too. Raises what `chunk` raises, and
+        InvalidArgument for a depth that is too high.
         """
-        parsed = _checked(tenant_id, collection, chunk_id)
+        parsed = _checked_chunk_id(tenant_id, collection, chunk_id)
         if depth > MAX_LEVELS:
             raise InvalidArgument(
                 f"depth is {depth}; it must be from 0 to {MAX_LEVELS}", field="depth"
@@ -43,7 +44,7 @@ class Browse:
             return snapshot.hierarchy(parsed, depth or 1, content=content, reply=self._reply)
 
 
-def _checked(tenant_id: str, collection: str, chunk_id: str) -> ids.ChunkId:
+def _checked_chunk_id(tenant_id: str, collection: str, chunk_id: str) -> ids.ChunkId:
     ids.check_tenant_id(tenant_id)
     ids.check_collection_name(collection)
     return ids.parse_chunk_id(chunk_id)

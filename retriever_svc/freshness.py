@@ -1,4 +1,4 @@
-"""Read your own writes: a search may wait for a change of its tenant."""
+"""Read-your-writes: a search can wait until a change of its tenant is visible."""
 
 from hrag.engine import Reader
 from hrag.server.admission.suspension import Suspended, has_time_to_wait
@@ -7,10 +7,11 @@ from hrag.values.errors import SequenceNotReached
 
 
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:
-    """Returns if the tenant's changes have come to `sequence`; at once if it is 0.
+    """Returns if `sequence` is 0 or the tenant's last change has at least this sequence.
 
-    Raises Suspended until they have, SequenceNotReached shortly before `deadline` ends, and
-    Cancelled when the caller goes.
+    Otherwise it raises. It raises Suspended while there is time to wait: the call then runs
+    again once the sequence is reached. It raises SequenceNotReached shortly before `deadline`
+    ends, and Cancelled if the caller has gone.
     """
     if not sequence:
         return

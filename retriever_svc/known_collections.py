@@ -1,9 +1,10 @@
-"""Collections that are known to exist and to use this service's embedder, or none.
+"""A cache of collections that are known to exist and to suit this service's embedder.
 
-A query's text is embedded before its snapshot is opened, because a read transaction must
-not wait for a model. A query of a collection that does not exist, or that uses another
-embedder, must not cost a request to an endpoint. So the first query of a collection looks
-at the collection before it embeds. Later queries are checked by their snapshot alone.
+A collection suits the embedder if its vectors are that embedder's or if it has no vectors. A
+query's text is embedded before its snapshot is opened, because a read transaction must not wait
+for a model. But a query must not cost a request to an endpoint if its collection does not exist
+or uses another embedder. So the first query of a collection checks the collection before it
+embeds. Later queries are checked only against their snapshots.
 """
 
 from threading import Lock
@@ -15,11 +16,11 @@ from hrag.models.embedding.vector_checks import check_embedder
 from hrag.values.collections import NO_EMBEDDER
 from hrag.values.deadline import OF_CALL
 
-_MAX_COLLECTIONS = 10_000  # Some 2 MB.
+_MAX_COLLECTIONS = 10_000  # They take about 2 MB.
 
 
 class KnownCollections:
-    """An LRU map from tenant and collection name to whether it has vectors. Thread-safe."""
+    """An LRU cache: by tenant and collection name, True if it has vectors. Thread-safe."""
 
     def __init__(self, reader: Reader, embedder: str) -> None:
         self._reader = reader
@@ -28,10 +29,10 @@ class KnownCollections:
         self._lock = Lock()
 
     def have_vectors(self, tenant_id: str, collection: str) -> bool:
-        """Returns whether the collection has vectors.
+        """Returns True if the collection has vectors.
 
-        Raises CollectionNotFound, EmbedderMismatch if they are another embedder's, and
-        DeadlineExceeded or Cancelled at the end of the call that this thread works for.
+        Raises CollectionNotFound, and EmbedderMismatch if another embedder made the vectors.
+        Raises DeadlineExceeded or Cancelled when the call that this thread works for has ended.
         """
         key = (tenant_id, collection)
         with self._lock:
@@ -47,6 +48,9 @@ class KnownCollections:
         return has_vectors
 
     def forget(self, tenant_id: str, collection: str) -> None:
-        """Makes the collection's next query look again, after a snapshot did not match."""
+        """Removes a collection, so that its next query checks it again.
+
+        It is called when a snapshot does not match what the cache says.
+        """
         with self._lock:
             self._known.pop((tenant_id, collection), None)

@@ -1,16 +1,17 @@
 """Numbered markers in a model's text: [1], [1, 3], [1-3], [1][2], and the same in 【】.
 
-Pieces of text in, text out in which every marker names passages that were given. Text is
-held back only while it may become a marker, and the result does not depend on how the text
-is cut into pieces. A number without a passage is dropped; a marker without any other number
-is removed together with the blanks before it.
+`MarkerFilter` reads a text in pieces. It returns text in which every marker names only passages
+that exist. It holds text back only while this text may become a marker. The result does not
+depend on how the text is cut into pieces. A number without a passage is dropped. A marker that
+has no other number is removed together with the blanks before it.
 
-A marker holds numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay as
-they are. Code between backticks also stays as it is: inline code ends at the end of its
-line at the latest, a block at as many backticks as it began with, three or more.
+A marker contains numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay
+unchanged. Code between backticks stays unchanged too. Inline code ends at the end of its line at
+the latest. A block of code begins with three or more backticks, and ends at a run of at least as
+many backticks.
 
-The output holds no control characters but newline and tab, and no markup that a viewer would act
-on by itself, see `markup_guard`.
+The output contains no control characters except newline and tab. It contains no markup that a
+viewer would act on by itself (see `markup_guard`).
 """
 
 import re
@@ -22,7 +23,7 @@ from hrag.text.plain_text import plain
 from hrag.text.sentences import has_word, sentence_ends
 from retriever_svc.markup_guard import MarkupGuard
 
-MAX_MARKER_CHARS = 64  # Longer brackets are not markers: nobody cites so much at once.
+MAX_MARKER_CHARS = 64  # Nobody cites so many passages in one marker.
 
 _CLOSER = {"[": "]", "【": "】"}
 _BLANK = " \t"
@@ -31,14 +32,14 @@ _NUMBER = r"[1-9][0-9]{0,2}"
 _ITEM = re.compile(rf"({_NUMBER})(?: ?[-\N{{EN DASH}}] ?({_NUMBER}))?")
 _ITEMS = re.compile(rf" *{_ITEM.pattern}(?: *[,，、;] *{_ITEM.pattern})* *")
 _ELLIPSIS = "…"
-_FENCE = 3  # So many backticks, or more, begin a block of code.
+_FENCE = 3  # A run of at least this many backticks begins a block of code.
 _OPEN = re.compile(rf"[{re.escape(''.join(_CLOSER))}][{re.escape(_INSIDE)}]*\Z")
 _LIST_SIGNS = re.compile(r"[ \t*+•>#-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker in the output: its range in characters, and the passages that it names."""
+    """A marker in the output: its range in characters, and the numbers of its passages."""
 
     start: int
     end: int
@@ -55,27 +56,28 @@ class Cited:
 
 
 class MarkerFilter:
-    """Reads one text, piece by piece."""
+    """Filters the markers of one text, piece by piece."""
 
     def __init__(self, passages: int, hosts: frozenset[str] = frozenset()) -> None:
-        """`passages` is how many there are; they are numbered from 1.
+        """`passages` is the number of passages; they are numbered from 1.
 
-        `hosts` are those that the text may have addresses of.
+        `hosts` are the hosts to which addresses in the text may lead.
         """
         self._passages = passages
         self._guard = MarkupGuard(hosts)
-        self._blanks = ""  # Held back: removed together with a marker that is removed.
-        self._marker = ""  # Held back: may become a marker.
-        self._ticks = 0  # Backticks read in a row.
-        self._code = 0  # Backticks that began the code this is in; 0 outside.
+        # Blanks are held back because they are removed together with a removed marker.
+        self._blanks = ""
+        self._marker = ""  # This text is held back because it may become a marker.
+        self._ticks = 0  # The number of backticks read in a row.
+        self._code = 0  # The number of backticks that began the current code; 0 outside of code.
         self._output: list[str] = []
-        self._tail = ""  # The last of what was shown.
+        self._tail = ""  # The last characters of the output.
         self._length = 0
         self._markers: list[Marker] = []
 
     @property
     def text(self) -> str:
-        """All output so far."""
+        """The whole output so far."""
         return "".join(self._output)
 
     @property
@@ -84,14 +86,14 @@ class MarkerFilter:
         return tuple(self._markers)
 
     def feed(self, piece: str) -> str:
-        """Returns the output that `piece` completes; may be empty."""
+        """Returns the output that `piece` completes; it may be empty."""
         before = len(self._output)
         for char in plain(piece):
             self._read(char)
         return "".join(self._output[before:])
 
     def finish(self) -> str:
-        """Returns what was still held back at the end of the text."""
+        """Returns the text that was still held back at the end."""
         before = len(self._output)
         self._release()
         return "".join(self._output[before:])
@@ -116,13 +118,17 @@ class MarkerFilter:
     def _tick(self) -> None:
         self._release()
         if not self._ticks and self._tail.endswith("`"):
-            # In place of a removed marker: two runs of backticks must not join.
+            # A removed marker stood between two runs of backticks, which must not join.
             self._show(_ELLIPSIS)
         self._ticks += 1
         self._show("`")
 
     def _turn_code(self) -> None:
-        """After a run of backticks: code begins, or ends if the run is as long as the first."""
+        """Begins or ends code after a run of backticks.
+
+        Inline code ends at a run as long as the one that began it. A block of code ends at a run
+        that is at least as long.
+        """
         if not self._code:
             self._code = self._ticks
         elif self._ticks == self._code or self._ticks > self._code >= _FENCE:
@@ -130,7 +136,7 @@ class MarkerFilter:
         self._ticks = 0
 
     def _begin(self, char: str) -> None:
-        """What was held back is no marker; another may begin."""
+        """Releases held text that is no marker. `char` may begin another marker."""
         if self._marker:
             self._release()
         if char in _CLOSER:
@@ -152,7 +158,8 @@ class MarkerFilter:
         known = [number for number in numbers if number <= self._passages]
         if not known:
             if _OPEN.search(self._tail):
-                self._show(_ELLIPSIS)  # Else the text around it could become a marker.
+                # Otherwise the text before and after the removed marker could become a marker.
+                self._show(_ELLIPSIS)
             return
         self._show(blanks)
         shown = marker if known == numbers else marker[0] + ", ".join(map(str, known)) + char
@@ -176,32 +183,34 @@ class MarkerFilter:
 
 
 def _numbers(inside: str) -> Iterator[int]:
-    """The numbers in a marker; a range that runs backwards holds none."""
+    """Yields the numbers in a marker. A range with a last number below its first has none."""
     for first, last in _ITEM.findall(inside):
         yield from range(int(first), int(last or first) + 1)
 
 
 def cited(text: str, markers: Sequence[Marker]) -> list[Cited]:
-    """Returns the statement that each marker of a text belongs to, in order.
+    """Returns a statement for each number of each marker of a text, in order.
 
-    A marker that begins a line belongs to the rest of its sentence. Any other marker belongs
-    to the last sentence before it, from the previous marker on. If no word stands between
-    two markers, both belong to the same statement. The range is empty if there is none.
+    A marker that begins a line belongs to the remaining text of its sentence. Any other marker
+    belongs to the last sentence before it, from the previous marker on. If no word stands between
+    two markers, both belong to the same statement. The range is empty if there is no statement.
     """
     starts = [0, *sentence_ends(text)]
-    found: list[Cited] = []
+    statements: list[Cited] = []
     statement = range(0)
-    before = 0  # Where the previous marker ends.
+    previous_end = 0  # The end of the previous marker.
     for marker in markers:
         at = bisect_right(starts, marker.start)
         after = range(marker.end, starts[at])
         if _begins_line(text, marker.start) and has_word(text[after.start : after.stop]):
             statement = _trimmed(text, after)
-        elif has_word(text[before : marker.start]):
-            statement = _trimmed(text, _last_sentence(text, starts[: at + 1], before, marker.start))
-        found += [Cited(statement.start, statement.stop, number) for number in marker.numbers]
-        before = marker.end
-    return found
+        elif has_word(text[previous_end : marker.start]):
+            statement = _trimmed(
+                text, _last_sentence(text, starts[: at + 1], previous_end, marker.start)
+            )
+        statements += [Cited(statement.start, statement.stop, number) for number in marker.numbers]
+        previous_end = marker.end
+    return statements
 
 
 def _begins_line(text: str, position: int) -> bool:
@@ -210,12 +219,14 @@ def _begins_line(text: str, position: int) -> bool:
 
 
 def _last_sentence(text: str, starts: Sequence[int], begin: int, end: int) -> range:
-    """The last sentence between two positions that holds a word; there is one."""
+    """Returns the last sentence between two positions that contains a word; one must exist."""
     sentences = (
         range(max(start, begin), min(stop, end))
         for start, stop in zip(starts[-2::-1], starts[:0:-1], strict=True)
     )
-    return next(each for each in sentences if has_word(text[each.start : each.stop]))
+    return next(
+        sentence for sentence in sentences if has_word(text[sentence.start : sentence.stop])
+    )
 
 
 def _trimmed(text: str, statement: range) -> range:

@@ -1,24 +1,26 @@
-r"""What a model's text may not contain: markup that a viewer would act on by itself.
+r"""Removes markup from a model's text that a viewer would act on by itself.
 
-A document can make a model write an image whose address carries what else is in the prompt; a
-viewer that renders Markdown loads it, and a stranger's server has the text. So images and HTML
-tags get a blank that makes them plain text (`! [`, `< img`), and so does every address that is
-not plainly one of a host that a passage or the question names, where it first differs from those
+A document can make a model write an image whose address contains other text of the prompt. A
+viewer that renders Markdown loads the image, and so sends this text to a stranger's server. So
+images and HTML tags get a blank that turns them into plain text (`! [`, `< img`).
+
+Addresses may lead only to known hosts: those that a passage or the question names. Any other
+address gets a blank before the first character that differs from all known hosts
 (`https:// evil.example`):
 
-- Whatever follows two slashes or `www.` has to be a known host, with no more than a port before
-  its path, or the punctuation that ends a sentence or a bracket.
-- The destination of a link, behind `](` or `]:`, has to begin with `http://`, `https://` or `//`
-  and such a host, or to be relative, without a scheme or a host.
-- Character references are no numbers (`& #47;`), and none of those that schemes and slashes are
-  made of (`&sol ;`).
+- The text after two slashes or `www.` has to be a known host. Only a port may stand between the
+  host and its path. Punctuation that ends a sentence or a bracket may follow too.
+- The destination of a link, which is the text after `](` or `]:`, has to begin with `http://`,
+  `https://` or `//` and a known host. Or it has to be relative, without a scheme or a host.
+- A character reference must not be a number (`& #47;`), and must not name a character that
+  occurs in schemes or in the slashes of addresses (`&sol ;`).
 
 Some viewers accept blanks in a destination, and browsers delete tabs and line ends in addresses.
-So the blank comes where a URL with it is invalid (WHATWG URL Standard), and `@` gets one as well.
+So the blank is put where it makes the URL invalid (WHATWG URL Standard), and `@` gets one as well.
 
-An address that ends where a known host goes on cannot be told from it in time and stays, without
-anything behind it. All this holds between backticks too, because viewers disagree on where code
-begins and ends; HTML tags alone are left as they are there.
+An address may end after the first part of a known host. That is noticed only at its end, so it
+stays, with a blank after it. All this is done between backticks too, because viewers disagree on
+where code begins and ends. Only HTML tags are left unchanged there.
 """
 
 import re
@@ -29,12 +31,14 @@ from html.entities import html5
 from string import ascii_letters, digits
 
 _HOST = re.compile(r"(?://|(?<![a-z0-9])(?=www\.))([a-z0-9._-]+)", re.IGNORECASE | re.ASCII)
-_MAX_HOST_CHARS = 253  # Of a name in the DNS.
+_MAX_HOST_CHARS = 253  # A name in the DNS has at most this many characters.
 _HOST_CHARS = frozenset(ascii_letters + digits + "._-")
 _PATH_STARTS = frozenset("/?#")
-_CLOSING = frozenset("\"'`)]}>*|,;!.:~")  # May stand behind an address that has no path.
+# These characters may follow an address that has no path.
+_CLOSING = frozenset("\"'`)]}>*|,;!.:~")
 
-# The begin of a destination: not decided yet, and one that leads to a host or has a scheme.
+# Two patterns for the beginning of a link's destination. With the first, it is not known yet
+# where the link leads. With the second, it leads to a host or has a scheme.
 _UNDECIDED = re.compile(r"[a-z][a-z0-9+.-]{,31}|https?:/?|[/\\]", re.IGNORECASE | re.ASCII)
 _ELSEWHERE = re.compile(
     r"[a-z][a-z0-9+.-]*[:\\]|https?:/?[^/\s]|/\\|\\[/\\]", re.IGNORECASE | re.ASCII
@@ -43,7 +47,7 @@ _DESTINATION_STARTS = ("](", "]:")
 
 _TAG_STARTS = frozenset("/!?")
 
-# Names of characters that schemes and slashes are made of, or that browsers delete there.
+# Names of characters that occur in schemes and slashes, or that browsers delete in addresses.
 _REFERENCES = frozenset(
     name.removesuffix(";") for name, text in html5.items() if text in set("+-.:/\\\t\n")
 )
@@ -52,14 +56,14 @@ _MAX_REFERENCE_CHARS = max(map(len, _REFERENCES))
 
 def hosts_in(texts: Iterable[str]) -> frozenset[str]:
     """Returns the hosts of all addresses in `texts`, in lower case."""
-    found = (host.lower().rstrip("._-") for text in texts for host in _HOST.findall(text))
-    return frozenset(host for host in found if 0 < len(host) <= _MAX_HOST_CHARS)
+    hosts = (host.lower().rstrip("._-") for text in texts for host in _HOST.findall(text))
+    return frozenset(host for host in hosts if 0 < len(host) <= _MAX_HOST_CHARS)
 
 
 class MarkupGuard:
-    """Reads a text character by character and says where a blank has to come.
+    """Reads a text character by character and says where a blank is needed.
 
-    A character takes a time that does not depend on the text before it.
+    The time for a character does not depend on the text before it.
     """
 
     def __init__(self, hosts: frozenset[str]) -> None:
@@ -68,7 +72,7 @@ class MarkupGuard:
         self._addresses = _Addresses(hosts)
 
     def breaks(self, char: str, *, in_code: bool) -> bool:
-        """Returns whether a blank has to come before `char`, the next of the text."""
+        """Returns True if a blank is needed before `char`, the next character of the text."""
         reference, address = self._references.breaks(char), self._addresses.breaks(char)
         markup = self._is_image(char) or (not in_code and self._is_tag(char))
         self._last = char
@@ -82,13 +86,13 @@ class MarkupGuard:
 
 
 class _References:
-    """Finds character references that are numbers, or the names of what addresses are made of."""
+    """Finds two kinds of character references: numbers, and names of characters of addresses."""
 
     def __init__(self) -> None:
-        self._name: str | None = None  # What has been read of one; None outside.
+        self._name: str | None = None  # The part of a reference's name read so far; None outside.
 
     def breaks(self, char: str) -> bool:
-        """Returns whether what has been read and `char` make one."""
+        """Returns True if `char` completes a reference of this kind."""
         name, self._name = self._name, None
         if char == "&":
             self._name = ""
@@ -103,32 +107,36 @@ class _References:
 
 
 class _Part(Enum):
-    """Which part of the text is being read."""
+    """The part of the text that is being read."""
 
     TEXT = auto()
-    DESTINATION = auto()  # Of a link, before its host is reached.
+    DESTINATION = auto()  # The destination of a link, before its host.
     HOST = auto()
     PORT = auto()
-    CLOSING = auto()  # Punctuation behind a host.
+    CLOSING = auto()  # Punctuation after a host.
 
 
 class _Addresses:
-    """Finds where an address leads elsewhere than to a known host."""
+    """Finds the characters with which an address stops leading to a known host."""
 
     def __init__(self, hosts: frozenset[str]) -> None:
         self._hosts = sorted(hosts)
         self._part = _Part.TEXT
-        self._read = ""  # Of the destination or the host.
+        self._read = ""  # The part of the destination or the host that has been read.
         self._last = ""
         self._after_slash = False
-        self._word = ""  # The end of the word before; `www` only if it is all of it.
-        self._in_angles = False  # The destination began with `<`.
-        self._is_open = False  # A destination behind `](` has not reached a path, and may go on.
-        self._may_be_user = False  # A host and `](` came before, and no path yet.
-        self._stays_open = False  # This destination began within such a one.
+        # The last 4 characters of the word before: it equals `www` only if the whole word does.
+        self._word = ""
+        self._in_angles = False  # True if the destination began with `<`.
+        # True while a destination after `](` has not reached a path, so that it may continue.
+        self._is_open = False
+        # True if a host came just before `](`, and no path since: an `@` makes it a user name.
+        self._may_be_user = False
+        # True if this destination began inside another one that was still open.
+        self._stays_open = False
 
     def breaks(self, char: str) -> bool:
-        """Returns whether a blank has to come before `char`, the next of the text."""
+        """Returns True if a blank is needed before `char`, the next character of the text."""
         host_start = self._host_start(char)
         last, self._last = self._last, char
         if last + char in _DESTINATION_STARTS:
@@ -142,26 +150,26 @@ class _Addresses:
         if host_start is not None and self._part in (_Part.TEXT, _Part.DESTINATION):
             self._begin(_Part.HOST, host_start)
             return False
-        user = (self._is_open and last == "@") or self._ends_user(char)
-        found = self._part is not _Part.TEXT and self._leads_elsewhere(char)
-        if found or user:
+        is_user = (self._is_open and last == "@") or self._ends_user(char)
+        leads_elsewhere = self._part is not _Part.TEXT and self._leads_elsewhere(char)
+        if leads_elsewhere or is_user:
             self._word = char.lower() if char.isalnum() else ""
-        return found or user
+        return leads_elsewhere or is_user
 
     def _ends_user(self, char: str) -> bool:
-        """Whether `char` makes a host before `](` the name of a user, as in `//host](@other`."""
-        found = self._may_be_user and char == "@"
-        if found or char.isspace() or char in _PATH_STARTS:
+        """Returns True if `char` turns a host before `](` into a user name: `//host](@other`."""
+        is_user = self._may_be_user and char == "@"
+        if is_user or char.isspace() or char in _PATH_STARTS:
             self._may_be_user = False
-        return found
+        return is_user
 
     def _begin(self, part: _Part, read: str = "") -> None:
         self._part, self._read = part, read
 
     def _host_start(self, char: str) -> str | None:
-        """What a host has so far if `char` begins one, else None.
+        """Returns the part of a host read so far if `char` begins a host, else None.
 
-        A backslash changes nothing: in Markdown it may escape what comes next.
+        A backslash changes nothing: in Markdown it may escape the next character.
         """
         if char == "\\":
             self._word = self._word if self._word == "www" else ""
@@ -200,7 +208,10 @@ class _Addresses:
         return False
 
     def _end_at_blank(self, char: str) -> bool:
-        """Ends the address. Browsers go on behind a tab or line end, so it needs a blank too."""
+        """Ends the address.
+
+        Browsers continue an address after a tab or line end, so these need a blank too.
+        """
         self._begin(_Part.TEXT)
         return self._is_open and char != " "
 
@@ -214,9 +225,9 @@ class _Addresses:
         if not self._is_known():
             self._begin(_Part.TEXT)
             return bool(host) or char not in _PATH_STARTS
-        return self._behind_host(char)
+        return self._after_host(char)
 
-    def _behind_host(self, char: str) -> bool:
+    def _after_host(self, char: str) -> bool:
         """Reads what follows a known host, and its port if there is one."""
         if char in _PATH_STARTS or (char == ")" and self._is_open and not self._in_angles):
             self._settle()
@@ -235,12 +246,12 @@ class _Addresses:
         return char not in _PATH_STARTS
 
     def _settle(self) -> None:
-        """What follows can no longer change where the address leads."""
+        """Ends the check of an address: later text cannot change where it leads."""
         self._begin(_Part.TEXT)
         self._is_open = self._is_open and self._stays_open
 
     def _end(self) -> bool:
-        """Ends an address that leads elsewhere."""
+        """Ends an address that leads to an unknown host. Returns True: it needs a blank."""
         self._begin(_Part.TEXT)
         return True
 
@@ -251,6 +262,6 @@ class _Addresses:
         return bool(self._read) and self._next_known() == self._read.removesuffix(".")
 
     def _next_known(self) -> str:
-        """The first of the known hosts, in order, that does not come before the one read."""
+        """Returns the first known host, in order, that is not before the host read, or ""."""
         at = bisect_left(self._hosts, self._read.removesuffix("."))
         return self._hosts[at] if at < len(self._hosts) else ""

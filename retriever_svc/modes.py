@@ -1,4 +1,4 @@
-"""Modes: translates a query and the collection's settings into the engine's request."""
+"""Translates a query and its collection's settings into the engine's request."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 
 def returned_level(query: SearchQuery, settings: CollectionSettings, default_level: int) -> int:
-    """Returns the level of the query's passages, the highest one in AUTO_MERGE.
+    """Returns the level of the query's passages; in AUTO_MERGE, it is their highest level.
 
-    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. Else the query's own level
-    comes first, then the collection's, then the service's. Raises InvalidArgument for a level
+    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. Otherwise the query's level
+    has priority, then the collection's, then the service's. Raises InvalidArgument for a level
     that the collection cannot return.
     """
     tree = settings.tree
@@ -54,28 +54,30 @@ def find_request(
     lowest_cosine: float,
     reply: ReplyLimit,
 ) -> FindRequest:
-    """Returns the request for passages at `level`; what the query leaves out has its default."""
+    """Returns the request for passages at `level`. Unset fields of the query get defaults."""
     query = embedded.prepared.query
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
-    # A token has a byte at least: one more token than the reply has bytes is too much in any case.
+    # A token has at least one byte. So a budget of one token more than the reply has bytes exceeds
+    # the reply already, and a higher budget would change nothing.
     budget = min(budget, reply.max_bytes + 1)
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else embedded.vector,
         mode=query.mode_or_default,
         level=level,
-        # No more passages than tokens fit a budget, so this is no limit.
-        limit=_given(query.limit, budget if is_context else DEFAULT_LIMIT),
+        # A passage has at least one token, so in CONTEXT the budget is never below the number of
+        # passages, and this limit has no effect.
+        limit=_or_default(query.limit, budget if is_context else DEFAULT_LIMIT),
         candidates=query.candidates,
         text=embedded.prepared.text,
         required=embedded.prepared.required,
         retrieval=retrieval,
         fusion=Fusion(
             query.fusion or FusionMethod.CONVEX,
-            _given(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
+            _or_default(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
             lowest_cosine,
         ),
-        neighbour_bonus=_given(query.neighbour_bonus, _neighbour_bonus(query, retrieval)),
+        neighbour_bonus=_or_default(query.neighbour_bonus, _neighbour_bonus(query, retrieval)),
         max_per_document=query.max_per_document,
         aggregation=query.aggregation,
         min_score=query.min_score,
@@ -83,7 +85,7 @@ def find_request(
         cut_last=query.cut_last or is_context,
         merge_adjacent=query.merge_adjacent or is_context,
         keep_overlap=query.keep_overlap,
-        merge_ratio=_given(query.merge_ratio, DEFAULT_MERGE_RATIO),
+        merge_ratio=_or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
         filter=query.filter,
         top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
@@ -92,9 +94,11 @@ def find_request(
 
 
 def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
-    """The default: where passages are leaves, an answer beside what matched is missed without.
+    """Returns the default bonus.
 
-    Larger passages contain it. The score of one source alone stays what that source says.
+    If passages are leaves, a search without a bonus misses an answer in the leaf next to the one
+    that matched. Larger passages contain both leaves. In STANDARD, a search of one source gets no
+    bonus, so that its scores stay unchanged.
     """
     mode = query.mode_or_default
     is_fused_leaf = mode is SearchMode.STANDARD and retrieval is Retrieval.HYBRID
@@ -104,7 +108,7 @@ def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
 def contexts_request(request: FindRequest, leaves: int, sentences: int) -> FindRequest:
     """Returns SENTENCE_WINDOW's request for the contexts of the best `leaves`.
 
-    Scores, budget and joining concern sentences, so the engine is not asked for them.
+    The query's limits on scores, tokens and joining concern sentences, so the engine gets none.
     """
     return replace(
         request,
@@ -119,11 +123,11 @@ def contexts_request(request: FindRequest, leaves: int, sentences: int) -> FindR
     )
 
 
-def _given(value: T | None, default: T) -> T:
+def _or_default(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
 def window_sentences(query: SearchQuery) -> int:
     """Returns how many sentences a window has on either side of the best one."""
-    given = query.window_sentences
-    return DEFAULT_WINDOW_SENTENCES if given is None else given
+    sentences = query.window_sentences
+    return DEFAULT_WINDOW_SENTENCES if sentences is None else sentences

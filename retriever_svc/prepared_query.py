@@ -1,8 +1,8 @@
-"""A query before it meets a collection: parsed, and with its vector.
+"""A query before its snapshot is opened: parsed, and with its vector.
 
-Which sources are searched is decided twice: by what the query asks for, before anything is
-embedded, and by what the collection of the snapshot has. HYBRID falls back to one source where
-the other cannot be used, and says why.
+The sources to search are decided twice. Before text is embedded, the query's options decide. Once
+the snapshot is open, the sources of its collection decide. If one source cannot be used, HYBRID
+searches only the other one, and the result says why.
 """
 
 import math
@@ -29,19 +29,20 @@ from hrag.values.search import Retrieval, SearchMode, SearchQuery
 from retriever_svc.query_checks import unit
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
-_SHARE_OF_TIME = 0.8  # Of what the call has left; the rest is for the search by words.
+# Embedding gets this share of the call's remaining time. The search by words needs the rest.
+_SHARE_OF_TIME = 0.8
 
 
 class VectorMissing(Exception):
-    """A query was not embedded, because its collection was known to have no vectors."""
+    """Raised if a query was not embedded, because its collection was thought to have no vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
     """A query that has been checked.
 
-    `text` is the query's without quotes and plus signs, `required` what they mark. `embeds`:
-    the text needs a vector.
+    `text` is the query's text without quotes and plus signs. `required` has the parts that these
+    mark. `embeds` is True if the text needs a vector.
     """
 
     query: SearchQuery
@@ -53,9 +54,9 @@ class PreparedQuery:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuery:
-    """A query with its unit vector, or None.
+    """A query with its unit vector, or with None.
 
-    `failure` is the error for which a HYBRID query has none, if it may go on without.
+    `failure` is the reason why a HYBRID query has no vector, if it may be answered without one.
     """
 
     prepared: PreparedQuery
@@ -63,13 +64,15 @@ class EmbeddedQuery:
     failure: HragError | None = None
 
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
-        """Returns which sources to search in a collection, and why fewer than were asked for.
+        """Returns the sources to search, and why they are fewer than the query asks for, or "".
 
-        Raises NoVectors or NoLexicalIndex, `failure` where nothing is left to search, and
-        VectorMissing.
+        Raises NoVectors or NoLexicalIndex if the collection lacks the only source, `failure` if
+        no other source is left, and VectorMissing if the query should have a vector.
         """
-        asked = self.prepared.retrieval
-        if asked is Retrieval.LEXICAL or (asked is Retrieval.HYBRID and not settings.dimension):
+        retrieval = self.prepared.retrieval
+        if retrieval is Retrieval.LEXICAL or (
+            retrieval is Retrieval.HYBRID and not settings.dimension
+        ):
             if not settings.analyzer:
                 raise NoLexicalIndex(
                     "the collection has no lexical index, because it was made before there was "
@@ -88,13 +91,13 @@ class EmbeddedQuery:
             return Retrieval.LEXICAL, self.failure.message
         if self.vector is None:
             raise VectorMissing
-        if asked is Retrieval.HYBRID and not settings.analyzer:
+        if retrieval is Retrieval.HYBRID and not settings.analyzer:
             return Retrieval.DENSE, "the collection has no lexical index; `hrag reindex` adds it"
-        return asked, ""
+        return retrieval, ""
 
 
 def prepared_query(query: SearchQuery) -> PreparedQuery:
-    """Returns a checked query, parsed. Raises InvalidArgument for too many required parts."""
+    """Parses a checked query. Raises InvalidArgument for too many required parts."""
     parsed = query_syntax.parse(query.text)
     retrieval = query.retrieval or (Retrieval.HYBRID if query.text else Retrieval.DENSE)
     is_dense = retrieval is not Retrieval.LEXICAL
@@ -103,10 +106,12 @@ def prepared_query(query: SearchQuery) -> PreparedQuery:
 
 
 class QueryEmbedding:
-    """Gives queries their vectors: through the cache, or scaled to unit length.
+    """Gives queries their vectors.
 
-    With `allows_fallback`, a HYBRID query whose text cannot be embedded goes on without. The
-    embedder gets only a share of its caller's time, so that the rest of the search fits.
+    Texts are embedded through the cache. A vector that the query contains is scaled to unit
+    length. With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered
+    without a vector. Then the embedder gets only a share of the caller's time, so that enough is
+    left for the search.
     """
 
     def __init__(self, queries: CachedQueries, *, allows_fallback: bool) -> None:
@@ -118,9 +123,10 @@ class QueryEmbedding:
     ) -> EmbeddedQuery:
         """Returns the query with its vector.
 
-        `embedding_s` bounds the time of an embedding that it can do without.
+        If the query can be answered without a vector, its embedding takes at most `embedding_s`
+        seconds.
 
-        Raises InvalidArgument for a vector without direction, else as the embedder does.
+        Raises InvalidArgument for a vector without direction, and what the embedder raises.
         """
         if prepared.embeds:
             (outcome,) = self.all([prepared], deadline, embedding_s)
@@ -136,13 +142,19 @@ class QueryEmbedding:
         deadline: Deadline,
         embedding_s: float = math.inf,
     ) -> list[EmbeddedQuery | HragError]:
-        """Returns each query with its vector or its error; a tenant's are embedded together."""
-        embeds = [each for each in outcomes if isinstance(each, PreparedQuery) and each.embeds]
+        """Returns each query with its vector, or its error.
+
+        The texts of one tenant are embedded together. `embedding_s` applies if all queries can
+        be answered without a vector.
+        """
+        to_embed = [
+            query for query in outcomes if isinstance(query, PreparedQuery) and query.embeds
+        ]
         texts_of: dict[str, dict[str, None]] = {}
-        for each in embeds:
-            texts_of.setdefault(each.query.tenant_id, {})[each.text] = None
-        shares = all(map(self._may_fall_back, embeds))
-        seconds = min(embedding_s, _SHARE_OF_TIME * deadline.remaining_s) if shares else math.inf
+        for prepared in to_embed:
+            texts_of.setdefault(prepared.query.tenant_id, {})[prepared.text] = None
+        optional = all(map(self._may_fall_back, to_embed))
+        seconds = min(embedding_s, _SHARE_OF_TIME * deadline.remaining_s) if optional else math.inf
         until = deadline.within(seconds)
         vector_of = {
             (tenant_id, text): vector
@@ -152,18 +164,21 @@ class QueryEmbedding:
             )
         }
         return [
-            each
-            if isinstance(each, HragError)
+            outcome
+            if isinstance(outcome, HragError)
             else self._embedded(
-                each,
-                vector_of[each.query.tenant_id, each.text] if each.embeds else None,
+                outcome,
+                vector_of[outcome.query.tenant_id, outcome.text] if outcome.embeds else None,
                 deadline,
             )
-            for each in outcomes
+            for outcome in outcomes
         ]
 
     def _may_fall_back(self, prepared: PreparedQuery) -> bool:
-        """Whether the query can be answered without a vector; sentences have to be embedded too."""
+        """Returns True if the query can be answered without a vector.
+
+        SENTENCE_WINDOW cannot, because it embeds sentences too.
+        """
         has_words = prepared.retrieval is Retrieval.HYBRID
         is_window = prepared.query.mode_or_default is SearchMode.SENTENCE_WINDOW
         return self._allows_fallback and has_words and not is_window
@@ -180,12 +195,12 @@ class QueryEmbedding:
                 )
             is_failure = isinstance(vector, _EMBEDDER_FAILURES)
             return EmbeddedQuery(prepared, None, vector) if is_failure else vector
-        given = _given_vector(prepared.query)
-        if given is None or prepared.retrieval is Retrieval.LEXICAL:
+        query_vector = _query_vector(prepared.query)
+        if query_vector is None or prepared.retrieval is Retrieval.LEXICAL:
             return EmbeddedQuery(prepared, vector)
-        scaled = outcome_of(unit, np.asarray(given, np.float32))
+        scaled = outcome_of(unit, np.asarray(query_vector, np.float32))
         return scaled if isinstance(scaled, HragError) else EmbeddedQuery(prepared, scaled)
 
 
-def _given_vector(query: SearchQuery) -> Sequence[float] | None:
+def _query_vector(query: SearchQuery) -> Sequence[float] | None:
     return query.vector if isinstance(query.query, str) else query.query

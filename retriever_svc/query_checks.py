@@ -1,4 +1,4 @@
-"""Checks of a query; each error names the field, its value and what is allowed."""
+"""Checks a query. Each error names the field, its value and what is allowed."""
 
 import math
 
@@ -24,7 +24,7 @@ OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT
 
 
 def check_query(query: SearchQuery) -> None:
-    """Checks all that needs no collection; raises InvalidArgument or TooLarge."""
+    """Checks everything that needs no collection. Raises InvalidArgument or TooLarge."""
     ids.check_tenant_id(query.tenant_id)
     ids.check_collection_name(query.collection)
     if query.limit is not None:
@@ -61,7 +61,7 @@ def check_query(query: SearchQuery) -> None:
 
 
 def _check_retrieval(query: SearchQuery) -> None:
-    """Checks what concerns the sources: which, with which weights, for which query."""
+    """Checks the options that say which sources are searched, and with which weights."""
     retrieval = query.retrieval or (Retrieval.HYBRID if query.text else Retrieval.DENSE)
     if not query.text and retrieval is not Retrieval.DENSE:
         raise InvalidArgument(
@@ -160,7 +160,7 @@ def unit(vector: Vector) -> Vector:
     Raises InvalidArgument if it has no direction: NaN, infinity or only zeros.
     """
     wide = vector.astype(np.float64)
-    norm = math.sqrt((wide * wide).sum())  # `dot` would let go of Python's lock.
+    norm = math.sqrt((wide * wide).sum())  # `dot` would release the GIL.
     if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
         raise InvalidArgument(
             "vector holds NaN or infinity; numbers must be finite", field="vector"

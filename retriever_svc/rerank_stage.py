@@ -1,9 +1,9 @@
 """The optional last stage of a search: a reranker orders the best passages.
 
-The search is asked for a fixed number of passages, or for as many as the caller wants if that
-is more, so the order does not depend on the limit. The snapshot is closed by then: a read
-transaction must not wait for a model. If the reranker fails, the search answers as if there were
-none, and the result says why.
+The search returns a fixed number of passages for the reranker, or as many as the query's limit if
+that is higher. So the order does not depend on the limit. The snapshot is closed before the
+reranker is called, because a read transaction must not wait for a model. If the reranker fails,
+the search returns its passages in their first order, and the result says why.
 """
 
 import time
@@ -33,8 +33,8 @@ from retriever_svc.token_budget import within_limits, without_repeats
 
 _log = structlog.get_logger()
 
-# Modes whose passages are chunks. Others join text in the order of their leaves, as
-# `merge_adjacent` does.
+# Modes whose passages are chunks. Other modes join text in the order of its leaves, and so does
+# `merge_adjacent`.
 _MODES = frozenset(
     {
         SearchMode.SMALL_TO_BIG,
@@ -43,14 +43,15 @@ _MODES = frozenset(
         SearchMode.SUMMARY_FIRST,
     }
 )
-# The rest of the caller's time is for the reply, which must arrive if the reranker does not.
+# The reranker gets this share of the caller's remaining time. The reply needs the rest: it must
+# arrive even if the reranker does not answer.
 _SHARE_OF_TIME = 0.8
 _MAX_HEADING_CHARS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class RerankSetup:
-    """The reranker, how many passages it orders, and about how many tokens of each it reads."""
+    """The reranker, the number of passages that it orders, and the tokens of each that it reads."""
 
     reranker: Reranker
     top: int = DEFAULT_RERANK_TOP
@@ -58,17 +59,17 @@ class RerankSetup:
 
 
 class RerankStage:
-    """Reranks what searches find; safe to call from several threads."""
+    """Reranks the passages of searches. Safe to call from several threads."""
 
     def __init__(
         self, setup: RerankSetup | None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """Without a setup, no search is reranked. `clock` times the stage."""
+        """Creates the stage. If `setup` is None, no search is reranked. `clock` times the stage."""
         self._setup = setup
         self._clock = clock
 
     def check(self, query: SearchQuery) -> None:
-        """Raises InvalidArgument or RerankerNotConfigured if `rerank` cannot be true here."""
+        """Raises InvalidArgument or RerankerNotConfigured if `rerank` is true but impossible."""
         if not query.rerank:
             return
         if query.mode_or_default not in _MODES:
@@ -93,13 +94,13 @@ class RerankStage:
             )
 
     def applies_to(self, query: SearchQuery) -> bool:
-        """Returns True if the query, which has been checked, is to be reranked."""
-        wanted = query.rerank is not False and query.mode_or_default in _MODES
+        """Returns True if the checked query has to be reranked."""
+        is_requested = query.rerank is not False and query.mode_or_default in _MODES
         is_possible = bool(query.text) and not query.merge_adjacent
-        return wanted and is_possible and self._setup is not None
+        return is_requested and is_possible and self._setup is not None
 
     def widened(self, embedded: EmbeddedQuery) -> EmbeddedQuery:
-        """Returns the query that finds what is reranked: enough passages, and without a budget."""
+        """Returns a query that finds the passages to rerank: enough of them, and no budget."""
         assert self._setup is not None
         query = embedded.prepared.query
         limit = max(_limit(query), self._setup.top)
@@ -108,7 +109,8 @@ class RerankStage:
             limit=limit,
             token_budget=0,
             cut_last=False,
-            keep_overlap=True,  # Until it is known which passage is better.
+            # Repeated text is removed after reranking, when it is known which passage is better.
+            keep_overlap=True,
         )
         return replace(embedded, prepared=replace(embedded.prepared, query=wide))
 
@@ -119,10 +121,11 @@ class RerankStage:
         passages: Sequence[Passage],
         deadline: Deadline,
     ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
-        """Returns the outcome and the passages of a query; `passages` are the widened query's.
+        """Returns the outcome and the reranked passages of a query.
 
-        If the reranker fails, there are none, and the outcome says why. Raises DeadlineExceeded
-        or Cancelled if the caller has left.
+        `outcome` and `passages` are the result of the query that `widened` returns. If the
+        reranker fails, no passages are returned, and the outcome says why. Raises
+        DeadlineExceeded or Cancelled if the caller has gone.
         """
         assert self._setup is not None
         began = self._clock()
@@ -136,18 +139,21 @@ class RerankStage:
         if not query.keep_overlap:
             ordered = without_repeats(ordered)
         limits = _limit(query), query.token_budget
-        taken = within_limits(ordered, *limits, cut_last=query.cut_last)
+        limited = within_limits(ordered, *limits, cut_last=query.cut_last)
         outcome = replace(
             outcome,
-            exhausted=outcome.exhausted and list(taken) == ordered,
+            exhausted=outcome.exhausted and list(limited) == ordered,
             stages=(*outcome.stages, ("rerank", began, self._clock())),
             reranked=bool(passages) and not failure,
             rerank_failure=failure,
         )
-        return outcome, taken
+        return outcome, limited
 
     def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
-        """The passages in the reranker's order. Raises RerankerUnavailable, RerankerRejected."""
+        """Returns the passages in the reranker's order; those that it has not read come last.
+
+        Raises RerankerUnavailable or RerankerRejected.
+        """
         assert self._setup is not None
         if not passages:
             return []
@@ -178,7 +184,10 @@ def _limit(query: SearchQuery) -> int:
 
 
 def _text_of(passage: Passage, max_tokens: int) -> str:
-    """What the reranker reads: title and sections, and the text around the best leaf."""
+    """Returns the text that the reranker reads.
+
+    It consists of the title, the sections, and the text around the best leaf.
+    """
     chunk = passage.chunk
     heading = " > ".join(filter(None, (one_line(chunk.title), sections(chunk))))[
         :_MAX_HEADING_CHARS

@@ -1,4 +1,4 @@
-"""Makes the result that is sent from what the engine found, with its timings."""
+"""Builds a search's result from the engine's result and the timings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ from hrag.values.search import Retrieval, SearchPlan, SearchQuery, SearchResult,
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """A search without its passages: what the engine found last, in which snapshot.
+    """A search without its passages.
 
-    `exhausted` and `stages` are those of the whole search; `sequence` is the snapshot's.
-    `fallback` says why `retrieval` is less than what was asked for.
-    `reranked` and `rerank_failure` are as in SearchResult.
+    `engine_result` is the engine's last result, and `sequence` is the sequence of its snapshot.
+    `exhausted` and `stages` describe the whole search. `fallback` says why `retrieval` has fewer
+    sources than the query asks for; otherwise it is empty. `reranked` and `rerank_failure` mean
+    the same as in SearchResult.
     """
 
-    found: Found[Any]
+    engine_result: Found[Any]
     exhausted: bool
     stages: tuple[Stage, ...]
     matched_at_level: int
@@ -31,7 +32,7 @@ class SearchOutcome:
 
 
 def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
-    """Returns the time of each stage in seconds; repetitions are added up."""
+    """Returns the time of each stage in seconds. Times of a repeated stage are added up."""
     seconds: dict[str, float] = {}
     for stage, began, ended in stages:
         seconds[stage] = seconds.get(stage, 0.0) + ended - began
@@ -41,14 +42,14 @@ def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
 def result_of(
     query: SearchQuery, outcome: SearchOutcome, seconds: dict[str, float], total_s: float
 ) -> SearchResult:
-    """Returns the result without its passages, which may be encoded already."""
-    found = outcome.found
+    """Returns the result without its passages, because these may be encoded already."""
+    engine_result = outcome.engine_result
     return SearchResult(
         passages=(),
         mode=query.mode_or_default,
         matched_at_level=outcome.matched_at_level,
         returned_at_level=outcome.returned_at_level,
-        candidates_considered=found.considered,
+        candidates_considered=engine_result.considered,
         exhausted=outcome.exhausted,
         sequence=outcome.sequence,
         timings=Timings(
@@ -60,9 +61,9 @@ def result_of(
             filter_us=_us(seconds.get("filter", 0.0)),
             rerank_us=_us(seconds.get("rerank", 0.0)),
         ),
-        plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
-        eligible_leaves=found.eligible_leaves,
-        sections=found.sections,
+        plan=SearchPlan.SCAN if engine_result.exact else SearchPlan.INDEX,
+        eligible_leaves=engine_result.eligible_leaves,
+        sections=engine_result.sections,
         retrieval=outcome.retrieval,
         fallback=outcome.fallback,
         reranked=outcome.reranked,

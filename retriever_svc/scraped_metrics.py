@@ -1,4 +1,4 @@
-"""Metrics that are read on each scrape: the state of the reader and of the caches."""
+"""Metrics that are computed at each scrape: the state of the reader and of the caches."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from hrag.observe.metrics import Reading
 def readings(
     reader: Reader, caches: Mapping[str, CachedQueries], settings: RetrieverSettings
 ) -> Iterator[Reading]:
-    """Yields the current values."""
+    """Yields the current values of the metrics."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     for name, cached in caches.items():

@@ -1,8 +1,10 @@
-"""A search: check, wait for the tenant's change, embed, open a snapshot, find, rerank, respond.
+"""Runs a search, from the query to the result.
 
-The engine does the search itself, from the filter to the passages, see
-`hrag.engine.Snapshot.find`. A search opens one snapshot, except in SENTENCE_WINDOW, see
-`sentence_window`.
+The steps are: check the query, wait for the tenant's change, embed the text, open a snapshot,
+find passages, rerank them. The engine does the search itself, from the filter to the passages
+(`hrag.engine.Snapshot.find`). A search opens one snapshot. There are three exceptions: rounds of
+SENTENCE_WINDOW (see `sentence_window`), a reranker that fails, and a collection that was created
+again while the query was embedded.
 """
 
 import math
@@ -49,14 +51,18 @@ from retriever_svc.results import SearchOutcome, result_of, stage_seconds
 from retriever_svc.sentence_window import SentenceWindowSearch
 from retriever_svc.work_limit import EmbeddingWork
 
-_ERROR_BYTES = 2048  # At most, of an error in a batch's reply; its message has 1,000.
+# An error takes at most this many bytes in a batch's reply; its message has at most 1,000.
+_ERROR_BYTES = 2048
 
 P = TypeVar("P")  # A passage, as a value or encoded.
 
 
 @dataclass(frozen=True, slots=True)
 class _Form(Generic[P]):
-    """How passages come out: found by the engine in this form, or made from values."""
+    """The form of returned passages: values or encoded messages.
+
+    `find` makes the engine return this form. `from_value` converts a value to this form.
+    """
 
     find: Callable[[Snapshot, FindRequest], Found[P]]
     from_value: Callable[[Passage], P]
@@ -67,23 +73,26 @@ def _find(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
 
 
 def _find_encoded(snapshot: Snapshot, request: FindRequest) -> Found[bytes]:
-    """Encoded by the engine if it can, else from values."""
+    """Returns encoded passages. If the engine cannot encode, they are encoded from values."""
     if _encodes(snapshot):
         return snapshot.find_encoded(request, PASSAGE_FIELDS)
-    found = snapshot.find(request)
+    result = snapshot.find(request)
     return Found(
-        passages=tuple(map(encoded_passage, found.passages)),
-        considered=found.considered,
-        eligible_leaves=found.eligible_leaves,
-        exact=found.exact,
-        exhausted=found.exhausted,
-        stages=found.stages,
-        sections=found.sections,
+        passages=tuple(map(encoded_passage, result.passages)),
+        considered=result.considered,
+        eligible_leaves=result.eligible_leaves,
+        exact=result.exact,
+        exhausted=result.exhausted,
+        stages=result.stages,
+        sections=result.sections,
     )
 
 
 def _encodes(snapshot: Snapshot) -> TypeGuard[EncodingSnapshot]:
-    """Cached for each class: isinstance would read every property of the snapshot."""
+    """Returns True if the engine encodes passages.
+
+    The answer is cached for each class: isinstance would read every property of the snapshot.
+    """
     return _class_encodes(type(snapshot))
 
 
@@ -98,7 +107,7 @@ _ENCODED: _Form[bytes] = _Form(_find_encoded, encoded_passage)
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a call may still take: time, bytes of the reply, text to embed."""
+    """The limits of a call: its time, the bytes of its reply, the text that it may embed."""
 
     deadline: Deadline
     reply: ReplyLimit
@@ -106,11 +115,11 @@ class _Call:
 
 
 class Search:
-    """Answers queries; safe to call from several threads.
+    """Answers queries. Safe to call from several threads.
 
-    `return_level` is what SMALL_TO_BIG returns where neither the query nor the
-    collection says. With `allows_fallback`, HYBRID searches by words alone while the embedder
-    is down. `reply` bounds what a search, or all of a batch, returns.
+    `return_level` is the level of passages if neither the query nor the collection sets one.
+    Modes that return leaves ignore it. With `allows_fallback`, HYBRID searches by words alone
+    while the embedder is down. `reply` limits the bytes that a search, or a whole batch, returns.
     """
 
     def __init__(
@@ -141,32 +150,34 @@ class Search:
     ) -> SearchResult:
         """Returns the passages that answer a query best, best first.
 
-        A query that can go on by words alone waits at most `embedding_s` for its vector.
+        A query that can be answered by words alone waits at most `embedding_s` seconds for its
+        vector.
 
         Raises InvalidArgument, CollectionNotFound, EmbedderMismatch, SequenceNotReached,
         NoSummaries, NoVectors, NoLexicalIndex, RerankerNotConfigured, DeadlineExceeded,
-        ReplyTooLarge, and as the embedder does.
+        ReplyTooLarge, and what the embedder raises.
         """
-        result, passages = self._one(query, deadline, _VALUES, embedding_s)
+        result, passages = self._embed_and_run(query, deadline, _VALUES, embedding_s)
         return replace(result, passages=passages)
 
     def encoded(self, query: SearchQuery, deadline: Deadline) -> EncodedResult:
         """Returns the same result with encoded passages; raises what `__call__` raises."""
-        found = EncodedResult(*self._one(query, deadline, _ENCODED))
-        self._reply.check(found.size_bytes, SEARCH_ADVICE)
-        return found
+        result = EncodedResult(*self._embed_and_run(query, deadline, _ENCODED))
+        self._reply.check(result.size_bytes, SEARCH_ADVICE)
+        return result
 
     def batch(
         self, queries: Sequence[SearchQuery | HragError], deadline: Deadline
     ) -> list[EncodedResult | HragError]:
-        """Returns each query's result or own error, in order; texts are embedded together.
+        """Returns each query's result or its error, in order. Texts are embedded together.
 
-        One whose result does not fit into what those before it have left of the reply has
-        ReplyTooLarge. Raises InvalidArgument for no query and for too many, and for too much text.
+        A query gets ReplyTooLarge if the results before it leave too few bytes of the reply.
+        Raises InvalidArgument for an empty batch or too many queries, and TooLarge for too much
+        text.
         """
         check_batch(len(queries))
         work = EmbeddingWork()
-        work.add_queries(each.text for each in queries if isinstance(each, SearchQuery))
+        work.add_queries(query.text for query in queries if isinstance(query, SearchQuery))
         began = self._clock()
         prepared = [
             query if isinstance(query, HragError) else outcome_of(self._prepare, query, deadline)
@@ -175,8 +186,8 @@ class Search:
         embedded = self._embedding.all(prepared, deadline)
         embed: Stage = ("embed", began, self._clock())
         reply, outcomes = self._reply.after(_ERROR_BYTES * len(queries)), []
-        for each in embedded:
-            outcome = self._encoded_outcome(each, _Call(deadline, reply, work), embed)
+        for query in embedded:
+            outcome = self._encoded_outcome(query, _Call(deadline, reply, work), embed)
             if isinstance(outcome, EncodedResult):
                 reply = reply.after(outcome.size_bytes)
             outcomes.append(outcome)
@@ -188,14 +199,14 @@ class Search:
         """Returns the result or error of one query of a batch."""
         if isinstance(embedded, HragError):
             return embedded
-        found = outcome_of(self._run, embedded, call, embed, _ENCODED)
-        if isinstance(found, HragError):
-            return found
-        result = EncodedResult(*found)
+        outcome = outcome_of(self._run, embedded, call, embed, _ENCODED)
+        if isinstance(outcome, HragError):
+            return outcome
+        result = EncodedResult(*outcome)
         too_large = outcome_of(call.reply.check, result.size_bytes, SEARCH_ADVICE)
         return too_large or result
 
-    def _one(
+    def _embed_and_run(
         self,
         query: SearchQuery,
         deadline: Deadline,
@@ -209,7 +220,7 @@ class Search:
         return self._run(embedded, call, ("embed", began, self._clock()), form)
 
     def _prepare(self, query: SearchQuery, deadline: Deadline) -> PreparedQuery:
-        """Refuses what can be refused before embedding; raises Suspended to wait for a change."""
+        """Checks and parses a query before it is embedded. Raises Suspended if it must wait."""
         check_query(query)
         self._rerank.check(query)
         prepared = prepared_query(query)
@@ -225,7 +236,7 @@ class Search:
         """Returns the result without its passages, and the passages."""
         try:
             return self._run_once(embedded, call, embed, form)
-        except VectorMissing:  # The collection was made anew, with vectors.
+        except VectorMissing:  # The collection was deleted and created again, with vectors.
             query = embedded.prepared.query
             self._known_collections.forget(query.tenant_id, query.collection)
             again = self._embedding.one(replace(embedded.prepared, embeds=True), call.deadline)
@@ -246,10 +257,10 @@ class Search:
             )
             passages = tuple(map(form.from_value, windows))
         elif self._rerank.applies_to(query):
-            outcome, passages = self._reranked(embedded, call, form)
+            outcome, passages = self._find_and_rerank(embedded, call, form)
         else:
             with self._snapshot(embedded, call.deadline, query.collection) as snapshot:
-                outcome, passages = self._found(snapshot, embedded, call.reply, form)
+                outcome, passages = self._find_passages(snapshot, embedded, call.reply, form)
         stages = (embed, *outcome.stages)
         seconds = stage_seconds(stages)
         metrics.search_finished(seconds.items())
@@ -259,50 +270,51 @@ class Search:
         tracing.add(stages)
         return result_of(query, outcome, seconds, self._clock() - embed[1]), passages
 
-    def _reranked(
+    def _find_and_rerank(
         self, embedded: EmbeddedQuery, call: _Call, form: _Form[P]
     ) -> tuple[SearchOutcome, tuple[P, ...]]:
-        """The passages in the reranker's order; the search's own if there is no such order."""
+        """Returns passages in the reranker's order, or in the search's order if that fails."""
         collection = embedded.prepared.query.collection
         with self._snapshot(embedded, call.deadline, collection) as snapshot:
             try:
-                found = self._found(snapshot, self._rerank.widened(embedded), call.reply, _VALUES)
+                widened = self._rerank.widened(embedded)
+                candidates = self._find_passages(snapshot, widened, call.reply, _VALUES)
             except ReplyTooLarge as error:
-                outcome, passages = self._found(snapshot, embedded, call.reply, form)
+                outcome, passages = self._find_passages(snapshot, embedded, call.reply, form)
                 return replace(outcome, rerank_failure=error.message), passages
-        outcome, reranked = self._rerank(embedded, *found, call.deadline)
+        outcome, reranked = self._rerank(embedded, *candidates, call.deadline)
         if not outcome.rerank_failure:
             return outcome, tuple(map(form.from_value, reranked))
         with self._snapshot(embedded, call.deadline, collection) as snapshot:
-            own, passages = self._found(snapshot, embedded, call.reply, form)
-        stages = (*outcome.stages, *own.stages)
-        return replace(own, stages=stages, rerank_failure=outcome.rerank_failure), passages
+            unranked, passages = self._find_passages(snapshot, embedded, call.reply, form)
+        stages = (*outcome.stages, *unranked.stages)
+        return replace(unranked, stages=stages, rerank_failure=outcome.rerank_failure), passages
 
     def _request(
         self, snapshot: Snapshot, embedded: EmbeddedQuery, reply: ReplyLimit
     ) -> tuple[FindRequest, str]:
-        """Returns the request to the snapshot, and why it asks fewer sources than the query."""
+        """Returns the request, and why it has fewer sources than the query asks for, or ""."""
         level = returned_level(embedded.prepared.query, snapshot.settings, self._return_level)
         retrieval, fallback = embedded.sources(snapshot.settings)
         lowest_cosine = self._embedder.lowest_cosine
         return find_request(embedded, retrieval, level, lowest_cosine, reply), fallback
 
-    def _found(
+    def _find_passages(
         self, snapshot: Snapshot, embedded: EmbeddedQuery, reply: ReplyLimit, form: _Form[P]
     ) -> tuple[SearchOutcome, tuple[P, ...]]:
         request, fallback = self._request(snapshot, embedded, reply)
-        found = form.find(snapshot, request)
+        result = form.find(snapshot, request)
         outcome = SearchOutcome(
-            found,
-            found.exhausted,
-            found.stages,
+            result,
+            result.exhausted,
+            result.stages,
             snapshot.settings.tree.embedding_level,
             request.level,
             snapshot.sequence,
             request.retrieval,
             fallback,
         )
-        return outcome, found.passages
+        return outcome, result.passages
 
     @contextmanager
     def _snapshot(
@@ -318,7 +330,7 @@ class Search:
                 deadline=deadline,
             ) as snapshot:
                 settings = snapshot.settings
-                if embedded.prepared.embeds and not settings.dimension:  # It was made anew.
+                if embedded.prepared.embeds and not settings.dimension:  # It was created again.
                     self._known_collections.forget(query.tenant_id, query.collection)
                 if vector is not None and settings.dimension:
                     if _needs_embedder(embedded.prepared):
@@ -331,5 +343,5 @@ class Search:
 
 
 def _needs_embedder(prepared: PreparedQuery) -> bool:
-    """Whether the service embeds something for it: the query's text, or sentences."""
+    """Returns True if the service embeds the query's text, or sentences for it."""
     return prepared.embeds or prepared.query.mode_or_default is SearchMode.SENTENCE_WINDOW

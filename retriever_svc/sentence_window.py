@@ -1,7 +1,7 @@
-"""SENTENCE_WINDOW's search: leaves from a snapshot, then sentences from the embedder.
+"""The search of SENTENCE_WINDOW: a snapshot finds leaves, then the embedder compares sentences.
 
 The snapshot is closed before sentences are embedded: a read transaction must not wait for a
-model. If too few windows come out, the next round asks for more leaves in a new snapshot.
+model. If a round yields too few windows, the next round asks a new snapshot for more leaves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,14 +30,14 @@ from retriever_svc.work_limit import EmbeddingWork
 _LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window.
 
 RequestOf = Callable[[Snapshot, EmbeddedQuery], tuple[FindRequest, str]]
-"""Returns a query's request to a snapshot, and why it asks fewer sources than the query."""
+"""Returns a query's request, and why it has fewer sources than the query asks for, or ""."""
 
 
 class SentenceWindowSearch:
-    """Answers queries of the mode; safe to call from several threads."""
+    """Answers queries of SENTENCE_WINDOW. Safe to call from several threads."""
 
     def __init__(self, sentences: CachedQueries, clock: Callable[[], float]) -> None:
-        """`sentences` embeds sentences, `clock` times it."""
+        """`sentences` embeds sentences, and `clock` times the embedding."""
         self._sentences = sentences
         self._clock = clock
 
@@ -49,13 +49,14 @@ class SentenceWindowSearch:
         deadline: Deadline,
         work: EmbeddingWork,
     ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
-        """Returns the query's `limit` of windows, or as many as there are.
+        """Returns the query's `limit` of windows, or all windows if there are fewer.
 
-        `open_snapshot` opens one of the collection with a name. All are of one collection, also
-        if the query names it by an alias that is set to another one meanwhile.
+        `open_snapshot` opens a snapshot of the collection with the given name. All snapshots are
+        of the same collection, even if the query names it by an alias that is set to another
+        collection meanwhile.
 
-        Raises DeadlineExceeded, NoVectors, TooLarge if that is more than `work` allows,
-        ReplyTooLarge, and as the embedder does.
+        Raises DeadlineExceeded, NoVectors, TooLarge if the sentences are more text than `work`
+        allows, ReplyTooLarge, and what the embedder raises.
         """
         query = embedded.prepared.query
         limit = DEFAULT_LIMIT if query.limit is None else query.limit
@@ -67,19 +68,19 @@ class SentenceWindowSearch:
                 request, fallback = request_of(snapshot, embedded)
                 vector = _required(request.vector)
                 sentences = window_sentences(query)
-                found = snapshot.find(contexts_request(request, leaves, sentences))
+                result = snapshot.find(contexts_request(request, leaves, sentences))
                 sequence, level = snapshot.sequence, request.level
-            stages += found.stages
+            stages += result.stages
             deadline.check("searching")
             began = self._clock()
             chosen = ChosenWindows(query, limit)
             best = partial(self._best, query.tenant_id, vector, work, deadline)
-            took_all = _choose(chosen, sentences, found.contexts, best)
+            took_all = _choose(chosen, sentences, result.contexts, best)
             stages.append(("embed", began, self._clock()))
-            if not chosen.missing or found.exhausted:
+            if not chosen.missing or result.exhausted:
                 outcome = SearchOutcome(
-                    found,
-                    found.exhausted and took_all,
+                    result,
+                    result.exhausted and took_all,
                     tuple(stages),
                     level,
                     level,
@@ -98,21 +99,23 @@ class SentenceWindowSearch:
         work: EmbeddingWork,
         deadline: Deadline,
         contexts: Sequence[SentenceContext],
-        found: int,
+        window_count: int,
     ) -> Iterator[tuple[int, float]]:
-        """Yields the best sentence of each context and its score; `found` windows are chosen.
+        """Yields the number of each context's best sentence, and its score.
 
-        Of a leaf without a word that is the first, with the leaf's score. Raises the embedder's
-        error if it refuses all sentences.
+        If a leaf contains no word, it yields the leaf's first sentence with the leaf's score.
+        `window_count` windows have been chosen before. Raises the embedder's error if it refuses
+        all sentences.
         """
         numbers = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
             [context.sentences[number].content.strip() for number in candidates]
             for context, candidates in zip(contexts, numbers, strict=True)
         ]
-        work.add_sentences(texts, found)
+        work.add_sentences(texts, window_count)
         embedded = self._sentences.embed_each(tenant_id, list(chain(*texts)), deadline)
-        if not found:  # Else the embedder has taken some sentences of this search.
+        # If there are windows, the embedder has accepted some sentences of this search before.
+        if not window_count:
             _require_any(embedded)
         vectors = iter(embedded)
         for context, candidates in zip(contexts, numbers, strict=True):
@@ -130,18 +133,18 @@ def _choose(
     contexts: Sequence[SentenceContext],
     best_of: Callable[[Sequence[SentenceContext], int], Iterator[tuple[int, float]]],
 ) -> bool:
-    """Adds the leaves' windows until none is missing; returns True if none is left out."""
-    rest = list(contexts)
-    while rest and chosen.missing:
-        some, rest = rest[: chosen.missing], rest[chosen.missing :]
-        best = best_of(some, len(chosen.windows))
-        for context, (number, score) in zip(some, best, strict=True):
+    """Adds the leaves' windows until none is missing. Returns True if no window is left out."""
+    remaining = list(contexts)
+    while remaining and chosen.missing:
+        batch, remaining = remaining[: chosen.missing], remaining[chosen.missing :]
+        best = best_of(batch, len(chosen.windows))
+        for context, (number, score) in zip(batch, best, strict=True):
             chosen.add(sentence_windows.window(context, number, score, margin))
-    return not rest and not chosen.left_out
+    return not remaining and not chosen.left_out
 
 
 def _required(vector: Vector | None) -> Vector:
-    """The query's vector; raises NoVectors in a collection without."""
+    """Returns the query's vector. Raises NoVectors if it is None."""
     if vector is None:
         raise NoVectors(
             "the collection has no vectors (embedder `none`), and SENTENCE_WINDOW compares those "
@@ -152,14 +155,14 @@ def _required(vector: Vector | None) -> Vector:
 
 
 def _require_any(embedded: Sequence[Vector | HragError]) -> None:
-    """Raises the embedder's error if it refuses each of some sentences."""
-    refusals = [each for each in embedded if isinstance(each, EmbedderRejected)]
+    """Raises the embedder's error if there are sentences and it refuses all of them."""
+    refusals = [outcome for outcome in embedded if isinstance(outcome, EmbedderRejected)]
     if refusals and len(refusals) == len(embedded):
         raise refusals[0]
 
 
 def _score(sentence: Vector | HragError, vector: Vector) -> float:
-    """The cosine; the lowest one for a sentence that the embedder refuses."""
+    """Returns the cosine of a sentence and the query; -1 if the embedder refuses the sentence."""
     if isinstance(sentence, EmbedderRejected) and not sentence.every_text:
         return -1.0
     if isinstance(sentence, HragError):

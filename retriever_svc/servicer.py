@@ -1,5 +1,6 @@
-"""The methods of RetrieverService: message to value, call, value to message.
+"""The methods of RetrieverService.
 
+Each method converts its message to a value, makes the call, and converts the result to a message.
 The server's interceptor turns errors into statuses.
 """
 
@@ -29,7 +30,7 @@ from retriever_svc.search_pipeline import Search
 
 
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
-    """See protos/hrag/v1/retriever.proto."""
+    """Implements RetrieverService of protos/hrag/v1/retriever.proto."""
 
     def __init__(
         self,
@@ -46,12 +47,12 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         self._reply = reply
 
     def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> bytes:
-        """Returns the response's message, encoded already."""
+        """Returns the response as an encoded message."""
         query = retriever.search_query_from(request)
         return retriever.encoded_response(self._search.encoded(query, deadline_of(context)))
 
     def BatchSearch(self, request: pb.BatchSearchRequest, context: grpc.ServicerContext) -> bytes:
-        """Returns the response's message, encoded already."""
+        """Returns the response as an encoded message."""
         queries = retriever.batch_queries_from(request)
         return retriever.encoded_batch(self._search.batch(queries, deadline_of(context)))
 

@@ -1,6 +1,7 @@
-"""What is taken of finished passages, in an order that the engine does not know.
+"""Limits finished passages whose order the engine does not know, for example a reranker's order.
 
-The same rules as those of `hrag.passages.budget`, which has the documents at hand.
+The rules are the same as in `hrag.passages.budget`. That module can read the documents; this one
+knows only the passages.
 """
 
 import sys
@@ -18,75 +19,78 @@ from hrag.values.search import MatchedChild, Passage
 def within_limits(
     passages: Sequence[Passage], limit: int, token_budget: int, *, cut_last: bool
 ) -> tuple[Passage, ...]:
-    """Returns the first `limit` passages that fit the budget, in order; a budget of 0 is none.
+    """Returns the first `limit` passages that fit the budget, in order. A budget of 0 means none.
 
-    One that does not fit is left out; with `cut_last` it is cut to the whole sentences that
-    fit, and is the last.
+    A passage that does not fit is left out. With `cut_last`, it is cut to the whole sentences
+    that fit instead, and it is the last passage.
     """
-    left = token_budget or sys.maxsize
-    taken: list[Passage] = []
+    remaining = token_budget or sys.maxsize
+    chosen: list[Passage] = []
     for passage in passages:
-        if len(taken) == limit:
+        if len(chosen) == limit:
             break
-        if passage.chunk.token_count <= left:
-            taken.append(passage)
-            left -= passage.chunk.token_count
+        if passage.chunk.token_count <= remaining:
+            chosen.append(passage)
+            remaining -= passage.chunk.token_count
         elif cut_last:
-            part = cut_passage(passage, left)
-            return (*taken, part) if part else tuple(taken)
-    return tuple(taken)
+            part = cut_passage(passage, remaining)
+            return (*chosen, part) if part else tuple(chosen)
+    return tuple(chosen)
 
 
 def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
-    """Returns the passage cut to the whole sentences that fit; None if none does.
+    """Returns the passage cut to the whole sentences that fit; None if no sentence fits.
 
-    It begins with the passage or, if that would not reach its best leaf, with the sentence in
-    which that leaf begins.
+    The result begins where the passage begins. If it would then end before the best leaf, it
+    begins with the sentence in which this leaf begins.
     """
     chunk = passage.chunk
     sentences = list(pairwise([0, *sentence_ends(chunk.content)]))
     sizes = [len(tokens.encode(chunk.content[start:end])) for start, end in sentences]
     best = passage.matched_children[0].span if passage.matched_children else chunk.span
-    wanted = max(best.char_start - chunk.span.char_start, 0)
-    number = next(number for number, (_, end) in enumerate(sentences) if end > wanted)
-    left = token_budget
-    while kept := fitting(sizes, number, left):
-        part = _passage_part(passage, sentences[kept[0]][0], sentences[kept[-1]][1])
+    leaf_start = max(best.char_start - chunk.span.char_start, 0)
+    number = next(number for number, (_, end) in enumerate(sentences) if end > leaf_start)
+    remaining = token_budget
+    while numbers := fitting(sizes, number, remaining):
+        part = _passage_part(passage, sentences[numbers[0]][0], sentences[numbers[-1]][1])
         if part.chunk.token_count <= token_budget:
             return part
-        # Joined, sentences may have a token more than one by one.
-        left = sum(sizes[kept.start : kept.stop]) - 1
+        # Joined sentences may have a token more than the same sentences have one by one.
+        remaining = sum(sizes[numbers.start : numbers.stop]) - 1
     return None
 
 
 def without_repeats(passages: Iterable[Passage]) -> list[Passage]:
-    """Returns the passages, each without the text that those before it have.
+    """Returns the passages, each without the text that passages before it contain.
 
-    One of whose matched leaves nothing remains is left out. No passage is a part of another.
+    A passage is left out if nothing of its matched leaves remains. No passage may be a part of
+    another one.
     """
-    kept: list[Passage] = []
+    shortened: list[Passage] = []
     for passage in passages:
         chunk = passage.chunk
         start, end = chunk.span.char_start, chunk.span.char_end
-        same = (each.chunk for each in kept if each.chunk.document_id == chunk.document_id)
-        for span in sorted((each.span for each in same), key=lambda span: span.char_start):
+        earlier = (
+            other.chunk for other in shortened if other.chunk.document_id == chunk.document_id
+        )
+        for span in sorted((other.span for other in earlier), key=lambda span: span.char_start):
             if span.char_start <= start:
                 start = max(start, span.char_end)
             else:
                 end = min(end, span.char_start)
         if (start, end) == (chunk.span.char_start, chunk.span.char_end):
-            kept.append(passage)
+            shortened.append(passage)
         elif start < end:
             first = start - chunk.span.char_start
             part = _passage_part(passage, first, first + end - start)
-            kept += [part] if part.matched_children and part.chunk.content.strip() else []
-    return kept
+            shortened += [part] if part.matched_children and part.chunk.content.strip() else []
+    return shortened
 
 
 def _passage_part(passage: Passage, start: int, end: int) -> Passage:
-    """The part of a passage between two characters of its content.
+    """Returns the part of a passage between two characters of its content.
 
-    It cites no sentence that is wholly outside of it.
+    The part has no matched sentence if that sentence is wholly outside of it.
     """
     part = _part(passage.chunk, start, end)
     children = (_inside(child, part.span) for child in passage.matched_children)
@@ -107,7 +111,7 @@ def _passage_part(passage: Passage, start: int, end: int) -> Passage:
 
 
 def _part(chunk: Chunk, start: int, end: int) -> Chunk:
-    """The part of a chunk between two characters of its content."""
+    """Returns the part of a chunk between two characters of its content."""
     content = chunk.content[start:end]
     whole = chunk.span
     byte_start = whole.byte_start + len(chunk.content[:start].encode())
@@ -132,17 +136,17 @@ def _part(chunk: Chunk, start: int, end: int) -> Chunk:
 
 
 def _inside(child: MatchedChild, span: Span) -> MatchedChild | None:
-    """The part of a matched leaf inside `span`; None if no part is."""
+    """Returns the part of a matched leaf inside `span`; None if no part is inside."""
     inside = _common(child.span, span)
     return replace(child, span=inside) if inside else None
 
 
-def _common(one: Span, other: Span) -> Span | None:
-    """What two spans have in common; None if nothing."""
+def _common(first: Span, second: Span) -> Span | None:
+    """Returns the span that two spans have in common; None if they do not overlap."""
     common = Span(
-        max(one.byte_start, other.byte_start),
-        min(one.byte_end, other.byte_end),
-        max(one.char_start, other.char_start),
-        min(one.char_end, other.char_end),
+        max(first.byte_start, second.byte_start),
+        min(first.byte_end, second.byte_end),
+        max(first.char_start, second.char_start),
+        min(first.char_end, second.char_end),
     )
     return common if common.char_start < common.char_end else None

@@ -1,8 +1,8 @@
-"""How much text one call embeds: a limit of work, the same for a search and for a batch.
+"""Limits how much text one call embeds. The limit is the same for a search and for a batch.
 
-The built-in embedder takes about as long for a text as for its bytes and TEXT_BYTES more. So
-bytes measure processor time before it is spent. Texts are counted whether or not their vectors
-are cached, so that the same call is always answered in the same way.
+The time that the built-in embedder needs for a text is about proportional to the text's bytes
+plus TEXT_BYTES. So this size measures processor time before it is spent. Texts are counted even
+if their vectors are cached, so that the same call always gets the same answer.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ TEXT_BYTES = 64  # Added to each text's length.
 
 
 class EmbeddingWork:
-    """What one call has embedded so far, and may still embed. For one thread."""
+    """Counts the text that one call embeds, and limits it. Not thread-safe."""
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
         self._left_bytes = MAX_EMBEDDED_BYTES
 
     def add_queries(self, texts: Iterable[str]) -> None:
-        """Counts the texts of queries; raises TooLarge if they are too many."""
+        """Counts the texts of queries. Raises TooLarge if they have too many bytes together."""
         size = self._count(texts)
         if size > self._left_bytes:
             raise TooLarge(
@@ -32,18 +32,18 @@ class EmbeddingWork:
             )
         self._left_bytes -= size
 
-    def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], found: int) -> None:
-        """Counts the sentences of each leaf; raises TooLarge if they are too many.
+    def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
+        """Counts the sentences of each leaf. Raises TooLarge if they have too many bytes together.
 
-        `found` is how many windows there are without them; the message names a limit that the
-        leaves before would have met.
+        `window_count` is the number of windows that are chosen already. The message names the
+        `limit` that the leaves before the first excess would reach.
         """
         size = fitting = 0
         for texts in texts_of_leaves:
             size += self._count(texts)
             fitting += size <= self._left_bytes
         if size > self._left_bytes:
-            possible = found + fitting
+            possible = window_count + fitting
             advice = (
                 f"a limit of {possible} is possible"
                 if possible
@@ -51,14 +51,14 @@ class EmbeddingWork:
             )
             raise TooLarge(
                 f"limit is too high: {size:,} more bytes of sentences would be embedded, counting "
-                f"{TEXT_BYTES} for each beside its length; {self._left_bytes:,} are left of "
+                f"{TEXT_BYTES} more for each; {self._left_bytes:,} are left of "
                 f"{MAX_EMBEDDED_BYTES:,} in a call; {advice}",
                 field="limit",
             )
         self._left_bytes -= size
 
     def _count(self, texts: Iterable[str]) -> int:
-        """The bytes of those texts that the call has not embedded before."""
+        """Returns the size of the texts that the call has not counted before."""
         new = set(texts) - self._texts
         self._texts |= new
         return sum(len(text.encode()) + TEXT_BYTES for text in new)
