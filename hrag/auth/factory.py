@@ -10,9 +10,9 @@ Value = TypeVar("Value")
 
 
 def open_auth(settings: CommonSettings) -> Authenticate | None:
-    """Returns the authenticator of HRAG_AUTH, with its files read; None for `none`.
+    """Returns the authenticator that HRAG_AUTH names, after reading its files; None for `none`.
 
-    Raises SettingsError for a missing setting or an invalid file.
+    Raises SettingsError if a setting is missing or a file is invalid.
     """
     if settings.auth == "none":
         return None
@@ -34,7 +34,7 @@ def _open_keys(settings: CommonSettings) -> Authenticate:
 
 
 def _open_tokens(settings: CommonSettings) -> Authenticate:
-    from hrag.auth.web_tokens import TokenPolicy, WebTokens  # noqa: PLC0415  # Loads cryptography, which only tokens need.
+    from hrag.auth.web_tokens import TokenPolicy, WebTokens  # noqa: PLC0415  # It loads cryptography, which only tokens need.
 
     path = _required("HRAG_JWT_JWKS_FILE", settings.jwt_jwks_file, settings)
     policy = TokenPolicy(

@@ -1,4 +1,4 @@
-"""No embedder: for collections that are searched by words alone."""
+"""An embedder that refuses all texts, for collections that are searched only by words."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,10 @@ from hrag.types import MAX_CHUNK_TOKENS, NO_EMBEDDER
 
 
 class NoEmbedder:
-    """See `hrag.embedding.Embedder`; vectors have no numbers, and none can be made."""
+    """The embedder of HRAG_EMBEDDER=none. Its vectors have dimension 0, and it embeds no text.
+
+    Implements `hrag.embedding.Embedder`.
+    """
 
     name = NO_EMBEDDER
     dimension = 0
@@ -17,7 +20,7 @@ class NoEmbedder:
     lowest_cosine = -1.0
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Raises EmbedderRejected, DeadlineExceeded or Cancelled."""
+        """Raises EmbedderRejected always, or DeadlineExceeded or Cancelled before that."""
         deadline.check("embedding")
         raise EmbedderRejected(
             f"this service has no embedder (HRAG_EMBEDDER=none), so {len(texts)} texts cannot "

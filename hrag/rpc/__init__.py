@@ -1,1 +1,1 @@
-"""gRPC around the services: statuses, admission, calls, serving."""
+"""How does a process serve calls over gRPC, from its first connection to its stop?"""

@@ -19,7 +19,7 @@ WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
         for index in (0, 3, -1, "1", True, 1.0, None, 10**100)
     ),
     *(
-        ([(0, 1.0), (1, score), (2, 1.0)], "that is no finite number")
+        ([(0, 1.0), (1, score), (2, 1.0)], "that is not a finite number")
         for score in (float("nan"), float("inf"), 10**400, None, True, "0.5", [], {})
     ),
 ]

@@ -207,7 +207,7 @@ def test_tls_with_keys_may_listen_on_any_address(authority, tmp_path):
     ("field", "given", "message"),
     [
         ("ca_file", {"ca_file": "missing"}, "No such file"),
-        ("ca_file", {"ca_file": "empty"}, "must hold certificates"),
+        ("ca_file", {"ca_file": "empty"}, "must contain certificates"),
         ("cert_file", {"cert_file": "cert"}, "go together"),
         ("cert_file", {"key_file": "key"}, "go together"),
         ("cert_file", {"cert_file": "cert", "key_file": "other"}, "its private key"),
