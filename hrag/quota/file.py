@@ -39,8 +39,8 @@ _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_tenant)], _Table])
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
     """Returns the quotas in the file by tenant.
 
-    If a table does not have a key, the value of `default` applies. Raises OSError if the file cannot
-    be read. Raises ValueError, which describes the problem, if its content is invalid.
+    If a table does not have a key, the value of `default` applies. Raises OSError if the file
+    cannot be read. Raises ValueError, which describes the problem, if its content is invalid.
     """
     with path.open("rb") as file:
         try:

@@ -1,4 +1,4 @@
-"""Values to and from the messages of the call Answer."""
+"""Converts values to and from the messages of the call Answer."""
 
 from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.errors import InvalidArgument

@@ -1,4 +1,4 @@
-"""Passages, and what tells why they were found, to and from messages of retriever.proto."""
+"""Converts passages, with their matches and scores, to and from messages of retriever.proto."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from hrag.wire.fields import given
 
 
 def encoded_passage(passage: Passage) -> bytes:
-    """Returns an encoded SearchResponse that holds this passage and nothing else."""
+    """Returns an encoded SearchResponse that contains only this passage."""
     return pb.SearchResponse(passages=[passage_message(passage)]).SerializeToString()
 
 
 class PassageFieldCodec:
-    """See `hrag.engine.PassageFields`."""
+    """Encodes fields of passages as parts of messages. Implements `hrag.engine.PassageFields`."""
 
     def document(
         self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
@@ -55,7 +55,7 @@ def passage_from(message: pb.Passage) -> Passage:
         merged_chunk_ids=tuple(message.merged_chunk_ids),
         lexical_score=given(message, "lexical_score"),
         dense_score=given(message, "dense_score"),
-        term_spans=tuple(TermSpan(each.char_start, each.char_end) for each in message.term_spans),
+        term_spans=tuple(TermSpan(span.char_start, span.char_end) for span in message.term_spans),
         matched_sentence=_sentence_from(message.matched_sentence) if has_sentence else None,
         rerank_score=given(message, "rerank_score"),
     )

@@ -1,4 +1,4 @@
-"""Messages of retriever.proto."""
+"""Converts values to and from the messages of retriever.proto, except those of the call Answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -41,7 +41,8 @@ from hrag.wire.fields import alike, known, nested, number, number_or_none
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# Most bytes of the numbers in an encoded SearchResponse, and in a ChosenSection.
+# The maximum number of bytes that the numbers in an encoded SearchResponse, and in an encoded
+# ChosenSection, need.
 _RESULT_BYTES = 128
 _SECTION_BYTES = 64
 
@@ -106,22 +107,30 @@ _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
 
 
 class EncodedResult(NamedTuple):
-    """A result without its passages, and each passage encoded as a SearchResponse of its own."""
+    """A search result, and its encoded passages.
+
+    `result` contains no passages. Each element of `passages` is an encoded SearchResponse that
+    contains one passage.
+    """
 
     result: SearchResult
     passages: tuple[bytes, ...]
 
     @property
     def size_bytes(self) -> int:
-        """The size of the encoded response, rounded up a little."""
+        """An upper bound of the size of the encoded response, which is only a little larger."""
         sections = sum(map(_section_bytes, self.result.sections))
         texts = text_bytes(self.result.fallback, self.result.rerank_failure)
         return sum(map(len, self.passages)) + sections + texts + _RESULT_BYTES
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
-    """Returns the query; a vector becomes a sequence of floats. Raises InvalidArgument."""
-    # Of some thirty fields a dozen are set at most: the others have the query's own defaults.
+    """Returns the query of a request; raises InvalidArgument if a field is invalid.
+
+    A vector becomes a sequence of floats.
+    """
+    # A request has about thirty fields, of which at most a dozen are set. For the others, the
+    # defaults of SearchQuery apply.
     fields = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
         if name in fields:
@@ -136,7 +145,10 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
-    """Raises InvalidArgument for what a message cannot hold."""
+    """Returns the request of a query.
+
+    Raises InvalidArgument for a value that does not fit into the message.
+    """
     message = built(
         pb.SearchRequest,
         tenant_id=query.tenant_id,
@@ -170,7 +182,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
     elif vector is None:
         vector = query.query
     else:
-        raise InvalidArgument("vector is given twice, in query too", field="vector")
+        raise InvalidArgument("vector is set twice: in query and in vector", field="vector")
     if vector is not None:
         message.vector.values.extend(vector)
         message.vector.SetInParent()
@@ -178,7 +190,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
 
 
 def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
-    """Returns each query, or the error that its message has, in order."""
+    """Returns the query of each request of a batch, in order, or an error if it is invalid."""
     return [outcome_of(search_query_from, search) for search in message.searches]
 
 
@@ -187,8 +199,8 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
 
 
 def encoded_batch(outcomes: Iterable[EncodedResult | HragError]) -> bytes:
-    """Returns an encoded BatchSearchResponse; each passage is copied, not parsed."""
-    return b"".join(part for each in outcomes for part in nested(1, _encoded_outcome(each)))
+    """Returns an encoded BatchSearchResponse. Encoded passages are copied, not parsed."""
+    return b"".join(part for outcome in outcomes for part in nested(1, _encoded_outcome(outcome)))
 
 
 def _encoded_outcome(outcome: EncodedResult | HragError) -> bytes:
@@ -207,16 +219,16 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     return error_from(message.error)
 
 
-def encoded_response(found: EncodedResult) -> bytes:
+def encoded_response(encoded: EncodedResult) -> bytes:
     """Returns an encoded SearchResponse.
 
-    In protobuf, concatenated messages decode as one message with the fields of all.
+    In protobuf, concatenated messages decode as one message that has the fields of all of them.
     """
-    return b"".join([*found.passages, search_response(found.result).SerializeToString()])
+    return b"".join([*encoded.passages, search_response(encoded.result).SerializeToString()])
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:
-    took = result.timings
+    timings = result.timings
     return pb.SearchResponse(
         passages=map(passage_message, result.passages),
         mode=_MODE_NUMBER[result.mode],
@@ -226,13 +238,13 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
         exhausted=result.exhausted,
         sequence=result.sequence,
         timings=pb.Timings(
-            embed_us=took.embed_us,
-            search_us=took.search_us,
-            climb_us=took.climb_us,
-            fetch_us=took.fetch_us,
-            total_us=took.total_us,
-            filter_us=took.filter_us,
-            rerank_us=took.rerank_us,
+            embed_us=timings.embed_us,
+            search_us=timings.search_us,
+            climb_us=timings.climb_us,
+            fetch_us=timings.fetch_us,
+            total_us=timings.total_us,
+            filter_us=timings.filter_us,
+            rerank_us=timings.rerank_us,
         ),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
@@ -245,8 +257,8 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
 
 
 def _section_bytes(section: ChosenSection) -> int:
-    named = text_bytes(section.document_id, section.title, section.summary)
-    return named + text_bytes(*section.section_path) + _SECTION_BYTES
+    texts = text_bytes(section.document_id, section.title, section.summary)
+    return texts + text_bytes(*section.section_path) + _SECTION_BYTES
 
 
 def _section_message(section: ChosenSection) -> pb.ChosenSection:
@@ -336,15 +348,18 @@ def _node_from(message: pb.ChunkNode) -> ChunkNode:
 
 
 def _relative_message(node: ChunkNode) -> pb.ChunkNode:
-    """A relative without what is the document's: thousands of copies would fill the reply."""
+    """Returns the message of a relative without title, source and metadata of the document.
+
+    A reply may contain thousands of relatives, and as many copies of these fields would fill it.
+    """
     return _node_message(replace(node, chunk=replace(node.chunk, title="", source="", metadata={})))
 
 
 def _relative_from(chunk: Chunk, message: pb.ChunkNode) -> ChunkNode:
-    """A relative of `chunk`, with what it says of their document."""
+    """Returns a relative of `chunk`, with the title, source and metadata of their document."""
     node = _node_from(message)
-    own = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
-    return replace(node, chunk=own)
+    complete = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
+    return replace(node, chunk=complete)
 
 
 def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:

@@ -274,7 +274,7 @@ def test_a_filter_that_cannot_be_sent_is_refused() -> None:
 @pytest.mark.parametrize("wrong", [{"metadata.team": "zoo"}, "team=zoo", NoneOf(({},)), 5, []])
 def test_what_is_no_filter_is_never_sent_as_none(wrong: Any) -> None:
     """A search without its filter would show what the filter hides."""
-    with pytest.raises(InvalidArgument, match=r"filter holds .*; it must be made of AllOf"):
+    with pytest.raises(InvalidArgument, match=r"filter holds .*; it may contain only AllOf"):
         retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
 
 
