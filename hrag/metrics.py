@@ -265,14 +265,14 @@ def chat_tokens(prompt: int, completion: int) -> None:
 def embedder_request(texts: int) -> Iterator[None]:
     """Times and counts a request of `texts` texts to the embedder."""
     _embedder_texts.inc(texts)
-    with _embedder_seconds.time(), _outcome_counted(_embedder_calls):
+    with _embedder_seconds.time(), _count_outcome(_embedder_calls):
         yield
 
 
 @contextmanager
 def chat_request() -> Iterator[None]:
     """Times and counts a request to the chat model. The block lasts until the text ends."""
-    with _chat_seconds.time(), _outcome_counted(_chat_calls):
+    with _chat_seconds.time(), _count_outcome(_chat_calls):
         yield
 
 
@@ -280,14 +280,14 @@ def chat_request() -> Iterator[None]:
 def reranker_request(texts: int) -> Iterator[None]:
     """Times and counts a request of `texts` texts to the reranker."""
     _reranker_texts.inc(texts)
-    with _reranker_seconds.time(), _outcome_counted(_reranker_calls):
+    with _reranker_seconds.time(), _count_outcome(_reranker_calls):
         yield
 
 
 @contextmanager
 def parser_call() -> Iterator[None]:
     """Counts a file that a parser process reads, by outcome."""
-    with _outcome_counted(_parser_calls):
+    with _count_outcome(_parser_calls):
         yield
 
 
@@ -310,7 +310,7 @@ def segment_build(kind: str) -> Iterator[None]:
 
 
 @contextmanager
-def _outcome_counted(calls: Counter) -> Iterator[None]:
+def _count_outcome(calls: Counter) -> Iterator[None]:
     """Counts the block by its outcome.
 
     The outcome is `ok`, the class name of an HragError, `error` for any other exception, or

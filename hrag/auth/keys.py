@@ -42,7 +42,7 @@ _KEY = re.compile(r"hrag_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _NEVER = float("inf")
 
 
-def _tenant(value: str) -> str:
+def _check_tenant_pattern(value: str) -> str:
     if not is_tenant_pattern(value):
         raise ValueError(f"must be * for all tenants, or the id of one: {NAME_RULE}")
     return value
@@ -55,7 +55,7 @@ class Key:
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     tenants: Annotated[
-        tuple[Annotated[str, AfterValidator(_tenant)], ...],
+        tuple[Annotated[str, AfterValidator(_check_tenant_pattern)], ...],
         Field(min_length=1, max_length=MAX_TENANTS),
     ]
     role: Role

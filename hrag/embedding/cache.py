@@ -26,7 +26,7 @@ class _TenantsBySize:
 
     def __init__(self) -> None:
         self._largest = 0
-        self._of_size: defaultdict[int, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self._tenants_of_size: defaultdict[int, OrderedDict[str, None]] = defaultdict(OrderedDict)
 
     @property
     def largest(self) -> str:
@@ -34,7 +34,7 @@ class _TenantsBySize:
 
         If several tenants have the most entries, it is the tenant that has had them for longest.
         """
-        return next(iter(self._of_size[self._largest]))
+        return next(iter(self._tenants_of_size[self._largest]))
 
     def move(self, tenant_id: str, before: int, after: int) -> None:
         """Changes a tenant's number of entries by one, from `before` to `after`.
@@ -42,13 +42,13 @@ class _TenantsBySize:
         A tenant without entries is removed.
         """
         if before:
-            del self._of_size[before][tenant_id]
+            del self._tenants_of_size[before][tenant_id]
         if after:
-            self._of_size[after][tenant_id] = None
-        if after > self._largest or not self._of_size[self._largest]:
+            self._tenants_of_size[after][tenant_id] = None
+        if after > self._largest or not self._tenants_of_size[self._largest]:
             self._largest = after
-        if not self._of_size[before]:
-            del self._of_size[before]
+        if not self._tenants_of_size[before]:
+            del self._tenants_of_size[before]
 
 
 class CachedQueries:
@@ -66,7 +66,7 @@ class CachedQueries:
         self._embedder = embedder
         self._entries = entries
         # The vectors of each tenant by the digest of the query, least recently used first.
-        self._of_tenant: dict[str, OrderedDict[bytes, Vectors]] = {}
+        self._caches: dict[str, OrderedDict[bytes, Vectors]] = {}
         self._tenants = _TenantsBySize()
         self._count = 0
         self._lock = Lock()
@@ -134,7 +134,7 @@ class CachedQueries:
 
     def _look_up(self, tenant_id: str, key: bytes) -> Vectors | None:
         with self._lock:
-            cached = self._of_tenant.get(tenant_id)
+            cached = self._caches.get(tenant_id)
             if cached is None or key not in cached:
                 self._misses += 1
                 return None
@@ -146,7 +146,7 @@ class CachedQueries:
         if self._entries == 0:
             return
         with self._lock:
-            cached = self._of_tenant.setdefault(tenant_id, OrderedDict())
+            cached = self._caches.setdefault(tenant_id, OrderedDict())
             if key not in cached:
                 self._tenants.move(tenant_id, len(cached), len(cached) + 1)
                 self._count += 1
@@ -159,11 +159,11 @@ class CachedQueries:
 
         Otherwise removes an entry of the tenant with the most entries.
         """
-        if len(self._of_tenant[tenant_id]) * len(self._of_tenant) <= self._entries:
+        if len(self._caches[tenant_id]) * len(self._caches) <= self._entries:
             tenant_id = self._tenants.largest
-        cached = self._of_tenant[tenant_id]
+        cached = self._caches[tenant_id]
         self._tenants.move(tenant_id, len(cached), len(cached) - 1)
         cached.popitem(last=False)
         self._count -= 1
         if not cached:
-            del self._of_tenant[tenant_id]
+            del self._caches[tenant_id]

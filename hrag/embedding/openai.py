@@ -96,11 +96,11 @@ class OpenAIEmbedder:
         done = 0
         for batch in batches(texts):
             rows = read_reply(self._send(batch, deadline), len(batch), self._source)
-            vectors[done : done + len(batch)] = self._checked(rows, dimension)
+            vectors[done : done + len(batch)] = self._unit_vectors(rows, dimension)
             done += len(batch)
         return vectors
 
-    def _checked(self, rows: list[NDArray[np.floating]], expected: int) -> Vectors:
+    def _unit_vectors(self, rows: list[NDArray[np.floating]], expected: int) -> Vectors:
         for row in rows:
             if len(row) != expected:
                 raise EmbedderRejected(
@@ -120,10 +120,12 @@ class OpenAIEmbedder:
             probe = self._probe
             if probe is None:
                 probe = self._probe = Future()
-                Thread(target=self._settle, args=(probe,), name="dimension", daemon=True).start()
+                Thread(
+                    target=self._complete_probe, args=(probe,), name="dimension", daemon=True
+                ).start()
         return deadline.result_of(probe, f"requesting the dimension from {self._source}")
 
-    def _settle(self, probe: Future[int]) -> None:
+    def _complete_probe(self, probe: Future[int]) -> None:
         try:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)

@@ -50,7 +50,7 @@ _POLL_S = 0.1  # A delay checks at this interval whether its caller has left.
 _FAILURES = (APIConnectionError, APIStatusError, httpx2.RequestError)
 _RETRYABLE = frozenset({408, 409, 429})
 # The content of one request may be the cause of these statuses; other requests may succeed.
-_OF_REQUEST = frozenset({400, 413, 422})
+_REQUEST_STATUSES = frozenset({400, 413, 422})
 _KNOWN_CODES = frozenset(
     {
         "context_length_exceeded",
@@ -62,7 +62,7 @@ _KNOWN_CODES = frozenset(
 )
 # With these events the HTTP client reports that a connection is open.
 _OPENED = (".connect_tcp.complete", ".start_tls.complete")
-_OF_ATTEMPT: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
+_ATTEMPT_DEADLINE: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
 
 Reply = TypeVar("Reply")
 
@@ -110,7 +110,7 @@ class _BoundedRead:
         self.deadline = NEVER
 
     def __call__(self, max_bytes: int, timeout: float) -> bytes:
-        deadline = _OF_ATTEMPT.get(self.deadline)
+        deadline = _ATTEMPT_DEADLINE.get(self.deadline)
         deadline.check(self._stage)
         return self._read(max_bytes, max(_MIN_TIMEOUT_S, min(timeout, deadline.remaining_s)))
 
@@ -198,7 +198,7 @@ class Endpoint:
         deadline.check(f"sending a request to {self.name}")
         limit = deadline.within(self._timeout_s)
         seconds = max(_MIN_TIMEOUT_S, limit.remaining_s)
-        token = _OF_ATTEMPT.set(limit)
+        token = _ATTEMPT_DEADLINE.set(limit)
         try:
             return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
         except DeadlineExceeded:
@@ -206,7 +206,7 @@ class Endpoint:
             deadline.check(f"waiting for {self.name}")
             raise httpx2.ReadTimeout("the attempt timed out") from None
         finally:
-            _OF_ATTEMPT.reset(token)
+            _ATTEMPT_DEADLINE.reset(token)
 
     def _trace(self, request: httpx2.Request) -> None:
         request.extensions["trace"] = self._bound_reads
@@ -264,7 +264,7 @@ class Endpoint:
             self.raise_unavailable(f"answered {status}{code_suffix}{gave_up}")
         hints = self._errors.hints
         hint = f": {hints[status]}" if status in hints else ""
-        kind = self._errors.rejected if status in _OF_REQUEST else self._errors.refused
+        kind = self._errors.rejected if status in _REQUEST_STATUSES else self._errors.refused
         raise kind(f"{self.name} answered {status}{code_suffix}{hint}") from None
 
     def raise_unavailable(self, problem: str) -> NoReturn:

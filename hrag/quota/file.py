@@ -19,7 +19,7 @@ from hrag.net.watched_file import WatchedFile
 from hrag.quota.quotas import Quota
 
 
-def _tenant(value: str) -> str:
+def _check_tenant(value: str) -> str:
     if not is_name(value):
         raise ValueError
     return value
@@ -33,7 +33,7 @@ class _Table(BaseModel, extra="forbid"):
     max_collections: StorageLimit = None
 
 
-_FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_tenant)], _Table])
+_FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_check_tenant)], _Table])
 
 
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:

@@ -154,7 +154,7 @@ def to_status(error: HragError) -> grpc.Status:
         status_pb2.Status(
             code=situation.code.value[0],
             message=message,
-            details=[_packed(detail) for detail in details],
+            details=[_pack(detail) for detail in details],
         )
     )
     pushback = _pushback(error, retry_s)
@@ -193,7 +193,7 @@ def error_from(failure: Any) -> HragError:
     except ValueError:  # A proxy changed the status, so the details contradict it.
         status = None
     if status is None:
-        return _without_details(failure.code(), failure.details() or "")
+        return _error_of_code(failure.code(), failure.details() or "")
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     quota, retry = error_details_pb2.QuotaFailure(), error_details_pb2.RetryInfo()
     for detail in status.details:
@@ -217,16 +217,16 @@ def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
     cls = _CLASS_OF_REASON.get(reason)
     if cls is not None:
         return cls(message, field=field)
-    return _without_details(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
+    return _error_of_code(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
 
 
-def _packed(message: Message) -> any_pb2.Any:
+def _pack(message: Message) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed
 
 
-def _without_details(code: grpc.StatusCode, message: str) -> HragError:
+def _error_of_code(code: grpc.StatusCode, message: str) -> HragError:
     if code is _CODE.RESOURCE_EXHAUSTED and _LARGER_THAN_MAX in message:
         return errors.TooLarge(message)
     return _CLASS_OF_CODE.get(code, errors.InternalError)(message)

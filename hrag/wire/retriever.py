@@ -37,7 +37,13 @@ from hrag.wire.common import (
     span_from,
     span_message,
 )
-from hrag.wire.fields import alike, known, nested, number, number_or_none
+from hrag.wire.fields import (
+    dataclass_from,
+    enum_number,
+    enum_value,
+    nested_field,
+    optional_enum_number,
+)
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
@@ -134,7 +140,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     fields = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
         if name in fields:
-            fields[name] = known(names, fields[name], name)
+            fields[name] = enum_value(names, fields[name], name)
     text = fields.pop("text", "")
     if "vector" in fields:
         fields["vector"] = message.vector.values
@@ -153,11 +159,11 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         pb.SearchRequest,
         tenant_id=query.tenant_id,
         collection=query.collection,
-        mode=number_or_none(_MODE_NUMBER, query.mode, "mode"),
+        mode=optional_enum_number(_MODE_NUMBER, query.mode, "mode"),
         limit=query.limit,
         return_level=query.return_level,
         candidates=query.candidates,
-        aggregation=number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
+        aggregation=enum_number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
         token_budget=query.token_budget,
         min_sequence=query.min_sequence,
         merge_ratio=query.merge_ratio,
@@ -168,9 +174,9 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         cut_last=query.cut_last,
         filter=optional_filter_message(query.filter),
         top_sections=query.top_sections,
-        summary_scope=number_or_none(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
-        retrieval=number_or_none(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
-        fusion=number_or_none(_FUSION_NUMBER, query.fusion, "fusion"),
+        summary_scope=optional_enum_number(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
+        retrieval=optional_enum_number(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
+        fusion=optional_enum_number(_FUSION_NUMBER, query.fusion, "fusion"),
         lexical_weight=query.lexical_weight,
         neighbour_bonus=query.neighbour_bonus,
         max_per_document=query.max_per_document,
@@ -182,7 +188,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
     elif vector is None:
         vector = query.query
     else:
-        raise InvalidArgument("vector is set twice: in query and in vector", field="vector")
+        raise InvalidArgument("vector is given twice: in query and in vector", field="vector")
     if vector is not None:
         message.vector.values.extend(vector)
         message.vector.SetInParent()
@@ -200,13 +206,15 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
 
 def encoded_batch(outcomes: Iterable[EncodedResult | HragError]) -> bytes:
     """Returns an encoded BatchSearchResponse. Encoded passages are copied, not parsed."""
-    return b"".join(part for outcome in outcomes for part in nested(1, _encoded_outcome(outcome)))
+    return b"".join(
+        part for outcome in outcomes for part in nested_field(1, _encoded_outcome(outcome))
+    )
 
 
 def _encoded_outcome(outcome: EncodedResult | HragError) -> bytes:
     if isinstance(outcome, HragError):
         return pb.SearchOutcome(error=error_message(outcome)).SerializeToString()
-    return b"".join(nested(1, encoded_response(outcome)))
+    return b"".join(nested_field(1, encoded_response(outcome)))
 
 
 def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError]:
@@ -290,13 +298,13 @@ def _section_from(message: pb.ChosenSection) -> ChosenSection:
 def search_result_from(message: pb.SearchResponse) -> SearchResult:
     return SearchResult(
         passages=tuple(map(passage_from, message.passages)),
-        mode=known(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
+        mode=enum_value(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
         matched_at_level=message.matched_at_level,
         returned_at_level=message.returned_at_level,
         candidates_considered=message.candidates_considered,
         exhausted=message.exhausted,
         sequence=message.sequence,
-        timings=alike(Timings, message.timings),
+        timings=dataclass_from(Timings, message.timings),
         plan=_PLAN.get(message.plan),
         eligible_leaves=message.eligible_leaves,
         sections=tuple(map(_section_from, message.sections)),
@@ -382,7 +390,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         return_level=message.return_level,
         default_limit=message.default_limit,
         default_candidates=message.default_candidates,
-        limits=alike(Limits, message.limits),
+        limits=dataclass_from(Limits, message.limits),
         reader=_reader_from(message.reader) if message.HasField("reader") else None,
         chat_model=message.chat_model,
     )
@@ -391,5 +399,5 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
 def _reader_from(message: pb.ReaderStatus) -> ReaderStatus:
     embedded = message.embedded if message.HasField("embedded") else None
     return ReaderStatus(
-        message.lag_s, None if embedded is None else alike(EmbeddedReaderStatus, embedded)
+        message.lag_s, None if embedded is None else dataclass_from(EmbeddedReaderStatus, embedded)
     )

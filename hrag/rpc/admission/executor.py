@@ -74,13 +74,13 @@ class Lane(Enum):
 class Placement(NamedTuple):
     """The interceptor's decision on how to run a call.
 
-    `refusing` returns the behavior that ends the call with an error. `account` returns the account
+    `rejection` returns the behavior that ends the call with an error. `account` returns the account
     that an encoded request counts against, and raises PermissionDenied. `caller` is the account
     before a message has arrived; it is empty if the caller is unknown.
     """
 
     lane: Lane
-    refusing: Callable[[HragError], Behavior]
+    rejection: Callable[[HragError], Behavior]
     account: Callable[[bytes], str]
     caller: str = ""
 
@@ -130,10 +130,10 @@ class AdmissionExecutor:
         self._counting = threading.Condition()  # It is notified when no call is left.
         inline_timeout_s = min(arrival_timeout_s, _INLINE_TIMEOUT_S)
         self._arriving = Timeouts(
-            arrival_timeout_s, partial(_end_late, arrival_timeout_s), "arrivals"
+            arrival_timeout_s, partial(_end_overdue, arrival_timeout_s), "arrivals"
         )
         self._arriving_inline = Timeouts(
-            inline_timeout_s, partial(_end_late, inline_timeout_s), "inline-arrivals"
+            inline_timeout_s, partial(_end_overdue, inline_timeout_s), "inline-arrivals"
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"call-{number}", daemon=True)
@@ -224,7 +224,7 @@ class AdmissionExecutor:
         self._suspended.close()
 
     def _arrived(self, call: PendingCall) -> None:
-        if not _has_arrived(call, self._arriving):
+        if not _accept_arrival(call, self._arriving):
             return
         try:
             self._admit(call)
@@ -269,7 +269,7 @@ class AdmissionExecutor:
             )
 
     def _arrived_inline(self, call: PendingCall) -> None:
-        if _has_arrived(call, self._arriving_inline):
+        if _accept_arrival(call, self._arriving_inline):
             call.run()
 
     def _end_oldest(self, arriving: Timeouts[PendingCall], limit: int) -> None:
@@ -376,7 +376,7 @@ class StreamThreads:
                 del self._threads[threading.current_thread()]
 
 
-def _end_late(limit_s: float, call: PendingCall) -> None:
+def _end_overdue(limit_s: float, call: PendingCall) -> None:
     problem = (
         f"the request did not arrive within {limit_s:g} s (HRAG_ARRIVAL_TIMEOUT_S; "
         f"{_INLINE_TIMEOUT_S:g} s at most for health checks)"
@@ -384,7 +384,7 @@ def _end_late(limit_s: float, call: PendingCall) -> None:
     _refuse(call, DeadlineExceeded(problem))
 
 
-def _has_arrived(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
+def _accept_arrival(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
     """True if the call may begin: it has a message and was not ended before."""
     if not arriving.remove(call):
         return False
@@ -395,4 +395,4 @@ def _has_arrived(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
 
 
 def _refuse(call: PendingCall, error: HragError) -> None:
-    call.refuse(call.context[PLACEMENT].refusing(error))
+    call.refuse(call.context[PLACEMENT].rejection(error))

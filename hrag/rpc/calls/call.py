@@ -75,7 +75,7 @@ class CallLimits:
     idle_s: float
 
 
-def rejecting(method: str, error: HragError) -> Behavior:
+def rejection_behavior(method: str, error: HragError) -> Behavior:
     """Returns a behavior that ends a call with `error` before its handler runs.
 
     In each second, the first few rejections have a log line each; the others are logged as
@@ -170,7 +170,7 @@ class Call:
             # The call has waited, and its credential may have expired or been revoked meanwhile.
             self._guard.authorize()
             return self._request
-        self._authorized(raw)
+        self._authorize_and_parse(raw)
         refusal = self._guard.try_acquire()
         if refusal is not None:
             _refuse(refusal)
@@ -211,7 +211,7 @@ class Call:
         """
         self._received += 1
         self._active_s = time.monotonic()
-        request = self._authorized(raw)
+        request = self._authorize_and_parse(raw)
         while (refusal := self._guard.try_acquire()) is not None:
             wait_s, remaining_s = refusal.retry_s or 0.0, self._context.time_remaining()
             if remaining_s is not None and wait_s > remaining_s:
@@ -222,7 +222,7 @@ class Call:
                 raise refusal
         return request
 
-    def _authorized(self, raw: bytes) -> Any:
+    def _authorize_and_parse(self, raw: bytes) -> Any:
         """Returns the parsed request of an authorized caller.
 
         The request is parsed only after authorization, because a parsed message may need seventy
@@ -236,7 +236,7 @@ class Call:
         self._guard.check_tenants(identity, request)
         return request
 
-    def encoded(self, response: Any) -> bytes:
+    def encode(self, response: Any) -> bytes:
         """Returns the encoded response. A handler may have encoded it already, as `bytes`."""
         return response if isinstance(response, bytes) else self._serialize(response)
 
@@ -247,14 +247,14 @@ class Call:
         """
         self._limits.replies.send(self._context, self._guard.account, len(message))
 
-    def sent(self, response: Any) -> Iterator[bytes]:
+    def send(self, response: Any) -> Iterator[bytes]:
         """Yields one encoded response of a stream and counts it as unread until gRPC has sent it.
 
         Raises Unauthenticated if the caller's credential is no longer valid, and TooBusy if there
         are too many bytes of unread replies.
         """
         self._guard.authorize()
-        message = self.encoded(response)
+        message = self.encode(response)
         replies = self._limits.replies
         sending = replies.start(self._context, self._guard.account, len(message))
         try:
@@ -322,7 +322,7 @@ class Call:
 _RUNNING: ContextVar[Call | None] = ContextVar("running", default=None)
 
 
-def started(start_call: "StartCall", context: grpc.ServicerContext) -> Call:
+def current_call(start_call: "StartCall", context: grpc.ServicerContext) -> Call:
     """Returns the call that was left open in this context, else a new call."""
     call = _RUNNING.get()
     if call is None:

@@ -83,7 +83,7 @@ def document_refused(
             "IngestDocuments",
             code=situation.code.name,
             tenant=tenant_id if is_name(tenant_id) else "",
-            **_names(collection, document_id),
+            **_valid_names(collection, document_id),
             peer=context.peer(),
         )
 
@@ -116,13 +116,13 @@ def _resource(request: Any) -> dict[str, str]:
     request = getattr(request, "search", request)  # An AnswerRequest contains a SearchRequest.
     collection = getattr(request, "collection", None)
     if collection is None:
-        return _names(getattr(request, "name", getattr(request, "alias", "")), "")
+        return _valid_names(getattr(request, "name", getattr(request, "alias", "")), "")
     document_id = getattr(request, "document_id", "")
     if hasattr(request, "document"):
         document_id = request.document.document_id
     elif hasattr(request, "chunk_id"):
         document_id = _document_of(request.chunk_id)
-    return _names(collection or DEFAULT_COLLECTION, document_id)
+    return _valid_names(collection or DEFAULT_COLLECTION, document_id)
 
 
 def _document_of(chunk_id: str) -> str:
@@ -132,7 +132,7 @@ def _document_of(chunk_id: str) -> str:
         return ""
 
 
-def _names(collection: str, document_id: str) -> dict[str, str]:
+def _valid_names(collection: str, document_id: str) -> dict[str, str]:
     """Returns the two names, each empty if it is not valid.
 
     An invalid name may be as long as a request and may contain anything.

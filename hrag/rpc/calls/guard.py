@@ -166,7 +166,7 @@ class CallGuard:
         if self._authenticate is None:
             _ROLE.set(Role.ADMIN)
             return None
-        identity = self._authenticate(_bearer(self._metadata))
+        identity = self._authenticate(_bearer_credential(self._metadata))
         self._credential, self._identity = identity.credential, identity
         if not identity.role.includes(rule.role):
             raise PermissionDenied(
@@ -248,7 +248,7 @@ def _first_text(message: bytes, depth: int) -> str:
     return message[start:end].decode("utf-8", "replace")
 
 
-def _bearer(metadata: Metadata) -> str:
+def _bearer_credential(metadata: Metadata) -> str:
     """Returns the credential of the metadata.
 
     Raises Unauthenticated unless there is exactly one, with the scheme `Bearer`.

@@ -23,8 +23,8 @@ from hrag.rpc.calls.call import (
     CallLimits,
     MalformedRequest,
     StartCall,
-    rejecting,
-    started,
+    current_call,
+    rejection_behavior,
 )
 from hrag.rpc.calls.guard import CallGuard
 
@@ -38,7 +38,7 @@ class _Method(NamedTuple):
 
     handler: Any
     lane: Lane
-    refusing: Callable[[HragError], Behavior]
+    rejection: Callable[[HragError], Behavior]
 
 
 class CallInterceptor(grpc.ServerInterceptor):
@@ -71,10 +71,10 @@ class CallInterceptor(grpc.ServerInterceptor):
         try:
             caller = "" if call.method in guard.OPEN else self._check(method, call_guard)
         except HragError as error:
-            PLACEMENT.set(Placement(Lane.REJECTED, method.refusing, call_guard.account_of))
+            PLACEMENT.set(Placement(Lane.REJECTED, method.rejection, call_guard.account_of))
             # It is a handler of streams, so gRPC reads no message of the call.
-            return grpc.stream_stream_rpc_method_handler(method.refusing(error))
-        PLACEMENT.set(Placement(method.lane, method.refusing, call_guard.account_of, caller))
+            return grpc.stream_stream_rpc_method_handler(method.rejection(error))
+        PLACEMENT.set(Placement(method.lane, method.rejection, call_guard.account_of, caller))
         return method.handler
 
     def _check(self, method: _Method, call_guard: CallGuard) -> str:
@@ -91,26 +91,26 @@ class CallInterceptor(grpc.ServerInterceptor):
         return call_guard.account
 
     def _wrap(self, method: str, handler: Any) -> _Method:
-        deserialize = _tolerant(handler.request_deserializer)
-        refusing = partial(rejecting, method)
+        deserialize = _catch_malformed(handler.request_deserializer)
+        rejection = partial(rejection_behavior, method)
         if method in guard.OPEN:
-            return _Method(_parse_short_requests(handler, deserialize), Lane.INLINE, refusing)
+            return _Method(_parse_short_requests(handler, deserialize), Lane.INLINE, rejection)
         start_call = partial(Call, method, deserialize, handler.response_serializer, self._limits)
         if handler.request_streaming and handler.response_streaming:
-            wrapped = _stream(start_call, handler.stream_stream, Call.admit_each)
+            wrapped = _wrap_stream(start_call, handler.stream_stream, Call.admit_each)
             stream_handler: Any = grpc.stream_stream_rpc_method_handler(wrapped)
-            return _Method(stream_handler, Lane.STREAM, refusing)
+            return _Method(stream_handler, Lane.STREAM, rejection)
         if handler.response_streaming:
-            wrapped = _stream(start_call, handler.unary_stream, Call.admit)
+            wrapped = _wrap_stream(start_call, handler.unary_stream, Call.admit)
             answer_handler: Any = grpc.unary_stream_rpc_method_handler(wrapped)
-            return _Method(answer_handler, Lane.OWN, refusing)
+            return _Method(answer_handler, Lane.OWN, rejection)
         if handler.request_streaming:
             raise TypeError(f"{method}: no service has calls of this kind")
-        unary = _unary(start_call, handler.unary_unary)
-        return _Method(grpc.unary_unary_rpc_method_handler(unary), Lane.POOL, refusing)
+        unary = _wrap_unary(start_call, handler.unary_unary)
+        return _Method(grpc.unary_unary_rpc_method_handler(unary), Lane.POOL, rejection)
 
 
-def _tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+def _catch_malformed(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Returns a deserializer that returns a MalformedRequest if `deserialize` raises.
 
     Otherwise gRPC would end the call with INTERNAL, although the client made the mistake.
@@ -140,11 +140,13 @@ def _parse_short_requests(handler: Any, deserialize: Callable[[bytes], Any]) -> 
     return handler._replace(request_deserializer=read)
 
 
-def _unary(start_call: StartCall, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _wrap_unary(
+    start_call: StartCall, handle: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any], Any]:
     def handler(raw: Any, context: grpc.ServicerContext) -> bytes:
-        call = started(start_call, context)
+        call = current_call(start_call, context)
         try:
-            reply = call.encoded(handle(call.admit(raw), context))
+            reply = call.encode(handle(call.admit(raw), context))
             call.reply(reply)
             call.code = _OK
         except Exception as error:
@@ -156,16 +158,16 @@ def _unary(start_call: StartCall, handle: Callable[[Any, Any], Any]) -> Callable
     return handler
 
 
-def _stream(
+def _wrap_stream(
     start_call: StartCall,
     handle: Callable[[Any, Any], Iterator[Any]],
     admit: Callable[[Call, Any], Any],
 ) -> Callable[[Any, Any], Iterator[Any]]:
     def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        call = started(start_call, context)
+        call = current_call(start_call, context)
         try:
             for response in handle(admit(call, request), context):
-                yield from call.sent(response)
+                yield from call.send(response)
             call.code = _OK
         except Exception as error:
             if not context.is_active():

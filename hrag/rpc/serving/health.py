@@ -50,14 +50,14 @@ class Health(health_pb2_grpc.HealthServicer):
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> pb.HealthCheckResponse:
         """Returns the state of a service; ends the call with NOT_FOUND if it is unknown."""
-        name = _well_formed(request, context).service
+        name = _require_well_formed(request, context).service
         if name not in self._names:
             context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
         return self._response()
 
     def List(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Returns the state of all services."""
-        _well_formed(request, context)
+        _require_well_formed(request, context)
         message: Any = pb  # The type stubs are from a version without this call.
         return message.HealthListResponse(statuses=dict.fromkeys(self._names, self._response()))
 
@@ -70,7 +70,7 @@ class Health(health_pb2_grpc.HealthServicer):
         if there are too many watchers. A client that checks health before its calls then calls
         without a health check; after any other status it would not call at all.
         """
-        name = _well_formed(request, context).service
+        name = _require_well_formed(request, context).service
         watcher = _Watcher(partial(self._watch_response, name), send)
         if not self._add(watcher):
             problem = f"the limit of {self._max_watchers} watchers is reached; Check has none"
@@ -135,7 +135,7 @@ class _Watcher:
                 self._sent = response
 
 
-def _well_formed(request: Any, context: grpc.ServicerContext) -> Any:
+def _require_well_formed(request: Any, context: grpc.ServicerContext) -> Any:
     """Returns the request; ends the call if it could not be parsed."""
     if isinstance(request, MalformedRequest):
         context.abort_with_status(status.to_status(request.error))

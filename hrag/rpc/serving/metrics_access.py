@@ -45,7 +45,7 @@ def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess
     `address` is empty if no metrics are served. Raises SettingsError if a file is missing or
     invalid, or if `address` requires more protection than the settings provide.
     """
-    access = MetricsAccess(_token(settings.metrics_token_file), _tls(settings))
+    access = MetricsAccess(_open_token(settings.metrics_token_file), _open_tls(settings))
     if not address or is_loopback(address):
         return access
     needs_certificate = access.tls is not None and settings.tls_client_ca_file is not None
@@ -69,7 +69,7 @@ def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess
     return access
 
 
-def _token(path: Path | None) -> Callable[[], bytes] | None:
+def _open_token(path: Path | None) -> Callable[[], bytes] | None:
     if path is None:
         return None
 
@@ -85,7 +85,7 @@ def _token(path: Path | None) -> Callable[[], bytes] | None:
         raise SettingsError(f"HRAG_METRICS_TOKEN_FILE is {path}: {error}") from None
 
 
-def _tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
+def _open_tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
     if not settings.metrics_tls:
         return None
     context = server_context(settings)

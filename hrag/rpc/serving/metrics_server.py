@@ -67,7 +67,7 @@ def serve_metrics(
         server = _Server(address, access)
     except OSError as error:
         raise cannot_listen(address, "metrics") from error
-    server.set_app(_guarded(make_wsgi_app(registry), access))
+    server.set_app(_guard(make_wsgi_app(registry), access))
     thread = threading.Thread(
         target=server.serve_forever, args=(_REAP_S,), name="metrics", daemon=True
     )
@@ -83,7 +83,7 @@ def serve_metrics(
 _Application = Callable[[dict[str, Any], Callable[..., Any]], Sequence[bytes]]
 
 
-def _guarded(application: _Application, access: MetricsAccess) -> _Application:
+def _guard(application: _Application, access: MetricsAccess) -> _Application:
     """Returns an application that checks the token and then calls `application`.
 
     It also limits the number of concurrent scrapes.

@@ -26,7 +26,7 @@ def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | Non
     Raises SettingsError if a file is missing or invalid.
     """
     files = _configured_files(settings)
-    return None if files is None else _usable(files.credentials)
+    return None if files is None else _open_or_raise(files.credentials)
 
 
 def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
@@ -35,7 +35,7 @@ def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | N
     Returns None for plaintext. Raises SettingsError if a file is missing or invalid.
     """
     files = _configured_files(settings)
-    return None if files is None else _usable(files.context)
+    return None if files is None else _open_or_raise(files.context)
 
 
 def _configured_files(settings: CommonSettings) -> "_CertificateFiles | None":
@@ -51,7 +51,7 @@ def _configured_files(settings: CommonSettings) -> "_CertificateFiles | None":
     return _CertificateFiles(cert_file, key_file, client_ca_file)
 
 
-def _usable(open_files: Callable[[], Usable]) -> Usable:
+def _open_or_raise(open_files: Callable[[], Usable]) -> Usable:
     try:
         return open_files()
     except (OSError, ValueError) as error:

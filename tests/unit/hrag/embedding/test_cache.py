@@ -173,7 +173,7 @@ def test_a_tenant_without_entries_is_not_kept(embedder: CountingEmbedder) -> Non
     cached = CachedQueries(embedder, 2)
     for number in range(100):
         cached.embed_query(f"tenant {number}", "q")
-    assert len(cached._of_tenant) == 2
+    assert len(cached._caches) == 2
 
 
 def test_a_vector_does_not_keep_its_batch_in_memory(embedder: CountingEmbedder) -> None:
@@ -189,7 +189,7 @@ def test_who_holds_most_loses_first(entries: int, inserting: list[str]) -> None:
     for number, tenant in enumerate(inserting):
         cached.embed_query(tenant, str(number))
         sizes[tenant] += 1
-        after = Counter({each: len(own) for each, own in cached._of_tenant.items()})
+        after = Counter({each: len(own) for each, own in cached._caches.items()})
         evicted = sizes - after
         assert evicted.total() == max(0, sizes.total() - entries)
         if evicted and sizes[tenant] * len(sizes) > entries:
@@ -223,5 +223,5 @@ def _calls_of_an_eviction(tenants: int) -> int:
     finally:
         sys.setprofile(None)
     assert cached._count == 2 * tenants
-    assert len(cached._of_tenant["new"]) == 1
+    assert len(cached._caches["new"]) == 1
     return calls
