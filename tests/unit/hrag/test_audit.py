@@ -30,8 +30,8 @@ def test_an_entry_is_one_json_line_for_the_owner_alone(path: Path) -> None:
     (entry,) = _entries(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert {"timestamp", "pid", "level"} <= entry.keys()
-    found = {name: entry[name] for name in ("event", "service", "kind", "method", "sequence")}
-    assert found == {
+    fields = {name: entry[name] for name in ("event", "service", "kind", "method", "sequence")}
+    assert fields == {
         "event": "audit",
         "service": "indexer",
         "kind": "change",

@@ -1,4 +1,4 @@
-"""Environment variables: defaults, meaning, and the error message of a wrong value."""
+"""Environment variables: defaults, meaning, and the error messages for invalid values."""
 
 from pathlib import Path
 
@@ -30,7 +30,10 @@ def clean_environment(monkeypatch):
 
 
 def example() -> dict[str, str]:
-    """.env.example as Docker Compose reads it, which takes a comment behind nothing for a value."""
+    """Returns the variables in .env.example as Docker Compose reads them.
+
+    After an empty value, Docker Compose reads a comment as the value.
+    """
     lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
     pairs = (line.split("=", 1) for line in lines if line and not line.startswith("#"))
     return {name: value.lstrip().partition(" #")[0].rstrip() for name, value in pairs}
@@ -50,7 +53,7 @@ def test_a_misspelt_argument_is_no_default():
 def test_a_copy_of_the_example_changes_no_default(monkeypatch):
     variables = example()
     assert variables.keys() >= VARIABLES
-    monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")  # Not set, it follows the levels.
+    monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")  # By default it depends on the levels.
     usual = list(map(load, ALL))
     for name in VARIABLES:
         monkeypatch.setenv(name, variables[name])
@@ -297,25 +300,27 @@ def test_a_wrong_value_is_refused_with_variable_value_and_rule(
 
 
 @pytest.mark.parametrize(
-    ("threads", "asked", "expected"),
+    ("threads", "configured", "expected"),
     [("16", "", 8), ("4", "", 3), ("2", "", 1), ("16", "15", 15), ("2", "1", 1)],
 )
-def test_answers_leave_searches_a_thread(monkeypatch, threads, asked, expected):
+def test_answers_leave_searches_a_thread(monkeypatch, threads, configured, expected):
     monkeypatch.setenv("HRAG_THREADS", threads)
-    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", asked)
+    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", configured)
     assert load(RetrieverSettings).concurrent_answers == expected
 
 
 @pytest.mark.parametrize(
-    ("threads", "asked", "message"),
+    ("threads", "configured", "message"),
     [
         ("4", "4", "HRAG_MAX_CONCURRENT_ANSWERS is 4; it must be at most 3, one less than HRAG_T"),
         ("1", "", "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2"),
     ],
 )
-def test_answers_that_would_take_every_thread_are_refused(monkeypatch, threads, asked, message):
+def test_answers_that_would_take_every_thread_are_refused(
+    monkeypatch, threads, configured, message
+):
     monkeypatch.setenv("HRAG_THREADS", threads)
-    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", asked)
+    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", configured)
     with pytest.raises(SettingsError, match=message):
         _ = load(RetrieverSettings).concurrent_answers
 
