@@ -394,7 +394,7 @@ class RetrieverSettings(CommonSettings):
         if limit == 0:
             raise SettingsError(
                 "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2, because an "
-                "answer holds a thread while its model writes"
+                "answer occupies a thread while its model writes"
             )
         configured = self.max_concurrent_answers
         if configured is not None and configured > limit:

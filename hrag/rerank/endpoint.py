@@ -28,9 +28,9 @@ _ERRORS = ErrorMapping(
         401: "check HRAG_RERANK_API_KEY",
         403: "the key in HRAG_RERANK_API_KEY may not use this model",
         404: "check HRAG_RERANK_BASE_URL, to which /rerank is appended, and HRAG_RERANK_MODEL",
-        413: "it takes fewer texts in a request than HRAG_RERANK_TOP, or shorter ones",
+        413: "it accepts fewer texts in a request than HRAG_RERANK_TOP, or only shorter texts",
         422: _LENGTHS,
-        424: "its model is no reranker",
+        424: "its model is not a reranker",
     },
 )
 

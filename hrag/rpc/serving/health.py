@@ -73,7 +73,7 @@ class Health(health_pb2_grpc.HealthServicer):
         name = _require_well_formed(request, context).service
         watcher = _Watcher(partial(self._watch_response, name), send)
         if not self._add(watcher):
-            problem = f"the limit of {self._max_watchers} watchers is reached; Check has none"
+            problem = f"the limit of {self._max_watchers} watchers is reached; Check has no limit"
             context.abort(grpc.StatusCode.UNIMPLEMENTED, problem)
         if context.add_callback(partial(self._remove, watcher)):
             watcher.start_notifying()

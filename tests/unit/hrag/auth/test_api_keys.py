@@ -44,7 +44,7 @@ def test_the_file_holds_hashes_only_and_has_mode_0600(path):
     assert secret not in path.read_text("utf-8")
     assert sha256(secret.encode()).hexdigest() in path.read_text("utf-8")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_change_is_on_the_disk_before_it_is_confirmed(path, monkeypatch):
@@ -90,7 +90,7 @@ def test_a_file_whose_owner_cannot_be_kept_is_not_replaced(path, monkeypatch):
     with pytest.raises(PermissionError):
         keys.revoke(path, id_of(key))
     assert path.read_bytes() == content
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_key_proves_its_id_tenants_and_role(path):

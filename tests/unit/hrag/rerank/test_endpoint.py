@@ -52,7 +52,7 @@ def test_the_form_of_cohere(server: RerankServer, reranker_with: Open) -> None:
 
 
 def test_the_form_of_tei(server: RerankServer, reranker_with: Open) -> None:
-    """The server has only one model. The request tells it to cut texts that are too long for it."""
+    """The server has only one model. The request asks it to cut texts that are too long."""
     assert reranker_with("tei").rerank(QUERY, TEXTS, NEVER) == SCORES
     fields = {"query": QUERY, "texts": TEXTS, "raw_scores": False, "truncate": True}
     assert server.requests == [fields]

@@ -201,9 +201,8 @@ def test_only_tenants_with_recent_calls_are_kept(clock):
     limiter = _limiter(clock, 10, 10, max_tenants=10_000)
     largest = 0
     for number in range(50_000):
-        clock.now += (
-            SECOND // 1000
-        )  # There are 1,000 new tenants a second; a bucket is full after 0.1 s.
+        # There are 1,000 new tenants a second; a bucket is full after 0.1 s.
+        clock.now += SECOND // 1000
         limiter.try_acquire([f"t{number}"])
         largest = max(largest, len(limiter))
     assert largest < 250

@@ -170,9 +170,8 @@ def test_watchers_that_do_not_read_delay_neither_calls_nor_other_watchers() -> N
     health = Health(RETRIEVER, 8)
     may_read = threading.Event()
     received: list[int] = []
-    _watch(
-        health, lambda _: may_read.wait(30)
-    )  # This watcher must not block a thread that calls need.
+    # This watcher must not block a thread that calls need.
+    _watch(health, lambda _: may_read.wait(30))
     _watch(health, lambda response: received.append(response.status))
     began = time.monotonic()
     health.set(serving=True)

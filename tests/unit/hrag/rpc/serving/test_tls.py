@@ -121,7 +121,7 @@ def test_new_connections_get_the_replaced_certificate(authority, stranger):
         time.sleep(_CHECKED_WITHIN_S)
         assert _is_served(address, ca_file=stranger.ca_file)
         assert not _is_served(address, ca_file=authority.ca_file)
-        old.server_info()  # Its connection was opened before the replacement.
+        old.server_info()  # This connection was opened before the replacement.
 
 
 def test_a_replaced_client_authority_applies_to_new_connections(authority, stranger):
