@@ -117,7 +117,7 @@ def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
 def _check_depth(depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise InvalidArgument(
-            f"metadata is nested over {_MAX_DEPTH} deep, which is the maximum",
+            f"metadata is nested over {_MAX_DEPTH} deep, which is the most allowed",
             field="metadata",
         )
 

@@ -297,7 +297,7 @@ def test_a_cancelled_caller_leaves(callers: Callers) -> None:
     assert_right(pending[0], "a")
 
 
-@pytest.mark.parametrize("left", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
+@pytest.mark.parametrize("leaving", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
 def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, leaving: Deadline) -> None:
     callers.occupy()
     callers.start(f"{OCCUPYING} too", leaving)
