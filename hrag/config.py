@@ -1,7 +1,7 @@
-"""Typed settings from environment variables, read and validated once at start.
+"""Typed settings from environment variables, which are read and validated once at start.
 
-Each service has one frozen settings class; nothing reads the environment later. A wrong
-value raises SettingsError, whose message names the variable, the value and the rule.
+Each service has one frozen settings class; nothing reads the environment later. An invalid value
+raises SettingsError, whose message names the variable, the value and the rule.
 """
 
 import re
@@ -33,28 +33,31 @@ KIB = 1024
 MIB = 1024 * KIB
 
 _THREADS = 16
-# Of a retriever that waits for nothing: further ones only take turns at the interpreter's lock.
-# Measured on two cores with 16 callers: 554 hybrid searches/s with two threads, 464 with four.
+# The least and the most threads of a retriever whose calls only compute. More threads would only
+# wait for the interpreter lock. Measured on two cores with 16 callers: 554 hybrid searches/s with
+# two threads, 464 with four.
 _LEAST_COMPUTING, _MOST_COMPUTING = 2, 4
-_THREADS_BEYOND_CORES = 2  # Of one that waits for a database.
-# As many as calls that run at once, and some for maintenance and health.
+# The calls of a retriever with PostgreSQL wait for the database, so it has more threads than cores.
+_THREADS_BEYOND_CORES = 2
+# A connection for each call that may run at the same time, and some for maintenance and health.
 _POSTGRES_CONNECTIONS = 20
-_PARSERS = 4  # Each may take HRAG_PARSER_MEMORY_BYTES.
+_PARSERS = 4  # Each parser process may use HRAG_PARSER_MEMORY_BYTES.
 
-DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
+DEFAULT_RETURN_LEVEL = 2  # With the default levels, its chunks have 1,024 tokens.
 DEFAULT_CONCURRENT_ANSWERS = 8
-DEFAULT_HOME_LEAVES = 10_000  # PostgreSQL scans as many in some milliseconds.
-# Hugging Face's text-embeddings-inference takes no more texts in a request by default.
+DEFAULT_HOME_LEAVES = 10_000  # PostgreSQL scans this number of leaves in a few milliseconds.
+# By default, Hugging Face's text-embeddings-inference accepts no more texts in a request.
 DEFAULT_RERANK_TOP = 32
-# A default leaf with some of its surroundings. With heading and query it stays below the 512
-# tokens that many rerankers read; some servers refuse longer texts.
+# A text is a leaf of the default size with some of its surroundings. With heading and query, it
+# has less than the 512 tokens that many rerankers read. Some servers refuse longer texts.
 DEFAULT_RERANK_TEXT_TOKENS = 320
-# The exact values with which an operator acknowledges that a service is open to the network.
+# With these exact values an operator acknowledges that a service is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 METRICS_WORDS = "everybody may read the metrics"
 _REQUEST_PER_DOCUMENT = 4
-MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
+# A batch of the maximum size, in which each filter contains 10,000 ids, has 15 MiB.
+MAX_SEARCH_BYTES = 16 * MIB
 E5_SMALL = "e5-small"
 _EMBEDDER = re.compile(rf"builtin|{E5_SMALL}|openai|none|hash:[1-9][0-9]{{0,4}}")
 _VARIABLE_OF_TREE_FIELD = {
@@ -63,7 +66,7 @@ _VARIABLE_OF_TREE_FIELD = {
     "embedding_level": "HIERARCHICAL_EMBEDDING_LEVEL",
     "return_level": "SMALL_TO_BIG_RETURN_LEVEL",
 }
-# Their values may hold passwords, which no message shows.
+# The values of these variables may contain passwords, so no message shows them.
 _SECRET = ("HRAG_POSTGRES_DSN", "HRAG_POSTGRES_READ_DSN")
 _HOST_AND_PORT = re.compile(r"([^:\s]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
 
@@ -72,7 +75,11 @@ _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
 def _parse_address(value: str) -> str:
-    """Returns `host:port`; a port alone means loopback, "" means not listening."""
+    """Returns `host:port` for an address; a port alone means a port of 127.0.0.1.
+
+    An empty address, which means that nothing listens, is returned unchanged. Raises ValueError
+    for an invalid address.
+    """
     address = f"127.0.0.1:{value}" if value.isdecimal() else value
     parts = _HOST_AND_PORT.fullmatch(address)
     if address and (parts is None or int(parts[2]) > MAX_PORT):
@@ -84,7 +91,7 @@ ListeningAddress = Annotated[str, AfterValidator(_parse_address)]
 
 
 def _unlimited_as_none(value: Any) -> Any:
-    """Maps "unlimited" to None, so that one tenant can be exempt from a general quota."""
+    """Returns None for "unlimited", so that one tenant can be exempt from a general quota."""
     return None if value == "unlimited" else value
 
 
@@ -96,7 +103,7 @@ StorageLimit = Annotated[_Count | None, BeforeValidator(_unlimited_as_none)]
 
 
 class SettingsError(Exception):
-    """An environment variable has a value that is not allowed."""
+    """Raised if an environment variable is missing or has a value that is not allowed."""
 
 
 def _variable(name: str, default: Any, **rules: Any) -> Any:
@@ -104,9 +111,9 @@ def _variable(name: str, default: Any, **rules: Any) -> Any:
 
 
 class EngineSettings(BaseSettings):
-    """Which engine stores the documents, where, and within which bounds.
+    """The settings of the engine that stores the documents: its kind, its location, its limits.
 
-    All that `hrag.engine.open_engine` needs; services and commands read the same variables.
+    `hrag.engine.open_engine` needs only these. Services and commands read the same variables.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
@@ -140,7 +147,7 @@ class EngineSettings(BaseSettings):
 
 
 class AuditSettings(BaseSettings):
-    """Where and how a process logs what it did, for `hrag.observe.log` and `hrag.observe.audit`."""
+    """The settings of `hrag.observe.log` and `hrag.observe.audit`."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
 
@@ -170,8 +177,8 @@ class CommonSettings(EngineSettings, AuditSettings):
     embedding_level: int = _variable("HIERARCHICAL_EMBEDDING_LEVEL", 0)
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
-    # Most gRPC clients refuse replies of over 4 MiB unless they are configured otherwise. One
-    # entry of a list always fits the least: metadata takes up to some 400 KB.
+    # By default, most gRPC clients refuse replies of more than 4 MiB. One entry of a list always
+    # fits even into the smallest allowed reply, because its metadata has at most about 400 KB.
     max_reply_bytes: int = _variable("HRAG_MAX_REPLY_BYTES", 3 * MIB, ge=MIB, le=512 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     max_connections: int = _variable("HRAG_MAX_CONNECTIONS", 4096, ge=1, le=1 << 20)
@@ -238,12 +245,15 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def is_tracing(self) -> bool:
-        """Whether calls are traced: HRAG_TRACING, or True if an OTLP endpoint is set."""
+        """True if calls are traced.
+
+        HRAG_TRACING decides. If it is not set, calls are traced if an OTLP endpoint is set.
+        """
         return bool(self.otlp_endpoint) if self.tracing is None else self.tracing
 
     @property
     def threads(self) -> int:
-        """Number of calls that run at once; others wait."""
+        """The number of calls that may run at the same time; others wait."""
         return self.configured_threads or _THREADS
 
     @property
@@ -259,18 +269,19 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def max_request_bytes(self) -> int:
-        """The largest request message in bytes; gRPC refuses larger ones unread.
+        """The maximum size of a request message in bytes. gRPC refuses a larger one unread.
 
-        It leaves space over the document limit, so that a document slightly too large
-        gets hrag's own error message.
+        It is larger than the limit of a document, so that a document that is slightly too large
+        gets the more helpful error message of hrag instead of gRPC's.
         """
         return _REQUEST_PER_DOCUMENT * self.max_document_bytes
 
     @property
     def tree(self) -> TreeSettings:
-        """How new collections cut documents.
+        """The settings with which new collections cut documents into chunks.
 
-        Without hierarchy there is one level: the embedded one. Raises InvalidArgument.
+        Without HIERARCHICAL_CHUNKS_ENABLED there is only one level, the embedded level. Raises
+        InvalidArgument if the settings are invalid.
         """
         full = TreeSettings(self.level_sizes, self.overlap_ratio, self.embedding_level)
         if self.hierarchical:
@@ -279,9 +290,9 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def return_level(self) -> int:
-        """The level that SMALL_TO_BIG returns if neither search nor collection names one.
+        """The level that SMALL_TO_BIG returns if neither the search nor the collection names one.
 
-        Raises InvalidArgument.
+        Raises InvalidArgument if the settings are invalid.
         """
         tree = self.tree
         if self.small_to_big_return_level is None or not self.hierarchical:
@@ -308,7 +319,7 @@ class IndexerSettings(CommonSettings):
 
     @property
     def parsers(self) -> int:
-        """Number of files that are parsed at once, each in a process of its own."""
+        """The number of files that are parsed at the same time, each in a separate process."""
         return self.configured_parsers or max(2, min(_PARSERS, usable_cores()))
 
     @field_validator("language")
@@ -354,7 +365,10 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def threads(self) -> int:
-        """Number of calls that run at once: few if no call waits for a remote model."""
+        """The number of calls that may run at the same time.
+
+        It is small if no call waits for a remote model.
+        """
         waits = self.embedder == "openai" or self.chat_model or self.rerank_base_url
         if self.configured_threads is not None or waits:
             return super().threads
@@ -365,20 +379,23 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def max_request_bytes(self) -> int:
-        """The largest request in bytes; parsed, it may take seventy times its wire size."""
+        """The maximum size of a request message in bytes.
+
+        The parsed request may need seventy times as much memory.
+        """
         return MAX_SEARCH_BYTES
 
     @property
     def concurrent_answers(self) -> int:
-        """Number of threads that answers may hold; at least one is left to searches.
+        """The number of threads that answers may use; at least one thread remains for searches.
 
-        Raises SettingsError.
+        Raises SettingsError if the settings leave no thread for answers or for searches.
         """
         limit = self.threads - 1
         if limit == 0:
             raise SettingsError(
                 "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2, because an "
-                "answer holds a thread while its model writes"
+                "answer occupies a thread while its model writes"
             )
         configured = self.max_concurrent_answers
         if configured is not None and configured > limit:
@@ -392,8 +409,9 @@ class RetrieverSettings(CommonSettings):
 class GatewaySettings(CommonSettings):
     """The settings of the HTTP gateway.
 
-    Its certificate, limits and times are those of the services, its own certificate towards
-    them is that of the SDK's commands.
+    For its server certificate, limits and timeouts, the gateway reads the same variables as the
+    services. For the connection to the services, it reads the same variables as the commands:
+    HRAG_CA_FILE, HRAG_CERT_FILE and HRAG_KEY_FILE.
     """
 
     address: ListeningAddress = _variable("HRAG_HTTP_ADDRESS", "127.0.0.1:8080", min_length=1)
@@ -431,13 +449,14 @@ class GatewaySettings(CommonSettings):
 Settings = TypeVar("Settings", bound=BaseSettings)
 
 
-def load(cls: type[Settings], **given: Any) -> Settings:
-    """Returns the settings `cls` from the environment, or raises SettingsError.
+def load(cls: type[Settings], **overrides: Any) -> Settings:
+    """Returns settings of the class `cls` from the environment, or raises SettingsError.
 
-    `given` are values by the names of their variables, which the environment's give way to.
+    `overrides` are values by the names of their variables. They take precedence over the values in
+    the environment.
     """
     try:
-        return cls(**given)
+        return cls(**overrides)
     except InvalidArgument as error:
         variable = _VARIABLE_OF_TREE_FIELD[error.field]
         raise SettingsError(error.message.replace(error.field, variable, 1)) from None

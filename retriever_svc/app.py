@@ -151,9 +151,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         )
         reports = as_worker or settings.stop_on_eof
         on_serving = partial(report_serving, port) if reports else None
-        serve_until_stopped(
-            listening, settings.drain_s, stopping, engine.require_store, on_serving
-        )
+        serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:

@@ -1,6 +1,6 @@
-"""Validation of certificate files before gRPC uses them, and TLS without gRPC.
+"""Validation of certificate files before gRPC uses them, and TLS for servers without gRPC.
 
-gRPC does not report an unusable certificate; connections just fail.
+gRPC does not report that a certificate is unusable; connections fail without a reason.
 """
 
 import ssl
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def check_pair(cert_file: Path, key_file: Path) -> None:
-    """Raises OSError or ValueError unless the files are a certificate chain and its key (PEM)."""
+    """Raises OSError or ValueError unless the files are a certificate chain and its key in PEM."""
     _check_readable(cert_file)
     _check_readable(key_file)
     try:
@@ -21,20 +21,21 @@ def check_pair(cert_file: Path, key_file: Path) -> None:
 
 
 def check_authorities(ca_file: Path) -> None:
-    """Raises OSError or ValueError unless the file holds certificates (PEM)."""
+    """Raises OSError or ValueError unless the file contains certificates in PEM."""
     _check_readable(ca_file)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
     except ssl.SSLError as error:
         raise ValueError(
-            f"{ca_file} must hold certificates in PEM ({error.reason or error})"
+            f"{ca_file} must contain certificates in PEM ({error.reason or error})"
         ) from None
 
 
 def server_context(cert_file: Path, key_file: Path, client_ca_file: Path | None) -> ssl.SSLContext:
-    """Returns the TLS context of a server; with a `client_ca_file`, clients need certificates.
+    """Returns the TLS context of a server.
 
-    Raises OSError or ValueError for files that are missing or invalid.
+    With a `client_ca_file`, clients must present a certificate. Raises OSError or ValueError if a
+    file is missing or invalid.
     """
     check_pair(cert_file, key_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -47,7 +48,7 @@ def server_context(cert_file: Path, key_file: Path, client_ca_file: Path | None)
 
 
 def _check_readable(path: Path) -> None:
-    path.open("rb").close()  # This error names the file; that of ssl does not.
+    path.open("rb").close()  # An error of `open` names the file; an error of `ssl` does not.
 
 
 def _no_password() -> str:

@@ -1,18 +1,24 @@
-"""Data source names: which database, where, and as whom."""
+"""Data source names (DSN): the host, the database and the user of a PostgreSQL connection."""
 
 _SHOWN = ("service", "host", "hostaddr", "port", "dbname", "user")
 
 
 def without_secrets(dsn: str) -> str:
-    """Returns where a well-formed DSN leads and as whom, as keywords of libpq, for people."""
+    """Returns the host, database and user of a valid DSN, as keywords of libpq.
+
+    The result is for messages and contains no password.
+    """
     from psycopg import conninfo  # noqa: PLC0415  # Only one engine needs it.
 
-    found = conninfo.conninfo_to_dict(dsn)
-    return conninfo.make_conninfo("", **{key: found[key] for key in _SHOWN if key in found})
+    keywords = conninfo.conninfo_to_dict(dsn)
+    return conninfo.make_conninfo("", **{key: keywords[key] for key in _SHOWN if key in keywords})
 
 
 def check_dsn(value: str) -> None:
-    """Raises ValueError, with nothing of `value` in its message: it may hold a password."""
+    """Raises ValueError if `value` is not a valid DSN, or if psycopg is not installed.
+
+    The message contains no part of `value`, because it may contain a password.
+    """
     try:
         import psycopg  # noqa: PLC0415  # Only one engine needs it.
     except ImportError:

@@ -1,4 +1,4 @@
-"""TCP sockets that listen."""
+"""Creates listening TCP sockets."""
 
 from socket import AF_INET, AF_INET6, create_server, socket
 
@@ -8,9 +8,9 @@ _BACKLOG = 1024
 
 
 def listen(address: str) -> socket:
-    """Returns a socket that listens at `host:port`; port 0 takes a free one.
+    """Returns a socket that listens at `host:port`; with port 0 the system chooses a free port.
 
-    Raises ServiceUnavailable, which says why it cannot be.
+    Raises ServiceUnavailable, which contains the reason, if the address cannot be bound.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")

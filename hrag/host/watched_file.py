@@ -1,10 +1,11 @@
-"""Values read from files, reloaded when the files change.
+"""Values that are read from files and reloaded when the files change.
 
-The files are checked when the value is requested, at most once a second; there is no thread.
-A file has changed if its times, size or inode have, symbolic links followed: so it may be
-rewritten, replaced, or be a mounted secret that is swapped. If a changed file is unreadable or
-invalid, an error is logged and the last valid value stays: half an edit must not lock everybody
-out. It is read again at each check, since what was wrong may be no part of the file.
+The files are checked when the value is requested, at most once a second; there is no thread. A
+file has changed if its times, size or inode have changed; symbolic links are followed. So a file
+may be rewritten or replaced, and it may be a mounted secret that is swapped. If a changed file is
+unreadable or invalid, an error is logged and the last valid value stays in use, because an
+incomplete edit must not lock everybody out. The file is then read again at each check, because the
+cause of the problem may be outside the file.
 """
 
 import time
@@ -24,9 +25,9 @@ _Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class WatchedFile(Generic[Value]):
-    """The current value of one file, or of several that are read together.
+    """Returns the current value of one file, or of several files that are read together.
 
-    Thread-safe: one thread checks the files, the others do not wait for it.
+    Thread-safe: while one thread checks the files, the others do not wait for it.
     """
 
     def __init__(
@@ -35,17 +36,20 @@ class WatchedFile(Generic[Value]):
         read: Callable[[], Value],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`read` returns the value; it raises OSError or ValueError for missing or invalid files.
+        """Reads the value for the first time.
 
-        The first read happens here, and raises the same.
+        `read` returns the value, and raises OSError or ValueError if a file is missing or invalid.
+        The constructor raises the same errors. `clock` returns monotonic seconds.
         """
         self._paths = paths
         self._read = read
         self._clock = clock
         self._checking = Lock()
         self._next_check = clock() + _CHECK_INTERVAL_S
-        self._loaded = self._signature()  # Before reading: a change in between is noticed later.
-        self._failed: _Signature | None = None  # Of what could not be read, and has been logged.
+        # The signature is computed before the read, so that a change in between is detected later.
+        self._loaded = self._signature()
+        # The signature of the files that could not be read. The error is logged once for each.
+        self._failed: _Signature | None = None
         self._value = read()
 
     def __call__(self) -> Value:
@@ -59,23 +63,23 @@ class WatchedFile(Generic[Value]):
         return self._value
 
     def _check(self) -> None:
-        found = self._signature()
-        if found == self._loaded:
+        current = self._signature()
+        if current == self._loaded:
             return
         names = ", ".join(map(str, self._paths))
         try:
             self._value = self._read()
         except (OSError, ValueError) as error:
-            if found != self._failed:
+            if current != self._failed:
                 _log.error(
                     "reload_failed",
                     files=names,
                     problem=str(error),
                     effect="the last valid version stays in use",
                 )
-            self._failed = found
+            self._failed = current
         else:
-            self._loaded, self._failed = found, None
+            self._loaded, self._failed = current, None
             _log.info("reloaded", files=names)
 
     def _signature(self) -> _Signature:
@@ -84,7 +88,7 @@ class WatchedFile(Generic[Value]):
 
 def _signature(path: Path) -> tuple[int, ...] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

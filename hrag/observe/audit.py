@@ -1,12 +1,12 @@
 """The audit log: who changed what, who was refused, who administered a store.
 
-Each entry is one structured line of the event `audit`, written whatever HRAG_LOG_LEVEL says:
-to standard error like other logs, or to HRAG_AUDIT_FILE, one JSON document per line. Lines
-hold names, ids, numbers and codes; never a key, a token, a text or a query. Lines written in
-the thread that handles a call carry the fields of that call.
+Each entry is one structured line with the event `audit`. It is written at every HRAG_LOG_LEVEL,
+either to standard error like other logs, or to HRAG_AUDIT_FILE as one JSON document per line.
+Lines contain names, ids, numbers and codes; never a key, a token, a text or a query. Lines that
+are written in the thread that handles a call have the fields of that call.
 
-A flood of refusals must not become a flood of lines: of each second, a few are written one by
-one, the others as counts. Changes are never counted instead of written.
+Many refusals must not cause many lines. In each second, the first few refusals have a line each;
+the others are written as counts. Every change has a line.
 """
 
 import logging
@@ -31,18 +31,22 @@ _always = structlog.make_filtering_bound_logger("info")
 
 
 class Kind(StrEnum):
-    """What an entry records; the field `kind`."""
+    """The kinds of entries, which are the values of the field `kind`."""
 
     CHANGE = "change"
     REFUSAL = "refusal"
     REFUSALS = "refusals"
-    """A count of refusals that were too many for lines of their own."""
+    """A count of refusals that have no separate lines."""
     ADMINISTRATION = "administration"
     READ = "read"
 
 
 class _Audit:
-    """Where this process writes its entries, and which."""
+    """The state of the audit log of this process.
+
+    `logger` writes entries. `reads` is True if calls that change nothing are recorded too.
+    `handler` is the handler of HRAG_AUDIT_FILE, if it is set.
+    """
 
     logger: Any = structlog.wrap_logger(None, wrapper_class=_always)
     reads = False
@@ -50,9 +54,10 @@ class _Audit:
 
 
 def configure(service: str, settings: AuditSettings) -> None:
-    """Sets the file and the extent of the log; after `hrag.observe.log.configure`.
+    """Sets the file of the audit log and which calls it records.
 
-    Raises SettingsError if the file cannot be written: what leaves no record must not run.
+    Must be called after `hrag.observe.log.configure`. Raises SettingsError if the file cannot be
+    written, because a process that cannot record its changes must not run.
     """
     close()
     _Audit.reads = settings.audit_reads
@@ -86,18 +91,18 @@ def close() -> None:
 
 
 def records_reads() -> bool:
-    """True if HRAG_AUDIT_READS asks for entries of calls that change nothing."""
+    """Returns True if HRAG_AUDIT_READS requires entries for calls that change nothing."""
     return _Audit.reads
 
 
 def record(kind: Kind, **fields: object) -> None:
-    """Writes an entry; empty fields are left out."""
+    """Writes an entry. Fields that are None or empty are left out."""
     present = {name: value for name, value in fields.items() if value not in ("", None)}
     _Audit.logger.info(EVENT, kind=kind.value, **present)
 
 
 def refused(reason: str, method: str, **fields: object) -> None:
-    """Writes or counts a refusal of the call that this thread handles."""
+    """Writes or counts the refusal of the call that this thread handles."""
     call = log.CALL.get()
     credential = "" if call is None else call().get("credential", "")
     if _LIMITER.allows(Refusal(reason, method, credential)):
@@ -105,9 +110,9 @@ def refused(reason: str, method: str, **fields: object) -> None:
 
 
 def refused_unread(reason: str, method: str) -> None:
-    """Counts the refusal of a call whose credential was not looked at.
+    """Counts the refusal of a call whose credential was not verified.
 
-    Writes nothing itself, so it may be called where nothing may wait.
+    It writes nothing itself, so it never waits, and may be called in gRPC's event thread.
     """
     _LIMITER.count(Refusal(reason, method, ""))
 
@@ -121,9 +126,10 @@ _LIMITER = RefusalLimiter(_write_counts)
 
 
 class _AuditFile(WatchedFileHandler):
-    """Appends to a file for its owner alone, and opens it anew once it was moved or removed.
+    """Appends lines to a file that only its owner can access.
 
-    A line that cannot be written goes to standard error instead.
+    If the file is moved or removed, a new file is created. A line that cannot be written to the
+    file goes to standard error instead.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Structured logs on standard error, as text or as JSON lines.
 
-Log lines hold names, numbers and durations; never a text, a vector or a key. Lines logged in
-the thread that handles a call carry the fields of that call.
+Log lines contain names, numbers and durations; never a text, a vector or a key. Lines that are
+logged in the thread that handles a call have the fields of that call.
 """
 
 import logging
@@ -15,11 +15,17 @@ from typing import Any, Literal, TextIO, cast
 import structlog
 
 CALL: ContextVar[Callable[[], Mapping[str, str]] | None] = ContextVar("call", default=None)
-"""Returns the log fields of the call that this thread handles; called when a line is written."""
+"""A function that returns the log fields of the call that this thread handles.
+
+It is called when a line is written. It is None if this thread handles no call.
+"""
 
 
 def configure(service: str, log_format: Literal["console", "json"], level: str) -> None:
-    """Configures the logs of this process; every line has the service's name and the process id."""
+    """Configures the logs of this process.
+
+    Every line has the name of the service and the process id.
+    """
     shared = common_processors(service)
     renderers = _json() if log_format == "json" else _console()
     structlog.configure(
@@ -32,9 +38,10 @@ def configure(service: str, log_format: Literal["console", "json"], level: str) 
 
 
 class _Stderr:
-    """Standard error, ignoring errors.
+    """A stream that writes to standard error and ignores errors.
 
-    It may be a file on a full disk; a call must not fail because it cannot be logged.
+    Standard error may be a file on a full disk, and a call must not fail because it cannot be
+    logged.
     """
 
     def write(self, text: str) -> None:
@@ -50,7 +57,10 @@ STDERR = _Stderr()
 
 
 def common_processors(service: str) -> list[structlog.typing.Processor]:
-    """Returns what adds the fields of every line: service, process, call, level and time."""
+    """Returns the processors that add the fields of every line.
+
+    The fields are service, process id, the fields of the call, level and time.
+    """
     return [
         _service_fields(service),
         call_fields,
@@ -60,7 +70,10 @@ def common_processors(service: str) -> list[structlog.typing.Processor]:
 
 
 def _service_fields(service: str) -> structlog.typing.Processor:
-    """Adds service and pid. Not bound as context variables: new threads have an empty context."""
+    """Returns a processor that adds the service and the process id.
+
+    These fields are not bound as context variables, because new threads have an empty context.
+    """
     pid = os.getpid()
 
     def add(
@@ -74,16 +87,17 @@ def _service_fields(service: str) -> structlog.typing.Processor:
 def call_fields(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Adds the fields of the current call that the line itself has not; a structlog processor.
+    """Adds the fields of the current call to a log line. It is a structlog processor.
 
-    A line about one document of a stream names that document's tenant.
+    A field that the line already has stays: a line about one document of a stream names the tenant
+    of that document.
     """
     call = CALL.get()
     return event if call is None else {**event, **call(), **event}
 
 
 def _json() -> list[structlog.typing.Processor]:
-    # Without locals: they would put texts and keys into the log.
+    # Tracebacks contain no local variables, which would put texts and keys into the log.
     tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [
         structlog.processors.ExceptionRenderer(tracebacks),
@@ -102,7 +116,7 @@ def _console() -> list[structlog.typing.Processor]:
 def _route_standard_logs(
     shared: list[structlog.typing.Processor], renderers: list[structlog.typing.Processor]
 ) -> None:
-    """Sends the warnings of libraries through the same renderers."""
+    """Writes the warnings of libraries with the same processors and renderers."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

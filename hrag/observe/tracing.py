@@ -1,8 +1,8 @@
-"""Traces by OpenTelemetry: a span for each call, with a child span for each stage.
+"""Traces with OpenTelemetry: a span for each call, with a child span for each stage.
 
-Off unless configured; then the extra `otel` is required. Spans hold names, times and codes,
-never a text, a vector or a key. OTEL_* variables configure the rest, such as sampling. All
-functions are thread-safe, except `configure` and `close`.
+Tracing is off unless it is configured; it needs the extra `otel`. Spans contain names, times and
+codes, never a text, a vector or a key. OTEL_* variables configure the rest, for example sampling.
+All functions are thread-safe, except `configure` and `close`.
 """
 
 import threading
@@ -12,11 +12,11 @@ from typing import Any
 
 from hrag.config import CommonSettings, SettingsError
 
-_CLOSE_S = 2.0  # The SDK would retry a collector that is down for longer.
+_CLOSE_S = 2.0  # If the collector is down, the SDK would retry for longer than this.
 _ERRORS = frozenset({"DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN"})
 
 Stage = tuple[str, float, float]
-"""A stage's name, its start and its end in seconds of `time.perf_counter`."""
+"""The name of a stage, and its start and end in seconds of `time.perf_counter`."""
 
 
 class _Tracing:
@@ -34,7 +34,8 @@ def configure(service: str, settings: CommonSettings) -> None:
     if not settings.is_tracing:
         return
     try:
-        from opentelemetry import trace  # noqa: PLC0415  # Extra, and half a second to load.
+        # The package is optional, and loading it takes half a second.
+        from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter,
         )
@@ -46,7 +47,8 @@ def configure(service: str, settings: CommonSettings) -> None:
             "HRAG_TRACING or OTEL_EXPORTER_OTLP_ENDPOINT turns tracing on, which needs "
             f"`pip install 'hrag[otel]'` ({error})"
         ) from error
-    # No events: OpenTelemetry would record exceptions, whose messages may quote user data.
+    # Events are turned off, because OpenTelemetry would record exceptions as events, and their
+    # messages may quote user data.
     limits = SpanLimits(max_events=0)
     resource = Resource.create({"service.name": f"hrag-{service}"})
     provider = TracerProvider(resource=resource, span_limits=limits, shutdown_on_exit=False)
@@ -57,7 +59,7 @@ def configure(service: str, settings: CommonSettings) -> None:
 
 
 def close() -> None:
-    """Exports the remaining spans, for two seconds at most."""
+    """Exports the remaining spans; stops after two seconds."""
     if _Tracing.provider is not None:
         ending = threading.Thread(target=_Tracing.provider.shutdown, daemon=True)
         ending.start()
@@ -65,7 +67,10 @@ def close() -> None:
 
 
 def interceptors() -> list[Any]:
-    """Returns the server interceptors for tracing, to be the outermost; empty if it is off."""
+    """Returns the server interceptors for tracing; an empty list if tracing is off.
+
+    They must be the first (outermost) interceptors of a server.
+    """
     if _Tracing.tracer is None:
         return []
     from opentelemetry.instrumentation.grpc import filters, server_interceptor  # noqa: PLC0415
@@ -74,9 +79,10 @@ def interceptors() -> list[Any]:
 
 
 def call_failed(code: str, number: int) -> None:
-    """Sets the status of the current call's span, which the instrumentation does not see.
+    """Sets the status of the current call's span after the call has failed.
 
-    `code` is the name of the gRPC status code and `number` its value.
+    The OpenTelemetry instrumentation does not see this status. `code` is the name of the gRPC
+    status code and `number` its value.
     """
     if _Tracing.tracer is None:
         return

@@ -1,1 +1,1 @@
-"""How does a service take calls: who may call, which calls run now, how is it watched?"""
+"""How does a process serve calls over gRPC, from its first connection to its stop?"""

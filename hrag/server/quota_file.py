@@ -1,7 +1,7 @@
 """Quotas of tenants: defaults from the settings, and overrides from a file.
 
-The file is TOML with a table for each tenant; a missing key takes the default. It is reloaded
-when it changes, as `hrag.host.watched_file` describes.
+The file is TOML with a table for each tenant. If a table does not have a key, the default applies.
+The file is reloaded when it changes; `hrag.host.watched_file` describes how.
 """
 
 import tomllib
@@ -19,7 +19,7 @@ from hrag.values.ids import is_name, quoted
 from hrag.values.quotas import Quota
 
 
-def _tenant(value: str) -> str:
+def _check_tenant(value: str) -> str:
     if not is_name(value):
         raise ValueError
     return value
@@ -33,18 +33,22 @@ class _Table(BaseModel, extra="forbid"):
     max_collections: StorageLimit = None
 
 
-_FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_tenant)], _Table])
+_FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_check_tenant)], _Table])
 
 
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
-    """Returns the quotas by tenant; raises OSError, or ValueError that describes the defect."""
+    """Returns the quotas in the file by tenant.
+
+    If a table does not have a key, the value of `default` applies. Raises OSError if the file
+    cannot be read. Raises ValueError, which describes the problem, if its content is invalid.
+    """
     with path.open("rb") as file:
         try:
-            found = tomllib.load(file)
+            content = tomllib.load(file)
         except RecursionError:
             raise ValueError("it is nested too deep") from None
     try:
-        tables = _FILE.validate_python(found, strict=True)
+        tables = _FILE.validate_python(content, strict=True)
     except ValidationError as error:
         raise ValueError("; ".join(map(_explain, error.errors()))) from None
     return {
@@ -58,9 +62,9 @@ def _explain(error: ErrorDetails) -> str:
     table = f"[{quoted(tenant)}]"
     match error["type"]:
         case "extra_forbidden":
-            known = ", ".join(field.name for field in fields(Quota))
+            allowed = ", ".join(field.name for field in fields(Quota))
             return (
-                f"{table} has {quoted(keys[0])}; allowed are {known}; the id of a tenant "
+                f"{table} has {quoted(keys[0])}; allowed are {allowed}; the id of a tenant "
                 "with a dot must be quoted"
             )
         case "value_error":
@@ -72,10 +76,10 @@ def _explain(error: ErrorDetails) -> str:
 
 
 class Quotas:
-    """The current quota of any tenant. Thread-safe."""
+    """Returns the current quota of any tenant when it is called. Thread-safe."""
 
     def __init__(self, default: Quota, path: Path | None = None) -> None:
-        """Raises OSError or ValueError if the file is missing or invalid."""
+        """Reads the file, if there is one; raises OSError or ValueError if it is invalid."""
         self._default = default
         self._overrides = (
             None if path is None else WatchedFile((path,), lambda: read(path, default))

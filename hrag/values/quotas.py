@@ -1,6 +1,6 @@
-"""The quota of a tenant, and its usage.
+"""The quota and the usage of a tenant.
 
-Rate limits apply to each process of a service, storage quotas to the whole store. None means
+A rate limit applies to each process of a service, a storage quota to the whole store. None means
 unlimited. This module does not know where quotas are configured or how usage is counted.
 """
 
@@ -13,7 +13,11 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The limits of one tenant. `burst` defaults to the calls of one second."""
+    """The limits of one tenant; None means unlimited.
+
+    `burst` is the number of calls that a tenant may make at the same time after a pause. If it is
+    None, it is the number of calls in one second.
+    """
 
     calls_per_s: float | None = None
     burst: int | None = None
@@ -23,19 +27,22 @@ class Quota:
 
     @property
     def call_interval_ns(self) -> int:
-        """Nanoseconds between calls at the limit; 0 if calls are unlimited."""
+        """The nanoseconds between two calls at the limit; 0 if calls are unlimited."""
         return 0 if self.calls_per_s is None else round(_NS / self.calls_per_s)
 
     @property
     def burst_calls(self) -> int:
-        """Calls that may be made at once after a pause; 0 if calls are unlimited."""
+        """The number of calls that may be made at the same time after a pause.
+
+        It is 0 if calls are unlimited.
+        """
         if self.calls_per_s is None:
             return 0
         return self.burst or math.ceil(self.calls_per_s)
 
 
 QuotaOf = Callable[[str], Quota]
-"""Returns the quota of a tenant, by its id. Thread-safe."""
+"""A function that returns the quota of a tenant, given its id. Thread-safe."""
 
 NO_LIMITS = Quota()
 
@@ -47,11 +54,11 @@ def unlimited(_tenant_id: str) -> Quota:
 
 @dataclass(frozen=True, slots=True)
 class TenantUsage:
-    """What a tenant stores in all its collections, and its quota.
+    """The usage of a tenant in all its collections, and its quota.
 
-    `stored_bytes` counts everything stored for its documents except the vector index: texts,
-    vectors, chunk trees, titles, sources, metadata with its filter index, and summaries.
-    `documents` does not count summaries.
+    `stored_bytes` is the size of everything that is stored for the tenant's documents except the
+    vector index: texts, vectors, chunk trees, titles, sources, metadata with its filter index, and
+    summaries. `documents` does not count summaries.
     """
 
     collections: int = 0

@@ -1,4 +1,4 @@
-"""Values to and from the messages of the call Answer."""
+"""Converts values to and from the messages of the call Answer."""
 
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason

@@ -1,4 +1,4 @@
-"""Values to and from the messages of types.proto."""
+"""Converts values to and from the messages of types.proto."""
 
 import math
 from collections.abc import Mapping, Sized
@@ -22,12 +22,13 @@ from hrag.values.ids import quoted
 from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
 from hrag.wire import status_codes
 
-_EXACT_INT = 2**53  # A Struct's numbers are doubles; up to here they hold integers exactly.
-# Protobuf's parsers refuse messages nested over 100 deep; each JSON object takes three levels.
+_EXACT_INT = 2**53  # The numbers of a Struct are doubles, which are exact for integers up to this.
+# Parsers of protobuf refuse messages with more than 100 levels. Each JSON object needs three.
 _MAX_DEPTH = 30
-# The worst case is a number in a list: eleven bytes, and two in JSON with its comma.
+# A message has at most six times as many bytes as the same JSON. The worst case is a number in a
+# list: eleven bytes as a message, and two bytes, with its comma, as JSON.
 _BYTES_PER_JSON = 6
-_UNFIT = (TypeError, ValueError, OverflowError)  # Raised by protobuf for values of a wrong type.
+_UNFIT = (TypeError, ValueError, OverflowError)  # Protobuf raises these for values of a wrong type.
 
 Built = TypeVar("Built", bound=Message)
 
@@ -35,7 +36,7 @@ Built = TypeVar("Built", bound=Message)
 def bounded(values: Sized, limit: int, field: str) -> None:
     """Raises TooLarge if a field has more than `limit` entries.
 
-    Called before the entries are decoded: a request may hold tens of millions.
+    Must be called before the entries are decoded, because a request may contain tens of millions.
     """
     if len(values) > limit:
         raise TooLarge(
@@ -44,12 +45,15 @@ def bounded(values: Sized, limit: int, field: str) -> None:
 
 
 def collection_or_default(name: str) -> str:
-    """An empty collection name in a request means `default`."""
+    """Returns the name of a collection; an empty name in a request means `default`."""
     return name or DEFAULT_COLLECTION
 
 
 def built(message_type: type[Built], **fields: Any) -> Built:
-    """A message with these fields; raises InvalidArgument for a value that does not fit."""
+    """Returns a message with these fields.
+
+    Raises InvalidArgument, which names the field, for a value that does not fit the field.
+    """
     try:
         return message_type(**fields)
     except _UNFIT:
@@ -66,11 +70,11 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
         raise InvalidArgument(f"{name} is {quoted(str(value))}: {problem}", field=name) from None
 
 
-# Metadata
+# The following functions convert metadata.
 
 
 def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """JSON-like values as a Struct; raises InvalidArgument for values that are not JSON."""
+    """Returns JSON-like values as a Struct; raises InvalidArgument for values that are not JSON."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
         _set_value(struct.fields[_key(key)], value, 1)
@@ -135,9 +139,9 @@ def _number(value: float) -> float:
 
 
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """A Struct as JSON-like values; whole numbers up to 2**53 become int.
+    """Returns a Struct as JSON-like values; whole numbers up to 2**53 become int.
 
-    Raises InvalidArgument for NaN, infinity and too deep nesting.
+    Raises InvalidArgument for NaN, infinity and nesting that is too deep.
     """
     return _object_from(struct, 1)
 
@@ -171,7 +175,7 @@ def _number_from(number: float) -> int | float:
 
 
 def checked_text(value: str, field: str) -> str:
-    """Returns `value`, or raises InvalidArgument if it has lone surrogates."""
+    """Returns `value`; raises InvalidArgument if it contains a lone surrogate."""
     if not value.isascii():
         try:
             value.encode()
@@ -183,7 +187,7 @@ def checked_text(value: str, field: str) -> str:
     return value
 
 
-# Collections
+# The following functions convert collections.
 
 _UNIT_NUMBER = {
     SummaryUnit.NONE: pb.SUMMARY_UNIT_NONE,
@@ -195,19 +199,19 @@ _UNIT: dict[int, SummaryUnit] = {number: unit for unit, number in _UNIT_NUMBER.i
 
 
 def settings_request_from(message: pb.CollectionSettings) -> SettingsRequest:
-    def given(name: str) -> Any:
+    def optional(name: str) -> Any:
         return getattr(message, name) if message.HasField(name) else None
 
     bounded(message.level_sizes, MAX_LEVELS, "level_sizes")
     return SettingsRequest(
         level_sizes=tuple(message.level_sizes) or None,
-        overlap_ratio=given("overlap_ratio"),
-        embedding_level=given("embedding_level"),
-        return_level=given("return_level"),
+        overlap_ratio=optional("overlap_ratio"),
+        embedding_level=optional("embedding_level"),
+        return_level=optional("return_level"),
         summaries=_unit_from(message.summaries),
         embedder=message.embedder or None,
-        analyzer=given("analyzer"),
-        index_headings=given("index_headings"),
+        analyzer=optional("analyzer"),
+        index_headings=optional("index_headings"),
     )
 
 
@@ -277,7 +281,7 @@ def collection_from(message: pb.Collection) -> Collection:
     )
 
 
-# Documents
+# The following functions convert documents.
 
 
 def document_from(message: pb.Document) -> Document:
@@ -292,7 +296,11 @@ def document_from(message: pb.Document) -> Document:
 
 
 def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
-    """As `struct_from`; TooLarge if it must exceed the limit as JSON, before it is decoded."""
+    """Returns metadata as JSON-like values.
+
+    Raises TooLarge, before decoding, if the metadata certainly exceeds its limit as JSON. Raises
+    InvalidArgument if `struct_from` does.
+    """
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
         raise TooLarge(
@@ -371,7 +379,7 @@ def document_info_from(message: pb.DocumentInfo) -> DocumentInfo:
     )
 
 
-# Chunks
+# The following functions convert chunks and errors.
 
 
 def span_message(span: Span) -> pb.Span:

@@ -1,6 +1,6 @@
-"""Fields of messages as fields of values: optional ones, enums, messages of plain numbers.
+"""Helpers that convert fields of messages: optional fields, enums, and messages of numbers.
 
-And encoded messages as fields of encoded messages.
+`nested_field` encodes a message as a field of another encoded message.
 """
 
 from collections.abc import Mapping
@@ -20,41 +20,50 @@ Known = TypeVar("Known")
 Value = TypeVar("Value", bound="DataclassInstance")
 
 
-def given(message: Message, name: str) -> Any:
-    """Returns a field of the message; None if it is optional and unset."""
+def optional_field(message: Message, name: str) -> Any:
+    """Returns the value of a field of the message; None if it is optional and not set."""
     unset = message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name)
     return None if unset else getattr(message, name)
 
 
-def alike(value_type: type[Value], message: Message) -> Value:
-    """Returns the dataclass whose fields have the names of the message's, read by `given`."""
-    return value_type(**{each.name: given(message, each.name) for each in fields(value_type)})
+def dataclass_from(value_type: type[Value], message: Message) -> Value:
+    """Returns a dataclass with the values of the message's fields of the same names.
+
+    An optional field that is not set becomes None.
+    """
+    return value_type(
+        **{field.name: optional_field(message, field.name) for field in fields(value_type)}
+    )
 
 
-def known(names: Mapping[Any, Known], number: int, field: str) -> Known:
-    """Returns what an enum's number means; raises InvalidArgument for an unknown one."""
+def enum_value(names: Mapping[Any, Known], number: int, field: str) -> Known:
+    """Returns the value of an enum's number; raises InvalidArgument for an unknown number."""
     if number not in names:
         raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
     return names[number]
 
 
-def number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
-    """Returns an enum's number; raises InvalidArgument for a value that is none of `numbers`."""
+def enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
+    """Returns the number of an enum's value; raises InvalidArgument if it is not in `numbers`."""
     if value not in numbers:
         allowed = ", ".join(numbers)
         raise InvalidArgument(f"{field} is {value!r}; allowed are {allowed}", field=field)
     return numbers[value]
 
 
-def number_or_none(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
-    """The same; None, the default, stays None."""
-    return None if value is None else number(numbers, value, field)
+def optional_enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
+    """Returns the number of an enum's value; None for None, which means the default.
+
+    Raises InvalidArgument if the value is not in `numbers`.
+    """
+    return None if value is None else enum_number(numbers, value, field)
 
 
-def nested(field: int, message: bytes) -> tuple[bytes, bytes]:
-    """Returns the parts of an encoded field that holds an encoded message.
+def nested_field(field: int, message: bytes) -> tuple[bytes, bytes]:
+    """Returns the two parts of an encoded field that contains an encoded message.
 
-    `field` is its number, less than 16. See https://protobuf.dev/programming-guides/encoding.
+    The parts are the tag with the length, and the message. `field` is the field number, which must
+    be less than 16. See https://protobuf.dev/programming-guides/encoding.
     """
     head = bytearray([field << 3 | _WITH_LENGTH])
     length = len(message)

@@ -1,4 +1,4 @@
-"""Values to and from the messages of filter.proto."""
+"""Converts filters to and from the messages of filter.proto, and to and from JSON."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -27,27 +27,35 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS  # Each condition lies in so many lists.
+# Each condition and value is inside at most MAX_FILTER_DEPTH lists.
+_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
 Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
 
 
 def filter_from(message: pb.Filter) -> Filter:
-    """The filter, with only its form and size checked; see `check_filter`.
+    """Returns the filter that a message represents.
 
-    Raises InvalidArgument or TooLarge.
+    Checks only its form and size; `check_filter` checks the rest. Raises InvalidArgument or
+    TooLarge.
     """
     return _filter_from(message, count(1))
 
 
 def optional_filter_from(request: Any) -> Filter | None:
-    """The filter of a request; None if it has none. Raises as `filter_from` does."""
+    """Returns the filter of a request; None if it has none.
+
+    Raises InvalidArgument or TooLarge if the filter is invalid.
+    """
     return filter_from(request.filter) if request.HasField("filter") else None
 
 
 def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
-    """`parts` counts the parts, so that no more are decoded than a valid filter can have."""
+    """Returns the filter that a message represents.
+
+    `parts` counts the decoded parts, so that no more parts are decoded than a valid filter has.
+    """
     _check_parts(next(parts))
     match message.WhichOneof("kind"):
         case "all_of":
@@ -61,11 +69,13 @@ def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
             values = map(_value_from, message.match.values)
             return Match(message.match.field, tuple(values))
         case "range":
-            given = message.range
+            ranged = message.range
             bounds = {
-                name: _value_from(getattr(given, name)) for name in _BOUNDS if given.HasField(name)
+                name: _value_from(getattr(ranged, name))
+                for name in _BOUNDS
+                if ranged.HasField(name)
             }
-            return Range(given.field, **bounds)
+            return Range(ranged.field, **bounds)
         case "exists":
             return Exists(message.exists.field)
         case _:
@@ -76,7 +86,7 @@ def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
 
 
 def _filters_from(message: pb.FilterList, parts: Iterator[int]) -> tuple[Filter, ...]:
-    return tuple(_filter_from(each, parts) for each in message.filters)
+    return tuple(_filter_from(inner, parts) for inner in message.filters)
 
 
 def _check_parts(number: int) -> None:
@@ -108,21 +118,27 @@ def _moment_from(timestamp: Timestamp) -> datetime:
         ) from None
 
 
-def optional_filter_message(given: Filter | None) -> pb.Filter | None:
-    """The message of a filter, None for none. Raises as `filter_message` does."""
-    return None if given is None else filter_message(given)
+def optional_filter_message(condition: Filter | None) -> pb.Filter | None:
+    """Returns the message of a filter; None for None.
 
-
-def filter_json(given: Filter) -> dict[str, Any]:
-    """The filter as JSON, in the form that protobuf gives its message.
-
-    Raises as `filter_message`.
+    Raises InvalidArgument or TooLarge if the filter is invalid.
     """
-    return json_format.MessageToDict(filter_message(given))
+    return None if condition is None else filter_message(condition)
+
+
+def filter_json(condition: Filter) -> dict[str, Any]:
+    """Returns a filter as JSON, in protobuf's JSON format of its message.
+
+    Raises InvalidArgument or TooLarge if the filter is invalid.
+    """
+    return json_format.MessageToDict(filter_message(condition))
 
 
 def filter_from_json(value: dict[str, Any]) -> Filter:
-    """The filter of such JSON, as `filter_from` reads it. Raises InvalidArgument or TooLarge."""
+    """Returns the filter that JSON in the format of `filter_json` represents.
+
+    Raises InvalidArgument or TooLarge.
+    """
     try:
         message = json_format.ParseDict(value, pb.Filter())
     except json_format.ParseError as error:
@@ -130,14 +146,14 @@ def filter_from_json(value: dict[str, Any]) -> Filter:
     return filter_from(message)
 
 
-def filter_message(given: Filter, depth: int = 1) -> pb.Filter:
-    """The message of a filter.
+def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
+    """Returns the message of a filter, which is at nesting level `depth`.
 
-    Raises InvalidArgument for a value of a wrong type, TooLarge for too deep nesting.
+    Raises InvalidArgument for a value of a wrong type, and TooLarge for nesting that is too deep.
     """
-    if depth > MAX_FILTER_DEPTH:  # Messages nested much deeper cannot be sent.
+    if depth > MAX_FILTER_DEPTH:  # A message with much deeper nesting cannot be sent.
         raise TooLarge(f"filter is nested over {MAX_FILTER_DEPTH} deep", field="filter")
-    match given:
+    match condition:
         case AllOf(inner):
             return pb.Filter(all_of=_list_message(inner, depth))
         case AnyOf(inner):
@@ -149,23 +165,23 @@ def filter_message(given: Filter, depth: int = 1) -> pb.Filter:
             return pb.Filter(match=built(pb.FieldMatch, field=field, values=typed))
         case Range(field):
             bounds = {
-                name: _typed(pb.RangeBound, getattr(given, name))
+                name: _typed(pb.RangeBound, getattr(condition, name))
                 for name in _BOUNDS
-                if getattr(given, name) is not None
+                if getattr(condition, name) is not None
             }
             return pb.Filter(range=built(pb.FieldRange, field=field, **bounds))
         case Exists(field):
             return pb.Filter(exists=built(pb.FieldExists, field=field))
         case _:
             raise InvalidArgument(
-                f"filter holds {quoted(str(given))}; it must be made of AllOf, AnyOf, NoneOf, "
-                "Match, Range and Exists of hrag.filters",
+                f"filter holds {quoted(str(condition))}; it may contain only AllOf, AnyOf, "
+                "NoneOf, Match, Range and Exists of hrag.filters",
                 field="filter",
             )
 
 
 def _list_message(filters: Sequence[Filter], depth: int) -> pb.FilterList:
-    return pb.FilterList(filters=[filter_message(each, depth + 1) for each in filters])
+    return pb.FilterList(filters=[filter_message(inner, depth + 1) for inner in filters])
 
 
 def _typed(message_type: type[Typed], value: FilterValue | Bound) -> Typed:

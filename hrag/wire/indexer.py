@@ -1,4 +1,4 @@
-"""Values to and from the messages of indexer.proto."""
+"""Converts values to and from the messages of indexer.proto."""
 
 from dataclasses import asdict
 

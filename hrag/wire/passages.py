@@ -1,4 +1,4 @@
-"""Passages, and what tells why they were found, to and from messages of retriever.proto."""
+"""Converts passages, with their matches and scores, to and from messages of retriever.proto."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +7,16 @@ from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import types_pb2
 from hrag.values.search import MatchedChild, MatchedSentence, Passage, TermSpan
 from hrag.wire.common import chunk_from, chunk_message, span_from, span_message, struct_message
-from hrag.wire.fields import given
+from hrag.wire.fields import optional_field
 
 
 def encoded_passage(passage: Passage) -> bytes:
-    """Returns an encoded SearchResponse that holds this passage and nothing else."""
+    """Returns an encoded SearchResponse that contains only this passage."""
     return pb.SearchResponse(passages=[passage_message(passage)]).SerializeToString()
 
 
 class PassageFieldCodec:
-    """See `hrag.engine.PassageFields`."""
+    """Encodes fields of passages as parts of messages. Implements `hrag.engine.PassageFields`."""
 
     def document(
         self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
@@ -53,11 +53,11 @@ def passage_from(message: pb.Passage) -> Passage:
         score=message.score,
         matched_children=tuple(map(_child_from, message.matched_children)),
         merged_chunk_ids=tuple(message.merged_chunk_ids),
-        lexical_score=given(message, "lexical_score"),
-        dense_score=given(message, "dense_score"),
-        term_spans=tuple(TermSpan(each.char_start, each.char_end) for each in message.term_spans),
+        lexical_score=optional_field(message, "lexical_score"),
+        dense_score=optional_field(message, "dense_score"),
+        term_spans=tuple(TermSpan(span.char_start, span.char_end) for span in message.term_spans),
         matched_sentence=_sentence_from(message.matched_sentence) if has_sentence else None,
-        rerank_score=given(message, "rerank_score"),
+        rerank_score=optional_field(message, "rerank_score"),
     )
 
 
@@ -76,8 +76,8 @@ def _child_from(message: pb.MatchedChild) -> MatchedChild:
         chunk_id=message.chunk_id,
         score=message.score,
         span=span_from(message.span),
-        lexical_score=given(message, "lexical_score"),
-        dense_score=given(message, "dense_score"),
+        lexical_score=optional_field(message, "lexical_score"),
+        dense_score=optional_field(message, "dense_score"),
     )
 
 

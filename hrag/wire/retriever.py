@@ -1,4 +1,4 @@
-"""Messages of retriever.proto."""
+"""Converts values to and from the messages of retriever.proto, except those of the call Answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -32,11 +32,18 @@ from hrag.wire.common import (
     span_from,
     span_message,
 )
-from hrag.wire.fields import alike, known, nested, number, number_or_none
+from hrag.wire.fields import (
+    dataclass_from,
+    enum_number,
+    enum_value,
+    nested_field,
+    optional_enum_number,
+)
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# Most bytes of the numbers in an encoded SearchResponse, and in a ChosenSection.
+# The maximum number of bytes that the numbers in an encoded SearchResponse, and in an encoded
+# ChosenSection, need.
 _RESULT_BYTES = 128
 _SECTION_BYTES = 64
 
@@ -101,26 +108,34 @@ _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
 
 
 class EncodedResult(NamedTuple):
-    """A result without its passages, and each passage encoded as a SearchResponse of its own."""
+    """A search result, and its encoded passages.
+
+    `result` contains no passages. Each element of `passages` is an encoded SearchResponse that
+    contains one passage.
+    """
 
     result: SearchResult
     passages: tuple[bytes, ...]
 
     @property
     def size_bytes(self) -> int:
-        """The size of the encoded response, rounded up a little."""
+        """An upper bound of the size of the encoded response, which is only a little larger."""
         sections = sum(map(_section_bytes, self.result.sections))
         texts = text_bytes(self.result.fallback, self.result.rerank_failure)
         return sum(map(len, self.passages)) + sections + texts + _RESULT_BYTES
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
-    """Returns the query; a vector becomes a sequence of floats. Raises InvalidArgument."""
-    # Of some thirty fields a dozen are set at most: the others have the query's own defaults.
+    """Returns the query of a request; raises InvalidArgument if a field is invalid.
+
+    A vector becomes a sequence of floats.
+    """
+    # A request has about thirty fields, of which at most a dozen are set. For the others, the
+    # defaults of SearchQuery apply.
     fields = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
         if name in fields:
-            fields[name] = known(names, fields[name], name)
+            fields[name] = enum_value(names, fields[name], name)
     text = fields.pop("text", "")
     if "vector" in fields:
         fields["vector"] = message.vector.values
@@ -131,16 +146,19 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
-    """Raises InvalidArgument for what a message cannot hold."""
+    """Returns the request of a query.
+
+    Raises InvalidArgument for a value that does not fit into the message.
+    """
     message = built(
         pb.SearchRequest,
         tenant_id=query.tenant_id,
         collection=query.collection,
-        mode=number_or_none(_MODE_NUMBER, query.mode, "mode"),
+        mode=optional_enum_number(_MODE_NUMBER, query.mode, "mode"),
         limit=query.limit,
         return_level=query.return_level,
         candidates=query.candidates,
-        aggregation=number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
+        aggregation=enum_number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
         token_budget=query.token_budget,
         min_sequence=query.min_sequence,
         merge_ratio=query.merge_ratio,
@@ -151,9 +169,9 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         cut_last=query.cut_last,
         filter=optional_filter_message(query.filter),
         top_sections=query.top_sections,
-        summary_scope=number_or_none(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
-        retrieval=number_or_none(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
-        fusion=number_or_none(_FUSION_NUMBER, query.fusion, "fusion"),
+        summary_scope=optional_enum_number(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
+        retrieval=optional_enum_number(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
+        fusion=optional_enum_number(_FUSION_NUMBER, query.fusion, "fusion"),
         lexical_weight=query.lexical_weight,
         neighbour_bonus=query.neighbour_bonus,
         max_per_document=query.max_per_document,
@@ -165,7 +183,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
     elif vector is None:
         vector = query.query
     else:
-        raise InvalidArgument("vector is given twice, in query too", field="vector")
+        raise InvalidArgument("vector is given twice: in query and in vector", field="vector")
     if vector is not None:
         message.vector.values.extend(vector)
         message.vector.SetInParent()
@@ -173,7 +191,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
 
 
 def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
-    """Returns each query, or the error that its message has, in order."""
+    """Returns the query of each request of a batch, in order, or an error if it is invalid."""
     return [outcome_of(search_query_from, search) for search in message.searches]
 
 
@@ -182,14 +200,16 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
 
 
 def encoded_batch(outcomes: Iterable[EncodedResult | HragError]) -> bytes:
-    """Returns an encoded BatchSearchResponse; each passage is copied, not parsed."""
-    return b"".join(part for each in outcomes for part in nested(1, _encoded_outcome(each)))
+    """Returns an encoded BatchSearchResponse. Encoded passages are copied, not parsed."""
+    return b"".join(
+        part for outcome in outcomes for part in nested_field(1, _encoded_outcome(outcome))
+    )
 
 
 def _encoded_outcome(outcome: EncodedResult | HragError) -> bytes:
     if isinstance(outcome, HragError):
         return pb.SearchOutcome(error=error_message(outcome)).SerializeToString()
-    return b"".join(nested(1, encoded_response(outcome)))
+    return b"".join(nested_field(1, encoded_response(outcome)))
 
 
 def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError]:
@@ -202,16 +222,16 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     return error_from(message.error)
 
 
-def encoded_response(found: EncodedResult) -> bytes:
+def encoded_response(encoded: EncodedResult) -> bytes:
     """Returns an encoded SearchResponse.
 
-    In protobuf, concatenated messages decode as one message with the fields of all.
+    In protobuf, concatenated messages decode as one message that has the fields of all of them.
     """
-    return b"".join([*found.passages, search_response(found.result).SerializeToString()])
+    return b"".join([*encoded.passages, search_response(encoded.result).SerializeToString()])
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:
-    took = result.timings
+    timings = result.timings
     return pb.SearchResponse(
         passages=map(passage_message, result.passages),
         mode=_MODE_NUMBER[result.mode],
@@ -221,13 +241,13 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
         exhausted=result.exhausted,
         sequence=result.sequence,
         timings=pb.Timings(
-            embed_us=took.embed_us,
-            search_us=took.search_us,
-            climb_us=took.climb_us,
-            fetch_us=took.fetch_us,
-            total_us=took.total_us,
-            filter_us=took.filter_us,
-            rerank_us=took.rerank_us,
+            embed_us=timings.embed_us,
+            search_us=timings.search_us,
+            climb_us=timings.climb_us,
+            fetch_us=timings.fetch_us,
+            total_us=timings.total_us,
+            filter_us=timings.filter_us,
+            rerank_us=timings.rerank_us,
         ),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
@@ -240,8 +260,8 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
 
 
 def _section_bytes(section: ChosenSection) -> int:
-    named = text_bytes(section.document_id, section.title, section.summary)
-    return named + text_bytes(*section.section_path) + _SECTION_BYTES
+    texts = text_bytes(section.document_id, section.title, section.summary)
+    return texts + text_bytes(*section.section_path) + _SECTION_BYTES
 
 
 def _section_message(section: ChosenSection) -> pb.ChosenSection:
@@ -273,13 +293,13 @@ def _section_from(message: pb.ChosenSection) -> ChosenSection:
 def search_result_from(message: pb.SearchResponse) -> SearchResult:
     return SearchResult(
         passages=tuple(map(passage_from, message.passages)),
-        mode=known(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
+        mode=enum_value(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
         matched_at_level=message.matched_at_level,
         returned_at_level=message.returned_at_level,
         candidates_considered=message.candidates_considered,
         exhausted=message.exhausted,
         sequence=message.sequence,
-        timings=alike(Timings, message.timings),
+        timings=dataclass_from(Timings, message.timings),
         plan=_PLAN.get(message.plan),
         eligible_leaves=message.eligible_leaves,
         sections=tuple(map(_section_from, message.sections)),
@@ -331,15 +351,18 @@ def _node_from(message: pb.ChunkNode) -> ChunkNode:
 
 
 def _relative_message(node: ChunkNode) -> pb.ChunkNode:
-    """A relative without what is the document's: thousands of copies would fill the reply."""
+    """Returns the message of a relative without title, source and metadata of the document.
+
+    A reply may contain thousands of relatives, and as many copies of these fields would fill it.
+    """
     return _node_message(replace(node, chunk=replace(node.chunk, title="", source="", metadata={})))
 
 
 def _relative_from(chunk: Chunk, message: pb.ChunkNode) -> ChunkNode:
-    """A relative of `chunk`, with what it says of their document."""
+    """Returns a relative of `chunk`, with the title, source and metadata of their document."""
     node = _node_from(message)
-    own = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
-    return replace(node, chunk=own)
+    complete = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
+    return replace(node, chunk=complete)
 
 
 def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
@@ -362,7 +385,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         return_level=message.return_level,
         default_limit=message.default_limit,
         default_candidates=message.default_candidates,
-        limits=alike(Limits, message.limits),
+        limits=dataclass_from(Limits, message.limits),
         reader=_reader_from(message.reader) if message.HasField("reader") else None,
         chat_model=message.chat_model,
     )
@@ -371,5 +394,5 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
 def _reader_from(message: pb.ReaderStatus) -> ReaderStatus:
     embedded = message.embedded if message.HasField("embedded") else None
     return ReaderStatus(
-        message.lag_s, None if embedded is None else alike(EmbeddedReaderStatus, embedded)
+        message.lag_s, None if embedded is None else dataclass_from(EmbeddedReaderStatus, embedded)
     )

@@ -1,8 +1,8 @@
 """The mapping between error classes and gRPC statuses, used by the server and by the client.
 
-The server sends `google.rpc` details: ErrorInfo with a stable reason, BadRequest with the
-field, QuotaFailure with the quota, RetryInfo for retryable errors. The client looks up the
-class by the reason.
+The server sends the status with `google.rpc` details: ErrorInfo with a stable reason, BadRequest
+with the field, QuotaFailure with the quota, and RetryInfo for retryable errors. The client looks
+up the error class by the reason.
 """
 
 import math
@@ -21,7 +21,10 @@ DOMAIN = "hrag"
 
 
 class Situation(NamedTuple):
-    """The status of an error class; `retry_s` is the delay before a retry, None for no retry."""
+    """The status code and the reason of an error class.
+
+    `retry_s` is the delay before a retry in seconds; None means that a retry will not help.
+    """
 
     code: grpc.StatusCode
     reason: str
@@ -74,7 +77,7 @@ TABLE: dict[type[HragError], Situation] = {
 
 _CLASS_OF_REASON = {situation.reason: cls for cls, situation in TABLE.items()}
 
-# For statuses without our details, made by gRPC itself or by a proxy.
+# The classes for statuses without our details, which come from gRPC itself or from a proxy.
 _CLASS_OF_CODE = {
     _CODE.INVALID_ARGUMENT: errors.InvalidArgument,
     _CODE.UNAUTHENTICATED: errors.Unauthenticated,
@@ -87,14 +90,15 @@ _CLASS_OF_CODE = {
     _CODE.DATA_LOSS: errors.DataLoss,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
-# gRPC bounds trailers to 8 KiB, and they hold the message up to three times, once
-# percent-encoded: there each non-ASCII byte takes three.
+# gRPC limits trailers to 8 KiB. They contain the message up to three times, once of them
+# percent-encoded, where each non-ASCII byte needs three bytes.
 _MAX_MESSAGE_BYTES = 1000
 _ELLIPSIS = "…"
 
-# Errors that gRPC's own retries must not repeat. For endpoints, the service has already retried
-# for seconds, and retries of clients would multiply the attempts; a full storage quota stays
-# full, and a reply stays too large. gRPC reads a negative pushback as "do not retry".
+# Calls that end with these errors must not be retried by gRPC in the client. The service itself
+# has already retried a failed endpoint for seconds, and retries by clients would multiply the
+# attempts. A full storage quota stays full, and a reply stays too large. A negative pushback
+# means "do not retry" to gRPC.
 _NO_GRPC_RETRY = (
     errors.EmbedderUnavailable,
     errors.ChatUnavailable,
@@ -104,7 +108,8 @@ _NO_GRPC_RETRY = (
 _PUSHBACK = "grpc-retry-pushback-ms"
 _SUBJECT = "tenant:"
 
-_LARGER_THAN_MAX = "larger than max"  # gRPC's text for a message above its size limit.
+# The text in gRPC's error for a message that exceeds its size limit.
+_LARGER_THAN_MAX = "larger than max"
 
 _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -115,7 +120,10 @@ def situation_of(error: HragError) -> Situation:
 
 
 def message_of(error: HragError) -> str:
-    """Returns the error's message, cut to 1,000 bytes, without lone surrogates (UTF-8 has none)."""
+    """Returns the error's message, cut to 1,000 bytes of UTF-8.
+
+    Lone surrogates, which UTF-8 cannot encode, are replaced by question marks.
+    """
     raw = error.message.encode("utf-8", "replace")
     if len(raw) <= _MAX_MESSAGE_BYTES:
         return raw.decode()
@@ -123,7 +131,10 @@ def message_of(error: HragError) -> str:
 
 
 def to_status(error: HragError) -> grpc.Status:
-    """Returns the status, with details, that ends the call. Its message is cut to 1,000 bytes."""
+    """Returns the status, with its details, that ends a call with `error`.
+
+    Its message is cut to 1,000 bytes.
+    """
     situation = situation_of(error)
     message = message_of(error)
     details: list[Message] = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
@@ -143,7 +154,7 @@ def to_status(error: HragError) -> grpc.Status:
         status_pb2.Status(
             code=situation.code.value[0],
             message=message,
-            details=[_packed(detail) for detail in details],
+            details=[_pack(detail) for detail in details],
         )
     )
     pushback = _pushback(error, retry_s)
@@ -160,7 +171,10 @@ def _quota_failure(error: QuotaExceeded, message: str) -> Message:
 
 
 def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
-    """Returns the trailer that overrides the retry delay of a client's own retry policy."""
+    """Returns the trailer that overrides the delay in a client's gRPC retry policy.
+
+    Returns an empty list if that delay should apply.
+    """
     if isinstance(error, _NO_GRPC_RETRY):
         return [(_PUSHBACK, "-1")]
     if isinstance(error, errors.RateQuotaExceeded) and retry_s is not None:
@@ -169,24 +183,25 @@ def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
 
 
 def error_from(failure: Any) -> HragError:
-    """Returns the error that a failed call stands for.
+    """Returns the error that a failed gRPC call represents.
 
-    Its class is the one the server raised, or by the status code where there are no details.
+    Its class is the class that the server raised. If the status has no details, the status code
+    determines the class.
     """
     try:
         status = rpc_status.from_call(failure)
-    except ValueError:  # The details contradict the status, which a proxy made.
+    except ValueError:  # A proxy changed the status, so the details contradict it.
         status = None
     if status is None:
-        return _without_details(failure.code(), failure.details() or "")
+        return _error_of_code(failure.code(), failure.details() or "")
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     quota, retry = error_details_pb2.QuotaFailure(), error_details_pb2.RetryInfo()
     for detail in status.details:
         for kind in (info, bad_request, quota, retry):
             detail.Unpack(kind)
-    wrong = [each.field for each in bad_request.field_violations]
-    wrong += [each.quota_metric for each in quota.violations]
-    error = from_reason(info.reason, status.code, status.message, wrong[0] if wrong else "")
+    invalid = [violation.field for violation in bad_request.field_violations]
+    invalid += [violation.quota_metric for violation in quota.violations]
+    error = from_reason(info.reason, status.code, status.message, invalid[0] if invalid else "")
     if retry.HasField("retry_delay"):
         error.retry_s = retry.retry_delay.ToNanoseconds() / 1e9
     if isinstance(error, QuotaExceeded) and quota.violations:
@@ -195,20 +210,23 @@ def error_from(failure: Any) -> HragError:
 
 
 def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
-    """Returns the error of a reason; by `code`, the status code's number, if it is unknown."""
+    """Returns the error of a reason, with `message` and `field`.
+
+    If the reason is unknown, `code`, the number of a status code, determines the class.
+    """
     cls = _CLASS_OF_REASON.get(reason)
     if cls is not None:
         return cls(message, field=field)
-    return _without_details(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
+    return _error_of_code(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
 
 
-def _packed(message: Message) -> any_pb2.Any:
+def _pack(message: Message) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed
 
 
-def _without_details(code: grpc.StatusCode, message: str) -> HragError:
+def _error_of_code(code: grpc.StatusCode, message: str) -> HragError:
     if code is _CODE.RESOURCE_EXHAUSTED and _LARGER_THAN_MAX in message:
         return errors.TooLarge(message)
     return _CLASS_OF_CODE.get(code, errors.InternalError)(message)

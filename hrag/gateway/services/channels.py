@@ -88,5 +88,5 @@ def _require_tls(settings: GatewaySettings, address: str) -> None:
         "set it",
         "HRAG_INSECURE_PLAINTEXT",
         PLAINTEXT_WORDS,
-        given=settings.insecure_plaintext,
+        acknowledgement=settings.insecure_plaintext,
     )

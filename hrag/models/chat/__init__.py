@@ -1,7 +1,8 @@
-"""How does a prompt become text? Chat models, streamed or complete.
+"""How does a prompt become text? Chat models, which return a text complete or piece by piece.
 
-A model raises ChatUnavailable for a retryable failure (down, slow, rate-limiting, truncated
-reply), ChatRejected for a permanent one, and DeadlineExceeded or Cancelled.
+A model raises ChatUnavailable for a retryable failure (the endpoint is down, slow or
+rate-limiting, or its reply is truncated) and ChatRejected for a permanent failure. It raises
+DeadlineExceeded if the deadline passes, and Cancelled if the caller leaves.
 """
 
 from collections.abc import Generator
@@ -14,7 +15,10 @@ from hrag.values.deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class ChatEnd:
-    """How a text ended, and its token counts; 0 if the endpoint does not report them."""
+    """The finish reason of a text, and its token counts.
+
+    A token count is 0 if the endpoint does not report it.
+    """
 
     finish_reason: FinishReason
     prompt_tokens: int = 0
@@ -23,7 +27,7 @@ class ChatEnd:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A complete text, and how it ended."""
+    """A complete text with its finish reason and token counts."""
 
     text: str
     end: ChatEnd
@@ -37,12 +41,13 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Provider and model, for example `openai/gpt-5-mini`."""
+        """The provider and the model, for example `openai/gpt-5-mini`."""
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
         """Yields nonempty pieces of the text as they arrive, then exactly one ChatEnd.
 
-        Closing the generator abandons the rest. An error is raised in place of the ChatEnd.
+        Closing the generator abandons the rest of the text. After a failure, raises an error
+        instead of yielding the ChatEnd.
         """
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:

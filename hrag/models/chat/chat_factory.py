@@ -1,6 +1,6 @@
 """Creates the chat model that the settings name.
 
-The OpenAI SDK is imported only if it is used, because it takes half a second.
+The OpenAI SDK is imported only if it is used, because the import takes half a second.
 """
 
 from hrag.config import CommonSettings
@@ -10,9 +10,9 @@ from hrag.models.endpoint.endpoint_access import Access, Variable, access
 
 
 def open_chat(settings: CommonSettings) -> ChatModel | None:
-    """Returns the model that HRAG_CHAT_MODEL names, with metrics; None if it is empty.
+    """Returns the model that HRAG_CHAT_MODEL names, with metrics; None if the setting is empty.
 
-    Sends no request yet. Raises SettingsError, which names the variable.
+    Sends no request. Raises SettingsError, which names the variable, if a setting is invalid.
     """
     if not settings.chat_model:
         return None
@@ -25,7 +25,10 @@ def open_chat(settings: CommonSettings) -> ChatModel | None:
 
 
 def _access(settings: CommonSettings) -> Access:
-    """Never sends OPENAI_API_KEY to an endpoint other than that of OPENAI_BASE_URL."""
+    """Returns URL and key of the chat endpoint.
+
+    OPENAI_API_KEY is never used for an endpoint other than the one at OPENAI_BASE_URL.
+    """
     url = Variable("HRAG_CHAT_BASE_URL", settings.chat_base_url)
     key = Variable("HRAG_CHAT_API_KEY", settings.chat_api_key)
     if not url.value:

@@ -1,4 +1,4 @@
-"""A chat model with metrics: requests, their duration and outcome, and tokens."""
+"""A chat model with metrics: number, duration and outcome of its requests, and tokens."""
 
 from contextlib import closing
 
@@ -8,21 +8,21 @@ from hrag.values.deadline import Deadline
 
 
 class InstrumentedChat:
-    """Counts and times the requests to `chat`. See `hrag.models.chat.ChatModel`."""
+    """Counts and times the requests to `chat`. Implements `hrag.models.chat.ChatModel`."""
 
     def __init__(self, chat: ChatModel) -> None:
         self._chat = chat
         self.name = chat.name
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
-        """See `hrag.models.chat.ChatModel`."""
+        """Returns the complete text. Implements `ChatModel.complete`."""
         with metrics.chat_request():
             completion = self._chat.complete(prompt, max_tokens, deadline)
         _count(completion.end)
         return completion
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
-        """See `hrag.models.chat.ChatModel`."""
+        """Yields the pieces of the text. Implements `ChatModel.stream`."""
         with (
             metrics.chat_request(),
             closing(self._chat.stream(prompt, max_tokens, deadline)) as pieces,

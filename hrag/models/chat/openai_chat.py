@@ -1,8 +1,8 @@
 """Text from any endpoint with OpenAI's `POST /chat/completions`.
 
-Replies are always streamed: then a timeout applies to each piece instead of the whole reply,
-and a truncated reply is recognised. Requests are retried until the reply has started, but not
-after a timeout. Everything in a reply is validated before use.
+Replies are always streamed. So a timeout applies to each piece instead of the whole reply, and a
+truncated reply is recognised. A request may be retried until its reply has started, but not after
+a timeout. Everything in a reply is validated before use.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,17 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 
 MAX_RETRIES = 2
-MAX_TOKEN_CHARS = 32  # Few tokens are longer, so only a model that ignores its limit exceeds it.
-MAX_LINE_BYTES = 1 << 20  # Of a reply, where a line holds one piece.
-MAX_REPLY_S = 600.0  # A caller without a deadline must not hold its thread for ever.
-MAX_END_S = 2.0  # For the token counts of a text that is complete; some endpoints do not close.
+# A text may have this many characters for each token of its limit. Few tokens are longer, so only
+# a model that ignores its limit exceeds it.
+MAX_TOKEN_CHARS = 32
+MAX_LINE_BYTES = 1 << 20  # A line of a reply contains one piece of the text.
+MAX_REPLY_S = 600.0  # A caller without a deadline must not occupy its thread for ever.
+# After the text is complete, the token counts must arrive within this time. Some endpoints do not
+# close the stream.
+MAX_END_S = 2.0
 
-_MAX_RETRY_DELAY_S = 10.0  # For a longer `Retry-After`, the caller should know at once.
+# If `Retry-After` is longer, the request fails immediately, so that the caller knows it.
+_MAX_RETRY_DELAY_S = 10.0
 _FINISH = {
     "stop": FinishReason.STOP,
     "length": FinishReason.LENGTH,
@@ -81,10 +86,10 @@ class OpenAIChat:
         timeout_s: float = 60.0,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        """Sends no request yet.
+        """Creates the client; sends no request.
 
-        `timeout_s` bounds the wait for each piece, not the whole reply; a request has at most
-        `1 + max_retries` attempts, and at most five.
+        `timeout_s` limits the wait for each piece, not the whole reply. A request has at most
+        `1 + max_retries` attempts, and never more than five.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -92,13 +97,17 @@ class OpenAIChat:
         self._endpoint = Endpoint("chat", access, _ERRORS, retries, timeout_s)
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
-        """See `ChatModel`."""
+        """Returns the complete text. Implements `ChatModel.complete`."""
         *pieces, end = self.stream(prompt, max_tokens, deadline)
         assert isinstance(end, ChatEnd)
         return Completion("".join(map(str, pieces)), end)
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
-        """See `ChatModel`. A text past `max_tokens * MAX_TOKEN_CHARS` ends with LENGTH."""
+        """Yields the pieces of the text, then its ChatEnd. Implements `ChatModel.stream`.
+
+        A text with more than `max_tokens * MAX_TOKEN_CHARS` characters is cut there and ends with
+        LENGTH.
+        """
         deadline.check("requesting from the chat model")
         reply = _Reply(self._endpoint, max_tokens * MAX_TOKEN_CHARS)
         try:
@@ -107,12 +116,17 @@ class OpenAIChat:
                 yield from self._pieces(response, reply, deadline)
         except (ChatUnavailable, DeadlineExceeded):
             if not reply.is_finished:
-                deadline.check("waiting for the chat model")  # Its error takes precedence.
+                # If the deadline has passed as well, its error takes precedence.
+                deadline.check("waiting for the chat model")
                 raise
         yield reply.end()
 
     def _pieces(self, response: Response, reply: "_Reply", deadline: Deadline) -> Iterator[str]:
-        """Yields the text; once it is complete, reads on for at most MAX_END_S."""
+        """Yields the pieces of the text.
+
+        After the text is complete, continues to read for at most MAX_END_S, because the token
+        counts may follow.
+        """
         is_ending = False
         for data in self._data(response, deadline):
             if data == _DONE:
@@ -126,7 +140,7 @@ class OpenAIChat:
                 read_until(response, deadline.within(MAX_END_S))
 
     def _request(self, prompt: str, max_tokens: int, timeout: Timeout) -> Response:
-        # Raw, because the SDK's parser has no limits and checks no types.
+        # The raw response is used, because the SDK's parser has no limits and checks no types.
         raw = self._endpoint.client.chat.completions.with_raw_response.create(
             model=self._model,
             messages=[{"role": "user", "content": prompt}],
@@ -138,17 +152,17 @@ class OpenAIChat:
         return raw.http_response
 
     def _data(self, response: Response, deadline: Deadline) -> Iterator[bytes]:
-        """Yields the data of each server-sent event; each is one line."""
+        """Yields the data of each server-sent event; the data is always one line."""
         limit = Deadline.after(MAX_REPLY_S)
-        rest = b""
+        incomplete = b""
         for received in chain(response.iter_bytes(), (b"\n",)):
             deadline.check("the chat model was answering")
             if limit.remaining_s <= 0:
                 self._endpoint.raise_unavailable(
                     f"had not finished its reply after {MAX_REPLY_S:g} s"
                 )
-            *lines, rest = (rest + received).split(b"\n")
-            if len(rest) > MAX_LINE_BYTES:
+            *lines, incomplete = (incomplete + received).split(b"\n")
+            if len(incomplete) > MAX_LINE_BYTES:
                 self._endpoint.raise_rejected(f"returned a line of over {MAX_LINE_BYTES} bytes")
             yield from (line[len(_DATA) :].strip() for line in lines if line.startswith(_DATA))
 
@@ -158,7 +172,7 @@ class _Reply:
 
     def __init__(self, endpoint: Endpoint, max_chars: int) -> None:
         self._endpoint = endpoint
-        self._left_chars = max_chars
+        self._remaining_chars = max_chars
         self._finish: FinishReason | None = None
         self._usage = _Usage()
         self._events = 0
@@ -166,7 +180,7 @@ class _Reply:
     @property
     def is_full(self) -> bool:
         """True if the text has reached its limit."""
-        return self._left_chars <= 0
+        return self._remaining_chars <= 0
 
     @property
     def is_finished(self) -> bool:
@@ -174,7 +188,7 @@ class _Reply:
         return self._finish is not None
 
     def piece(self, data: bytes) -> str:
-        """Returns the text of an event; may be empty."""
+        """Returns the text of an event, which may be empty."""
         self._events += 1
         try:
             event = _Event.model_validate_json(data)
@@ -183,12 +197,15 @@ class _Reply:
         if event.error is not None:
             self._raise_error(event.error)
         self._usage = event.usage or self._usage
-        text = "".join(map(self._text, event.choices or ()))[: self._left_chars]
-        self._left_chars -= len(text)
+        text = "".join(map(self._text, event.choices or ()))[: self._remaining_chars]
+        self._remaining_chars -= len(text)
         return text
 
     def end(self) -> ChatEnd:
-        """Returns how the text ended; to be called after the last event."""
+        """Returns how the text ended. Must be called after the last event.
+
+        Raises an error of the endpoint if the reply is incomplete.
+        """
         if self._finish is None and self.is_full:
             self._finish = FinishReason.LENGTH
         if self._events == 0:
@@ -207,7 +224,10 @@ class _Reply:
         return (choice.delta and choice.delta.content) or ""
 
     def _raise_error(self, error: Any) -> None:
-        """Raises the error that an endpoint sent as an event, some with an HTTP status."""
+        """Raises the error that an endpoint sent as an event.
+
+        Some endpoints send an HTTP status with it.
+        """
         status = error.get("code") if isinstance(error, dict) else None
         if isinstance(status, int):
             self._endpoint.raise_for_status(status, error.get("type"))

@@ -1,11 +1,11 @@
 """How do texts become vectors? Embedders.
 
-A collection stores the name and the dimension of its embedder; vectors are comparable if
-their embedders' names are equal. Every embedder is thread-safe and returns finite unit vectors
-as `float32[n, dimension]`, C-contiguous, one row per text, in order. It raises
-EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent one. If the
-deadline passes or the caller leaves, it raises DeadlineExceeded or Cancelled instead, soon and
-without embedding the remaining texts.
+A collection stores the name and the dimension of its embedder. Two vectors are comparable if the
+names of their embedders are equal. Every embedder is thread-safe and returns finite unit vectors
+as `float32[n, dimension]`, C-contiguous, one row for each text, in the order of the texts. It
+raises EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent failure. If
+the deadline passes, it raises DeadlineExceeded; if the caller leaves, it raises Cancelled. It then
+stops soon, without embedding the remaining texts.
 """
 
 from collections.abc import Sequence
@@ -24,22 +24,25 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Provider and model, for example `openai/text-embedding-3-small`."""
+        """The provider and the model, for example `openai/text-embedding-3-small`."""
 
     @property
     def dimension(self) -> int:
-        """Length of every vector. The first access may send a request to the endpoint."""
+        """The length of every vector. The first access may send a request to the endpoint."""
 
     @property
     def lowest_cosine(self) -> float:
-        """The cosine of texts that have nothing in common: the zero of its scale."""
+        """The cosine that counts as no similarity; fusion scales cosines from it to 1.
+
+        It is about the cosine of texts that have nothing in common.
+        """
 
     @property
     def max_tokens(self) -> int:
-        """Length limit of a text, in tokens."""
+        """The maximum length of a text, in tokens."""
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, `float32[len(texts), dimension]`.
+        """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
         Raises EmbedderUnavailable, EmbedderRejected, DeadlineExceeded or Cancelled.
         """

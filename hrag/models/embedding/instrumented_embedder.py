@@ -1,4 +1,4 @@
-"""An embedder with metrics: requests, their duration and outcome."""
+"""An embedder with metrics: number, duration and outcome of its requests, and texts."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from hrag.values.deadline import NEVER, Deadline
 
 
 class InstrumentedEmbedder:
-    """Counts and times the requests to `embedder`. See `hrag.models.embedding.Embedder`."""
+    """Counts and times the requests to `embedder`. Implements `hrag.models.embedding.Embedder`."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -18,10 +18,10 @@ class InstrumentedEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of every vector."""
+        """The length of every vector."""
         return self._embedder.dimension
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """See `hrag.models.embedding.Embedder`."""
+        """Returns one unit vector for each text. Implements `Embedder.embed`."""
         with metrics.embedder_request(len(texts)):
             return self._embedder.embed(texts, deadline)

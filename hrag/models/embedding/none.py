@@ -1,4 +1,4 @@
-"""No embedder: for collections that are searched by words alone."""
+"""An embedder that refuses all texts, for collections that are searched only by words."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,10 @@ from hrag.values.limits import MAX_CHUNK_TOKENS
 
 
 class NoEmbedder:
-    """See `hrag.models.embedding.Embedder`; vectors have no numbers, and none can be made."""
+    """The embedder of HRAG_EMBEDDER=none. Its vectors have dimension 0, and it embeds no text.
+
+    Implements `hrag.models.embedding.Embedder`.
+    """
 
     name = NO_EMBEDDER
     dimension = 0
@@ -18,7 +21,7 @@ class NoEmbedder:
     lowest_cosine = -1.0
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Raises EmbedderRejected, DeadlineExceeded or Cancelled."""
+        """Raises EmbedderRejected always, or DeadlineExceeded or Cancelled before that."""
         deadline.check("embedding")
         raise EmbedderRejected(
             f"this service has no embedder (HRAG_EMBEDDER=none), so {len(texts)} texts cannot "

@@ -1,8 +1,8 @@
 """Embeddings from any endpoint with OpenAI's `POST /embeddings`.
 
-Requests are retried, also after timeouts, and after up to two minutes if the endpoint sends
-such a `Retry-After` and the deadline allows it. The SDK does not detect a reply that is
-short, reordered or of the wrong size, so the reply is parsed and validated here.
+Requests are retried, also after timeouts. If the endpoint sends `Retry-After` and the deadline
+allows it, the delay is up to two minutes. The SDK does not detect a reply with missing vectors, a
+different order or a wrong dimension, so the reply is parsed and validated here.
 """
 
 import base64
@@ -26,10 +26,10 @@ from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import EmbedderRejected, EmbedderUnavailable
 
 MAX_REQUEST_TEXTS = 512
-# About 100,000 tokens at 3 bytes each. A token has at least one byte, so that whatever the
-# language a request stays below the 300,000 tokens that OpenAI takes.
+# This is about 100,000 tokens of 3 bytes each. A token has at least one byte, so in any language a
+# request has at most 300,000 tokens, which is the limit of OpenAI.
 MAX_REQUEST_BYTES = 300_000
-MAX_RETRIES = 4  # 7.5 s of delays in total, enough for a short rate limit.
+MAX_RETRIES = 4  # The delays are 7.5 s in total, which is enough for a short rate limit.
 
 _MAX_RETRY_DELAY_S = 120.0
 _PROBE = "dimension"
@@ -49,7 +49,7 @@ _ERRORS = ErrorMapping(
 class OpenAIEmbedder:
     """The embedding model of an OpenAI-compatible endpoint. Thread-safe."""
 
-    max_tokens = 8191  # Of every OpenAI embedding model.
+    max_tokens = 8191  # Every OpenAI embedding model has this limit.
     lowest_cosine = -1.0
 
     def __init__(
@@ -61,10 +61,10 @@ class OpenAIEmbedder:
         timeout_s: float = 30.0,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        """Sends no request yet.
+        """Creates the client; sends no request.
 
-        `dimensions` is passed to the model if given. `timeout_s` bounds one attempt with its
-        whole reply; a request has at most `1 + max_retries` attempts.
+        `dimensions` is sent to the model unless it is None. `timeout_s` limits one attempt
+        including its whole reply. A request has at most `1 + max_retries` attempts.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -77,30 +77,30 @@ class OpenAIEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of every vector: `dimensions`, else that of the endpoint's vectors.
+        """The length of every vector: `dimensions`, or else the length that the endpoint returns.
 
-        The first access sends a request and raises what `embed` raises; a failure is not
-        cached.
+        Without `dimensions`, the first access sends a request and raises the errors that `embed`
+        raises. A failure is not cached.
         """
         return self._dimension(NEVER)
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`.
+        """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises EmbedderUnavailable if the endpoint is down, slow, rate-limiting or failing
-        after the last attempt, EmbedderRejected if it refuses or its reply is invalid, and
-        DeadlineExceeded or Cancelled.
+        Raises EmbedderUnavailable if the endpoint is still down, slow, rate-limiting or failing
+        in the last attempt, EmbedderRejected if it refuses the request or its reply is invalid,
+        and DeadlineExceeded or Cancelled.
         """
         dimension = self._dimension(deadline)
         vectors: Vectors = np.empty((len(texts), dimension), np.float32)
         done = 0
         for batch in batches(texts):
             rows = read_reply(self._send(batch, deadline), len(batch), self._source)
-            vectors[done : done + len(batch)] = self._checked(rows, dimension)
+            vectors[done : done + len(batch)] = self._unit_vectors(rows, dimension)
             done += len(batch)
         return vectors
 
-    def _checked(self, rows: list[NDArray[np.floating]], expected: int) -> Vectors:
+    def _unit_vectors(self, rows: list[NDArray[np.floating]], expected: int) -> Vectors:
         for row in rows:
             if len(row) != expected:
                 raise EmbedderRejected(
@@ -113,22 +113,24 @@ class OpenAIEmbedder:
         return self._dimensions or self._probed_dimension(deadline)
 
     def _probed_dimension(self, deadline: Deadline) -> int:
-        # One thread sends the request, and all waiting callers share its outcome, a failure
-        # too: one after the other they would queue for an endpoint that is down. Each waits
-        # until its own deadline.
+        # One thread sends the request, and all waiting callers share its outcome, even a failure.
+        # Otherwise they would wait one after another for an endpoint that is down. Each caller
+        # waits until its deadline.
         with self._probe_lock:
             probe = self._probe
             if probe is None:
                 probe = self._probe = Future()
-                Thread(target=self._settle, args=(probe,), name="dimension", daemon=True).start()
+                Thread(
+                    target=self._complete_probe, args=(probe,), name="dimension", daemon=True
+                ).start()
         return deadline.result_of(probe, f"requesting the dimension from {self._source}")
 
-    def _settle(self, probe: Future[int]) -> None:
+    def _complete_probe(self, probe: Future[int]) -> None:
         try:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
-        except BaseException as error:  # Whatever it is, callers must not wait for ever.
+        except BaseException as error:  # Even then the callers must not wait for ever.
             self._probe = None
             probe.set_exception(error)
 
@@ -136,7 +138,7 @@ class OpenAIEmbedder:
         return self._endpoint.send(partial(self._request, texts), deadline)
 
     def _request(self, texts: list[str], timeout: Timeout) -> bytes:
-        # Raw, because the SDK's parser neither bounds nor validates the reply.
+        # The raw response is used, because the SDK's parser neither limits nor validates the reply.
         with self._endpoint.client.embeddings.with_streaming_response.create(
             input=texts,
             model=self._model,
@@ -147,9 +149,9 @@ class OpenAIEmbedder:
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Splits `texts`, in order, into batches of MAX_REQUEST_TEXTS and MAX_REQUEST_BYTES.
+    """Yields `texts`, in order, in batches of at most MAX_REQUEST_TEXTS and MAX_REQUEST_BYTES.
 
-    A text longer than MAX_REQUEST_BYTES becomes a batch of its own.
+    A text that is longer than MAX_REQUEST_BYTES is alone in its batch.
     """
     batch: list[str] = []
     batch_bytes = 0
@@ -166,10 +168,11 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def read_reply(content: bytes, count: int, source: str) -> list[NDArray[np.floating]]:
-    """Parses a reply of `count` vectors; returns them in the order of their indexes.
+    """Returns the `count` vectors of a reply, in the order of their indexes.
 
-    Vectors may be lists of numbers or base64 of little-endian float32; their lengths and
-    values are not checked. Raises EmbedderRejected, its message starting with `source`.
+    In the reply, vectors may be lists of numbers or base64 of little-endian float32. Their lengths
+    and values are not checked. Raises EmbedderRejected, whose message starts with `source`, if the
+    reply is invalid.
     """
     items = _items(content, source)
     if len(items) != count:
@@ -195,7 +198,7 @@ def _items(content: bytes, source: str) -> list[dict[str, Any]]:
 
 
 def _tokens(usage: object) -> int:
-    """Returns the reported input tokens; 0 if they are missing or invalid."""
+    """Returns the number of input tokens that the endpoint reports; 0 if missing or invalid."""
     count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0
 

@@ -15,10 +15,11 @@ from hrag.values.errors import EmbedderMismatch, EmbedderRejected
 def unit_rows(rows: NDArray[np.floating], source: str) -> Vectors:
     """Returns the rows of `float[n, dimension]` scaled to length 1, as C-contiguous float32.
 
-    Raises EmbedderRejected, its message starting with `source`, if a row holds NaN or infinity
-    or is all zeros: an index would accept such a row silently.
+    Raises EmbedderRejected, whose message starts with `source`, if a row contains NaN or infinity,
+    or only zeros. An index would accept a row of this kind silently.
     """
-    # In float32 the square of a number above 1.8e19 overflows.
+    # The sum is computed in float64, because the square of a number above 1.8e19 overflows in
+    # float32.
     wide = rows.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     _refuse(~np.isfinite(lengths), f"{source} returned a vector with NaN or infinity")
@@ -35,9 +36,10 @@ def _refuse(invalid: NDArray[np.bool_], message: str) -> None:
 def check_embedder(
     settings: CollectionSettings, embedder: str, dimension: int | None = None
 ) -> None:
-    """Raises EmbedderMismatch unless the collection was created with `embedder`.
+    """Raises EmbedderMismatch unless the collection was created with this embedder and dimension.
 
-    Callers check the name alone first, because the dimension may need a request to an endpoint.
+    If `dimension` is None, only the name of the embedder is checked. Callers do so first, because
+    reading the dimension may need a request to an endpoint.
     """
     if settings.embedder != embedder:
         running = embedder

@@ -1,1 +1,4 @@
-"""How are OpenAI-compatible endpoints called? Shared by embedders and chat models."""
+"""How are OpenAI-compatible endpoints called?
+
+Embedders, chat models and rerankers share this code.
+"""

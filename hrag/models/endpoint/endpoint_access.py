@@ -1,6 +1,7 @@
 """The URL and the key of an endpoint, validated before the first request.
 
-Does not import the SDK, so that a service without endpoints does not pay for it.
+This module does not import the OpenAI SDK, so a service without endpoints does not need the time
+and memory to load it.
 """
 
 import re
@@ -11,13 +12,13 @@ from hrag.config import SettingsError
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
-_HEADER_SAFE = re.compile(r"[!-~]*")  # Visible ASCII, which an HTTP header can carry.
+_HEADER_SAFE = re.compile(r"[!-~]*")  # An HTTP header can contain only visible ASCII.
 _NO_KEY = "none"  # The SDK requires a key; servers without keys ignore it.
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A setting, and the environment variable that it comes from."""
+    """The name and the value of an environment variable."""
 
     name: str
     value: str = field(repr=False)
@@ -25,17 +26,17 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The URL of an endpoint, and its key."""
+    """The URL and the key of an endpoint."""
 
     base_url: str
     api_key: str = field(repr=False)
 
 
 def access(url: Variable, key: Variable, required_by: str) -> Access:
-    """Returns the validated access. An empty URL means OpenAI's, an empty key means no key.
+    """Returns the validated URL and key of an endpoint.
 
-    `required_by` is the setting that requires the endpoint. Raises SettingsError, which names
-    the variable.
+    An empty `url` means OpenAI's URL, an empty `key` means no key. `required_by` is the setting
+    that requires the endpoint. Raises SettingsError, which names the variable, if one is invalid.
     """
     base_url = url.value or OPENAI_BASE_URL
     _check_url(url.name, base_url)
@@ -54,7 +55,7 @@ def access(url: Variable, key: Variable, required_by: str) -> Access:
 def _check_url(variable: str, url: str) -> None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # Reading it is what checks it.
+        _ = parts.port  # Reading the port raises ValueError if it is invalid.
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -1,12 +1,13 @@
-"""An OpenAI-compatible endpoint: the SDK's client, retries, and the translation of errors.
+"""A client for an OpenAI-compatible endpoint: sends requests, retries them, translates errors.
 
-Requests are retried here instead of in the SDK, which knows no deadlines: on 408, 409, 429,
-5xx and lost connections, with exponential backoff or after `Retry-After`, while the caller
-still waits. An attempt ends at its timeout and at the caller's deadline, also if the reply
-arrives byte by byte. No reply is read past its limit in bytes.
+The HTTP client is that of the OpenAI SDK. Requests are retried here and not in the SDK, which has
+no deadlines. A request is retried after the statuses 408, 409, 429 and 5xx and after a lost
+connection, with exponential backoff or after the time in `Retry-After`, while the caller still
+waits. An attempt ends at its timeout or at the caller's deadline, even if the reply arrives byte
+by byte. A reply that exceeds its limit in bytes is not read to its end.
 
-Error messages never repeat the key, the request, or the endpoint's own message, which may
-quote either.
+Error messages never repeat the key, the request, or the endpoint's message, which may quote the
+key or the request.
 """
 
 import json
@@ -33,18 +34,23 @@ from hrag.models.endpoint.endpoint_access import Access
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, HragError
 
-# 512 embeddings of 4,096 dimensions with 32 bytes a number: in JSON, one has 26 at most.
+# This is enough for 512 embeddings of 4,096 dimensions with 32 bytes for each number. In JSON, a
+# number has at most 26 bytes.
 MAX_REPLY_BYTES = 64 << 20
-MAX_ERROR_BYTES = 64 << 10  # Of a refusal, where only OpenAI's error code is used.
+# The limit for the content of a refusal, of which only OpenAI's error code is used.
+MAX_ERROR_BYTES = 64 << 10
 
-_MIN_TIMEOUT_S = 0.001  # With zero, what has arrived already could not be read.
-_CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts quickly, however slow its replies are.
+_MIN_TIMEOUT_S = 0.001  # With a timeout of zero, bytes that have arrived already cannot be read.
+_CONNECT_TIMEOUT_S = 5.0  # A running host accepts connections quickly, even if it replies slowly.
 _DELAYS_S = (0.5, 1.0, 2.0, 4.0)
-_JITTER = 0.25  # Prolongs a delay by up to this part, so that failed requests spread out.
-_POLL_S = 0.1  # How often a delay checks whether its caller has left.
+# A delay grows randomly by up to this fraction, so that failed requests are not repeated at the
+# same time.
+_JITTER = 0.25
+_POLL_S = 0.1  # A delay checks at this interval whether its caller has left.
 _FAILURES = (APIConnectionError, APIStatusError, httpx2.RequestError)
 _RETRYABLE = frozenset({408, 409, 429})
-_OF_REQUEST = frozenset({400, 413, 422})  # What one request holds may be the cause.
+# The content of one request may be the cause of these statuses; other requests may succeed.
+_REQUEST_STATUSES = frozenset({400, 413, 422})
 _KNOWN_CODES = frozenset(
     {
         "context_length_exceeded",
@@ -54,37 +60,48 @@ _KNOWN_CODES = frozenset(
         "rate_limit_exceeded",
     }
 )
-# Events of the HTTP client that a connection is open.
+# With these events the HTTP client reports that a connection is open.
 _OPENED = (".connect_tcp.complete", ".start_tls.complete")
-_OF_ATTEMPT: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
+_ATTEMPT_DEADLINE: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
 
 Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When and how often a failed request is retried."""
+    """Decides when and how often a failed request is retried.
 
-    count: int  # At most four.
-    max_delay_s: float  # A longer `Retry-After` fails the request at once.
-    after_timeout: bool  # Whether a request that timed out is retried.
+    - `count`: the number of retries, at most four.
+    - `max_delay_s`: a request whose `Retry-After` is longer than this is not retried.
+    - `after_timeout`: True if a request that timed out is retried.
+    """
+
+    count: int
+    max_delay_s: float
+    after_timeout: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMapping:
-    """The error classes of an endpoint's failures, and advice for the operator by status."""
+    """The error classes for the failures of an endpoint, and advice for the operator by status.
 
-    unavailable: type[HragError]  # Retryable.
-    rejected: type[HragError]  # Not retryable.
-    refused: Callable[[str], HragError]  # Not retryable, whatever a request holds.
+    - `unavailable`: the retryable error.
+    - `rejected`: the non-retryable error if the content of a request may be the cause.
+    - `refused`: returns the non-retryable error, given its message, if every request would fail.
+    - `hints`: advice for the operator, by HTTP status.
+    """
+
+    unavailable: type[HragError]
+    rejected: type[HragError]
+    refused: Callable[[str], HragError]
     hints: Mapping[int, str]
 
 
 class _BoundedRead:
-    """Reads from a connection until the deadline of the attempt that uses it.
+    """Reads from a connection until the deadline of the attempt that uses the connection.
 
-    The HTTP client's timeout bounds each read alone: a reply that arrives byte by byte would
-    never time out. `deadline` is that of a stream, which is read after its attempt.
+    The HTTP client's timeout limits each read separately, so a reply that arrives byte by byte
+    would never time out. A stream is read after its attempt; its deadline is `deadline`.
     """
 
     def __init__(self, read: Callable[[int, float], bytes], stage: str) -> None:
@@ -93,7 +110,7 @@ class _BoundedRead:
         self.deadline = NEVER
 
     def __call__(self, max_bytes: int, timeout: float) -> bytes:
-        deadline = _OF_ATTEMPT.get(self.deadline)
+        deadline = _ATTEMPT_DEADLINE.get(self.deadline)
         deadline.check(self._stage)
         return self._read(max_bytes, max(_MIN_TIMEOUT_S, min(timeout, deadline.remaining_s)))
 
@@ -109,10 +126,11 @@ class Endpoint:
         retries: RetryPolicy,
         timeout_s: float,
     ) -> None:
-        """Sends no request yet.
+        """Creates the client; sends no request.
 
-        `kind` is its purpose, for messages. `timeout_s` bounds one attempt: with its whole reply,
-        or, of a stream, until it begins and then each wait.
+        `kind` is the purpose of the endpoint, for error messages. `timeout_s` limits one attempt
+        including its whole reply. For a stream, it limits the time until the reply begins, and then
+        each wait for more of the reply.
         """
         self.name = f"the {kind} endpoint {_host(access.base_url)}"
         self.client = OpenAI(
@@ -129,25 +147,26 @@ class Endpoint:
         self._timeout_s = timeout_s
 
     def send(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
-        """Returns the result of `request`, which gets the timeout of each attempt.
+        """Calls `request` with the timeout of each attempt, until it succeeds; returns its result.
 
-        Raises an error of the error mapping after the last attempt, and DeadlineExceeded or
-        Cancelled.
+        Raises an error of the error mapping after the last attempt, DeadlineExceeded if the
+        deadline passes, and Cancelled if the caller leaves.
         """
         try:
             with self.translated_errors(1 + len(self._delays_s)):
                 return self._retry(request, deadline)
         except self._errors.unavailable:
-            deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
+            # If the deadline has passed as well, its error takes precedence.
+            deadline.check(f"waiting for {self.name}")
             raise
 
     @contextmanager
     def stream(
         self, request: Callable[[Timeout], httpx2.Response], deadline: Deadline
     ) -> Iterator[httpx2.Response]:
-        """Yields the reply of `request` once it has started; closes it in any case.
+        """Yields the reply of `request` once the reply has started; always closes it afterwards.
 
-        Raises what `send` raises, also while the reply is read.
+        Raises the errors that `send` raises, also while the block reads the reply.
         """
         response = self.send(request, deadline)
         try:
@@ -179,20 +198,21 @@ class Endpoint:
         deadline.check(f"sending a request to {self.name}")
         limit = deadline.within(self._timeout_s)
         seconds = max(_MIN_TIMEOUT_S, limit.remaining_s)
-        token = _OF_ATTEMPT.set(limit)
+        token = _ATTEMPT_DEADLINE.set(limit)
         try:
             return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
         except DeadlineExceeded:
-            deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
+            # If the caller's deadline has passed, its error takes precedence.
+            deadline.check(f"waiting for {self.name}")
             raise httpx2.ReadTimeout("the attempt timed out") from None
         finally:
-            _OF_ATTEMPT.reset(token)
+            _ATTEMPT_DEADLINE.reset(token)
 
     def _trace(self, request: httpx2.Request) -> None:
         request.extensions["trace"] = self._bound_reads
 
     def _bound_reads(self, event: str, info: Mapping[str, Any]) -> None:
-        """Bounds the reads of each connection that the HTTP client opens."""
+        """Limits the time of the reads from each connection that the HTTP client opens."""
         if event.endswith(_OPENED):
             connection = info["return_value"]
             connection.read = _BoundedRead(connection.read, f"waiting for {self.name}")
@@ -220,9 +240,9 @@ class Endpoint:
 
     @contextmanager
     def translated_errors(self, attempts: int = 1) -> Iterator[None]:
-        """Translates exceptions of the SDK and its HTTP client to those of the error mapping.
+        """Translates exceptions of the SDK and its HTTP client to errors of the error mapping.
 
-        `attempts` is the maximum number of attempts, for the message.
+        `attempts` is the maximum number of attempts, which the message mentions.
         """
         gave_up = f"; gave up after at most {attempts} attempts" if attempts > 1 else ""
         try:
@@ -231,20 +251,21 @@ class Endpoint:
             self.raise_unavailable(f"did not answer within {self._timeout_s:g} s{gave_up}")
         except APIConnectionError as error:
             self.raise_unavailable(f"cannot be reached ({_reason(error)}){gave_up}")
-        except httpx2.RequestError as error:  # Once a reply has started, the SDK does not wrap it.
+        except httpx2.RequestError as error:
+            # The SDK does not wrap errors that occur after a reply has started.
             self.raise_unavailable(f"ended the reply early ({_reason(error)}){gave_up}")
         except APIStatusError as error:
             self.raise_for_status(error.status_code, error.code, gave_up)
 
     def raise_for_status(self, status: int, code: object, gave_up: str = "") -> NoReturn:
-        """Raises the error of an HTTP status; `code` is OpenAI's error code, if there is one."""
-        known = f" ({code})" if isinstance(code, str) and code in _KNOWN_CODES else ""
+        """Raises the error for an HTTP status; `code` is OpenAI's error code, if there is one."""
+        code_suffix = f" ({code})" if isinstance(code, str) and code in _KNOWN_CODES else ""
         if is_retryable(status):
-            self.raise_unavailable(f"answered {status}{known}{gave_up}")
+            self.raise_unavailable(f"answered {status}{code_suffix}{gave_up}")
         hints = self._errors.hints
         hint = f": {hints[status]}" if status in hints else ""
-        kind = self._errors.rejected if status in _OF_REQUEST else self._errors.refused
-        raise kind(f"{self.name} answered {status}{known}{hint}") from None
+        kind = self._errors.rejected if status in _REQUEST_STATUSES else self._errors.refused
+        raise kind(f"{self.name} answered {status}{code_suffix}{hint}") from None
 
     def raise_unavailable(self, problem: str) -> NoReturn:
         """Raises the retryable error."""
@@ -256,21 +277,21 @@ class Endpoint:
 
 
 def read_until(response: httpx2.Response, deadline: Deadline) -> None:
-    """Ends all further reads of a reply, which is streamed, with DeadlineExceeded at `deadline`."""
-    # Without the caller, who would stay in memory with the connection.
+    """Sets the deadline for reading a streamed reply; later reads raise DeadlineExceeded."""
+    # Only the time is copied. The connection would keep the caller in memory otherwise.
     response.extensions["network_stream"].read.deadline = Deadline(deadline.at_s)
 
 
 def is_retryable(status: int) -> bool:
-    """True if a request with this HTTP status may succeed later."""
+    """Returns True if a request that failed with this HTTP status may succeed later."""
     return status in _RETRYABLE or status >= 500
 
 
 def _check_status(response: httpx2.Response) -> None:
-    """Raises the error of a refusal, so that neither SDK nor HTTP client reads its content.
+    """Raises APIStatusError for a refusal, so that SDK and HTTP client do not read its content.
 
-    They would read all of it, and the SDK would decode it by the codec that its header names,
-    such as `charset=hex`, which may raise anything.
+    They would read the whole content, and the SDK would decode it with the codec that the header
+    names, for example `charset=hex`, which may raise any exception.
     """
     if response.has_redirect_location:
         assert isinstance(response.stream, httpx2.SyncByteStream)
@@ -281,7 +302,7 @@ def _check_status(response: httpx2.Response) -> None:
 
 
 def _error_code(response: httpx2.Response) -> str | None:
-    """Returns OpenAI's error code in the content of a refusal; None if there is none."""
+    """Returns OpenAI's error code from the content of a refusal; None if there is none."""
     try:
         content = json.loads(_content(response, MAX_ERROR_BYTES))
     except (ValueError, RecursionError):
@@ -292,7 +313,11 @@ def _error_code(response: httpx2.Response) -> str | None:
 
 
 def _content(response: httpx2.Response, max_bytes: int) -> bytes:
-    """Returns the content of a reply; if that is longer, more than `max_bytes` of it."""
+    """Returns the content of a reply.
+
+    If the content is longer than `max_bytes`, returns only its beginning, which has more than
+    `max_bytes` bytes.
+    """
     content = bytearray()
     for received in response.iter_bytes():
         content += received
@@ -302,15 +327,15 @@ def _content(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 def _host(base_url: str) -> str:
-    """Returns host and port only; the rest of a URL may hold a password."""
+    """Returns only host and port of a URL, because the rest may contain a password."""
     parts = urlsplit(base_url)
     return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the operating system's message if it caused the error, else the error's class.
+    """Returns the operating system's message if it caused the error, else the error's class name.
 
-    Other messages are not repeated: one about a malformed header would quote the key.
+    Other messages are not repeated, because a message about a malformed header quotes the key.
     """
     cause: BaseException | None = error.__cause__ or error
     kind = type(cause).__name__

@@ -1,9 +1,10 @@
-"""Which of the passages found answer the query best? Rerankers.
+"""Which passages of a search answer the query best? Rerankers.
 
-A reranker reads the query and a text together (a cross-encoder, for example), so it judges
-better than a comparison of two vectors, and takes too long for more than some dozens of texts.
-It raises RerankerUnavailable for a retryable failure (down, slow, rate-limiting),
-RerankerRejected for a permanent one, and DeadlineExceeded or Cancelled.
+A reranker, for example a cross-encoder, reads the query and a text together. So it judges better
+than a comparison of two vectors, but it is too slow for more than a few dozen texts. It raises
+RerankerUnavailable for a retryable failure (the endpoint is down, slow or rate-limiting) and
+RerankerRejected for a permanent failure. It raises DeadlineExceeded if the deadline passes, and
+Cancelled if the caller leaves.
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,10 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """Form and model, for example `cohere/rerank-v3.5`."""
+        """The form of the endpoint and the model, for example `cohere/rerank-v3.5`."""
 
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         """Returns one finite score for each text, in the order of the texts; higher is better.
 
-        `texts` must not be empty. Scores are comparable within one call only.
+        `texts` must not be empty. Only the scores of the same call are comparable.
         """

@@ -1,8 +1,8 @@
 """Reranking by any endpoint with `POST /rerank`, in one of two forms.
 
-A search waits for it, so a failed request is retried once and only if its connection was lost
-or it was refused for the moment, never after a timeout. The whole reply must have arrived
-within the timeout and within a size.
+A search waits for the reranker. So a failed request is retried only once, and only if the
+connection was lost or the endpoint refused temporarily, never after a timeout. The whole reply
+must arrive within the timeout, and its size is limited.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,22 @@ _ERRORS = ErrorMapping(
         401: "check HRAG_RERANK_API_KEY",
         403: "the key in HRAG_RERANK_API_KEY may not use this model",
         404: "check HRAG_RERANK_BASE_URL, to which /rerank is appended, and HRAG_RERANK_MODEL",
-        413: "it takes fewer texts in a request than HRAG_RERANK_TOP, or shorter ones",
+        413: "it accepts fewer texts in a request than HRAG_RERANK_TOP, or only shorter texts",
         422: _LENGTHS,
-        424: "its model is no reranker",
+        424: "its model is not a reranker",
     },
 )
 
 
 class EndpointReranker:
-    """The reranking model of an endpoint. Thread-safe. See `hrag.models.rerank.Reranker`."""
+    """The reranking model of an endpoint. Thread-safe. Implements `hrag.models.rerank.Reranker`."""
 
     def __init__(self, *, form: RerankForm, model: str, access: Access, timeout_s: float) -> None:
-        """Sends no request yet. `timeout_s` bounds the whole call, with its retry."""
+        """Creates the client; sends no request.
+
+        `timeout_s` limits the whole call, including its retry. `model` may be empty if the
+        endpoint has only one model.
+        """
         self.name = f"{form.name}/{model}" if model else form.name
         self._form = form
         self._model = model
@@ -47,17 +51,19 @@ class EndpointReranker:
         self._endpoint = Endpoint("reranking", access, _ERRORS, _RETRIES, timeout_s)
 
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
-        """See `hrag.models.rerank.Reranker`."""
+        """Returns one score for each text. Implements `Reranker.rerank`."""
         request = partial(self._send, self._form.request(self._model, query, texts))
         try:
             content = self._endpoint.send(request, deadline.within(self._timeout_s))
         except DeadlineExceeded:
-            deadline.check("reranking")  # The caller's own deadline takes precedence.
+            # If the caller's deadline has passed, its error takes precedence.
+            deadline.check("reranking")
             self._endpoint.raise_unavailable(f"did not answer within {self._timeout_s:g} s")
         return self._form.scores(content, len(texts), self._endpoint.name)
 
     def _send(self, request: Request, timeout: Timeout) -> bytes:
-        # A stream only to read the bytes as they come; the SDK knows no such method.
+        # The SDK has no method for reranking. The reply is a stream only so that its bytes can be
+        # read as they arrive.
         reply = self._endpoint.client.post(
             "/rerank",
             cast_to=object,

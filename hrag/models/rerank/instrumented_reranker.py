@@ -1,4 +1,4 @@
-"""A reranker with metrics: requests, their duration and outcome, and texts."""
+"""A reranker with metrics: number, duration and outcome of its requests, and texts."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from hrag.values.deadline import Deadline
 
 
 class InstrumentedReranker:
-    """Counts and times the requests to `reranker`. See `hrag.models.rerank.Reranker`."""
+    """Counts and times the requests to `reranker`. Implements `hrag.models.rerank.Reranker`."""
 
     def __init__(self, reranker: Reranker) -> None:
         self._reranker = reranker
         self.name = reranker.name
 
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
-        """See `hrag.models.rerank.Reranker`."""
+        """Returns one score for each text. Implements `Reranker.rerank`."""
         with metrics.reranker_request(len(texts)):
             return self._reranker.rerank(query, texts, deadline)

@@ -1,12 +1,13 @@
-"""The two forms of `POST /rerank`: what is sent, and how the reply is read.
+"""The two forms of `POST /rerank`: the fields of a request, and the format of a reply.
 
-- `cohere`: documents, and a reply with `results`. Cohere defined it (v1 and v2); Jina, vLLM
-  and llama.cpp's server took it over.
-- `tei`: texts, and a reply that is a bare list. Hugging Face's text-embeddings-inference;
-  llama.cpp's server answers it too.
+- `cohere`: the request has `documents`, and the reply has a list `results`. Cohere defined this
+  form (v1 and v2); Jina, vLLM and llama.cpp's server have adopted it.
+- `tei`: the request has `texts`, and the reply is a list. Hugging Face's
+  text-embeddings-inference uses this form; llama.cpp's server supports it too.
 
-Replies list the texts by their index, mostly best first. Servers promise neither an order nor
-finite scores, and a list may be short, so everything in a reply is validated.
+A reply has an entry with a score for the index of each text, usually the best first. Servers
+guarantee neither an order nor finite scores, and entries may be missing, so everything in a reply
+is validated.
 """
 
 import json
@@ -24,11 +25,12 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RerankForm:
-    """How one family of endpoints words requests and replies.
+    """The format of the requests and replies of one family of endpoints.
 
-    `request` makes the request of a model, which may be empty, a query and texts. The reply's
-    list of scores is its field `results`, or the reply itself if that is empty; `score` is the
-    field of a score in it.
+    - `request` returns the request for a model, a query and texts. The model may be empty.
+    - `results` is the name of the reply's field that contains the list of entries. If it is empty,
+      the reply itself is the list.
+    - `score` is the name of the field that contains the score of an entry.
     """
 
     name: str
@@ -39,7 +41,7 @@ class RerankForm:
     def scores(self, content: bytes, count: int, source: str) -> list[float]:
         """Returns the scores in a reply for `count` texts, in the order of the texts.
 
-        Raises RerankerRejected, its message starting with `source`.
+        Raises RerankerRejected, whose message starts with `source`, if the reply is invalid.
         """
         entries = self._entries(content, source)
         if len(entries) != count:
@@ -55,7 +57,9 @@ class RerankForm:
     def _score(self, entry: dict[str, Any], source: str) -> float:
         score = _finite(entry.get(self.score))
         if score is None:
-            raise RerankerRejected(f"{source} returned a `{self.score}` that is no finite number")
+            raise RerankerRejected(
+                f"{source} returned a `{self.score}` that is not a finite number"
+            )
         return score
 
     def _entries(self, content: bytes, source: str) -> list[dict[str, Any]]:
@@ -67,10 +71,10 @@ class RerankForm:
         entries = reply
         if self.results:
             entries = reply.get(self.results) if isinstance(reply, dict) else None
-        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-            wanted = f"JSON with a list `{self.results}`" if self.results else "a JSON list"
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            expected = f"JSON with a list `{self.results}`" if self.results else "a JSON list"
             raise RerankerRejected(
-                f"{source} returned no {wanted} of objects; check HRAG_RERANK_FORM"
+                f"{source} returned no {expected} of objects; check HRAG_RERANK_FORM"
             )
         metrics.reranker_tokens(_tokens(usage))
         return entries
@@ -82,7 +86,7 @@ def _cohere_request(model: str, query: str, texts: Sequence[str]) -> Request:
 
 
 def _tei_request(model: str, query: str, texts: Sequence[str]) -> Request:  # noqa: ARG001
-    # The server has one model. Without `truncate` it refuses texts longer than that reads.
+    # The server has one model. Without `truncate` it refuses texts that are too long for the model.
     return {"query": query, "texts": list(texts), "raw_scores": False, "truncate": True}
 
 
@@ -98,7 +102,7 @@ def _index(entry: dict[str, Any]) -> int | None:
 
 
 def _finite(value: object) -> float | None:
-    """Returns a finite number; None for anything else."""
+    """Returns `value` as a float if it is a finite number, else None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -109,6 +113,6 @@ def _finite(value: object) -> float | None:
 
 
 def _tokens(usage: object) -> int:
-    """Returns the reported tokens; 0 if they are missing or invalid."""
+    """Returns the number of tokens that the endpoint reports; 0 if missing or invalid."""
     count = usage.get("total_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0

@@ -1,7 +1,7 @@
 """Creates the reranker that the settings name.
 
-The OpenAI SDK, whose HTTP client it uses, is imported only if it is used, because it takes half
-a second.
+The reranker uses the HTTP client of the OpenAI SDK. The SDK is imported only if there is a
+reranker, because the import takes half a second.
 """
 
 from hrag.config import RetrieverSettings
@@ -12,9 +12,9 @@ from hrag.models.rerank.request_forms import FORMS
 
 
 def open_reranker(settings: RetrieverSettings) -> Reranker | None:
-    """Returns the reranker of HRAG_RERANK_BASE_URL, with metrics; None if that is empty.
+    """Returns the reranker at HRAG_RERANK_BASE_URL, with metrics; None if the setting is empty.
 
-    Sends no request yet. Raises SettingsError, which names the variable.
+    Sends no request. Raises SettingsError, which names the variable, if a setting is invalid.
     """
     if not settings.rerank_base_url:
         return None

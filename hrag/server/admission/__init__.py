@@ -1,1 +1,1 @@
-"""Which calls run now, in which thread, and how much may all of them hold?"""
+"""Which calls run now, in which thread, and how much memory may their messages use?"""

@@ -1,15 +1,15 @@
-"""Calls between their headers and their handler, without a thread.
+"""Receives the messages of calls without a thread for each call.
 
-grpcio reads the message of a unary request in the thread that will handle it, so a caller
-that sends headers and no message holds that thread. Here the read starts in gRPC's event
-thread, the call takes a thread when the message is there, and a message that does not come
-within a time limit ends the call. A handler may also leave its call open and be run again
-later, so that a call that waits for something holds no thread either.
+grpcio reads the message of a unary request in the thread that will handle the request, so a
+caller that sends headers and no message occupies that thread. Here the read starts in gRPC's
+event thread, and the call gets a thread when its message has arrived. If the message does not
+arrive within a time limit, the call ends. A handler may also leave its call open and be run again
+later, so that a call that waits for something occupies no thread either.
 
 grpcio has no public interface for this. This module is the only one that uses its internals:
 the arguments with which `grpc._server` submits a call to its thread pool, `_receive_message`,
 `rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`, and `_RequestIterator`.
-The tests of this module notice their change.
+If a version of grpcio changes them, the tests of this module fail.
 """
 
 import time
@@ -27,17 +27,22 @@ _log = structlog.get_logger()
 _NO_FLAGS = 0
 
 Behavior = Callable[[Any, grpc.ServicerContext], Any]
-"""What handles a call: takes the request and the context, returns the response."""
+"""The function that handles a call. It receives request and context and returns the response."""
 
 
 class PendingCall:
-    """A call that waits for its message, or for its handler to run, the first time or again.
+    """A call whose message has not arrived, or whose handler has to run (again).
 
-    `message` is a unary request as it arrived, and `account` the tenant that it counts for, or
-    who calls while that is not known: of a call that anybody may make, the peer's address. It
-    arrived at `arrived_s`, by `time.monotonic`; `counted_bytes` of it count as unanswered.
-    `has_begun` is true once its handler has run.
-    One thread at a time uses a call.
+    Its attributes:
+
+    - `account`: the tenant whose limits the call counts against. Before the tenant is known, it
+      is the account of the caller; for a call that anybody may make, the peer's address.
+    - `message`: the unary request as it arrived; None before that, and for streams.
+    - `arrived_s`: the time at which the message arrived, by `time.monotonic`.
+    - `counted_bytes`: the number of bytes that the call counts as unanswered.
+    - `has_begun`: True once the handler has been started.
+
+    One thread at a time may use a call.
     """
 
     __slots__ = (
@@ -66,10 +71,11 @@ class PendingCall:
         argument: Callable[[], Any],
         *formats: Any,
     ) -> None:
-        """Takes what grpcio submits to its thread pool.
+        """Stores the arguments that grpcio submits to its thread pool.
 
-        `argument` waits for a unary request, or returns the iterator of a stream. `formats`
-        are the request's deserializer and the response's serializer.
+        `argument` is a function: for a unary request it waits for the request and returns it, for
+        a stream it returns the iterator of requests. `formats` are the deserializer of the request
+        and the serializer of the response.
         """
         self._run: Any = run
         self._respond = respond
@@ -87,7 +93,7 @@ class PendingCall:
 
     @property
     def context(self) -> Context:
-        """The context that all code of this call runs in."""
+        """The context in which all code of this call runs."""
         context: Context = self._state.context
         return context
 
@@ -96,9 +102,9 @@ class PendingCall:
         return _common.decode(self._rpc.call.peer()).rpartition(":")[0]
 
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
-        """Starts to read the message; gRPC's event thread calls `arrived` when it is there.
+        """Starts to read the message. gRPC's event thread calls `arrived` when the read is over.
 
-        It also does when the call has ended first; then `has_message` is false.
+        The read is also over when the call has ended first; then `take_message` returns False.
         """
         read = _server._receive_message(self._state, self._rpc.call, self._formats[0])
 
@@ -106,7 +112,7 @@ class PendingCall:
             ending = read(event)
             try:
                 arrived(self)
-            except Exception:  # It would end gRPC's event thread.
+            except Exception:  # An exception would end gRPC's event thread.
                 _log.exception("arrival_failed")
             return ending
 
@@ -117,7 +123,10 @@ class PendingCall:
             self._state.due.add(_server._RECEIVE_MESSAGE_TOKEN)
 
     def take_message(self) -> bool:
-        """Keeps the message that has arrived for `run`; False if the call ended without one."""
+        """Stores the message that has arrived for `run`.
+
+        Returns False if the call ended without a message.
+        """
         with self._state.condition:
             self.message, self._state.request = self._state.request, None
         self._argument = self._get_message
@@ -125,12 +134,13 @@ class PendingCall:
         return self.message is not None
 
     def when_ended(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` once the call has ended or its caller has left; at once if so.
+        """Calls `callback` once, when the call has ended or its caller has left.
 
-        Otherwise in gRPC's event thread.
+        If this has happened already, calls it immediately in this thread; otherwise gRPC's event
+        thread calls it later.
         """
         state = self._state
-        if state is None:  # It has run meanwhile, and ended.
+        if state is None:  # The call has run and ended meanwhile.
             callback()
             return
         with state.condition:
@@ -141,7 +151,10 @@ class PendingCall:
             callback()
 
     def run(self) -> bool:
-        """Runs the handler in this thread and responds; False if the call was left open."""
+        """Runs the handler in this thread and responds.
+
+        Returns False if the handler left the call open, so that it has to be run again.
+        """
         self.has_begun = True
         self._run(
             self._respond, self._rpc, self._state, self._behavior, self._argument, *self._formats
@@ -150,20 +163,20 @@ class PendingCall:
         if then is None:
             self._forget()
             return True
-        self._state.rpc_errors.clear()  # Their tracebacks refer to this call.
+        self._state.rpc_errors.clear()  # The tracebacks of these errors refer to this call.
         then(self)
         return False
 
     def refuse(self, behavior: Behavior) -> None:
-        """Ends a call that has not begun to run with `behavior`, which aborts it."""
+        """Ends a call whose handler has not begun; `behavior` aborts it with an error."""
         self._run(self._respond, self._rpc, self._state, behavior, lambda: b"", None, None)
         self._forget()
 
     def _forget(self) -> None:
-        """Breaks the reference cycles of a call that has ended: its context refers to it.
+        """Breaks the reference cycles of a call that has ended; its context refers to it.
 
-        Until the garbage collector came, they would keep its message, whose size that does not
-        know.
+        Otherwise the message would stay in memory until the next garbage collection. The garbage
+        collector counts objects, not their bytes, so that may be late.
         """
         self._run = self._argument = self._rpc = self._state = self.message = None
 
@@ -173,25 +186,26 @@ class PendingCall:
     def leave_open(
         self, context: grpc.ServicerContext, then: Callable[["PendingCall"], None]
     ) -> NoReturn:
-        """Ends the handler, not its call: to be called by the handler, in its thread.
+        """Ends the handler but not its call. The handler calls this in its thread.
 
-        When the thread has left the call, it calls `then`, which sees to it that `run` is
-        called again.
+        After the handler has ended, `run` calls `then`, which must ensure that `run` is called
+        again.
         """
         self._then = then
-        # An error of this list means to grpcio that the call's end is somebody else's matter.
+        # If a handler raises an error of this list, grpcio does not end the call itself.
         error = grpc.RpcError()
         context._state.rpc_errors.append(error)  # type: ignore[attr-defined]
         try:
             raise error
         finally:
-            del error  # The frame would refer to the error, and the error to the frame.
+            del error  # Otherwise the frame refers to the error, and the error to the frame.
 
 
 def requests_within(requests: Any, poll_s: float, check: Callable[[], None]) -> Iterator[bytes]:
     """Yields the messages of a stream of requests.
 
-    While none comes, calls `check` every `poll_s` seconds; what it raises ends the stream.
+    While no message arrives, calls `check` every `poll_s` seconds. An exception that `check`
+    raises ends the stream.
     """
     while True:
         with requests._state.condition:
@@ -210,7 +224,10 @@ _END = object()
 
 
 def _poll(requests: Any, timeout_s: float) -> Any:
-    """Returns the next message, _END, or None if none came within `timeout_s`."""
+    """Returns the next message.
+
+    Returns _END if the stream has ended, and None if no message arrived within `timeout_s`.
+    """
     until = time.monotonic() + timeout_s
     with requests._state.condition:
         while True:

@@ -1,21 +1,25 @@
-"""Bytes that tenants hold in a server's memory, bounded in all and for each."""
+"""A limit of the bytes in a server's memory, for each tenant and for all tenants together."""
 
 import threading
 from collections import Counter
 
 from hrag.values.errors import TooBusy
 
-_TENANT_SHARE = 2  # A tenant may hold one in so many of the bytes.
+_TENANT_SHARE = 2  # A tenant may use one half of all bytes.
 
 
 class ByteBudget:
     """Counts bytes by tenant. Thread-safe."""
 
-    def __init__(self, max_bytes: int, what: str, setting: str) -> None:
-        """`what` names the bytes in errors, as in "unread replies", and `setting` their limit."""
+    def __init__(self, max_bytes: int, name: str, setting: str) -> None:
+        """`max_bytes` is the limit for all tenants together.
+
+        Error messages mention `name`, the name of the bytes (for example "unread replies"), and
+        `setting`, the setting that limits them.
+        """
         self._max_bytes = max_bytes
         self._tenant_bytes = max_bytes // _TENANT_SHARE
-        self._what = what
+        self._name = name
         self._setting = setting
         self._lock = threading.Lock()
         self._bytes: Counter[str] = Counter()
@@ -23,29 +27,29 @@ class ByteBudget:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all tenants."""
+        """The bytes of all tenants that count at present."""
         return self._total
 
     def take(self, tenant: str, size_bytes: int) -> None:
-        """Counts bytes until `give`; raises TooBusy if they exceed a limit."""
+        """Counts `size_bytes` until `give` is called; raises TooBusy if they exceed a limit."""
         with self._lock:
-            held, total = self._bytes[tenant], self._total
-            if held + size_bytes <= self._tenant_bytes and total + size_bytes <= self._max_bytes:
-                self._bytes[tenant] = held + size_bytes
+            used, total = self._bytes[tenant], self._total
+            if used + size_bytes <= self._tenant_bytes and total + size_bytes <= self._max_bytes:
+                self._bytes[tenant] = used + size_bytes
                 self._total = total + size_bytes
                 return
         raise TooBusy(
-            f"{self._what} of tenant {tenant!r} have {held} bytes, those of all {total}; with "
-            f"another {size_bytes} they would exceed {self._tenant_bytes} bytes of a tenant or "
-            f"{self._max_bytes} of all ({self._setting})"
+            f"{self._name} of tenant {tenant!r} have {used} bytes, those of all tenants {total}; "
+            f"another {size_bytes} would exceed the limit of {self._tenant_bytes} bytes for a "
+            f"tenant or of {self._max_bytes} bytes for all ({self._setting})"
         )
 
     def give(self, tenant: str, size_bytes: int) -> None:
-        """Ends what `take` began."""
+        """Stops counting `size_bytes` that `take` counted."""
         with self._lock:
             self._total -= size_bytes
-            left = self._bytes[tenant] - size_bytes
-            if left:
-                self._bytes[tenant] = left
+            remaining = self._bytes[tenant] - size_bytes
+            if remaining:
+                self._bytes[tenant] = remaining
             else:
                 del self._bytes[tenant]

@@ -1,11 +1,11 @@
-"""A limit per tenant for calls that run and calls that wait.
+"""Limits the running calls and the waiting calls of each tenant.
 
-While others call, a tenant's calls take at most a quarter of the threads; alone, it may take
-all but one, which is left for whoever comes next. Python runs one thread at a time, so that
-each further one of a greedy tenant costs the others another turn. Calls beyond that wait
-without a thread, in the order of their arrival, and those beyond the limit of waiting calls
-are refused. So no number of calls, and no cost of a call, takes the threads from another
-tenant.
+While other tenants call too, the calls of a tenant may use at most a quarter of the threads,
+because Python runs one thread at a time, and each further thread of a greedy tenant makes the
+others wait longer. A tenant that calls alone may use all threads except one, which stays free
+for the next tenant. Calls beyond this limit wait without a thread, in the order of their arrival.
+Calls beyond the limit of waiting calls are refused. So a tenant cannot occupy the threads that
+other tenants need, however many calls it makes and however long they run.
 """
 
 import threading
@@ -18,12 +18,17 @@ from hrag.server.admission.arrival import PendingCall
 from hrag.server.admission.recent_tenants import RecentTenants
 from hrag.values.errors import TooBusy
 
-_SHARING_S = 1.0  # For so long after another tenant's call, a tenant counts as not alone.
+# A tenant counts as not alone for this time after a call of another tenant.
+_SHARING_S = 1.0
 
 
 @dataclass(slots=True)
 class _Tenant:
-    """`suspended` counts calls that wait for something else than their turn."""
+    """The calls of a tenant.
+
+    `running` and `suspended` are numbers of calls; suspended calls wait for something other than a
+    thread. `waiting` contains the calls that wait for a thread.
+    """
 
     running: int = 0
     suspended: int = 0
@@ -31,7 +36,7 @@ class _Tenant:
 
 
 class ConcurrencyLimiter:
-    """Runs each tenant's calls in their order, some at once. Thread-safe."""
+    """Runs the calls of each tenant in their order, several at the same time. Thread-safe."""
 
     def __init__(
         self,
@@ -40,7 +45,10 @@ class ConcurrencyLimiter:
         run: Callable[[PendingCall], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`threads` is how many calls of a tenant may run at once; `run` starts one."""
+        """At most `threads` calls of a tenant run at the same time.
+
+        At most `max_waiting` calls of a tenant may wait. `run` starts a call.
+        """
         self._alone = threads
         self._share = max(1, threads // 4)
         self._max_waiting = max_waiting
@@ -50,9 +58,9 @@ class ConcurrencyLimiter:
         self._tenants: dict[str, _Tenant] = {}
 
     def enter(self, tenant: str, call: PendingCall) -> bool:
-        """Runs a call at once, or when it is its turn; returns False if it waits.
+        """Runs a call immediately, or later if the tenant has no free thread.
 
-        Raises TooBusy if too many wait.
+        Returns False if the call has to wait. Raises TooBusy if too many calls wait.
         """
         with self._lock:
             state = self._state(tenant)
@@ -65,7 +73,7 @@ class ConcurrencyLimiter:
         return True
 
     def withdraw(self, tenant: str, call: PendingCall) -> bool:
-        """Takes a waiting call out of the queue; returns False if it does not wait."""
+        """Removes a waiting call from the queue; returns False if the call is not in it."""
         with self._lock:
             state = self._tenants.get(tenant)
             if state is None or call not in state.waiting:
@@ -75,7 +83,7 @@ class ConcurrencyLimiter:
             return True
 
     def leave(self, tenant: str) -> None:
-        """Ends a running call."""
+        """Counts one running call less, and runs the next waiting calls."""
         with self._lock:
             state = self._tenants[tenant]
             state.running -= 1
@@ -85,9 +93,9 @@ class ConcurrencyLimiter:
             self._run(call)
 
     def suspend(self, tenant: str) -> None:
-        """Counts a call as waiting for something else; a running one has to `leave` besides.
+        """Counts a call as suspended: it waits for something other than a thread.
 
-        Raises TooBusy if too many wait.
+        A running call must also call `leave`. Raises TooBusy if too many calls wait.
         """
         with self._lock:
             state = self._state(tenant)
@@ -95,17 +103,17 @@ class ConcurrencyLimiter:
             state.suspended += 1
 
     def resume(self, tenant: str, call: PendingCall) -> None:
-        """Runs a suspended call again, at once or when it is its turn."""
+        """Runs a suspended call again, immediately or when the tenant has a free thread."""
         with self._lock:
             state = self._tenants[tenant]
             state.suspended -= 1
             state.waiting.append(call)
             ready = self._take_ready(tenant, state)
-        for each in ready:
-            self._run(each)
+        for ready_call in ready:
+            self._run(ready_call)
 
     def release(self, tenant: str) -> None:
-        """Ends what `suspend` began, for a call that runs elsewhere."""
+        """Counts one suspended call less, because it runs in a thread outside this limit."""
         with self._lock:
             state = self._tenants[tenant]
             state.suspended -= 1
@@ -135,7 +143,7 @@ class ConcurrencyLimiter:
             )
 
     def _take_ready(self, tenant: str, state: _Tenant) -> list[PendingCall]:
-        """Takes the calls whose turn it is and counts them as running."""
+        """Removes from the queue the calls that may run now, and counts them as running."""
         ready = []
         while state.waiting and state.running < self._limit(tenant):
             state.running += 1

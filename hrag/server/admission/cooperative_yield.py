@@ -1,9 +1,9 @@
-"""Long calls yield to short ones of other tenants.
+"""Cooperative scheduling: long calls yield to short calls of other tenants.
 
-Python runs one thread at a time, so a search of milliseconds takes twice as long beside a call
-that computes for seconds. While a short call of another tenant runs, a long one sleeps between
-its steps for as long as it has computed. Operating systems favour short tasks in the same way
-(multilevel feedback queue); Python's interpreter lock knows no priorities.
+Python runs one thread at a time, so a search of a few milliseconds takes twice as long while
+another call computes for seconds. While a short call of another tenant runs, a long call sleeps
+between its steps for as long as it has computed. Operating systems favour short tasks in the same
+way (multilevel feedback queue), but Python's interpreter lock has no priorities.
 """
 
 import threading
@@ -12,21 +12,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_SHORT_S = 0.01  # Processor time of a call's thread. A plain search takes a few milliseconds.
-_LONGEST_SLEEP_S = 0.005  # Before the call looks again whether others run.
+# A call counts as short until its thread has used this processor time. A plain search needs a few
+# milliseconds.
+_SHORT_S = 0.01
+# A long call sleeps at most this long before it checks again whether short calls run.
+_LONGEST_SLEEP_S = 0.005
 
 _LOCAL = threading.local()
 
 
 def yield_to_others() -> None:
-    """Sleeps if the call of this thread has computed for long; to be called between its steps."""
+    """Sleeps if the call of this thread is long and a short call of another tenant runs.
+
+    A call should call this between its steps. Without a call in this thread, nothing happens.
+    """
     call: _RunningCall | None = getattr(_LOCAL, "call", None)
     if call is not None:
         call.yield_to_others()
 
 
 class RunningCalls:
-    """The running calls of a server that are short so far, by tenant. Thread-safe."""
+    """Counts the running calls of a server that are short so far, by tenant. Thread-safe."""
 
     def __init__(
         self,
@@ -34,7 +40,10 @@ class RunningCalls:
         sleep: Callable[[float], None] = time.sleep,
         wall_clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` returns the processor time of the calling thread, in seconds."""
+        """`clock` returns the processor time of the calling thread, in seconds.
+
+        `wall_clock` returns monotonic seconds.
+        """
         self.clock = clock
         self.sleep = sleep
         self.wall_clock = wall_clock
@@ -43,7 +52,7 @@ class RunningCalls:
 
     @contextmanager
     def call(self, tenant: str) -> Iterator[None]:
-        """What this thread does inside is a call of `tenant`."""
+        """Counts the work of this thread inside the block as a call of `tenant`."""
         call = _LOCAL.call = _RunningCall(self, tenant)
         try:
             yield
@@ -58,36 +67,37 @@ class RunningCalls:
                 del self._short[tenant]
 
     def has_short_of_others(self, tenant: str) -> bool:
-        """True if a short call of another tenant runs."""
+        """Returns True if a short call of another tenant runs."""
         return len(self._short) > (tenant in self._short)
 
 
 class _RunningCall:
-    """A call in its thread; short until it has computed for long, or has ended."""
+    """A call in its thread. It counts as short until it has computed for long or has ended."""
 
-    __slots__ = ("_began_s", "_is_short", "_others", "_short_until_s", "_slept_s", "_tenant")
+    __slots__ = ("_began_s", "_calls", "_is_short", "_short_until_s", "_slept_s", "_tenant")
 
-    def __init__(self, others: RunningCalls, tenant: str) -> None:
-        self._others = others
+    def __init__(self, calls: RunningCalls, tenant: str) -> None:
+        self._calls = calls
         self._tenant = tenant
-        self._began_s = self._slept_s = others.clock()
-        # Until then nobody asks for processor time, which is a system call.
-        self._short_until_s = others.wall_clock() + _SHORT_S
+        self._began_s = self._slept_s = calls.clock()
+        # Before this time the call cannot have computed for long, so the processor time, which
+        # needs a system call, is not read.
+        self._short_until_s = calls.wall_clock() + _SHORT_S
         self._is_short = True
-        others.count_short(tenant, 1)
+        calls.count_short(tenant, 1)
 
     def yield_to_others(self) -> None:
-        if self._others.wall_clock() < self._short_until_s:
+        if self._calls.wall_clock() < self._short_until_s:
             return
-        now_s = self._others.clock()
+        now_s = self._calls.clock()
         if now_s - self._began_s < _SHORT_S:
             return
         self.become_long()
-        if self._others.has_short_of_others(self._tenant):
-            self._others.sleep(min(now_s - self._slept_s, _LONGEST_SLEEP_S))
+        if self._calls.has_short_of_others(self._tenant):
+            self._calls.sleep(min(now_s - self._slept_s, _LONGEST_SLEEP_S))
         self._slept_s = now_s
 
     def become_long(self) -> None:
         if self._is_short:
             self._is_short = False
-            self._others.count_short(self._tenant, -1)
+            self._calls.count_short(self._tenant, -1)

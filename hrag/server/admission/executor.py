@@ -1,9 +1,9 @@
-"""Admission control: which thread a call runs in, and when it is refused.
+"""Admission control: decides in which thread a call runs, and when a call is refused.
 
-gRPC has a limit of its own (`maximum_concurrent_rpcs`), but its rejection names neither the
-service nor a time to retry, it rejects health checks too, and it counts calls whose message
-has not arrived. Here a call counts from the arrival of its message to its end. Those beyond
-the limit are rejected in gRPC's event thread, so that a rejection never queues behind the
+gRPC itself has a limit (`maximum_concurrent_rpcs`), but its rejection contains neither the name
+of the service nor a retry delay, it also rejects health checks, and it counts calls whose message
+has not arrived. Here a call counts from the arrival of its message to its end. Calls beyond the
+limit are rejected in gRPC's event thread, so that a rejection never waits in a queue after the
 calls that are too many.
 """
 
@@ -38,24 +38,30 @@ from hrag.values.errors import (
 
 _log = structlog.get_logger()
 
-MAX_ARRIVING = 1024  # Calls whose message has not arrived. Beyond, one is ended.
-# Calls that anybody may make, such as health checks, whose messages come with their headers. gRPC
-# reads messages up to the largest request, so there are few.
+# The limit of calls whose message has not arrived. If it is exceeded, one of them is ended.
+MAX_ARRIVING = 1024
+# The same limit for calls that anybody may make, for example health checks. Their messages usually
+# arrive together with the headers. The limit is low because gRPC reads a message of any size up
+# to the largest request.
 MAX_ARRIVING_INLINE = 8
 _INLINE_TIMEOUT_S = 2.0
 
-_SUBMITTED: Future[None] = Future()  # gRPC counts calls by it, which nothing here needs.
+# gRPC expects a future for each call and counts calls with it. Nothing here needs that count, so
+# all calls share this one.
+_SUBMITTED: Future[None] = Future()
 _SUBMITTED.set_result(None)
 
 
 class Lane(Enum):
-    """Where a call runs.
+    """The kind of thread in which a call runs, and when it starts to run.
 
-    POOL: in a thread of the pool, once its message is there. OWN: in a thread of its own, once
-    its message is there; for what mostly waits, such as an answer that a model writes.
-    INLINE: in gRPC's event thread, once its message is there; for what takes no time, such as
-    health checks. STREAM: in a thread of its own, from the start. REJECTED: at once, in gRPC's
-    event thread.
+    - POOL: in a thread of the pool, when its message has arrived.
+    - OWN: in a dedicated thread, when its message has arrived. It is for calls that mostly wait,
+      for example for an answer that a model writes.
+    - INLINE: in gRPC's event thread, when its message has arrived. It is for calls that take
+      almost no time, for example health checks.
+    - STREAM: in a dedicated thread, from the start of the call.
+    - REJECTED: in gRPC's event thread, from the start of the call.
     """
 
     POOL = auto()
@@ -66,30 +72,30 @@ class Lane(Enum):
 
 
 class Placement(NamedTuple):
-    """How the interceptor wants a call to be run.
+    """The interceptor's decision on how to run a call.
 
-    `refusing` returns the behavior that ends the call with an error, and `account` the tenant
-    that a message counts for; it raises PermissionDenied. `caller` is the account of who calls
-    while no message is there, empty for nobody in particular.
+    `rejection` returns the behavior that ends the call with an error. `account` returns the account
+    that an encoded request counts against, and raises PermissionDenied. `caller` is the account
+    before a message has arrived; it is empty if the caller is unknown.
     """
 
     lane: Lane
-    refusing: Callable[[HragError], Behavior]
+    rejection: Callable[[HragError], Behavior]
     account: Callable[[bytes], str]
     caller: str = ""
 
 
 PLACEMENT: ContextVar[Placement] = ContextVar("placement")
-"""Set by the interceptor in the context of each call."""
+"""The placement of the current call; the interceptor sets it in the context of each call."""
 
 PENDING: ContextVar[PendingCall] = ContextVar("pending")
-"""The call that a handler runs for; not set in streams."""
+"""The call whose handler runs. It is not set for streams."""
 
 
 class AdmissionExecutor:
     """Runs the calls of a server and counts them. Thread-safe.
 
-    For gRPC it is the thread pool. A ThreadPoolExecutor would make a future and take four
+    gRPC uses it as its thread pool. A ThreadPoolExecutor would create a future and acquire four
     locks for each call.
     """
 
@@ -102,13 +108,17 @@ class AdmissionExecutor:
         max_streams: int,
         max_unanswered_bytes: int,
     ) -> None:
-        """`threads` calls of one tenant may run at once, one more if others call too.
+        """Starts the threads of the pool: `threads` and one more.
 
-        `max_calls` bounds the calls of the pool, running and waiting, and `max_waiting` those
-        of one tenant that wait. `max_unanswered_bytes` bounds the requests of those calls.
+        At most `threads` of them run calls of the same tenant. `max_calls` is the limit of all
+        calls, running and waiting, and `max_waiting` the limit of the waiting calls of one tenant.
+        `arrival_timeout_s` is the time in which the message of a call must arrive. `max_streams` is
+        the limit of calls in dedicated threads. `max_unanswered_bytes` is the limit of the bytes of
+        all requests that have no reply yet.
         """
         self.streams = StreamThreads(max_streams, self._run)
-        self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
+        # The calls that a thread of the pool may run now. None ends a thread.
+        self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()
         self._max_calls = max_calls
         self._running = RunningCalls()
         self._tenants = ConcurrencyLimiter(threads, max_waiting, self._ready.put)
@@ -117,13 +127,13 @@ class AdmissionExecutor:
         self._unanswered = ByteBudget(
             max_unanswered_bytes, "unanswered requests", "HRAG_MAX_UNANSWERED_BYTES"
         )
-        self._counting = threading.Condition()  # Notified when no call is left.
+        self._counting = threading.Condition()  # It is notified when no call is left.
         inline_timeout_s = min(arrival_timeout_s, _INLINE_TIMEOUT_S)
         self._arriving = Timeouts(
-            arrival_timeout_s, partial(_end_late, arrival_timeout_s), "arrivals"
+            arrival_timeout_s, partial(_end_overdue, arrival_timeout_s), "arrivals"
         )
         self._arriving_inline = Timeouts(
-            inline_timeout_s, partial(_end_late, inline_timeout_s), "inline-arrivals"
+            inline_timeout_s, partial(_end_overdue, inline_timeout_s), "inline-arrivals"
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"call-{number}", daemon=True)
@@ -146,7 +156,7 @@ class AdmissionExecutor:
         )
 
     def submit(self, run: Callable[..., Any], /, *parts: Any, **_: Any) -> Future[Any]:
-        """Called by gRPC, in its event thread, with the parts of a call."""
+        """Starts a call. gRPC calls this in its event thread with the parts of the call."""
         call = PendingCall(run, *parts)
         placement = call.context[PLACEMENT]
         call.account, lane = placement.caller, placement.lane
@@ -177,16 +187,18 @@ class AdmissionExecutor:
             _refuse(call, error)
 
     def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
-        """Lets a running call wait without its thread; returns what `leave_open` needs.
+        """Lets a running call wait without its thread.
 
-        It has counted, and counts, all the time. Raises TooBusy if too many of its tenant wait.
+        Returns the function that `PendingCall.leave_open` needs. While the call waits, it still
+        counts as one of the server's calls. Raises TooBusy if too many calls of its tenant wait.
         """
         self._tenants.suspend(call.account)
         return partial(self._suspended.add, reason.with_traceback(None))
 
     def _resume(self, call: PendingCall) -> None:
         if call.context[PLACEMENT].lane is Lane.OWN:
-            with suppress(TooBusy):  # Without a thread of its own it takes one of the pool.
+            # If there is no dedicated thread, the call runs in a thread of the pool.
+            with suppress(TooBusy):
                 self.streams.start(call)
                 self._tenants.release(call.account)
                 return
@@ -198,7 +210,10 @@ class AdmissionExecutor:
             _refuse(call, ServiceUnavailable("the service is stopping"))
 
     def shutdown(self) -> None:
-        """Waits for all calls and streams to end; none may come any more."""
+        """Waits for all calls and streams to end, then ends the threads.
+
+        No call may be submitted any more.
+        """
         with self._counting:
             self._counting.wait_for(lambda: self._calls == 0)
         for _ in self._threads:
@@ -209,7 +224,7 @@ class AdmissionExecutor:
         self._suspended.close()
 
     def _arrived(self, call: PendingCall) -> None:
-        if not _has_arrived(call, self._arriving):
+        if not _accept_arrival(call, self._arriving):
             return
         try:
             self._admit(call)
@@ -217,7 +232,10 @@ class AdmissionExecutor:
             _refuse(call, error)
 
     def _admit(self, call: PendingCall) -> None:
-        """Counts a call until `_end`, and begins it; raises an HragError to refuse it."""
+        """Counts a call until `_end`, and begins it.
+
+        Raises the HragError with which the call is refused if it exceeds a limit.
+        """
         if self.is_full:
             raise self.too_busy
         placement = call.context[PLACEMENT]
@@ -232,7 +250,10 @@ class AdmissionExecutor:
             raise
 
     def _begin(self, call: PendingCall, lane: Lane) -> None:
-        """Runs a call at once or when it is its turn; raises TooBusy."""
+        """Runs a call immediately, or puts it into the queue of its tenant.
+
+        Raises TooBusy if there is no dedicated thread, or if too many calls wait.
+        """
         if lane is Lane.OWN:
             self.streams.check(call.account)
             self.streams.start(call)
@@ -240,7 +261,7 @@ class AdmissionExecutor:
             call.when_ended(partial(self._withdraw, call))
 
     def _withdraw(self, call: PendingCall) -> None:
-        """Gives up a call whose caller has left, if it still waits for its first turn."""
+        """Ends a call whose caller has left, if it still waits to run for the first time."""
         if not call.has_begun and self._tenants.withdraw(call.account, call):
             self._end(call)
             _refuse(
@@ -248,16 +269,22 @@ class AdmissionExecutor:
             )
 
     def _arrived_inline(self, call: PendingCall) -> None:
-        if _has_arrived(call, self._arriving_inline):
+        if _accept_arrival(call, self._arriving_inline):
             call.run()
 
     def _end_oldest(self, arriving: Timeouts[PendingCall], limit: int) -> None:
-        """Ends the oldest call of the account that has most: one caller ends no other's calls."""
+        """Ends the oldest arriving call of the account that has the most of them.
+
+        So one caller cannot end the calls of others by starting many calls.
+        """
         callers = Counter(call.account for call in arriving.entries())
         greediest = max(callers, key=callers.__getitem__, default="")
         oldest = arriving.pop_oldest(lambda call: call.account == greediest)
         if oldest is not None:
-            problem = f"{limit} calls have not sent their requests; the oldest are ended"
+            problem = (
+                f"the requests of more than {limit} calls have not arrived; "
+                "the oldest of these calls are ended"
+            )
             _refuse(oldest, TooBusy(problem))
 
     def _work(self) -> None:
@@ -266,7 +293,7 @@ class AdmissionExecutor:
             with busy, self._running.call(call.account):
                 self._run(call)
             self._tenants.leave(call.account)
-            del call  # Not kept while the thread is idle.
+            del call  # Otherwise an idle thread would keep its last call in memory.
 
     def _run(self, call: PendingCall) -> None:
         has_ended = True
@@ -278,7 +305,10 @@ class AdmissionExecutor:
             self._end(call)
 
     def _end(self, call: PendingCall) -> None:
-        """Counts a call and its bytes no longer; once for each counted call, however it ended."""
+        """Stops counting a call and its bytes.
+
+        It is called exactly once for each counted call, also if the call was refused or failed.
+        """
         self._unanswered.give(call.account, call.counted_bytes)
         self._count(-1)
 
@@ -290,7 +320,10 @@ class AdmissionExecutor:
 
 
 class StreamThreads:
-    """A thread for each stream and answer, because it holds it for as long as it lasts."""
+    """Runs each stream and each answer in a dedicated thread, because it may last for long.
+
+    One account may use at most half of these threads. Thread-safe.
+    """
 
     def __init__(self, max_streams: int, run: Callable[[PendingCall], None]) -> None:
         self._max_streams = max_streams
@@ -300,23 +333,26 @@ class StreamThreads:
         self._threads: dict[threading.Thread, str] = {}
 
     def __len__(self) -> int:
-        """Number of open streams."""
+        """Returns the number of open streams."""
         return len(self._threads)
 
     def check(self, account: str) -> None:
-        """Raises TooBusy unless `account` may open a stream; empty stands for nobody known."""
+        """Raises TooBusy unless `account` may open a stream.
+
+        `account` is empty if the caller is unknown.
+        """
         with self._lock:
             if len(self._threads) >= self._max_streams:
                 raise TooBusy(f"{self._max_streams} streams are open (HRAG_MAX_STREAMS)")
-            own = sum(each == account for each in self._threads.values()) if account else 0
-        if own >= self._max_of_account:
+            count = sum(user == account for user in self._threads.values()) if account else 0
+        if count >= self._max_of_account:
             raise TooBusy(
-                f"{account} has {own} open streams, half of the {self._max_streams} that "
+                f"{account} has {count} open streams, half of the {self._max_streams} that "
                 "HRAG_MAX_STREAMS allows"
             )
 
     def start(self, call: PendingCall) -> None:
-        """Runs the call in a thread of its own; raises TooBusy if none can be had."""
+        """Runs the call in a new thread; raises TooBusy if the system refuses a thread."""
         thread = threading.Thread(target=self._run, args=(call,), name="stream", daemon=True)
         with self._lock:
             self._threads[thread] = call.account
@@ -340,7 +376,7 @@ class StreamThreads:
                 del self._threads[threading.current_thread()]
 
 
-def _end_late(limit_s: float, call: PendingCall) -> None:
+def _end_overdue(limit_s: float, call: PendingCall) -> None:
     problem = (
         f"the request did not arrive within {limit_s:g} s (HRAG_ARRIVAL_TIMEOUT_S; "
         f"{_INLINE_TIMEOUT_S:g} s at most for health checks)"
@@ -348,7 +384,7 @@ def _end_late(limit_s: float, call: PendingCall) -> None:
     _refuse(call, DeadlineExceeded(problem))
 
 
-def _has_arrived(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
+def _accept_arrival(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
     """True if the call may begin: it has a message and was not ended before."""
     if not arriving.remove(call):
         return False
@@ -359,4 +395,4 @@ def _has_arrived(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
 
 
 def _refuse(call: PendingCall, error: HragError) -> None:
-    call.refuse(call.context[PLACEMENT].refusing(error))
+    call.refuse(call.context[PLACEMENT].rejection(error))

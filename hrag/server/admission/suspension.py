@@ -1,7 +1,7 @@
-"""Calls that wait for something without a thread.
+"""Suspended calls: they wait for a condition without a thread.
 
-A handler that cannot go on yet raises `Suspended`. Its thread is freed, and the handler is
-called again, from its beginning, when what it waits for has come or its time has passed.
+A handler that cannot continue yet raises `Suspended`. Its thread becomes free. The handler is
+called again, from its beginning, when the condition is true or its deadline has passed.
 """
 
 import threading
@@ -16,15 +16,17 @@ from hrag.values.deadline import OF_CALL, Deadline
 _log = structlog.get_logger()
 
 _POLL_S = 0.005
-_MARGIN_S = 2 * _POLL_S  # What a handler needs to say that its time has passed.
-_ASKING_S = 0.5  # A store that does not answer holds up other calls no longer than that.
+# A handler is resumed this long before its deadline, so that it can still report the timeout.
+_MARGIN_S = 2 * _POLL_S
+# A store that does not answer delays the checks of other calls at most this long.
+_CHECKING_S = 0.5
 
 
 class Suspended(Exception):
-    """Raised by a handler that has to wait until `is_ready`, within `deadline`.
+    """Raised by a handler that has to wait until `is_ready` returns True or `deadline` passes.
 
-    `is_ready` is called often, in another thread and with a short deadline of its own; what it
-    raises makes the handler run again.
+    `is_ready` is called often, in another thread and with a separate, short deadline. If it raises
+    an exception, the handler runs again.
     """
 
     def __init__(self, is_ready: Callable[[], bool], deadline: Deadline) -> None:
@@ -34,41 +36,41 @@ class Suspended(Exception):
 
     @property
     def is_past(self) -> bool:
-        """True if its time has passed, or nobody waits for the call any more."""
+        """True if the deadline is about to pass, or nobody waits for the call any more."""
         return self._deadline.remaining_s <= _MARGIN_S or not self._deadline.is_waiting()
 
     def is_ready(self) -> bool:
         """Returns True if the handler should run again."""
         try:
             return self._is_ready()
-        except Exception:  # The handler meets the same error and reports it.
+        except Exception:  # The handler will get the same error and report it.
             return True
 
 
 def has_time_to_wait(deadline: Deadline) -> bool:
-    """False where a handler must end its call rather than raise `Suspended`."""
+    """Returns False if a handler must end its call now instead of raising `Suspended`."""
     return deadline.remaining_s > _MARGIN_S
 
 
 class SuspendedCalls:
-    """Resumes calls when they need not wait any longer. Thread-safe."""
+    """Resumes calls when they do not have to wait any longer. Thread-safe."""
 
     def __init__(self, resume: Callable[[PendingCall], None]) -> None:
         self._resume = resume
         self._calls: deque[tuple[Suspended, PendingCall]] = deque()
-        self._waking = threading.Event()  # There are calls, or it is to end.
+        self._waking = threading.Event()  # It is set if there are calls, or to end the thread.
         self._closing = threading.Event()
-        # From the beginning: when no further thread can be had, calls may wait already.
+        # The thread starts now, because later, when calls wait, the system may refuse a thread.
         self._thread = threading.Thread(target=self._watch, name="suspended", daemon=True)
         self._thread.start()
 
     def add(self, reason: Suspended, call: PendingCall) -> None:
-        """Resumes `call` once it need not wait for `reason`."""
+        """Resumes `call` once it does not have to wait for `reason` any longer."""
         self._calls.append((reason, call))
         self._waking.set()
 
     def close(self) -> None:
-        """Stops watching; to be called when no call is left."""
+        """Stops the thread. Must be called only when no suspended call is left."""
         self._closing.set()
         self._waking.set()
         self._thread.join()
@@ -76,15 +78,15 @@ class SuspendedCalls:
     def _watch(self) -> None:
         while self._waking.wait() and not self._closing.is_set():
             self._waking.clear()
-            self._look()
+            self._check_calls()
             if self._calls:
                 self._waking.set()
             self._closing.wait(_POLL_S)
 
-    def _look(self) -> None:
-        """Resumes the calls whose time has passed, then those that are ready.
+    def _check_calls(self) -> None:
+        """Resumes the calls whose deadline has passed, then the calls that are ready.
 
-        Where asking takes long, those that were not asked come first the next time.
+        If the checks take too long, the calls that were not checked come first the next time.
         """
         waiting: deque[tuple[Suspended, PendingCall]] = deque()
         for _ in range(len(self._calls)):
@@ -93,19 +95,19 @@ class SuspendedCalls:
                 self._resume_one(call)
             else:
                 waiting.append((reason, call))
-        asked = []
-        asking = Deadline.after(_ASKING_S)
-        OF_CALL.set(asking)
-        while waiting and asking.remaining_s > 0:
+        checked = []
+        checking = Deadline.after(_CHECKING_S)
+        OF_CALL.set(checking)
+        while waiting and checking.remaining_s > 0:
             reason, call = waiting.popleft()
             if reason.is_ready():
                 self._resume_one(call)
             else:
-                asked.append((reason, call))
-        self._calls.extend([*waiting, *asked])
+                checked.append((reason, call))
+        self._calls.extend([*waiting, *checked])
 
     def _resume_one(self, call: PendingCall) -> None:
         try:
             self._resume(call)
-        except Exception:  # The other calls still wait.
+        except Exception:  # The thread must continue, because other calls still wait.
             _log.exception("resume_failed")

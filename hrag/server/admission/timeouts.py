@@ -1,7 +1,7 @@
-"""Time limits for many things at once, watched by one thread.
+"""Time limits for many entries at the same time, watched by one thread.
 
-All entries of one `Timeouts` have the same limit, so the oldest expires first and nothing is
-sorted. Limits are kept roughly: an entry expires up to a tenth of the limit late.
+All entries of one `Timeouts` have the same limit, so the oldest entry expires first and nothing
+has to be sorted. The limit is approximate: an entry may expire late by about a tenth of the limit.
 """
 
 import threading
@@ -22,40 +22,46 @@ Entry = TypeVar("Entry", bound=Hashable)
 class Timeouts(Generic[Entry]):
     """Calls `expire` once for each entry that is not removed within `limit_s` seconds.
 
-    Thread-safe, by operations of a dictionary that are atomic: every call adds and removes an
-    entry or two. Of `remove` and `expire`, exactly one gets an entry.
+    Thread-safe without a lock, because every call adds and removes an entry or two: it uses only
+    operations of a dictionary that are atomic. Each entry is either removed or expired, never both.
     """
 
     def __init__(self, limit_s: float, expire: Callable[[Entry], None], name: str) -> None:
         self._limit_s = limit_s
         self._expire = expire
-        self._since_s: dict[Entry, float] = {}  # In the order of their times.
+        # The time at which each entry was added. The oldest entry comes first.
+        self._since_s: dict[Entry, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
         self._thread.start()
 
     def __len__(self) -> int:
-        """Number of entries that neither expired nor were removed."""
+        """Returns the number of entries that have neither expired nor been removed."""
         return len(self._since_s)
 
     def add(self, entry: Entry) -> None:
-        """Starts the time of an entry."""
+        """Adds an entry, whose time starts now."""
         self._since_s[entry] = time.monotonic()
 
     def remove(self, entry: Entry) -> bool:
-        """Stops the time of an entry; False if it has expired, or was removed before."""
+        """Removes an entry; returns False if it has expired or was removed before."""
         return self._since_s.pop(entry, None) is not None
 
     def entries(self) -> list[Entry]:
-        """Returns the entries, those with the least time left first."""
+        """Returns the entries, oldest first."""
         return list(self._since_s)
 
-    def pop_oldest(self, wanted: Callable[[Entry], bool]) -> Entry | None:
-        """Removes and returns the wanted entry with the least time left; None without one."""
-        return next((each for each in self.entries() if wanted(each) and self.remove(each)), None)
+    def pop_oldest(self, matches: Callable[[Entry], bool]) -> Entry | None:
+        """Removes and returns the oldest entry for which `matches` returns True.
+
+        Returns None if there is no such entry.
+        """
+        return next(
+            (entry for entry in self.entries() if matches(entry) and self.remove(entry)), None
+        )
 
     def close(self) -> list[Entry]:
-        """Stops watching; returns the entries that are left, which will not expire."""
+        """Stops the thread; returns the remaining entries, which will not expire any more."""
         self._closing.set()
         self._thread.join()
         return [entry for entry in self.entries() if self.remove(entry)]

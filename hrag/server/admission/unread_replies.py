@@ -1,9 +1,9 @@
-"""Bounds the replies that clients do not read.
+"""Limits the memory of replies that clients do not read.
 
-gRPC keeps a reply in memory until the client's flow control lets it go. A client that never
-reads could so fill the memory with one call after another. Here the bytes of replies on their
-way are counted, for each tenant and for all; what would exceed a limit is refused, and a call
-whose reply is not read in time is cancelled.
+gRPC keeps a reply in memory until the client's flow control permits sending it. A client that
+never reads could therefore fill the memory, one call after another. This module counts the bytes
+of replies that have not been sent, for each tenant and for all tenants together. It refuses a
+reply that would exceed a limit, and cancels a call whose reply is not read in time.
 """
 
 from functools import partial
@@ -15,7 +15,10 @@ from hrag.server.admission.timeouts import Timeouts
 
 
 class _Sending:
-    """A message that gRPC has and the client may not; compared by identity."""
+    """A message that gRPC has, and that the client may not have read yet.
+
+    Two messages are equal only if they are the same object.
+    """
 
     __slots__ = ("context", "size_bytes", "tenant")
 
@@ -29,23 +32,26 @@ class UnreadReplies:
     """Counts replies until their clients have read them. Thread-safe."""
 
     def __init__(self, max_bytes: int, timeout_s: float) -> None:
-        """`timeout_s` is how long a client may take to read one message."""
+        """`timeout_s` is the time in which a client must read one message."""
         self._budget = ByteBudget(max_bytes, "unread replies", "HRAG_MAX_UNREAD_BYTES")
         self._unread = Timeouts[_Sending](timeout_s, _cancel, "unread-replies")
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of all messages on their way."""
+        """The bytes of all messages that count as unread."""
         return self._budget.total_bytes
 
     def send(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> None:
-        """Counts the only reply of a call until the call ends; raises TooBusy, see `start`."""
+        """Counts the only reply of a call until the call ends.
+
+        Raises TooBusy if unread messages, of the tenant or of all, would exceed their limit.
+        """
         sending = self.start(context, tenant, size_bytes)
         if not context.add_callback(partial(self.finish, sending)):
-            self.finish(sending)  # The client has gone.
+            self.finish(sending)  # The client has left.
 
     def start(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> _Sending:
-        """Counts a message until `finish`; cancels the call if that takes too long.
+        """Counts a message until `finish` is called; cancels the call if that takes too long.
 
         Raises TooBusy if unread messages, of the tenant or of all, would exceed their limit.
         """
@@ -55,12 +61,12 @@ class UnreadReplies:
         return sending
 
     def finish(self, sending: _Sending) -> None:
-        """Ends the counting: the message was sent, or its call has ended."""
+        """Stops counting a message, because it was sent or its call has ended."""
         self._unread.remove(sending)
         self._budget.give(sending.tenant, sending.size_bytes)
 
     def close(self) -> None:
-        """Stops cancelling."""
+        """Stops the thread that cancels calls."""
         self._unread.close()
 
 

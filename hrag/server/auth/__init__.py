@@ -1,8 +1,8 @@
-"""Who is calling? Identities, and how credentials are verified.
+"""Who is calling? Verifies credentials and returns identities.
 
-A credential is an API key or a token. Verifying it returns an Identity or raises
-Unauthenticated, always with the same message, so that an error reveals nothing about existing
-keys or tenants. `hrag.server.calls.guard` decides which calls an identity may make.
+A credential is an API key or a token. The verification of a credential returns an Identity or
+raises Unauthenticated, always with the same message, so that an error reveals nothing about
+existing keys or tenants. `hrag.server.calls.guard` decides which calls an identity may make.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ REFUSAL = "the call needs a valid credential: metadata `authorization: Bearer <k
 
 
 class Role(StrEnum):
-    """A role includes the permissions of the roles before it."""
+    """The roles of callers. A role includes the permissions of the roles listed before it."""
 
     READ = "read"
     WRITE = "write"
     ADMIN = "admin"
 
     def includes(self, needed: "Role") -> bool:
-        """True if this role has the permissions of `needed`."""
+        """Returns True if this role has the permissions of `needed`."""
         return _RANK[self] >= _RANK[needed]
 
 
@@ -32,21 +32,25 @@ _RANK = {role: rank for rank, role in enumerate(Role)}
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The result of verification; `credential` is its id for logs, not a secret."""
+    """The identity of a caller, which the verification of a credential returns.
+
+    `credential` is the id of the credential for logs; it is not secret. `tenants` are the tenants
+    for which the caller may act; ANY_TENANT stands for all tenants.
+    """
 
     credential: str
     tenants: frozenset[str]
     role: Role
 
     def may_act_for(self, tenant_id: str) -> bool:
-        """True if the identity has access to the tenant."""
+        """Returns True if the caller may act for the tenant."""
         return tenant_id in self.tenants or ANY_TENANT in self.tenants
 
 
 Authenticate = Callable[[str], Identity]
-"""Verifies a credential; raises Unauthenticated. Thread-safe."""
+"""Verifies a credential and returns its identity; raises Unauthenticated. Thread-safe."""
 
 
 def is_tenant_pattern(value: str) -> bool:
-    """True for the id of a tenant, and for `*`, which stands for all tenants."""
+    """Returns True if `value` is a valid tenant id, or `*`, which stands for all tenants."""
     return value == ANY_TENANT or is_name(value)

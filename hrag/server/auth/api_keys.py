@@ -1,8 +1,9 @@
 """API keys, and the key file that lists them.
 
-A key is `hrag_<id>_<secret>`. The id selects the entry of the file and is not secret. The
-secret has 256 random bits, so the file stores its plain SHA-256: a dictionary attack is
-impossible, and a slow hash would only slow down every call. The file never holds a key itself.
+A key is `hrag_<id>_<secret>`. The id identifies the entry in the file and is not secret. The
+secret has 256 random bits, so a dictionary attack is impossible. Therefore the file stores the
+plain SHA-256 of the secret; a slow hash would only slow down every call. The file never contains
+a key itself.
 """
 
 import fcntl
@@ -41,7 +42,7 @@ _KEY = re.compile(r"hrag_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _NEVER = float("inf")
 
 
-def _tenant(value: str) -> str:
+def _check_tenant_pattern(value: str) -> str:
     if not is_tenant_pattern(value):
         raise ValueError(f"must be * for all tenants, or the id of one: {NAME_RULE}")
     return value
@@ -54,7 +55,7 @@ class Key:
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     tenants: Annotated[
-        tuple[Annotated[str, AfterValidator(_tenant)], ...],
+        tuple[Annotated[str, AfterValidator(_check_tenant_pattern)], ...],
         Field(min_length=1, max_length=MAX_TENANTS),
     ]
     role: Role
@@ -74,24 +75,31 @@ _KEY_ENTRY = TypeAdapter(Key)
 
 
 def read(path: Path) -> tuple[Key, ...]:
-    """Returns all keys of a file; raises OSError, or ValueError that describes the defect."""
+    """Returns all keys of a file, revoked and expired keys included.
+
+    Raises OSError if the file cannot be read. Raises ValueError, which describes the problem, if
+    its content is invalid.
+    """
     try:
-        found = _FILE.validate_json(path.read_bytes()).keys
+        keys = _FILE.validate_json(path.read_bytes()).keys
     except ValidationError as error:
         raise _invalid(error) from None
-    if len({key.id for key in found}) < len(found):
+    if len({key.id for key in keys}) < len(keys):
         raise ValueError("two keys have the same id")
-    return found
+    return keys
 
 
 def _invalid(error: ValidationError) -> ValueError:
-    """Names each invalid field, without its value.
+    """Returns an error that names each invalid field, without its value.
 
-    A list without a valid item is said to be too short, too; its items say what is wrong.
+    If all items of a list are invalid, the validator also reports that the list is too short. That
+    report is left out, because the reports on the items say what is wrong.
     """
-    found = error.errors(include_input=False)
-    within = {each["loc"][:end] for each in found for end in range(len(each["loc"]))}
-    return ValueError("; ".join(_explain(each) for each in found if each["loc"] not in within))
+    problems = error.errors(include_input=False)
+    parents = {problem["loc"][:end] for problem in problems for end in range(len(problem["loc"]))}
+    return ValueError(
+        "; ".join(_explain(problem) for problem in problems if problem["loc"] not in parents)
+    )
 
 
 def _explain(error: ErrorDetails) -> str:
@@ -103,10 +111,10 @@ def _explain(error: ErrorDetails) -> str:
 def create(
     path: Path, tenants: tuple[str, ...], role: Role, note: str, lifetime: timedelta | None
 ) -> str:
-    """Adds a key to the file, which is created if it is missing; returns the key.
+    """Adds a key to the file and returns the key; creates the file if it is missing.
 
-    `lifetime` is None for a key that does not expire. Raises ValueError for an invalid value,
-    and OSError. Safe to call from several processes.
+    `lifetime` is None for a key that does not expire. Raises ValueError if a value is invalid, and
+    OSError if the file cannot be read or written. Several processes may call it at the same time.
     """
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     now = datetime.now(UTC).replace(microsecond=0)
@@ -123,7 +131,7 @@ def create(
         key = _KEY_ENTRY.validate_python(entry)
     except ValidationError as error:
         raise _invalid(error) from None
-    path = path.resolve()  # Replaces the target of a symbolic link, not the link.
+    path = path.resolve()  # So the target of a symbolic link is replaced, not the link.
     with _exclusive_lock(path):
         keys = read(path) if path.exists() else ()
         _write(path, (*keys, key))
@@ -131,30 +139,31 @@ def create(
 
 
 def id_of(key: str) -> str:
-    """Returns the id of a key that `create` made; it is not secret."""
+    """Returns the id of a key that `create` returned; the id is not secret."""
     return key.split("_")[1]
 
 
 def revoke(path: Path, key_id: str) -> Key:
-    """Revokes a key permanently and returns it; it stays in the file.
+    """Revokes a key permanently and returns it; its entry stays in the file.
 
-    Raises ValueError if there is no such key, and OSError. Safe to call from several processes.
+    Raises ValueError if no key has this id, and OSError if the file cannot be read or written.
+    Several processes may call it at the same time.
     """
     path = path.resolve()
     with _exclusive_lock(path):
         keys = {key.id: key for key in read(path)}
         if key_id not in keys:
             raise ValueError(f"there is no key with the id {key_id!r}; hrag keys list shows all")
-        found = keys[key_id]
-        if found.revoked is None:
-            found = replace(found, revoked=datetime.now(UTC).replace(microsecond=0))
-            _write(path, tuple((keys | {key_id: found}).values()))
-    return found
+        key = keys[key_id]
+        if key.revoked is None:
+            key = replace(key, revoked=datetime.now(UTC).replace(microsecond=0))
+            _write(path, tuple((keys | {key_id: key}).values()))
+    return key
 
 
 @contextmanager
 def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Locks the folder of the file, because the file itself is replaced."""
+    """Locks the folder of the file; the file itself cannot be locked, because it is replaced."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -167,7 +176,7 @@ def _exclusive_lock(path: Path) -> Iterator[None]:
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
     """Replaces the file atomically; a new file has mode 0600."""
     text = _FILE.dump_json(_File(keys), indent=2, exclude_none=True)
-    # mkstemp creates it with mode 0600.
+    # The temporary file has mode 0600, with which mkstemp creates it.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -182,9 +191,10 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
 
 
 def _copy_access(handle: int, path: Path) -> None:
-    """Copies owner and mode of the file that is replaced.
+    """Copies owner and mode of the file that is replaced to the new file.
 
-    Otherwise a service that runs as another user could not read a revocation.
+    Otherwise a service that runs as another user could not read the new file, and a revocation
+    would have no effect.
     """
     if not path.exists():
         return
@@ -205,15 +215,16 @@ class _Entry:
     expires_s: float  # Unix time.
 
 
-# Compared with for unknown ids, so that these take as long as known ones.
+# The secret of an unknown id is compared with this entry, so that the refusal of an unknown id
+# takes as long as the refusal of a known one.
 _DUMMY = _Entry("0" * 64, Identity("", frozenset(), Role.READ), 0.0)
 
 
 class ApiKeys:
-    """Verifies API keys with the key file, reloaded when it changes. Thread-safe."""
+    """Verifies API keys with the key file, which is reloaded when it changes. Thread-safe."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Raises OSError or ValueError if the file is missing or invalid."""
+        """Reads the file; raises OSError or ValueError if it is missing or invalid."""
         self._path = path
         self._clock = clock
         self._entries = WatchedFile((path,), self._read)
@@ -232,7 +243,7 @@ class ApiKeys:
     def __call__(self, credential: str) -> Identity:
         """Returns the identity of a valid key, else raises Unauthenticated.
 
-        Message and time do not depend on what is wrong.
+        Neither the message nor the time that the refusal takes depends on the reason.
         """
         match = _KEY.fullmatch(credential)
         if match is None:

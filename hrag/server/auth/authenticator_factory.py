@@ -10,9 +10,9 @@ Value = TypeVar("Value")
 
 
 def open_auth(settings: CommonSettings) -> Authenticate | None:
-    """Returns the authenticator of HRAG_AUTH, with its files read; None for `none`.
+    """Returns the authenticator that HRAG_AUTH names, after reading its files; None for `none`.
 
-    Raises SettingsError for a missing setting or an invalid file.
+    Raises SettingsError if a setting is missing or a file is invalid.
     """
     if settings.auth == "none":
         return None
@@ -22,7 +22,7 @@ def open_auth(settings: CommonSettings) -> Authenticate | None:
 
 
 def _open_keys(settings: CommonSettings) -> Authenticate:
-    path = _required("HRAG_API_KEYS_FILE", settings.api_keys_file, settings)
+    path = _require("HRAG_API_KEYS_FILE", settings.api_keys_file, settings)
     try:
         return ApiKeys(path)
     except FileNotFoundError:
@@ -34,12 +34,12 @@ def _open_keys(settings: CommonSettings) -> Authenticate:
 
 
 def _open_tokens(settings: CommonSettings) -> Authenticate:
-    from hrag.server.auth.web_tokens import TokenPolicy, WebTokens  # noqa: PLC0415  # Loads cryptography, which only tokens need.
+    from hrag.server.auth.web_tokens import TokenPolicy, WebTokens  # noqa: PLC0415  # It loads cryptography, which only tokens need.
 
-    path = _required("HRAG_JWT_JWKS_FILE", settings.jwt_jwks_file, settings)
+    path = _require("HRAG_JWT_JWKS_FILE", settings.jwt_jwks_file, settings)
     policy = TokenPolicy(
-        issuer=_required("HRAG_JWT_ISSUER", settings.jwt_issuer, settings),
-        audience=_required("HRAG_JWT_AUDIENCE", settings.jwt_audience, settings),
+        issuer=_require("HRAG_JWT_ISSUER", settings.jwt_issuer, settings),
+        audience=_require("HRAG_JWT_AUDIENCE", settings.jwt_audience, settings),
         leeway_s=settings.jwt_leeway_s,
         tenants_claim=settings.jwt_tenants_claim,
         role_claim=settings.jwt_role_claim,
@@ -50,7 +50,7 @@ def _open_tokens(settings: CommonSettings) -> Authenticate:
         raise SettingsError(f"HRAG_JWT_JWKS_FILE is {path}: {error}") from None
 
 
-def _required(variable: str, value: Value | None, settings: CommonSettings) -> Value:
+def _require(variable: str, value: Value | None, settings: CommonSettings) -> Value:
     if not value:
         raise SettingsError(f"{variable} is not set; HRAG_AUTH={settings.auth} requires it")
     return value

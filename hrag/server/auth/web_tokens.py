@@ -1,11 +1,12 @@
-"""JSON Web Tokens (RFC 7519) of an issuer whose public keys are in a file, a JWKS (RFC 7517).
+"""Verifies JSON Web Tokens (RFC 7519) with the public keys of their issuer.
 
-Only asymmetric signatures are accepted: a party that can verify a token cannot issue one. A
-token must have an expiry (`exp`) and a subject (`sub`), and be of the configured issuer for
-the configured audience. Verified tokens are cached by their digest until they expire, because
-verifying a signature takes longer than a search takes to start. A change of the key file
-empties the cache, so revoking a signing key takes effect at once. A single token cannot be
-revoked; issuers give tokens short lifetimes instead.
+The public keys are in a JWKS file (RFC 7517). Only asymmetric signatures are accepted, so a party
+that can verify a token cannot issue one. A token must have an expiry (`exp`) and a subject
+(`sub`), and it must come from the configured issuer for the configured audience. Verified tokens
+are cached by their digest until they expire, because verifying a signature takes longer than
+starting a search. A change of the key file empties the cache, so revoking a signing key takes
+effect immediately. A single token cannot be revoked; instead, issuers should give tokens short
+lifetimes.
 """
 
 import json
@@ -29,12 +30,12 @@ from hrag.text.plain_text import printable
 from hrag.values.errors import Unauthenticated
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-MAX_CACHED_TOKENS = 10_000  # About 500 bytes each.
+MAX_CACHED_TOKENS = 10_000  # Each cached token needs about 500 bytes.
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
-_MAX_SUBJECT_CHARS = 255  # OpenID Connect Core 1.0 allows no longer ones.
+_MAX_SUBJECT_CHARS = 255  # OpenID Connect Core 1.0 allows no longer subjects.
 
-# Python raises the last two for absurd numbers and nesting.
+# Python raises OverflowError for absurd numbers and RecursionError for absurd nesting.
 _VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
 
 _log = structlog.get_logger()
@@ -60,12 +61,15 @@ class TokenPolicy:
 
 
 class WebTokens:
-    """Verifies tokens with the keys of a JWKS file, reloaded when it changes. Thread-safe."""
+    """Verifies tokens with the keys of a JWKS file, which is reloaded when it changes.
+
+    Thread-safe.
+    """
 
     def __init__(
         self, path: Path, policy: TokenPolicy, clock: Callable[[], float] = time.time
     ) -> None:
-        """Raises OSError or ValueError if the file is missing or invalid."""
+        """Reads the file; raises OSError or ValueError if it is missing or invalid."""
         self._verifier = WatchedFile((path,), lambda: _Verifier(read_jwks(path), policy, clock))
 
     def __call__(self, credential: str) -> Identity:
@@ -74,9 +78,10 @@ class WebTokens:
 
 
 def read_jwks(path: Path) -> dict[str | None, PyJWK]:
-    """Returns the signing keys of a JWKS file by `kid`; other kinds of keys are skipped.
+    """Returns the signing keys of a JWKS file by `kid`; skips other kinds of keys.
 
-    Raises OSError, or ValueError if the file is invalid or has no usable key.
+    Raises OSError if the file cannot be read, and ValueError if it is invalid or has no usable
+    key.
     """
     try:
         document = json.loads(path.read_bytes())
@@ -85,12 +90,12 @@ def read_jwks(path: Path) -> dict[str | None, PyJWK]:
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise ValueError('it must be a JWKS: {"keys": [...]}')
-    keys = [key for each in listed if (key := _signing_key(each)) is not None]
+    keys = [key for entry in listed if (key := _signing_key(entry)) is not None]
     if not keys:
-        raise ValueError(f"it holds no public key for {', '.join(ALGORITHMS)}")
+        raise ValueError(f"it has no public key for {', '.join(ALGORITHMS)}")
     by_id = {key.key_id: key for key in keys}
     if len(by_id) < len(keys):
-        raise ValueError("two keys have the same kid, or none")
+        raise ValueError("two keys have the same kid, or no kid")
     return by_id
 
 
@@ -101,13 +106,14 @@ def _signing_key(entry: Any) -> PyJWK | None:
         return None
     try:
         key = PyJWK(entry)
-    except (PyJWTError, TypeError):  # The latter for an algorithm or a type that is no text.
+    except (PyJWTError, TypeError):
+        # TypeError means that the algorithm or the key type is not a string.
         return None
     return key if key.algorithm_name in ALGORITHMS else None
 
 
 class _Verifier:
-    """The keys of one version of the file, with a cache of the tokens they verified."""
+    """The keys of one version of the file, with a cache of the tokens that they verified."""
 
     def __init__(
         self, keys: Mapping[str | None, PyJWK], policy: TokenPolicy, clock: Callable[[], float]
@@ -138,9 +144,9 @@ class _Verifier:
         return identity
 
     def _verify(self, token: str) -> tuple[float, Identity]:
-        """Returns expiry (Unix time in seconds, with leeway) and identity.
+        """Returns the expiry (Unix time in seconds, with leeway) and the identity of a token.
 
-        Raises one of _VERIFICATION_ERRORS.
+        Raises one of _VERIFICATION_ERRORS if the token is invalid.
         """
         key = self._key(jwt.get_unverified_header(token).get("kid"))
         policy = self._policy
@@ -148,9 +154,8 @@ class _Verifier:
         claims = jwt.decode(
             token,
             key,
-            algorithms=[
-                key.algorithm_name
-            ],  # That of the key; the token's own claim is not trusted.
+            # The algorithm of the key is used, because the algorithm in the token is not trusted.
+            algorithms=[key.algorithm_name],
             issuer=policy.issuer,
             audience=policy.audience,
             leeway=policy.leeway_s,
@@ -172,7 +177,11 @@ class _Verifier:
 
 
 def _subject(claim: str) -> str:
-    """The subject for logs; what is cut off a long one is told apart by its digest."""
+    """Returns the subject in a form for logs.
+
+    A subject that is too long is cut; a digest of the whole subject is appended, so that two long
+    subjects remain different.
+    """
     if len(claim) > _MAX_SUBJECT_CHARS:
         digest = sha256(claim.encode()).hexdigest()
         claim = f"{claim[:_MAX_SUBJECT_CHARS]}… (sha256 {digest[:16]})"
@@ -180,7 +189,10 @@ def _subject(claim: str) -> str:
 
 
 def _tenants(claim: Any) -> frozenset[str]:
-    """Reads a claim that is a tenant id or a list of them; `*` means all tenants."""
+    """Returns the tenants in a claim, which is a tenant id or a list of them.
+
+    `*` means all tenants. Raises ValueError for any other claim.
+    """
     names = [claim] if isinstance(claim, str) else claim
     if not isinstance(names, list) or not names or not all(map(_is_tenant, names)):
         raise ValueError("the claim for tenants is not a tenant id or a list of them")

@@ -1,1 +1,1 @@
-"""What happens to each call before its handler runs, and when it ends?"""
+"""What is checked before the handler of a call runs, and what is recorded when the call ends?"""

@@ -1,7 +1,7 @@
-"""One call: its checks, its limits, its reply, its end in metrics and log.
+"""The state of one call: its checks, its limits, its reply, and its entries in metrics and log.
 
-A call may be left open and run again, see `hrag.server.admission`; what is kept
-of it between the runs is here.
+A handler may leave its call open and run again later (see `hrag.server.admission`). `Call` keeps
+the state of the call between these runs.
 """
 
 import math
@@ -38,21 +38,21 @@ from hrag.wire import status_codes
 
 _log = structlog.get_logger()
 
-_STREAM_POLL_S = 1.0  # How often an idle stream's credential is checked.
+_STREAM_POLL_S = 1.0  # The credential of an idle stream is checked at this interval.
 
 GUARD: ContextVar[CallGuard] = ContextVar("guard")
-"""The guard of a call, from its headers on."""
+"""The guard of the current call. It is set as soon as the call's headers have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedRequest:
-    """Stands in for a request that could not be parsed."""
+    """Replaces a request that cannot be parsed; `problem` is the parser's message."""
 
     problem: str
 
     @property
     def error(self) -> InvalidArgument:
-        """The error to end the call with."""
+        """The error that ends the call."""
         return InvalidArgument(
             f"the request cannot be parsed: {self.problem}; it must be a message of the "
             "method's type, its strings in UTF-8, nested less than 100 deep",
@@ -62,10 +62,10 @@ class MalformedRequest:
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """What bounds the calls of a server.
+    """The limits of the calls of a server.
 
-    `deadline_s` is the deadline of a unary call without one, `idle_s` how long a stream may
-    be idle; both in seconds.
+    `deadline_s` is the deadline, in seconds, of a unary call whose client sets none. `idle_s` is
+    the number of seconds that a stream may be idle.
     """
 
     executor: AdmissionExecutor
@@ -75,11 +75,12 @@ class CallLimits:
     idle_s: float
 
 
-def rejecting(method: str, error: HragError) -> Behavior:
-    """Returns a behavior that ends a call with `error` before it began.
+def rejection_behavior(method: str, error: HragError) -> Behavior:
+    """Returns a behavior that ends a call with `error` before its handler runs.
 
-    Of each second, a few rejections are logged one by one, the others as counts. Those of calls
-    that are too many do as little as possible: metrics and the audit log count them.
+    In each second, the first few rejections have a log line each; the others are logged as
+    counts. If the server has too many calls (TooBusy), a rejection does as little work as
+    possible: metrics and the audit log count it, and it has no log line.
     """
 
     def reject(_request: Any, context: grpc.ServicerContext) -> NoReturn:
@@ -118,7 +119,11 @@ def _short_name(method: str) -> str:
 
 
 class Call:
-    """One call from its start to its log line; CANCELLED unless its code is set."""
+    """One call, from its start to its log line.
+
+    `code` is the name of the gRPC status code with which it ends. It is CANCELLED until the
+    handler succeeds or fails.
+    """
 
     def __init__(
         self,
@@ -137,12 +142,13 @@ class Call:
         self._guard = GUARD.get()
         self._id = request_id.request_id(context)
         self._reason = ""
-        self._request: Any = None  # The last one that was parsed.
+        self._request: Any = None  # The last request that was parsed.
         self._is_admitted = False
         self._is_left_open = False
-        # Messages of a stream: counts of their own, because two threads write them.
+        # The messages of a stream. There are two counters because two threads write them.
         self._received = self._answered = 0
-        self._active_s = time.monotonic()  # When a stream last received or sent a message.
+        # The time at which a stream last received or sent a message.
+        self._active_s = time.monotonic()
         self._started = time.perf_counter()
         call_deadline.start(context, self._default_s())
         context.set_trailing_metadata(((request_id.REQUEST_ID, self._id),))
@@ -150,17 +156,21 @@ class Call:
         metrics.call_started()
 
     def _default_s(self) -> float:
-        """What is left, in seconds, to a caller who gave no deadline."""
+        """Returns the seconds that remain for a call without a deadline from its client."""
         if PLACEMENT.get().lane is Lane.STREAM:
             return math.inf
         return self._limits.deadline_s - (time.monotonic() - PENDING.get().arrived_s)
 
     def admit(self, raw: bytes) -> Any:
-        """Returns the parsed request if it is authorized and within its tenants' limits."""
-        if self._is_admitted:  # It has waited, and its credential may have ended meanwhile.
+        """Returns the parsed request if it is authorized and within the limits of its tenants.
+
+        Otherwise raises the HragError that ends the call.
+        """
+        if self._is_admitted:
+            # The call has waited, and its credential may have expired or been revoked meanwhile.
             self._guard.authorize()
             return self._request
-        self._authorized(raw)
+        self._authorize_and_parse(raw)
         refusal = self._guard.try_acquire()
         if refusal is not None:
             _refuse(refusal)
@@ -168,8 +178,11 @@ class Call:
         return self._request
 
     def admit_each(self, requests: Any) -> Iterator[Any]:
-        """Returns the requests of a stream, which is throttled rather than refused."""
-        # Tells the client that it is authorized, before it has sent a message.
+        """Returns an iterator over the parsed requests of a stream.
+
+        A stream that exceeds a rate limit is throttled, not refused.
+        """
+        # The initial metadata informs the client that it is authorized before it sends a message.
         self._context.send_initial_metadata(())
         ended = threading.Event()
         if not self._context.add_callback(ended.set):
@@ -178,7 +191,10 @@ class Call:
         return map(partial(self._admit_throttled, ended), received)
 
     def _check_stream(self) -> None:
-        """Raises if a stream is idle for too long, or its credential is no longer valid."""
+        """Raises DeadlineExceeded if the stream is idle for too long.
+
+        Raises Unauthenticated or PermissionDenied if its credential is no longer valid.
+        """
         self._guard.authorize()
         idle_s = time.monotonic() - self._active_s
         if self._received <= self._answered and idle_s > self._limits.idle_s:
@@ -188,28 +204,29 @@ class Call:
             )
 
     def _admit_throttled(self, ended: threading.Event, raw: bytes) -> Any:
-        """Waits for the rate limit, if the deadline allows it.
+        """Returns the parsed request after the rate limit permits it.
 
-        Nothing more is read meanwhile, so gRPC's flow control applies backpressure to the
-        client.
+        Raises RateQuotaExceeded if the deadline passes before that. No further message is read
+        meanwhile, so gRPC's flow control applies backpressure to the client.
         """
         self._received += 1
         self._active_s = time.monotonic()
-        request = self._authorized(raw)
+        request = self._authorize_and_parse(raw)
         while (refusal := self._guard.try_acquire()) is not None:
             wait_s, remaining_s = refusal.retry_s or 0.0, self._context.time_remaining()
             if remaining_s is not None and wait_s > remaining_s:
                 _refuse(refusal)
             metrics.document_throttled()
             if ended.wait(wait_s):
-                raise refusal  # The call has ended, so nobody receives it; it ends the handler.
+                # The call has ended, so nobody receives this error; it only ends the handler.
+                raise refusal
         return request
 
-    def _authorized(self, raw: bytes) -> Any:
-        """Returns the parsed request.
+    def _authorize_and_parse(self, raw: bytes) -> Any:
+        """Returns the parsed request of an authorized caller.
 
-        It is parsed only after authorization: in memory, a message may take seventy times
-        its size on the wire.
+        The request is parsed only after authorization, because a parsed message may need seventy
+        times the memory of its encoded form.
         """
         identity = self._guard.authorize()
         request = self._deserialize(raw)
@@ -219,21 +236,25 @@ class Call:
         self._guard.check_tenants(identity, request)
         return request
 
-    def encoded(self, response: Any) -> bytes:
-        """Returns a response's message; handlers may have encoded it themselves."""
+    def encode(self, response: Any) -> bytes:
+        """Returns the encoded response. A handler may have encoded it already, as `bytes`."""
         return response if isinstance(response, bytes) else self._serialize(response)
 
     def reply(self, message: bytes) -> None:
-        """Counts the only reply of the call as unread, until the call ends; raises TooBusy."""
+        """Counts the only reply of the call as unread until the call ends.
+
+        Raises TooBusy if there are too many bytes of unread replies.
+        """
         self._limits.replies.send(self._context, self._guard.account, len(message))
 
-    def sent(self, response: Any) -> Iterator[bytes]:
-        """Yields one response of a stream, and counts it as unread until gRPC has sent it.
+    def send(self, response: Any) -> Iterator[bytes]:
+        """Yields one encoded response of a stream and counts it as unread until gRPC has sent it.
 
-        Raises Unauthenticated instead if the caller's credential is no longer valid.
+        Raises Unauthenticated if the caller's credential is no longer valid, and TooBusy if there
+        are too many bytes of unread replies.
         """
         self._guard.authorize()
-        message = self.encoded(response)
+        message = self.encode(response)
         replies = self._limits.replies
         sending = replies.start(self._context, self._guard.account, len(message))
         try:
@@ -244,7 +265,10 @@ class Call:
         self._active_s = time.monotonic()
 
     def fail(self, error: Exception) -> NoReturn:
-        """Ends the call with the status of `error`, or leaves it open if it has to wait."""
+        """Ends the call with the status of `error`.
+
+        If `error` is Suspended, leaves the call open instead, so that it can wait.
+        """
         if isinstance(error, Suspended):
             try:
                 self._leave_open(error)
@@ -258,14 +282,20 @@ class Call:
         _abort(self._context, status_codes.to_status(known), self._id)
 
     def _leave_open(self, reason: Suspended) -> NoReturn:
-        """Ends the handler, which runs again later; raises TooBusy if too many calls wait."""
+        """Ends this run of the handler; the executor runs the handler again later.
+
+        Raises TooBusy if too many calls wait.
+        """
         pending = PENDING.get()
-        then = self._limits.executor.suspend(pending, reason)
+        add_suspended = self._limits.executor.suspend(pending, reason)
         self._is_left_open = True
-        pending.leave_open(self._context, then)
+        pending.leave_open(self._context, add_suspended)
 
     def finish(self) -> None:
-        """Records and logs the call, unless it was left open: at `info` if it failed."""
+        """Records the call in metrics, log and audit log, unless it was left open.
+
+        A failed call is logged at `info`, a successful one at `debug`.
+        """
         if self._is_left_open:
             self._is_left_open = False
             return
@@ -277,8 +307,9 @@ class Call:
         else:
             _log.debug("call", method=self._method, code=self.code, ms=ms)
         call_audit.ended(self._method, self.code, self._reason, self._request, self._context)
-        # What refers from the call's context to the call is a reference cycle. The generator of a
-        # stream might be closed in another call's context.
+        # The references from the call's context to the call form a reference cycle, so they are
+        # dropped. The check is needed because the generator of a stream might be closed in the
+        # context of another call.
         if _RUNNING.get() is self:
             log.CALL.set(None)
             call_deadline.end()
@@ -291,8 +322,8 @@ class Call:
 _RUNNING: ContextVar[Call | None] = ContextVar("running", default=None)
 
 
-def started(start_call: "StartCall", context: grpc.ServicerContext) -> Call:
-    """Returns the call of this context: a new one, or the one that was left open."""
+def current_call(start_call: "StartCall", context: grpc.ServicerContext) -> Call:
+    """Returns the call that was left open in this context, else a new call."""
     call = _RUNNING.get()
     if call is None:
         call = start_call(context)
@@ -309,16 +340,19 @@ StartCall = Callable[[grpc.ServicerContext], Call]
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Drops the tracebacks of an error and its causes: a logged one is in a reference cycle."""
+    """Drops the tracebacks of an error and of its causes.
+
+    A logged error would otherwise be part of a reference cycle.
+    """
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
 def to_hrag_error(method: str, error: Exception) -> HragError:
-    """Returns `error` if it is an HragError, else an InternalError after logging `error`.
+    """Returns `error` if it is an HragError. Otherwise logs it and returns an InternalError.
 
-    The message of the InternalError holds an id that the log line repeats.
+    The message of the InternalError contains an id, and the log line has the same id.
     """
     if isinstance(error, HragError):
         return error

@@ -1,9 +1,11 @@
-"""Which calls the audit log records, and with which fields.
+"""Writes calls to the audit log: decides which calls are recorded, and with which fields.
 
-The handlers that change something record it themselves, as soon as it is stored, whether or
-not the answer reaches the caller. The interceptor reports the end of every call: refusals are
-recorded then, failed calls of methods that only the role admin may use, and, with
-HRAG_AUDIT_READS, all others.
+A handler that changes something calls `changed` as soon as the change is stored, whether or not
+the reply reaches the caller. `Call.finish` calls `ended` for every call. `ended` records
+
+- every refusal,
+- every failed call of a method that changes data and needs the role admin,
+- with HRAG_AUDIT_READS, every call of a method that changes nothing.
 """
 
 from typing import Any
@@ -20,7 +22,7 @@ from hrag.wire import status_codes
 
 _CODE = grpc.StatusCode
 _OK = _CODE.OK.name
-# All limits of calls, rates, storage and replies end a call with RESOURCE_EXHAUSTED.
+# The limits of calls, rates, storage and replies all end a call with RESOURCE_EXHAUSTED.
 _REFUSALS = frozenset(
     code.name for code in (_CODE.UNAUTHENTICATED, _CODE.PERMISSION_DENIED, _CODE.RESOURCE_EXHAUSTED)
 )
@@ -52,7 +54,7 @@ def changed(
 ) -> None:
     """Records a stored change; `outcome` is `CREATED`, `UPDATED` or `DELETED`.
 
-    `also` are further fields that some methods have.
+    `also` contains further fields, which only some methods have.
     """
     audit.record(
         audit.Kind.CHANGE,
@@ -81,16 +83,17 @@ def document_refused(
             "IngestDocuments",
             code=situation.code.name,
             tenant=tenant_id if is_name(tenant_id) else "",
-            **_names(collection, document_id),
+            **_valid_names(collection, document_id),
             peer=context.peer(),
         )
 
 
 def ended(method: str, code: str, reason: str, request: Any, context: grpc.ServicerContext) -> None:
-    """Records the end of a call, in its thread, if its end is to be recorded.
+    """Records the end of a call if the rules in the module's docstring require it.
 
-    `method` is the full name, `code` that of the status, `reason` that of the error or empty,
-    `request` the parsed request, the last one of a stream, or None if none was read.
+    Must be called in the thread of the call. `method` is the full name of the method, `code` the
+    name of the status code, and `reason` the error's reason, empty without an error. `request` is
+    the parsed request; of a stream, the last one; None if no request was read.
     """
     name = method.rpartition("/")[2]
     if code in _REFUSALS:
@@ -109,17 +112,17 @@ def ended(method: str, code: str, reason: str, request: Any, context: grpc.Servi
 
 
 def _resource(request: Any) -> dict[str, str]:
-    """Returns the collection, or the alias, and the document that a request names."""
-    request = getattr(request, "search", request)  # An answer's search.
+    """Returns the collection or alias, and the document, that a request names."""
+    request = getattr(request, "search", request)  # An AnswerRequest contains a SearchRequest.
     collection = getattr(request, "collection", None)
     if collection is None:
-        return _names(getattr(request, "name", getattr(request, "alias", "")), "")
+        return _valid_names(getattr(request, "name", getattr(request, "alias", "")), "")
     document_id = getattr(request, "document_id", "")
     if hasattr(request, "document"):
         document_id = request.document.document_id
     elif hasattr(request, "chunk_id"):
         document_id = _document_of(request.chunk_id)
-    return _names(collection or DEFAULT_COLLECTION, document_id)
+    return _valid_names(collection or DEFAULT_COLLECTION, document_id)
 
 
 def _document_of(chunk_id: str) -> str:
@@ -129,8 +132,11 @@ def _document_of(chunk_id: str) -> str:
         return ""
 
 
-def _names(collection: str, document_id: str) -> dict[str, str]:
-    """Returns the valid ones; others may be as long as a request, and hold anything."""
+def _valid_names(collection: str, document_id: str) -> dict[str, str]:
+    """Returns the two names, each empty if it is not valid.
+
+    An invalid name may be as long as a request and may contain anything.
+    """
     return {
         "collection": collection if is_name(collection) else "",
         "document": document_id if is_document_id(document_id) else "",

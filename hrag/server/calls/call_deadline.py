@@ -1,4 +1,4 @@
-"""The deadline of a call: its caller's, or the server's where the caller gave none."""
+"""The deadline of a call: the client's deadline, or the server's if the client sets none."""
 
 import math
 
@@ -7,24 +7,24 @@ import grpc
 from hrag.server.admission.cooperative_yield import yield_to_others
 from hrag.values.deadline import NEVER, OF_CALL, Deadline
 
-_NO_DEADLINE_S = 1e15  # gRPC says 9e18 where there is none.
+_NO_DEADLINE_S = 1e15  # For a call without a deadline, gRPC reports 9e18 seconds.
 
 
 def start(context: grpc.ServicerContext, default_s: float) -> None:
-    """Fixes the deadline of the call that this context belongs to.
+    """Sets the deadline of the call that has this context.
 
-    `default_s` is what a caller without a deadline gets, in seconds from now.
+    `default_s` is the deadline if the client sets none, in seconds from now.
     """
     OF_CALL.set(_deadline(context, default_s))
 
 
 def end() -> None:
-    """Forgets the deadline of a call that has ended."""
+    """Removes the deadline of a call that has ended from its context."""
     OF_CALL.set(NEVER)
 
 
 def deadline_of(context: grpc.ServicerContext) -> Deadline:
-    """Returns the call's deadline, which ends early if the call is cancelled or disconnected."""
+    """Returns the deadline of the call. It ends early if the client cancels or disconnects."""
     started = OF_CALL.get()
     return _deadline(context, math.inf) if started is NEVER else started
 

@@ -1,10 +1,10 @@
 """Authentication, authorization and rate limits of every call.
 
-RULES lists every method once. A method that is missing in it is denied to everybody. A call
-that names several tenants is allowed only if all of them are. Every message of a stream is
-checked together with its credential, so revoking a key also ends the streams it opened.
-Calls count against the rate limits of their tenants only after these checks, so no caller
-can use up another tenant's limit. Each search of a batch and each document of a stream
+RULES lists every method once. A method that is not in RULES is denied to everybody. A call that
+names several tenants is allowed only if the caller may act for all of them. The credential is
+verified again for every message of a stream, so revoking a key also ends the streams that it
+opened. Calls count against the rate limits of their tenants only after these checks, so no
+caller can use up another tenant's limit. Each search of a batch and each document of a stream
 counts as one call.
 """
 
@@ -20,9 +20,11 @@ from hrag.values.ids import MAX_NAME_BYTES, is_name, quoted
 from hrag.values.limits import check_batch
 
 Metadata = Iterable[tuple[str, str | bytes]]
-"""Keys and values that came with a call's headers."""
+"""The keys and values in the headers of a call."""
 
-_FIELD_1 = 1 << 3 | 2  # Its tag: the number, and the type with a length.
+# The protobuf tag of field 1: the field number and the wire type of values with a length.
+_FIELD_1 = 1 << 3 | 2
+# A length has at most five bytes with 7 bits each.
 _MAX_VARINT_SHIFT = 28
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -30,10 +32,10 @@ _SCHEME = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The role that a method needs, and the function that lists a request's tenants.
+    """The role that a method needs, and the function that returns the tenants of a request.
 
-    `depth` is where the first of them is in a message: 1 for its first field, 2 for the first
-    field of its first field, 0 for nowhere.
+    `depth` says where an encoded request stores its first tenant: 1 for field 1 of the message,
+    2 for field 1 of the message in field 1, 0 if a request names no tenant.
     """
 
     role: Role
@@ -50,7 +52,7 @@ def _search_tenant(request: Any) -> Sequence[str]:
 
 
 def _batch_tenants(request: Any) -> Sequence[str]:
-    if request.searches:  # Checked first: a request may hold millions.
+    if request.searches:  # The number is checked first, because a request may contain millions.
         check_batch(len(request.searches))
     return [search.tenant_id for search in request.searches]
 
@@ -90,7 +92,7 @@ RULES = {
         Role.READ, _no_tenant, depth=0
     ),
 }
-# Health probes have no credential, and learn only whether the service is up.
+# Health probes have no credential. They learn only whether the service is up.
 OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
 
 
@@ -98,18 +100,18 @@ _ROLE: ContextVar[Role] = ContextVar("role", default=Role.READ)
 
 
 def caller_is_admin() -> bool:
-    """True if the call that this thread handles has the role admin.
+    """Returns True if the caller whose call this thread handles has the role admin.
 
-    Without authentication, every caller has it.
+    Without authentication, every caller has this role.
     """
     return _ROLE.get().includes(Role.ADMIN)
 
 
 class CallGuard:
-    """The checks of one call, which one thread at a time makes.
+    """The checks of one call. One thread at a time may use it.
 
-    Order: `authorize` before a request is read, `account_of` before it is parsed,
-    `check_tenants`, then `try_acquire`.
+    The methods are called in this order: `authorize` before a request is read, `account_of`
+    before the request is parsed, `check_tenants`, and last `try_acquire`.
     """
 
     __slots__ = (
@@ -130,7 +132,7 @@ class CallGuard:
         rate_limiter: RateLimiter,
         metadata: Metadata,
     ) -> None:
-        """`authenticate` is None where no credential is needed; `metadata` is the caller's."""
+        """`authenticate` is None if no credential is needed; `metadata` comes from the caller."""
         self._method = method
         self._credential = ""
         self._identity: Identity | None = None
@@ -142,27 +144,29 @@ class CallGuard:
 
     @property
     def account(self) -> str:
-        """Whose limits the call counts against: the first tenant of its request.
+        """The account whose limits the call counts against.
 
-        Where none is known it is the first for which the credential may act, so that several
-        credentials of a tenant are one account; or the credential, if it may act for all.
+        It is the first tenant of the request. If no tenant is known yet, it is the first tenant,
+        in alphabetical order, for which the credential may act, so that several credentials of a
+        tenant share one account. For a credential that may act for all tenants, it is the
+        credential itself.
         """
         if self._tenants:
             return self._tenants[0]
-        own = self._identity.tenants if self._identity else frozenset()
-        return self._credential if ANY_TENANT in own else min(own, default=self._credential)
+        allowed = self._identity.tenants if self._identity else frozenset()
+        return self._credential if ANY_TENANT in allowed else min(allowed, default=self._credential)
 
     def authorize(self) -> Identity | None:
-        """Returns the caller's identity, None where no credential is needed.
+        """Returns the identity of the caller; None if no credential is needed.
 
-        Reads metadata only, nothing of a request. Raises Unauthenticated, or PermissionDenied
-        if the role does not suffice.
+        Reads only the metadata, no request. Raises Unauthenticated if the credential is missing or
+        invalid, and PermissionDenied if its role does not permit the method.
         """
         rule = self._required_rule()
         if self._authenticate is None:
             _ROLE.set(Role.ADMIN)
             return None
-        identity = self._authenticate(_bearer(self._metadata))
+        identity = self._authenticate(_bearer_credential(self._metadata))
         self._credential, self._identity = identity.credential, identity
         if not identity.role.includes(rule.role):
             raise PermissionDenied(
@@ -178,11 +182,12 @@ class CallGuard:
             _check_tenant(identity, tenant_id)
 
     def account_of(self, message: bytes) -> str:
-        """Returns whose limits an encoded request counts against, without parsing it.
+        """Returns the account whose limits an encoded request counts against, without parsing it.
 
-        That is its first tenant. Where the message begins otherwise it counts as a request whose
-        tenant is not known, see `account`: the order of fields gives nobody a second account.
-        Raises PermissionDenied as `check_tenants` does.
+        The account is the first tenant of the request. If the message does not begin with a
+        tenant, the tenant counts as unknown, and `account` says which account is used. So nobody
+        gets a second account by changing the order of the fields. Raises PermissionDenied if the
+        identity may not act for the tenant.
         """
         tenant_id = _first_text(message, self._required_rule().depth)
         if not is_name(tenant_id):
@@ -192,9 +197,9 @@ class CallGuard:
         return tenant_id
 
     def try_acquire(self) -> RateQuotaExceeded | None:
-        """Counts the checked request against its tenants' rate limits.
+        """Counts the checked request against the rate limits of its tenants.
 
-        Returns None, or the error to raise if a tenant exceeded its limit.
+        Returns None if it is within the limits, else the error to raise.
         """
         return self._rate_limiter.try_acquire(self._tenants)
 
@@ -217,9 +222,11 @@ def _check_tenant(identity: Identity | None, tenant_id: str) -> None:
 
 
 def _first_text(message: bytes, depth: int) -> str:
-    """Returns field 1 of a protobuf message if it is encoded first, as encoders do, else "".
+    """Returns the text in field 1 of an encoded message, without parsing the whole message.
 
-    Also "" if it is longer than a name. With a depth of 2, field 1 of the message in field 1.
+    With a `depth` of 2, returns field 1 of the message that field 1 contains. Returns "" if field
+    1 is not the first field, although encoders write it first, or if the text is longer than a
+    name may be.
     """
     start, end = 0, len(message)
     for _ in range(depth):
@@ -241,12 +248,15 @@ def _first_text(message: bytes, depth: int) -> str:
     return message[start:end].decode("utf-8", "replace")
 
 
-def _bearer(metadata: Metadata) -> str:
-    """Returns the credential of the metadata, which must hold exactly one."""
-    found = [value for key, value in metadata if key == _HEADER]
-    if len(found) != 1:
+def _bearer_credential(metadata: Metadata) -> str:
+    """Returns the credential of the metadata.
+
+    Raises Unauthenticated unless there is exactly one, with the scheme `Bearer`.
+    """
+    values = [value for key, value in metadata if key == _HEADER]
+    if len(values) != 1:
         raise Unauthenticated(REFUSAL)
-    value = found[0]
+    value = values[0]
     if not isinstance(value, str) or not value.isascii():
         raise Unauthenticated(REFUSAL)
     if value[: len(_SCHEME)].lower() != _SCHEME:

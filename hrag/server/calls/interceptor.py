@@ -1,7 +1,8 @@
-"""The interceptor around every call: where it runs, whether it is rejected, how it is wrapped.
+"""The interceptor of every call: it checks the caller and wraps the handler.
 
-Handlers raise `hrag.errors`. Any other exception is a fault of hrag: the client receives only
-an id, under which the log has the traceback.
+It decides in which lane (thread) a call runs, and whether the call is rejected. Handlers raise
+the errors of `hrag.errors`. Any other exception is a bug in hrag: the client receives only an
+id, and the log has the traceback with the same id.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,36 +22,37 @@ from hrag.server.calls.call import (
     CallLimits,
     MalformedRequest,
     StartCall,
-    rejecting,
-    started,
+    current_call,
+    rejection_behavior,
 )
 from hrag.server.calls.guard import CallGuard
 from hrag.values.errors import HragError
 
 _OK = grpc.StatusCode.OK.name
-_MAX_OPEN_BYTES = 1024  # Of a request that needs no credential: a health check names a service.
+# The size limit of a request that needs no credential. A health check only names a service.
+_MAX_OPEN_BYTES = 1024
 
 
 class _Method(NamedTuple):
-    """A served method: its wrapped handler, where it runs, how its calls are refused."""
+    """A served method: its wrapped handler, its lane, and the behavior that refuses a call."""
 
     handler: Any
     lane: Lane
-    refusing: Callable[[HragError], Behavior]
+    rejection: Callable[[HragError], Behavior]
 
 
 class CallInterceptor(grpc.ServerInterceptor):
     """Wraps the handlers of all services, so that no call bypasses the guard.
 
     A call without a valid credential is rejected before any of its messages is read. Health
-    calls are open to everybody; their servicer refuses malformed requests itself.
+    calls are open to everybody; the health servicer itself refuses malformed requests.
     """
 
     def __init__(self, authenticate: Authenticate | None, limits: CallLimits) -> None:
-        """`authenticate` is None where no credential is needed."""
+        """`authenticate` is None if no credential is needed."""
         self._authenticate = authenticate
         self._limits = limits
-        self._methods: dict[str, _Method] = {}  # Only served methods, so it is small.
+        self._methods: dict[str, _Method] = {}  # It has served methods only, so it is small.
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
@@ -62,53 +64,56 @@ class CallInterceptor(grpc.ServerInterceptor):
             if handler is None:
                 return None
             method = self._methods[call.method] = self._wrap(call.method, handler)
-        own = CallGuard(
+        call_guard = CallGuard(
             call.method, self._authenticate, self._limits.rates, call.invocation_metadata
         )
-        GUARD.set(own)
+        GUARD.set(call_guard)
         try:
-            caller = "" if call.method in guard.OPEN else self._check(method, own)
+            caller = "" if call.method in guard.OPEN else self._check(method, call_guard)
         except HragError as error:
-            PLACEMENT.set(Placement(Lane.REJECTED, method.refusing, own.account_of))
-            # A handler of streams, so that gRPC reads no message.
-            return grpc.stream_stream_rpc_method_handler(method.refusing(error))
-        PLACEMENT.set(Placement(method.lane, method.refusing, own.account_of, caller))
+            PLACEMENT.set(Placement(Lane.REJECTED, method.rejection, call_guard.account_of))
+            # It is a handler of streams, so gRPC reads no message of the call.
+            return grpc.stream_stream_rpc_method_handler(method.rejection(error))
+        PLACEMENT.set(Placement(method.lane, method.rejection, call_guard.account_of, caller))
         return method.handler
 
-    def _check(self, method: _Method, own: CallGuard) -> str:
-        """Returns the account of who calls; raises TooBusy, Unauthenticated or PermissionDenied."""
+    def _check(self, method: _Method, call_guard: CallGuard) -> str:
+        """Returns the account of the caller.
+
+        Raises TooBusy, Unauthenticated or PermissionDenied if the call is rejected.
+        """
         executor = self._limits.executor
         if executor.is_full:
             raise executor.too_busy
-        own.authorize()
+        call_guard.authorize()
         if method.lane is Lane.STREAM:
-            executor.streams.check(own.account)
-        return own.account
+            executor.streams.check(call_guard.account)
+        return call_guard.account
 
     def _wrap(self, method: str, handler: Any) -> _Method:
-        deserialize = _tolerant(handler.request_deserializer)
-        refusing = partial(rejecting, method)
+        deserialize = _catch_malformed(handler.request_deserializer)
+        rejection = partial(rejection_behavior, method)
         if method in guard.OPEN:
-            return _Method(_reading_little(handler, deserialize), Lane.INLINE, refusing)
+            return _Method(_parse_short_requests(handler, deserialize), Lane.INLINE, rejection)
         start_call = partial(Call, method, deserialize, handler.response_serializer, self._limits)
         if handler.request_streaming and handler.response_streaming:
-            wrapped = _stream(start_call, handler.stream_stream, Call.admit_each)
-            streaming: Any = grpc.stream_stream_rpc_method_handler(wrapped)
-            return _Method(streaming, Lane.STREAM, refusing)
+            wrapped = _wrap_stream(start_call, handler.stream_stream, Call.admit_each)
+            stream_handler: Any = grpc.stream_stream_rpc_method_handler(wrapped)
+            return _Method(stream_handler, Lane.STREAM, rejection)
         if handler.response_streaming:
-            wrapped = _stream(start_call, handler.unary_stream, Call.admit)
-            answering: Any = grpc.unary_stream_rpc_method_handler(wrapped)
-            return _Method(answering, Lane.OWN, refusing)
+            wrapped = _wrap_stream(start_call, handler.unary_stream, Call.admit)
+            answer_handler: Any = grpc.unary_stream_rpc_method_handler(wrapped)
+            return _Method(answer_handler, Lane.OWN, rejection)
         if handler.request_streaming:
             raise TypeError(f"{method}: no service has calls of this kind")
-        unary = _unary(start_call, handler.unary_unary)
-        return _Method(grpc.unary_unary_rpc_method_handler(unary), Lane.POOL, refusing)
+        unary = _wrap_unary(start_call, handler.unary_unary)
+        return _Method(grpc.unary_unary_rpc_method_handler(unary), Lane.POOL, rejection)
 
 
-def _tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Returns MalformedRequest where `deserialize` raises.
+def _catch_malformed(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Returns a deserializer that returns a MalformedRequest if `deserialize` raises.
 
-    gRPC would end the call with INTERNAL, although the fault is the client's.
+    Otherwise gRPC would end the call with INTERNAL, although the client made the mistake.
     """
 
     def read(message: bytes) -> Any:
@@ -120,10 +125,11 @@ def _tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return read
 
 
-def _reading_little(handler: Any, deserialize: Callable[[bytes], Any]) -> Any:
-    """Returns the handler of an open method with requests of any size, which parses short ones.
+def _parse_short_requests(handler: Any, deserialize: Callable[[bytes], Any]) -> Any:
+    """Returns the handler of an open method, which parses only requests of limited size.
 
-    It runs in gRPC's event thread, for callers whom nobody knows.
+    A longer request becomes a MalformedRequest. The handler runs in gRPC's event thread, for
+    callers without a credential, so it must do little work.
     """
 
     def read(message: bytes) -> Any:
@@ -134,11 +140,13 @@ def _reading_little(handler: Any, deserialize: Callable[[bytes], Any]) -> Any:
     return handler._replace(request_deserializer=read)
 
 
-def _unary(start_call: StartCall, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _wrap_unary(
+    start_call: StartCall, handle: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any], Any]:
     def handler(raw: Any, context: grpc.ServicerContext) -> bytes:
-        call = started(start_call, context)
+        call = current_call(start_call, context)
         try:
-            reply = call.encoded(handle(call.admit(raw), context))
+            reply = call.encode(handle(call.admit(raw), context))
             call.reply(reply)
             call.code = _OK
         except Exception as error:
@@ -150,20 +158,20 @@ def _unary(start_call: StartCall, handle: Callable[[Any, Any], Any]) -> Callable
     return handler
 
 
-def _stream(
+def _wrap_stream(
     start_call: StartCall,
     handle: Callable[[Any, Any], Iterator[Any]],
     admit: Callable[[Call, Any], Any],
 ) -> Callable[[Any, Any], Iterator[Any]]:
     def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        call = started(start_call, context)
+        call = current_call(start_call, context)
         try:
             for response in handle(admit(call, request), context):
-                yield from call.sent(response)
+                yield from call.send(response)
             call.code = _OK
         except Exception as error:
             if not context.is_active():
-                return  # The client has gone; nobody would receive the error.
+                return  # The client has left, so nobody would receive the error.
             call.fail(error)
         finally:
             call.finish()

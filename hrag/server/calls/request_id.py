@@ -1,7 +1,7 @@
 """Request ids: the id that identifies a call in logs and in its response.
 
-It is the caller's own, from the metadata `x-request-id`, if that is short and printable;
-otherwise a random one. The response returns it, so that callers can quote it.
+A caller may choose the id of a call with the metadata `x-request-id`, if it is short and
+printable. Otherwise the id is random. The response returns the id, so that callers can quote it.
 """
 
 import re
@@ -14,7 +14,7 @@ _VALID = re.compile(r"[\x21-\x7e]{1,64}")
 
 
 def request_id(context: grpc.ServicerContext) -> str:
-    """Returns the caller's valid request id, else a random one of 16 hex digits."""
+    """Returns the request id that the caller chose, if it is valid, else a random id."""
     for key, value in context.invocation_metadata():
         if key == REQUEST_ID and isinstance(value, str) and is_request_id(value):
             return value
@@ -22,7 +22,7 @@ def request_id(context: grpc.ServicerContext) -> str:
 
 
 def is_request_id(value: str) -> bool:
-    """True if a caller may name a call so."""
+    """Returns True if a caller may choose `value` as the id of a call."""
     return _VALID.fullmatch(value) is not None
 
 

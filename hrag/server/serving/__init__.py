@@ -1,1 +1,1 @@
-"""How does a service listen, how is it watched, and how does it stop?"""
+"""How does a service start to listen, report its health and metrics, and stop?"""

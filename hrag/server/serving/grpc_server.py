@@ -21,31 +21,34 @@ from hrag.server.serving.protection import Protection
 from hrag.values.errors import ServiceUnavailable
 
 _UNLIMITED = -1
-# Clients send keepalive pings, between calls too, to hold a connection open through proxies and
-# to detect a dead one. grpc-go and grpc-java send them every 10 s at most. They arrive less
-# evenly than they are sent, and gRPC closes a connection at the third that is too early, so
-# half of that interval is allowed.
+# Clients send keepalive pings, also between calls, to keep a connection open through proxies and
+# to detect a broken connection. grpc-go and grpc-java send at most one ping every 10 s. Pings
+# arrive less evenly than they are sent, and gRPC closes a connection at the third ping that is too
+# early, so half of that interval is allowed.
 _MIN_PING_MS = 5_000
-# The server pings clients too: one that vanished without closing its connection would hold its
-# streams, and a thread for each, for hours. Proxies drop idle connections later than this.
+# The server pings clients too. Otherwise a client that disappears without closing its connection
+# would occupy its streams, with a thread for each, for hours. Proxies drop idle connections after
+# a longer time than this interval.
 _PING_INTERVAL_MS = 60_000
-_PING_TIMEOUT_MS = 20_000  # grpcio 1.8x ignores grpc.keepalive_timeout_ms.
-# A connection that does not speak HTTP/2 by then, or TLS, is closed.
+# It is the option grpc.http2.ping_timeout_ms, because grpcio 1.8x ignores
+# grpc.keepalive_timeout_ms.
+_PING_TIMEOUT_MS = 20_000
+# A connection is closed if its HTTP/2 or TLS handshake is not complete after this time.
 _HANDSHAKE_TIMEOUT_MS = 10_000
-# Connections are bounded, and one that does nothing would take its place from others for ever. So
-# each is asked to end after that time: its calls go on, and the client connects anew for the next.
-# grpc.max_connection_idle_ms would end idle ones alone, but with an error: clients log it, and
-# Node's fails the call that it is just beginning.
+# The number of connections is limited, and an idle connection would use one of them for ever. So
+# the server asks each connection to end after this time: its calls continue, and the client opens
+# a new connection for its next call. grpc.max_connection_idle_ms would end only idle connections,
+# but with an error: clients log it, and the Node client fails a call that it is just starting.
 _MAX_CONNECTION_AGE_MS = 120_000
-# Clients queue calls beyond it. Far above what one client has open, so that the limits of calls,
-# whose errors say what to do, are met first.
+# Clients queue calls beyond this limit. It is far above the number of calls that one client has
+# open, so that a client reaches the limits of calls first, whose errors say what to do.
 _CALLS_PER_CONNECTION = 1024
-_CANCEL_GRACE_S = 0.5  # For the handlers of cancelled calls to end.
+_CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A bound server. `port` is the actual one where `address` has port 0."""
+    """A server that is bound to a port. `port` is the real port, also if `address` has port 0."""
 
     grpc_server: grpc.Server
     health: health_service.Health
@@ -88,14 +91,15 @@ def build(
 ) -> Server:
     """Returns a server that is bound to `address` and not yet started.
 
-    `service` is the full name in the proto. With `share_port`, other processes of the same
-    user may bind the port too (SO_REUSEPORT), and the kernel distributes connections over
-    them. Raises ServiceUnavailable if the address cannot be bound.
+    `service` is the full name of the service in the proto file, and `register` adds its servicer.
+    With `share_port`, other processes of the same user may bind the port too (SO_REUSEPORT), and
+    the kernel distributes connections among them. Raises ServiceUnavailable if the address cannot
+    be bound.
     """
     limits = _limits(settings, protection)
     interceptor = CallInterceptor(protection.authenticate, limits)
     server = grpc.server(
-        limits.executor,  # type: ignore[arg-type]  # Of a pool, gRPC uses `submit` alone.
+        limits.executor,  # type: ignore[arg-type]  # gRPC uses only `submit` of a pool.
         interceptors=[*tracing.interceptors(), interceptor],
         options=[
             ("grpc.so_reuseport", int(share_port)),
@@ -140,7 +144,8 @@ def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
 
 def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
     requested = address.rpartition(":")[2]
-    if requested.isdecimal() and int(requested) > MAX_PORT:  # gRPC takes it modulo 65,536.
+    # gRPC would use a larger port number modulo 65,536.
+    if requested.isdecimal() and int(requested) > MAX_PORT:
         raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {MAX_PORT}")
     try:
         if protection.credentials is None:

@@ -1,10 +1,11 @@
 """Health checks and watches, `grpc.health.v1`. No call needs a credential.
 
-The servicer of grpcio-health-checking sends to watchers while it holds its lock, and takes
-that lock in gRPC's only event thread when a watcher leaves. A watcher that does not read can
-so block the whole server, and anybody may watch. It also keeps every service name that was
-ever watched. Here nothing is sent under a lock that a leaving watcher needs, nor in a thread
-that calls need, and watchers may hold only a part of the calls.
+The servicer of the package grpcio-health-checking is not used. It sends to watchers while it
+holds its lock, and it acquires that lock in gRPC's only event thread when a watcher leaves. So a
+watcher that does not read can block the whole server, and anybody may watch. It also stores every
+service name that was ever watched. The servicer in this module sends nothing while it holds a
+lock that a leaving watcher needs, and nothing in a thread that calls need. Watchers may use only a
+part of the calls that a server admits.
 """
 
 import threading
@@ -22,15 +23,16 @@ from hrag.wire import status_codes
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Health"].full_name
 
-_NOTIFY_TIMEOUT_S = 0.5  # For watchers to take a change; one that does not read delays nobody.
-_WATCHER_SHARE = 2  # One in so many of the calls that a server admits may be a watch.
+# Watchers have this time to receive a change. So a watcher that does not read delays nobody.
+_NOTIFY_TIMEOUT_S = 0.5
+_WATCHER_SHARE = 2  # One half of the calls that a server admits may be watches.
 
 
 class Health(health_pb2_grpc.HealthServicer):
-    """The state of one service, and of the server as a whole (the empty name). Thread-safe."""
+    """Serves the state of one service and of the whole server (the empty name). Thread-safe."""
 
     def __init__(self, service: str, max_calls: int) -> None:
-        """Starts as NOT_SERVING. `max_calls` is how many calls the server admits."""
+        """Starts as NOT_SERVING. `max_calls` is the number of calls that the server admits."""
         self._names = ("", service)
         self._max_watchers = max(1, max_calls // _WATCHER_SHARE)
         self._lock = threading.Lock()
@@ -38,7 +40,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._watchers: set[_Watcher] = set()
 
     def set(self, *, serving: bool) -> None:
-        """Changes the state and notifies all watchers; waits briefly until they have it."""
+        """Changes the state and notifies all watchers; waits briefly until they receive it."""
         with self._lock:
             self._serving = serving
             watchers = list(self._watchers)
@@ -47,38 +49,38 @@ class Health(health_pb2_grpc.HealthServicer):
             thread.join(max(0.0, until - time.monotonic()))
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> pb.HealthCheckResponse:
-        """Ends with NOT_FOUND for an unknown service."""
-        name = _well_formed(request, context).service
+        """Returns the state of a service; ends the call with NOT_FOUND if it is unknown."""
+        name = _require_well_formed(request, context).service
         if name not in self._names:
             context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
         return self._response()
 
     def List(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Returns the state of all services."""
-        _well_formed(request, context)
-        message: Any = pb  # The type stubs are of a version without this call.
+        _require_well_formed(request, context)
+        message: Any = pb  # The type stubs are from a version without this call.
         return message.HealthListResponse(statuses=dict.fromkeys(self._names, self._response()))
 
     def Watch(  # type: ignore[override]
         self, request: Any, context: grpc.ServicerContext, send: Callable[[Any], None]
     ) -> None:
-        """Streams the state until the caller or the server ends it.
+        """Streams the state until the caller or the server ends the call.
 
-        An unknown service is SERVICE_UNKNOWN throughout. Ends with UNIMPLEMENTED if there are
-        too many watchers: to a client that checks health before it calls, that means to call
-        without, and anything else not to call at all.
+        The state of an unknown service is always SERVICE_UNKNOWN. The call ends with UNIMPLEMENTED
+        if there are too many watchers. A client that checks health before its calls then calls
+        without a health check; after any other status it would not call at all.
         """
-        name = _well_formed(request, context).service
+        name = _require_well_formed(request, context).service
         watcher = _Watcher(partial(self._watch_response, name), send)
         if not self._add(watcher):
-            problem = f"the limit of {self._max_watchers} watchers is reached; Check has none"
+            problem = f"the limit of {self._max_watchers} watchers is reached; Check has no limit"
             context.abort(grpc.StatusCode.UNIMPLEMENTED, problem)
         if context.add_callback(partial(self._remove, watcher)):
             watcher.start_notifying()
         else:
             self._remove(watcher)
 
-    # gRPC then calls Watch with `send`, and no thread is held while somebody watches.
+    # With this attribute gRPC calls Watch with `send`, and a watch occupies no thread.
     Watch.experimental_non_blocking = True  # type: ignore[attr-defined]
 
     def _add(self, watcher: "_Watcher") -> bool:
@@ -93,8 +95,8 @@ class Health(health_pb2_grpc.HealthServicer):
             self._watchers.discard(watcher)
 
     def _response(self) -> pb.HealthCheckResponse:
-        known = pb.HealthCheckResponse
-        return known(status=known.SERVING if self._serving else known.NOT_SERVING)
+        response = pb.HealthCheckResponse
+        return response(status=response.SERVING if self._serving else response.NOT_SERVING)
 
     def _watch_response(self, name: str) -> pb.HealthCheckResponse:
         if name in self._names:
@@ -103,7 +105,10 @@ class Health(health_pb2_grpc.HealthServicer):
 
 
 class _Watcher:
-    """One watching call. Sends one response at a time, the current one, if it is new."""
+    """One call of Watch. It sends the current response if it differs from the last one sent.
+
+    It sends one response at a time.
+    """
 
     def __init__(
         self, response: Callable[[], pb.HealthCheckResponse], send: Callable[[Any], None]
@@ -114,7 +119,10 @@ class _Watcher:
         self._lock = threading.Lock()
 
     def start_notifying(self) -> threading.Thread:
-        """Sends in a thread of its own, which blocks until the watcher reads or leaves."""
+        """Starts a thread that sends the current response, and returns the thread.
+
+        The thread blocks until the watcher reads or leaves.
+        """
         thread = threading.Thread(target=self._notify, daemon=True)
         thread.start()
         return thread
@@ -127,7 +135,7 @@ class _Watcher:
                 self._sent = response
 
 
-def _well_formed(request: Any, context: grpc.ServicerContext) -> Any:
+def _require_well_formed(request: Any, context: grpc.ServicerContext) -> Any:
     """Returns the request; ends the call if it could not be parsed."""
     if isinstance(request, MalformedRequest):
         context.abort_with_status(status_codes.to_status(request.error))

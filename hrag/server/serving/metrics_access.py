@@ -1,7 +1,7 @@
-"""Who may read the metrics: a token, TLS, and what an open port needs.
+"""Access control of the metrics port: a token, TLS, and rules for a port that others can reach.
 
-Metrics name no tenant, but they tell how much a service does. Beyond this machine they are
-served only behind a token or a client certificate, or with the operator's acknowledgement.
+Metrics name no tenant, but they reveal how much a service does. Other machines can read them only
+with a token or a client certificate, unless the operator acknowledges the risk.
 """
 
 import re
@@ -21,7 +21,10 @@ _TOKEN = re.compile(rb"[\x21-\x7e]{16,512}")
 
 @dataclass(frozen=True, slots=True)
 class MetricsAccess:
-    """The present token and TLS context of a metrics port; None where none is needed."""
+    """Functions that return the current token and TLS context of a metrics port.
+
+    `token` is None if no token is needed, `tls` is None for plaintext.
+    """
 
     token: Callable[[], bytes] | None = None
     tls: Callable[[], ssl.SSLContext] | None = None
@@ -37,11 +40,12 @@ OPEN = MetricsAccess()
 
 
 def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess:
-    """Returns the configured access to the metrics at `address`, empty for none.
+    """Returns the configured access to the metrics at `address`.
 
-    Raises SettingsError for missing or invalid files, or if `address` requires more.
+    `address` is empty if no metrics are served. Raises SettingsError if a file is missing or
+    invalid, or if `address` requires more protection than the settings provide.
     """
-    access = MetricsAccess(_token(settings.metrics_token_file), _tls(settings))
+    access = MetricsAccess(_open_token(settings.metrics_token_file), _open_tls(settings))
     if not address or is_loopback(address):
         return access
     needs_certificate = access.tls is not None and settings.tls_client_ca_file is not None
@@ -51,7 +55,7 @@ def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess
             "set it",
             "HRAG_INSECURE_METRICS",
             METRICS_WORDS,
-            given=settings.insecure_metrics,
+            acknowledgement=settings.insecure_metrics,
         )
     if access.token is not None and access.tls is None:
         require_acknowledgement(
@@ -60,12 +64,12 @@ def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess
             "set it to true",
             "HRAG_INSECURE_PLAINTEXT",
             PLAINTEXT_WORDS,
-            given=settings.insecure_plaintext,
+            acknowledgement=settings.insecure_plaintext,
         )
     return access
 
 
-def _token(path: Path | None) -> Callable[[], bytes] | None:
+def _open_token(path: Path | None) -> Callable[[], bytes] | None:
     if path is None:
         return None
 
@@ -81,7 +85,7 @@ def _token(path: Path | None) -> Callable[[], bytes] | None:
         raise SettingsError(f"HRAG_METRICS_TOKEN_FILE is {path}: {error}") from None
 
 
-def _tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
+def _open_tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
     if not settings.metrics_tls:
         return None
     context = server_context(settings)

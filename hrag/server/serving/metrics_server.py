@@ -1,10 +1,10 @@
-"""An HTTP server for metrics, in Prometheus' text format, on a port of its own.
+"""An HTTP server for metrics, in Prometheus' text format, on a separate port.
 
-Strangers reach this port too, so a connection costs little: it has a thread of its own, of
-which there are few, and little time to send a request of few bytes and to take the answer. Of
-connections that have sent no request, a new one replaces the oldest, so that idle ones never
-lock Prometheus out. Handshakes of TLS happen in these threads too, never where connections
-are accepted.
+Strangers may reach this port too, so a connection must not cost much. Each connection has a
+thread, the number of connections is limited, a request may have few bytes, and there is a time
+limit for sending the request and for reading the reply. A new connection replaces the oldest
+connection that has sent no request, so idle connections never lock Prometheus out. The TLS
+handshake happens in the thread of the connection, never in the thread that accepts connections.
 """
 
 import hmac
@@ -28,11 +28,14 @@ from hrag.server.serving.metrics_access import OPEN, MetricsAccess
 
 _log = structlog.get_logger()
 
-MAX_CONNECTIONS = 32  # Each with a thread. Prometheus has one, or two where it is doubled.
-MAX_REQUEST_BYTES = 16 * 1024  # Request line and headers; bodies are not read.
-REQUEST_S = 3.0  # For handshake and request.
-CONNECTION_S = 15.0  # In all; Prometheus gives up a scrape after ten seconds by default.
-_MAX_COLLECTIONS = 2  # At once: each reads the counters of every collection.
+# Each connection has a thread. Prometheus needs one connection, or two if it runs twice.
+MAX_CONNECTIONS = 32
+MAX_REQUEST_BYTES = 16 * 1024  # This covers request line and headers; bodies are not read.
+REQUEST_S = 3.0  # The time limit of handshake and request.
+# The time limit of a whole connection. By default Prometheus ends a scrape after ten seconds.
+CONNECTION_S = 15.0
+# The limit of scrapes at the same time. Each reads the counters of every collection.
+_MAX_COLLECTIONS = 2
 _REAP_S = 0.5
 _SCHEME = "bearer "
 _END = b"\r\n\r\n"
@@ -42,29 +45,29 @@ class Collector(Protocol):
     """A source of metrics."""
 
     def collect(self) -> Iterable[Metric]:
-        """Returns the current metrics."""
+        """Returns the current metrics; Prometheus calls this at each scrape."""
 
 
 @contextmanager
 def serve_metrics(
     address: str, *collectors: Collector, access: MetricsAccess = OPEN
 ) -> Iterator[int]:
-    """Serves the metrics of `collectors` at `address`, `host:port`; yields the bound port.
+    """Serves the metrics of `collectors` inside the block; yields the bound port.
 
-    Serves nothing and yields 0 if `address` is empty. Raises ServiceUnavailable if the
-    address cannot be bound.
+    `address` is `host:port`. If it is empty, serves nothing and yields 0. Raises
+    ServiceUnavailable if the address cannot be bound.
     """
     if not address:
         yield 0
         return
     registry = CollectorRegistry()
-    for each in collectors:
-        registry.register(each)
+    for collector in collectors:
+        registry.register(collector)
     try:
         server = _Server(address, access)
     except OSError as error:
         raise cannot_listen(address, "metrics") from error
-    server.set_app(_guarded(make_wsgi_app(registry), access))
+    server.set_app(_guard(make_wsgi_app(registry), access))
     thread = threading.Thread(
         target=server.serve_forever, args=(_REAP_S,), name="metrics", daemon=True
     )
@@ -80,8 +83,11 @@ def serve_metrics(
 _Application = Callable[[dict[str, Any], Callable[..., Any]], Sequence[bytes]]
 
 
-def _guarded(application: _Application, access: MetricsAccess) -> _Application:
-    """Returns `application` behind the token and a limit of concurrent collections."""
+def _guard(application: _Application, access: MetricsAccess) -> _Application:
+    """Returns an application that checks the token and then calls `application`.
+
+    It also limits the number of concurrent scrapes.
+    """
     collecting = threading.BoundedSemaphore(_MAX_COLLECTIONS)
 
     def handle(environ: dict[str, Any], start_response: Callable[..., Any]) -> Sequence[bytes]:
@@ -103,50 +109,50 @@ def _guarded(application: _Application, access: MetricsAccess) -> _Application:
 def _is_authorized(environ: dict[str, Any], access: MetricsAccess) -> bool:
     if access.token is None:
         return True
-    given = environ.get("HTTP_AUTHORIZATION", "")
-    if given[: len(_SCHEME)].lower() != _SCHEME:
+    header = environ.get("HTTP_AUTHORIZATION", "")
+    if header[: len(_SCHEME)].lower() != _SCHEME:
         return False
-    # WSGI decodes headers as Latin-1.
-    return hmac.compare_digest(given[len(_SCHEME) :].strip().encode("latin-1"), access.token())
+    # WSGI decodes headers as Latin-1, so this restores their bytes.
+    return hmac.compare_digest(header[len(_SCHEME) :].strip().encode("latin-1"), access.token())
 
 
 class _Connection:
-    """An accepted connection; other threads than its own may end it."""
+    """An accepted connection. Any thread may end it."""
 
     def __init__(self, accepted: socket) -> None:
         self.socket = accepted
-        self.has_asked = False
+        self.has_request = False
         self._started = time.monotonic()
         self._ended = False
 
     @property
     def is_idle(self) -> bool:
-        """True if it has sent no request yet, and nobody has ended it."""
-        return not self.has_asked and not self._ended
+        """True if the client has sent no request yet, and nobody has ended the connection."""
+        return not self.has_request and not self._ended
 
     @property
     def is_late(self) -> bool:
-        """True if it has used up its time."""
-        limit_s = CONNECTION_S if self.has_asked else REQUEST_S
+        """True if the connection has exceeded its time limit."""
+        limit_s = CONNECTION_S if self.has_request else REQUEST_S
         return time.monotonic() - self._started > limit_s
 
     def encrypt(self, context: ssl.SSLContext) -> None:
-        """Makes the handshake; raises OSError."""
+        """Performs the TLS handshake; raises OSError if it fails."""
         self.socket = encrypted = context.wrap_socket(
             self.socket, server_side=True, do_handshake_on_connect=False
         )
         encrypted.do_handshake()
 
     def end(self) -> None:
-        """Wakes its thread, whatever it waits for, so that it ends."""
+        """Shuts the socket down, so that a waiting thread of the connection wakes and ends."""
         self._ended = True
         with suppress(OSError):
-            # Not the method of an SSLSocket, which would turn encryption off.
+            # The method of an SSLSocket would turn encryption off, so this calls that of socket.
             socket.shutdown(self.socket, SHUT_RDWR)
 
 
 class _Server(WSGIServer):
-    """A server with a bounded number of connections, each with a thread of its own."""
+    """A server with a limited number of connections and one thread for each."""
 
     request_queue_size = 128
 
@@ -156,11 +162,11 @@ class _Server(WSGIServer):
         self.address_family = getaddrinfo(host, port, type=SOCK_STREAM)[0][0]
         self._tls = access.tls
         self._lock = threading.Lock()
-        self._connections: dict[_Connection, None] = {}  # Oldest first.
+        self._connections: dict[_Connection, None] = {}  # The oldest connection comes first.
         super().__init__((host, int(port)), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Starts a thread for the connection, or closes it while there are too many."""
+        """Starts a thread for the connection, or closes the connection if there are too many."""
         connection = _Connection(request)
         if not self._admit(connection):
             self.shutdown_request(request)
@@ -172,18 +178,25 @@ class _Server(WSGIServer):
             self._close(connection)
 
     def service_actions(self) -> None:
-        """Ends the connections that have used up their time; called twice a second."""
+        """Ends the connections that have exceeded their time limit.
+
+        The server calls this twice a second.
+        """
         with self._lock:
-            late = [each for each in self._connections if each.is_late]
-        for each in late:
-            each.end()
+            late = [connection for connection in self._connections if connection.is_late]
+        for connection in late:
+            connection.end()
 
     def _admit(self, connection: _Connection) -> bool:
-        """Ends the oldest idle connection for a new one; its thread may take a moment to end."""
+        """Returns True if the connection may be served.
+
+        If there are too many connections, ends the oldest idle one. The thread of that connection
+        may need a moment to end, so there may be up to twice as many connections for a short time.
+        """
         with self._lock:
             count = len(self._connections)
             if count >= MAX_CONNECTIONS:
-                oldest = next((each for each in self._connections if each.is_idle), None)
+                oldest = next((open_ for open_ in self._connections if open_.is_idle), None)
                 if oldest is None or count >= 2 * MAX_CONNECTIONS:
                     return False
                 oldest.end()
@@ -197,7 +210,7 @@ class _Server(WSGIServer):
                 connection.encrypt(self._tls())
             _Handler(connection, client_address, self)
         except OSError:
-            pass  # The other side has gone, was too slow, or knows no TLS.
+            pass  # The client has left, was too slow, or does not speak TLS.
         finally:
             self._close(connection)
 
@@ -208,17 +221,20 @@ class _Server(WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Reads one request of limited size, and answers it."""
+    """Reads one request of limited size and answers it."""
 
     def __init__(self, connection: _Connection, client_address: Any, server: _Server) -> None:
         self._connection = connection
         super().__init__(connection.socket, client_address, server)
 
     def handle(self) -> None:
-        """Answers only what has arrived as a whole: nothing else is parsed."""
+        """Answers a request only after all its headers have arrived.
+
+        An incomplete request is not parsed.
+        """
         request = self._read_request()
         if request is not None:
-            self._connection.has_asked = True
+            self._connection.has_request = True
             self.connection.settimeout(CONNECTION_S)
             self.rfile = io.BytesIO(request)
             super().handle()
@@ -233,8 +249,8 @@ class _Handler(WSGIRequestHandler):
         return request
 
     def log_message(self, *_: Any) -> None:
-        """Logs nothing: a stranger could fill the disk."""
+        """Logs nothing, because a stranger could fill the disk with log lines."""
 
     def get_stderr(self) -> TextIO:
-        """Returns a place for messages about connections that broke; nobody reads it."""
+        """Returns a stream that discards the messages about broken connections."""
         return io.StringIO()

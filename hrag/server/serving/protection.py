@@ -22,9 +22,9 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """How a service checks and limits its callers.
+    """The functions and credentials with which a service checks and limits its callers.
 
-    `authenticate` is None where no credential is needed; `credentials` is None for plaintext.
+    `authenticate` is None if no credential is needed. `credentials` is None for plaintext.
     """
 
     authenticate: Authenticate | None
@@ -42,7 +42,7 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
 
 
 def require_protection(settings: CommonSettings, address: str) -> None:
-    """Raises SettingsError if `address` requires authentication or TLS and has none of it."""
+    """Raises SettingsError if `address` requires authentication or TLS that is not configured."""
     if is_loopback(address):
         return
     if settings.auth == "none":
@@ -51,7 +51,7 @@ def require_protection(settings: CommonSettings, address: str) -> None:
             "set it to api_key or jwt",
             "HRAG_INSECURE_NO_AUTH",
             NO_AUTH_WORDS,
-            given=settings.insecure_no_auth,
+            acknowledgement=settings.insecure_no_auth,
         )
     if settings.tls_cert_file is None:
         require_acknowledgement(
@@ -59,15 +59,19 @@ def require_protection(settings: CommonSettings, address: str) -> None:
             "set it and HRAG_TLS_KEY_FILE",
             "HRAG_INSECURE_PLAINTEXT",
             PLAINTEXT_WORDS,
-            given=settings.insecure_plaintext,
+            acknowledgement=settings.insecure_plaintext,
         )
 
 
 def require_acknowledgement(
-    risk: str, remedy: str, variable: str, sentence: str, *, given: str
+    risk: str, remedy: str, variable: str, sentence: str, *, acknowledgement: str
 ) -> None:
-    """Logs a warning if the operator acknowledged the risk, else raises SettingsError."""
-    if given != sentence:
+    """Logs a warning if the operator acknowledged the risk, else raises SettingsError.
+
+    The operator acknowledges a risk by setting `variable` to `sentence`; `acknowledgement` is the
+    value of that variable. `remedy` says how to remove the risk instead.
+    """
+    if acknowledgement != sentence:
         raise SettingsError(
             f"{risk}; {remedy}, listen on 127.0.0.1, or set {variable}={sentence!r}"
         )

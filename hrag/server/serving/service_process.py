@@ -1,8 +1,8 @@
-"""A service as a process: settings, logs, signals, exit codes.
+"""The process of a service: settings, logs, signals, exit codes.
 
-Exit codes: 0 after a stop, 1 if the service cannot run, 2 for an invalid setting. SIGTERM
-and SIGINT stop a service. With HRAG_STOP_ON_EOF the end of standard input does too, so that
-the children of a parent that holds the other end of a pipe end with it, even if it is killed.
+Exit codes: 0 after a stop, 1 if the service cannot run, 2 for an invalid setting. SIGTERM and
+SIGINT stop a service. With HRAG_STOP_ON_EOF the end of standard input stops it too: if standard
+input is a pipe from a parent process, the service stops when the parent ends, even if it is killed.
 """
 
 import os
@@ -40,7 +40,7 @@ def run(
     settings_class: type[Settings],
     serve: Callable[[Settings, threading.Event], None],
 ) -> None:
-    """Runs `serve` until it returns; its event is set when the service shall stop.
+    """Runs `serve` until it returns. The event that it receives is set when it must stop.
 
     Exits the process with code 1 or 2 if the service cannot run.
     """
@@ -51,9 +51,9 @@ def run(
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - before there are logs
         sys.exit(2)
     log.configure(name, settings.log_format, settings.log_level)
-    # Calls run in parallel, and several BLAS threads for each would compete for the cores.
-    # Eight threads that scan tails of 8,000 leaves made 470 scans a second with them, and
-    # 7,300 with one BLAS thread each.
+    # Calls run in parallel, and several BLAS threads for each call would compete for the cores.
+    # Eight threads that scan tails of 8,000 leaves made 470 scans a second with several BLAS
+    # threads each, and 7,300 with one BLAS thread each.
     threadpool_limits(1, "blas")
     _raise_limit_of_open_files()
     stopping = threading.Event()
@@ -77,18 +77,21 @@ def run(
 
 
 def _raise_limit_of_open_files() -> None:
-    """Each connection is an open file, and the soft limit is often 1,024."""
+    """Raises the soft limit of open files up to 65,536, if the hard limit allows it.
+
+    Each connection is an open file, and the soft limit is often 1,024.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def _stop_on_signals(stopping: threading.Event) -> None:
-    # Python runs signal handlers in the main thread only. It may be asleep while another
-    # thread received the signal, and if it held the event's lock, a handler that sets the
-    # event would deadlock. The byte that the C handler writes to the pipe wakes the reading
-    # thread in every case.
+    # Python runs signal handlers in the main thread only. The main thread may be asleep while
+    # another thread receives the signal. If the main thread held the lock of the event, a handler
+    # that sets the event would deadlock. So the C handler writes a byte to a pipe, which wakes the
+    # reading thread in every case.
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)
@@ -105,12 +108,13 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 def stop_on_eof(stopping: threading.Event) -> None:
     """Sets `stopping` when standard input ends; its content is ignored.
 
-    For child processes: the parent holds the other end of a pipe, which closes when it dies,
-    for whatever reason.
+    This is for child processes: the parent has the other end of a pipe, which closes when the
+    parent ends for any reason.
     """
 
     def wait() -> None:
-        # Not sys.stdin: Python cannot exit while a thread waits inside its buffer.
+        # Python could not exit while a thread waits in the buffer of sys.stdin, so this reads the
+        # file descriptor.
         with suppress(OSError):  # An unreadable standard input counts as ended.
             while os.read(_STDIN, _READ_BYTES):
                 pass
@@ -123,16 +127,16 @@ def stop_on_eof(stopping: threading.Event) -> None:
 def report_serving(metrics_port: int = 0) -> None:
     """Reports to the parent, through the socket at standard input, that the service serves.
 
-    `metrics_port` is where this process serves its metrics; 0 for nowhere.
+    `metrics_port` is the port at which this process serves its metrics; 0 if it serves none.
     """
-    with suppress(OSError):  # Standard input is not a socket, or the parent has gone.
+    with suppress(OSError):  # Standard input is not a socket, or the parent has ended.
         os.write(_STDIN, b"%d\n" % metrics_port)
 
 
 def wait_for_store(open_store: Callable[[], Store], stopping: threading.Event) -> Store | None:
-    """Calls `open_store` until it no longer raises StoreMissing; returns the store.
+    """Calls `open_store` until it does not raise StoreMissing any more; returns the store.
 
-    Returns None once `stopping` is set.
+    Returns None if `stopping` is set before that.
     """
     logged = False
     while True:
@@ -156,7 +160,8 @@ def serve_until_stopped(
     """Serves until `stopping` is set, then drains for `drain_s` seconds.
 
     Calls `on_serving` once the server answers. While `require_store` raises an HragError, the
-    service is NOT_SERVING, though it answers what it can. Ends the process if a call does not end.
+    health of the service is NOT_SERVING, but it still answers the calls that it can answer. Ends
+    the process if a call does not end.
     """
     server.start()
     _log.info("serving", service=server.service, address=server.address, port=server.port)
@@ -165,15 +170,15 @@ def serve_until_stopped(
     _watch_store(server, require_store, stopping)
     _log.info("stopping", drain_s=drain_s)
     if not server.stop(drain_s):
-        # The remaining handlers may be reading the store, so it must not be closed, and Python
-        # would wait for their threads. Committed data needs neither to be safe.
+        # The remaining handlers may be reading the store, so it must not be closed, and a normal
+        # exit would wait for their threads. Committed data is safe without both.
         abandon(f"some calls were still running after {drain_s} s")
 
 
 def _watch_store(
     server: Server, require_store: Callable[[], None], stopping: threading.Event
 ) -> None:
-    """Reports in health and log, until `stopping` is set, when the store goes or comes back."""
+    """Reports in health and log when the store is lost or found again, until `stopping` is set."""
     lost = False
     while not stopping.wait(_STORE_WATCH_S):
         problem = outcome_of(require_store)
@@ -190,8 +195,8 @@ def _watch_store(
 def abandon(reason: str) -> NoReturn:
     """Ends the process immediately, with exit code 0 and `reason` as a warning in the log.
 
-    For a stop that would otherwise wait for a thread of hrag. Nothing is closed and no
-    thread is joined; committed data is safe nevertheless.
+    This is for a stop that would otherwise wait for a thread of hrag. Except for the audit log,
+    nothing is closed, and no thread is joined. Committed data is safe nevertheless.
     """
     audit.close()
     _log.warning("stopped", problem=reason)

@@ -1,7 +1,8 @@
-"""TLS for a server, with certificate files that may be replaced while it runs.
+"""TLS for a server, with certificate files that may be replaced while the server runs.
 
-New connections use the current files; open connections keep theirs. Certificate and key are
-replaced one after the other, so a pair that does not match is ignored until it does.
+New connections use the current files; open connections keep the certificate that they started
+with. Certificate and key are replaced one after the other, so for a moment they may not match.
+A pair that does not match is ignored.
 """
 
 import ssl
@@ -20,15 +21,21 @@ Usable = TypeVar("Usable")
 
 
 def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | None:
-    """Returns None for plaintext. Raises SettingsError for files that are missing or invalid."""
+    """Returns the TLS credentials for a gRPC server; None for plaintext.
+
+    Raises SettingsError if a file is missing or invalid.
+    """
     files = _configured_files(settings)
-    return None if files is None else _usable(files.credentials)
+    return None if files is None else _open_or_raise(files.credentials)
 
 
 def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
-    """Returns the current TLS context of a server without gRPC; like `server_credentials`."""
+    """Returns a function that returns the current TLS context, for a server without gRPC.
+
+    Returns None for plaintext. Raises SettingsError if a file is missing or invalid.
+    """
     files = _configured_files(settings)
-    return None if files is None else _usable(files.context)
+    return None if files is None else _open_or_raise(files.context)
 
 
 def _configured_files(settings: CommonSettings) -> "_CertificateFiles | None":
@@ -44,7 +51,7 @@ def _configured_files(settings: CommonSettings) -> "_CertificateFiles | None":
     return _CertificateFiles(cert_file, key_file, client_ca_file)
 
 
-def _usable(open_files: Callable[[], Usable]) -> Usable:
+def _open_or_raise(open_files: Callable[[], Usable]) -> Usable:
     try:
         return open_files()
     except (OSError, ValueError) as error:
@@ -62,12 +69,18 @@ class _CertificateFiles(NamedTuple):
     client_ca: Path | None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Returns reloading credentials; with a `client_ca`, clients need certificates."""
+        """Returns credentials that reload changed files.
+
+        With a `client_ca`, clients must present a certificate.
+        """
         watched = self._watched(self._read)
         current = watched()
 
         def fetch() -> grpc.ServerCertificateConfiguration:
-            """Called at each handshake; returns None if nothing has changed."""
+            """Returns the new configuration, or None if nothing has changed.
+
+            gRPC calls this at each handshake.
+            """
             nonlocal current
             latest = watched()
             if latest is current:
@@ -80,7 +93,7 @@ class _CertificateFiles(NamedTuple):
         )
 
     def context(self) -> WatchedFile[ssl.SSLContext]:
-        """Returns the present context at each call."""
+        """Returns a function that returns the current context at each call."""
         return self._watched(partial(certificates.server_context, *self))
 
     def _watched(self, read: Callable[[], Usable]) -> WatchedFile[Usable]:

@@ -1,8 +1,8 @@
 """The metrics of all worker processes, collected by their supervisor.
 
-Each worker serves its own metrics on loopback. The supervisor scrapes them whenever it is
-scraped and adds the label `worker`, the number of the worker's slot. It aggregates nothing:
-a sum is right for calls and wrong for a lag, and the query decides. The counters of a
+Each worker serves its metrics on loopback. When the supervisor is scraped, it scrapes the workers
+and adds the label `worker`, the number of the worker's slot. It aggregates nothing, because a sum
+is right for calls but wrong for a lag; the Prometheus query decides. The counters of a
 replacement worker start at 0, as after a restart.
 """
 
@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from hrag.observe.metrics import Reading, Readings
 from hrag.server.serving.metrics_access import OPEN, MetricsAccess
 
-_TIMEOUT_S = 2.0  # For each worker; Prometheus gives up a scrape after ten seconds by default.
+# The time limit for one worker. By default Prometheus ends a scrape after ten seconds.
+_TIMEOUT_S = 2.0
 
 _http = build_opener(ProxyHandler({}))
 
@@ -26,16 +27,16 @@ class WorkerMetrics:
     """A Prometheus collector of the workers' metrics."""
 
     def __init__(self, ports: Sequence[int], access: MetricsAccess = OPEN) -> None:
-        """`ports` has the metrics port of each slot, 0 where no worker serves.
+        """`ports` has the metrics port of each slot, 0 if no worker serves in the slot.
 
-        The supervisor keeps it up to date. `access` is that of the workers.
+        The supervisor updates `ports`. `access` is the access to the workers' ports.
         """
         self._ports = ports
         self._access = access
-        self._own = Readings(self._read)
+        self._supervisor_readings = Readings(self._read)
 
     def collect(self) -> Iterable[Metric]:
-        """Returns the metrics of all serving workers, and the supervisor's own."""
+        """Returns the metrics of all serving workers and of the supervisor."""
         families: dict[str, Metric] = {}
         for slot, port in enumerate(self._ports):
             for family in _scrape(port, self._access):
@@ -46,7 +47,7 @@ class WorkerMetrics:
                     sample._replace(labels={**sample.labels, "worker": str(slot)})
                     for sample in family.samples
                 ]
-        return [*families.values(), *self._own.collect()]
+        return [*families.values(), *self._supervisor_readings.collect()]
 
     def _read(self) -> list[Reading]:
         return [
@@ -56,10 +57,13 @@ class WorkerMetrics:
 
 
 def _scrape(port: int, access: MetricsAccess) -> list[Metric]:
-    """Returns nothing for a worker that is not serving, or that exits meanwhile."""
+    """Returns the metrics of a worker.
+
+    Returns an empty list if the worker is not serving, or exits during the scrape.
+    """
     if port:
         request = Request(f"http://127.0.0.1:{port}/", headers=access.headers())
-        # A page that ends too early raises HTTPException, half a line ValueError.
+        # A page that ends too early raises HTTPException, an incomplete line ValueError.
         failures = suppress(OSError, HTTPException, ValueError)
         with failures, _http.open(request, timeout=_TIMEOUT_S) as page:
             return list(text_string_to_metric_families(page.read().decode()))

@@ -1,14 +1,14 @@
 """Worker processes that serve at one address, and their supervisor.
 
-The supervisor binds the address and answers no call itself. A worker runs the supervisor's
-own command with `--worker ADDRESS` appended. All workers listen at the address with
-SO_REUSEPORT, and the kernel distributes connections over them.
+The supervisor binds the address and answers no call itself. A worker runs the same command as the
+supervisor, with `--worker ADDRESS` appended. All workers listen at the address with SO_REUSEPORT,
+and the kernel distributes connections among them.
 
-Each worker has cores of its own (`cores_of`), and a socket to the supervisor as its standard
-input: through it the worker reports that it serves, and its end tells the worker that the
-supervisor has died, for whatever reason. A worker that exits is replaced. If one exits with an
-error before any has served, the others would too, and the supervisor exits with the same code.
-This module does not know what the workers serve.
+Each worker is bound to some of the cores (`cores_of`). Its standard input is a socket to the
+supervisor. Through this socket the worker reports that it serves; when the socket closes, the
+worker knows that the supervisor has ended. A worker that exits is replaced. If a worker exits with
+an error before any worker has served, the others would fail too, so the supervisor exits with the
+same code. This module does not know what the workers serve.
 """
 
 import os
@@ -34,18 +34,22 @@ _POLL_S = 0.05
 _REPORT_BYTES = 16
 _MIN_DELAY_S = 0.1
 _MAX_DELAY_S = 5.0
-_HEALTHY_AFTER_S = 10.0  # A worker that exits earlier makes the next one wait longer.
-_CLOSE_S = 1.5  # For a worker to close its resources after it has drained.
+# If a worker exits earlier than this, the delay before the next start grows.
+_HEALTHY_AFTER_S = 10.0
+_CLOSE_S = 1.5  # A worker has this time to close its resources after it has drained.
 _WILDCARDS = ("0.0.0.0", "[::]")
 
 
 def worker_command() -> list[str]:
-    """Returns the command line of this process, with the options of Python itself."""
+    """Returns the command line of this process, including the options of the Python interpreter."""
     return [sys.executable, *sys.orig_argv[1:]]
 
 
 def worker_address(arguments: Sequence[str]) -> str | None:
-    """Returns the address to serve at if `arguments` are those of a worker, else None."""
+    """Returns the address at which a worker with these command-line arguments serves.
+
+    Returns None if the arguments do not belong to a worker.
+    """
     return arguments[-1] if list(arguments[-2:-1]) == [_FLAG] else None
 
 
@@ -57,17 +61,18 @@ def supervise(
     stopping: threading.Event,
     on_serving: Callable[[], None] | None = None,
 ) -> None:
-    """Keeps one worker per element of `metrics_ports` running until `stopping` is set.
+    """Keeps one worker for each element of `metrics_ports` running until `stopping` is set.
 
-    `address` is `host:port`; port 0 takes a free one. `metrics_ports` is updated with the
-    metrics port of each worker, 0 while the worker does not serve. Calls `on_serving` once the
-    first worker serves. After `stopping`, workers may drain for `drain_s` seconds; one that
-    takes much longer is killed. Raises ServiceUnavailable if the address cannot be bound, and
-    SystemExit with the exit code of a worker that fails before any has served.
+    `address` is `host:port`; with port 0 the system chooses a free port. `metrics_ports` is
+    updated with the metrics port of each worker, 0 while the worker does not serve. Calls
+    `on_serving` once the first worker serves. After `stopping` is set, workers may drain for
+    `drain_s` seconds; a worker that takes much longer is killed. Raises ServiceUnavailable if the
+    address cannot be bound, and SystemExit with the exit code of a worker that fails before any
+    worker has served.
     """
     with reserved(address) as shared:
         cores = cores_of(len(metrics_ports), sorted(os.sched_getaffinity(0)))
-        slots = [_WorkerSlot([*command, _FLAG, shared], own) for own in cores]
+        slots = [_WorkerSlot([*command, _FLAG, shared], worker_cores) for worker_cores in cores]
         try:
             code = _keep_running(slots, metrics_ports, stopping, on_serving)
         finally:
@@ -77,20 +82,23 @@ def supervise(
 
 
 def cores_of(workers: int, cores: Sequence[int]) -> list[Sequence[int]]:
-    """Divides cores among workers: neighbours together, and one alone may be shared.
+    """Returns the cores of each worker; adjacent cores go to the same worker.
 
-    Python's lock lets one thread of a process run at a time. Where they run on several cores,
-    each turn wakes another core: a search by vector took 1.4 times as much processor time.
+    If there are more workers than cores, several workers share a core. Python's interpreter lock
+    lets one thread of a process run at a time. If the threads of a worker run on several cores,
+    each change of the running thread wakes another core: a search by vector then used 1.4 times
+    as much processor time.
     """
-    starts = [each * len(cores) // workers for each in range(workers + 1)]
+    starts = [number * len(cores) // workers for number in range(workers + 1)]
     return [cores[start : max(end, start + 1)] for start, end in pairwise(starts)]
 
 
 @contextmanager
 def reserved(address: str) -> Iterator[str]:
-    """Binds `address` without listening, for processes that share it; yields it with its port.
+    """Binds `address` without listening, for processes that share it.
 
-    Raises ServiceUnavailable if it is in use, also by a reservation of another supervisor.
+    Yields the address with its real port. Raises ServiceUnavailable if the address is in use, or
+    if another supervisor has reserved it.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
@@ -107,25 +115,25 @@ def reserved(address: str) -> Iterator[str]:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    if host in _WILDCARDS:  # gRPC listens on IPv4 and IPv6 for either of them.
+    if host in _WILDCARDS:  # For both wildcards, gRPC listens on IPv4 and IPv6.
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
-    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = found[0]
-    held = socket.socket(family, kind, protocol)
+    addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = addresses[0]
+    bound = socket.socket(family, kind, protocol)
     try:
         if family == socket.AF_INET6:
-            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # First bind exclusively (SO_REUSEADDR, because connections of an earlier service may
-        # still be closing), then share. A socket that set SO_REUSEPORT before the bind would
-        # join the port of another supervisor.
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(address)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # The socket first binds the port exclusively and then shares it. If SO_REUSEPORT were set
+        # before the bind, the socket would join the port of another supervisor. SO_REUSEADDR is
+        # needed because connections of an earlier service may still be closing.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError:
-        held.close()
+        bound.close()
         raise
-    return held
+    return bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,10 @@ class _Worker:
     started: float
 
     def read_report(self) -> bytes:
-        """Returns what the worker reported since the last call: once, its metrics port."""
+        """Returns the worker's report, which is its metrics port followed by a line end.
+
+        A worker reports once; before and after that, returns no bytes.
+        """
         try:
             return self.link.recv(_REPORT_BYTES)
         except OSError:  # There is nothing to read.
@@ -168,7 +179,8 @@ class _WorkerSlot:
             if time.monotonic() >= self._start_at:
                 self._start()
             return None
-        code = worker.process.poll()  # First: a report that it sent before its exit counts.
+        # The exit code is read before the report, because a report sent before the exit counts.
+        code = worker.process.poll()
         if report := worker.read_report():
             self.has_served = True
             self.metrics_port = int(report)
@@ -182,7 +194,7 @@ class _WorkerSlot:
     def _start(self) -> None:
         try:
             self.worker = _start_worker(self._command, self._cores)
-        except OSError as error:  # Out of memory or of process ids; may pass.
+        except OSError as error:  # There is no memory or process id; this may be temporary.
             _log.warning("worker_start_failed", problem=str(error))
             self._back_off(0.0)
 
@@ -208,13 +220,14 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
     ours.setblocking(False)
     with theirs:
         try:
-            # Popen closes all other descriptors in it, also the sockets of other workers.
+            # Popen closes all other descriptors in the worker, also the sockets of other workers.
             process = subprocess.Popen(command, stdin=theirs.fileno())
         except OSError:
             ours.close()
             raise
-    with suppress(OSError):  # It has exited, or a sandbox does not allow it.
-        os.sched_setaffinity(process.pid, cores)  # Before it starts threads, which inherit it.
+    with suppress(OSError):  # The worker has exited, or a sandbox forbids the call.
+        # This happens before the worker starts threads, which inherit the affinity.
+        os.sched_setaffinity(process.pid, cores)
     _log.info("worker_started", worker=process.pid)
     return _Worker(process, ours, time.monotonic())
 
@@ -225,15 +238,18 @@ def _keep_running(
     stopping: threading.Event,
     on_serving: Callable[[], None] | None,
 ) -> int:
-    """Replaces workers until `stopping`; returns 0, or the exit code of a failed start."""
+    """Replaces workers that exit until `stopping` is set.
+
+    Returns 0, or the exit code of a worker that failed before any worker has served.
+    """
     while not stopping.is_set():
         for slot in slots:
             code = slot.poll()
-            # A negative code means a signal, which says nothing about the other workers.
-            if code is not None and code > 0 and not any(each.has_served for each in slots):
+            # A negative code means a signal, which does not concern the other workers.
+            if code is not None and code > 0 and not any(other.has_served for other in slots):
                 return code
         metrics_ports[:] = [slot.metrics_port for slot in slots]
-        if on_serving is not None and any(each.has_served for each in slots):
+        if on_serving is not None and any(slot.has_served for slot in slots):
             on_serving()
             on_serving = None
         stopping.wait(_POLL_S)
@@ -241,7 +257,7 @@ def _keep_running(
 
 
 def _stop(slots: Sequence[_WorkerSlot], drain_s: float) -> None:
-    """Terminates all workers, then waits for each; kills those that do not stop in time."""
+    """Terminates all workers, then waits for each; kills workers that do not stop in time."""
     workers = [slot.worker for slot in slots if slot.worker is not None]
     for worker in workers:
         worker.process.terminate()

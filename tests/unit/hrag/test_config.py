@@ -1,4 +1,4 @@
-"""Environment variables: defaults, meaning, and the error message of a wrong value."""
+"""Environment variables: defaults, meaning, and the error messages for invalid values."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def clean_environment(monkeypatch):
 
 
 def example() -> dict[str, str]:
-    """Returns .env.example as Docker Compose reads it.
+    """Returns the variables in .env.example as Docker Compose reads them.
 
     After an empty value, Docker Compose reads a comment as the value.
     """
@@ -53,8 +53,7 @@ def test_a_misspelt_argument_is_no_default():
 def test_a_copy_of_the_example_changes_no_default(monkeypatch):
     variables = example()
     assert variables.keys() >= VARIABLES
-    # If it is not set, its default depends on the levels.
-    monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")
+    monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")  # By default it depends on the levels.
     usual = list(map(load, ALL))
     for name in VARIABLES:
         monkeypatch.setenv(name, variables[name])
@@ -301,25 +300,27 @@ def test_a_wrong_value_is_refused_with_variable_value_and_rule(
 
 
 @pytest.mark.parametrize(
-    ("threads", "answers", "expected"),
+    ("threads", "configured", "expected"),
     [("16", "", 8), ("4", "", 3), ("2", "", 1), ("16", "15", 15), ("2", "1", 1)],
 )
-def test_answers_leave_searches_a_thread(monkeypatch, threads, answers, expected):
+def test_answers_leave_searches_a_thread(monkeypatch, threads, configured, expected):
     monkeypatch.setenv("HRAG_THREADS", threads)
-    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", answers)
+    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", configured)
     assert load(RetrieverSettings).concurrent_answers == expected
 
 
 @pytest.mark.parametrize(
-    ("threads", "answers", "message"),
+    ("threads", "configured", "message"),
     [
         ("4", "4", "HRAG_MAX_CONCURRENT_ANSWERS is 4; it must be at most 3, one less than HRAG_T"),
         ("1", "", "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2"),
     ],
 )
-def test_answers_that_would_take_every_thread_are_refused(monkeypatch, threads, answers, message):
+def test_answers_that_would_take_every_thread_are_refused(
+    monkeypatch, threads, configured, message
+):
     monkeypatch.setenv("HRAG_THREADS", threads)
-    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", answers)
+    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", configured)
     with pytest.raises(SettingsError, match=message):
         _ = load(RetrieverSettings).concurrent_answers
 

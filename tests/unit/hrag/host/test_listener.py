@@ -1,4 +1,4 @@
-"""Sockets at addresses that users give."""
+"""Sockets at addresses that users choose."""
 
 from contextlib import closing
 from socket import create_connection
@@ -17,8 +17,8 @@ def test_it_listens_at_a_free_port(address):
 
 def test_what_is_taken_or_elsewhere_is_refused_with_the_reason():
     with closing(listen("127.0.0.1:0")) as listening:
-        taken = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(ServiceUnavailable, match=f"on {taken}: Address already in use"):
-            listen(taken)
+        in_use = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ServiceUnavailable, match=f"on {in_use}: Address already in use"):
+            listen(in_use)
     with pytest.raises(ServiceUnavailable, match="Cannot assign"):
         listen("192.0.2.1:0")

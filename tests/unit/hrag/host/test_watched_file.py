@@ -113,7 +113,7 @@ def test_an_invalid_file_keeps_the_last_valid_value_and_is_logged_once(
 
 
 def test_a_file_that_could_not_be_read_for_a_moment_is_read_again(path, clock):
-    """No signature changes: the process had no free descriptor, or another file was missing."""
+    """The signature does not change: for example, the process had no free file descriptor."""
     problems = iter([None, OSError("too many open files"), None])
 
     def read() -> int:

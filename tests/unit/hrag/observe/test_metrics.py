@@ -26,7 +26,7 @@ from tests.support.servers.metrics_page import Scrape
 
 
 def grown(series: str, act: Callable[[], object], **labels: str) -> float:
-    """Returns by how much a value grows while `act` runs."""
+    """Returns the increase of a value while `act` runs."""
     before = INSTRUMENTS.get_sample_value(series, labels) or 0.0
     act()
     return (INSTRUMENTS.get_sample_value(series, labels) or 0.0) - before
@@ -123,7 +123,7 @@ def test_a_build_that_fails_has_no_duration():
 
 
 def test_recording_a_search_costs_little():
-    """A search takes 300 us. Recording its figures must take only a small part of that."""
+    """A search takes 300 us; recording its metrics must take much less."""
     stages = [(stage, 2e-5) for stage in ("embed", "search", "climb", "fetch")]
     rounds = 2000
     best_s = min(_recording_s(stages, rounds) for _ in range(5))
@@ -139,7 +139,7 @@ def _recording_s(stages: list[tuple[str, float]], rounds: int) -> float:
     return time.perf_counter() - began
 
 
-# Tests of readings.
+# The following tests cover readings.
 
 
 def _shown(readings: Readings) -> str:
@@ -206,7 +206,7 @@ def test_a_store_is_measured_over_all_its_collections(engine):
     assert (totals.collections, totals.documents, totals.summaries) == (1, 1, 0)
 
 
-# Tests of serving.
+# The following tests cover serving.
 
 
 def test_metrics_are_served_over_http_until_the_end_of_the_block():

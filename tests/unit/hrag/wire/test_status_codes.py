@@ -1,4 +1,4 @@
-"""Errors as gRPC statuses and back."""
+"""The conversion of errors to gRPC statuses and back."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from hrag import errors
 from hrag.errors import HragError
 from hrag.wire import status_codes
 
-_MAX_TRAILER_BYTES = 8 * 1024  # The default limit of gRPC.
+_MAX_TRAILER_BYTES = 8 * 1024  # This is the default limit of gRPC.
 
 
 def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
@@ -29,7 +29,7 @@ SITUATIONS = sorted(
 
 
 class Failure:
-    """A failed call as a client sees it."""
+    """A failed call in the form in which a client receives it."""
 
     def __init__(self, sent: Any) -> None:
         self._sent = sent
@@ -63,11 +63,11 @@ def test_reasons_are_unique() -> None:
 def test_client_gets_the_class_message_and_field_the_server_raised(
     cls: type[HragError], field: str
 ) -> None:
-    got = status_codes.error_from(
+    received = status_codes.error_from(
         Failure(status_codes.to_status(cls("limit is 0; 1 to 100", field=field)))
     )
-    assert type(got) is cls
-    assert (got.message, got.field) == ("limit is 0; 1 to 100", field)
+    assert type(received) is cls
+    assert (received.message, received.field) == ("limit is 0; 1 to 100", field)
 
 
 @given(st.text(max_size=200), st.sampled_from(SITUATIONS))
@@ -122,13 +122,13 @@ def test_a_message_too_long_for_the_trailers_is_cut() -> None:
     assert len(sent.details) + sum(len(value) for _, value in sent.trailing_metadata) < (
         _MAX_TRAILER_BYTES
     )
-    got = status_codes.error_from(Failure(sent))
-    assert got.message.startswith("level_sizes is 1,2,3")
-    assert got.message.endswith("…")
+    received = status_codes.error_from(Failure(sent))
+    assert received.message.startswith("level_sizes is 1,2,3")
+    assert received.message.endswith("…")
 
 
 class Plain:
-    """A failure that a proxy made."""
+    """A failure that a proxy caused, without details of hrag."""
 
     def __init__(self, code: grpc.StatusCode, details: str | None) -> None:
         self._code = code
@@ -163,16 +163,16 @@ class Plain:
 def test_statuses_without_our_details_are_read_by_their_code(
     code: grpc.StatusCode, details: str | None, cls: type[HragError]
 ) -> None:
-    got = status_codes.error_from(Plain(code, details))
-    assert type(got) is cls
-    assert got.message == (details or "")
+    received = status_codes.error_from(Plain(code, details))
+    assert type(received) is cls
+    assert received.message == (details or "")
 
 
 def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
-    got = status_codes.from_reason(
+    received = status_codes.from_reason(
         "QUOTA_SPENT", grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "no", ""
     )
-    assert type(got) is errors.TooBusy
+    assert type(received) is errors.TooBusy
     assert type(status_codes.from_reason("NEW", 99, "no", "")) is errors.InternalError
 
 
@@ -201,9 +201,9 @@ def test_a_quota_is_named_by_quota_failure_and_not_as_a_field():
 @pytest.mark.parametrize("cls", [errors.RateQuotaExceeded, errors.StorageQuotaExceeded])
 def test_quota_errors_keep_their_details(cls):
     error = cls("spent", field="calls", retry_s=0.0375, tenant_id="acme")
-    got = status_codes.error_from(Failure(status_codes.to_status(error)))
-    assert type(got) is cls
-    assert (got.field, got.retry_s, got.tenant_id) == ("calls", 0.0375, "acme")
+    received = status_codes.error_from(Failure(status_codes.to_status(error)))
+    assert type(received) is cls
+    assert (received.field, received.retry_s, received.tenant_id) == ("calls", 0.0375, "acme")
 
 
 @pytest.mark.parametrize(

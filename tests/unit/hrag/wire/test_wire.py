@@ -1,4 +1,4 @@
-"""Values to messages and back, through bytes as a client and a server see them."""
+"""The conversion of values to messages and back, encoded as between client and server."""
 
 import json
 import math
@@ -46,7 +46,7 @@ from tests.support.documents.values import (
 
 
 def _sent(message: Any) -> Any:
-    """The message as the other side parses it."""
+    """Returns the message after encoding and parsing it."""
     return type(message).FromString(message.SerializeToString())
 
 
@@ -126,11 +126,11 @@ def test_a_value_survives_the_wire(values: Any, pack: Any, unpack: Any, data: An
 @given(st.lists(F32, max_size=8))
 def test_a_query_vector_survives_the_wire(vector: list[float]) -> None:
     message = _sent(retriever.search_request(types.SearchQuery("t", vector)))
-    got = retriever.search_query_from(message).query
-    assert np.asarray(got, np.float32).tolist() == vector
+    decoded = retriever.search_query_from(message).query
+    assert np.asarray(decoded, np.float32).tolist() == vector
 
 
-# Metadata
+# The following tests cover metadata.
 
 
 @given(METADATA)
@@ -140,8 +140,8 @@ def test_metadata_is_what_it_was(metadata: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, -(2**53), 2**53])
 def test_whole_numbers_stay_whole(number: int) -> None:
-    got = common.struct_from(common.struct_message({"n": number}))["n"]
-    assert (type(got), got) == (int, number)
+    decoded = common.struct_from(common.struct_message({"n": number}))["n"]
+    assert (type(decoded), decoded) == (int, number)
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 10**400])
@@ -194,14 +194,14 @@ DEEPEST = 30
 
 @pytest.mark.parametrize("inner", [lambda value: {"a": value}, lambda value: [value]])
 def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
-    """Protobuf parses to a depth of 100, and answers wrap metadata deeper than requests do."""
+    """Protobuf parses 100 levels, and replies nest metadata deeper than requests do."""
     metadata = {"a": _nested(DEEPEST, inner)}
     assert _sent(calls.ingest("t", types.Document("x", metadata=metadata), "c").request)
     span = types.Span(0, 1, 0, 1)
     chunk = types.Chunk("d#0.0", "d", 0, 0, "x", 1, span, (), 0, 0, "", "", metadata)
     node = types.ChunkNode(chunk, "")
     hierarchy = types.Hierarchy(node, (node,), (), ())
-    found = types.SearchResult(
+    result = types.SearchResult(
         (types.Passage(chunk, 1, ()),),
         types.SearchMode.STANDARD,
         0,
@@ -214,7 +214,7 @@ def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
         1,
     )
     assert retriever.hierarchy_from(_sent(retriever.hierarchy_response(hierarchy))) == hierarchy
-    assert retriever.search_result_from(_sent(retriever.search_response(found))) == found
+    assert retriever.search_result_from(_sent(retriever.search_response(result))) == result
 
 
 @pytest.mark.parametrize("inner", [lambda value: {"a": value}, lambda value: [value]])
@@ -229,7 +229,7 @@ def test_deeper_metadata_is_refused_on_both_sides(inner: Any) -> None:
         common.struct_from(struct)
 
 
-# What other clients may send
+# The following tests cover messages that other clients may send.
 
 
 def test_what_a_search_leaves_out_takes_its_default() -> None:
@@ -274,14 +274,14 @@ def test_a_filter_that_cannot_be_sent_is_refused() -> None:
 @pytest.mark.parametrize("wrong", [{"metadata.team": "zoo"}, "team=zoo", NoneOf(({},)), 5, []])
 def test_what_is_no_filter_is_never_sent_as_none(wrong: Any) -> None:
     """A search without its filter would show what the filter hides."""
-    with pytest.raises(InvalidArgument, match=r"filter holds .*; it must be made of AllOf"):
+    with pytest.raises(InvalidArgument, match=r"filter holds .*; it may contain only AllOf"):
         retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
 
 
 def test_a_filter_is_the_same_after_json() -> None:
     moment = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
-    wanted = AllOf((Match("metadata.a", ("x", 1.5, True, moment)), NoneOf((Exists("title"),))))
-    assert filter_from_json(json.loads(json.dumps(filter_json(wanted)))) == wanted
+    condition = AllOf((Match("metadata.a", ("x", 1.5, True, moment)), NoneOf((Exists("title"),))))
+    assert filter_from_json(json.loads(json.dumps(filter_json(condition)))) == condition
     with pytest.raises(InvalidArgument, match="filter cannot be read"):
         filter_from_json({"matches": {}})
 
@@ -342,7 +342,7 @@ def test_an_empty_collection_name_means_default() -> None:
     assert common.collection_or_default("c") == "c"
 
 
-# What the SDK is given
+# The following tests cover values that users pass to the SDK.
 
 
 @pytest.mark.parametrize("field", ["document_id", "title", "source", "mime_type"])
@@ -395,7 +395,7 @@ def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
     assert caught.value.field == field
 
 
-# Documents of a stream
+# The following tests cover documents of a stream.
 
 
 @pytest.mark.parametrize(
@@ -407,20 +407,28 @@ def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
     ],
 )
 def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragError) -> None:
-    got = indexer.outcome_from(_sent(indexer.error_outcome("d", error)))
-    assert isinstance(got, HragError)
-    assert (type(got), got.message, got.field) == (type(error), error.message, error.field)
+    decoded = indexer.outcome_from(_sent(indexer.error_outcome("d", error)))
+    assert isinstance(decoded, HragError)
+    assert (type(decoded), decoded.message, decoded.field) == (
+        type(error),
+        error.message,
+        error.field,
+    )
 
 
 def test_a_search_of_a_batch_that_cannot_be_read_is_its_own_error() -> None:
     searches = [
         rpb.SearchRequest(text=text, mode=mode) for text, mode in (("x", 0), ("", 77), ("y", 0))
     ]
-    one, refused, other = retriever.batch_queries_from(rpb.BatchSearchRequest(searches=searches))
-    assert (one.query, other.query) == ("x", "y")
+    first, refused, other = retriever.batch_queries_from(rpb.BatchSearchRequest(searches=searches))
+    assert (first.query, other.query) == ("x", "y")
     assert isinstance(refused, InvalidArgument)
-    (got,) = retriever.batch_from(_batch([refused]))
-    assert (type(got), got.message, got.field) == (InvalidArgument, refused.message, "mode")
+    (decoded,) = retriever.batch_from(_batch([refused]))
+    assert (type(decoded), decoded.message, decoded.field) == (
+        InvalidArgument,
+        refused.message,
+        "mode",
+    )
 
 
 def test_a_streamed_error_names_the_document_and_the_code() -> None:

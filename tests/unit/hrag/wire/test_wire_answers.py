@@ -1,4 +1,4 @@
-"""Answers to messages and back, through bytes as a client and a server see them."""
+"""The conversion of answers to messages and back, encoded as between client and server."""
 
 from typing import Any
 
@@ -38,10 +38,10 @@ def test_an_event_survives_the_wire(event: Any) -> None:
 
 def test_a_failure_keeps_class_and_message() -> None:
     end = AnswerEnd(FinishReason.FAILED, ChatUnavailable("it is down"), (), "m", 0, 0, 0, 1)
-    found = answers.answer_event_from(answers.answer_response(end))
-    assert isinstance(found, AnswerEnd)
-    assert type(found.error) is ChatUnavailable
-    assert found.error.message == "it is down"
+    decoded = answers.answer_event_from(answers.answer_response(end))
+    assert isinstance(decoded, AnswerEnd)
+    assert type(decoded.error) is ChatUnavailable
+    assert decoded.error.message == "it is down"
 
 
 def test_a_request_without_a_search_is_refused() -> None:

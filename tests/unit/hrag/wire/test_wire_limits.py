@@ -1,4 +1,4 @@
-"""Requests with millions of entries are refused before anything is made of each."""
+"""Requests with millions of entries are refused before the entries are decoded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +62,7 @@ def test_too_many_entries(read: Callable[[Any], Any], message: Any, field: str) 
 
 
 def test_no_filter_within_its_limits_is_refused() -> None:
-    """The one with most parts: every condition alone in as many lists as there may be."""
+    """In the filter with the most parts, each condition is alone in the maximum number of lists."""
     inner: Any = Match("title", ("x",))
     for _ in range(MAX_FILTER_DEPTH - 2):
         inner = AnyOf((inner,))
@@ -72,7 +72,7 @@ def test_no_filter_within_its_limits_is_refused() -> None:
 
 
 def test_no_metadata_within_its_limit_is_refused() -> None:
-    """Numbers of one digit in a list are the largest as a message, beside their JSON."""
+    """Compared with JSON, a message is largest if it contains a list of one-digit numbers."""
     count = (MAX_METADATA_BYTES - len('{"k":[]}')) // 2
-    found = common.document_from(tpb.Document(text="x", metadata=_numbers(count)))
-    assert len(found.metadata["k"]) == count
+    document = common.document_from(tpb.Document(text="x", metadata=_numbers(count)))
+    assert len(document.metadata["k"]) == count

@@ -51,8 +51,8 @@ def test_a_key_is_sent_to_its_own_endpoint_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """OPENAI_API_KEY is never sent to an endpoint of HRAG_CHAT_BASE_URL."""
-    here = {name: value.replace("here", server.base_url) for name, value in variables.items()}
-    model = _open_from(monkeypatch, **here, HRAG_CHAT_TIMEOUT_S="5")
+    settings = {name: value.replace("here", server.base_url) for name, value in variables.items()}
+    model = _open_from(monkeypatch, **settings, HRAG_CHAT_TIMEOUT_S="5")
     assert model.name == "openai/m"
     assert model.complete("Hello?", 100, NEVER).text == "".join(SAID)
     assert server.authorizations == [f"Bearer {key}"]

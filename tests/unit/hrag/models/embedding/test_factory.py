@@ -1,4 +1,4 @@
-"""The OpenAI embedder as the settings make it."""
+"""The OpenAI embedder that the settings configure."""
 
 import time
 from typing import Any

@@ -36,7 +36,7 @@ from tests.support.servers.openai_server import (
 
 KEY = "sk-test-4711"
 TEXTS = ["first secret", "second secret", "third secret"]
-AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+AT_ONCE = "0.001"  # This Retry-After keeps the tests fast.
 TRICKLING = openai_server.events(*[b" ", 0.05] * 400)
 
 
@@ -57,7 +57,7 @@ def embedder_with(server: OpenAIServer) -> Open:
 
 
 def assert_same(vectors: Vectors, expected: Vectors) -> None:
-    """Asserts equality up to the rounding of scaling back and forth."""
+    """Asserts that two arrays are equal except for the rounding errors of scaling."""
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
@@ -66,7 +66,7 @@ def embedder(embedder_with: Open) -> OpenAIEmbedder:
     return embedder_with()
 
 
-# Requests
+# The following tests cover requests.
 
 
 def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
@@ -124,15 +124,15 @@ def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
         assert total + len(after[0]) > MAX_REQUEST_BYTES
 
 
-# The dimension
+# The following tests cover the dimension.
 
 
 def test_the_dimension_is_probed_once(server: OpenAIServer, embedder_with: Open) -> None:
     embedder = embedder_with(dimensions=None)
     assert server.calls == 0
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: embedder.dimension, range(32)))
-    assert found == [DEFAULT_DIMENSION] * 32
+        dimensions = list(pool.map(lambda _: embedder.dimension, range(32)))
+    assert dimensions == [DEFAULT_DIMENSION] * 32
     embedder.embed(TEXTS)
     assert server.calls == 2
 
@@ -148,7 +148,7 @@ def test_a_failed_probe_is_not_cached(server: OpenAIServer, embedder_with: Open)
 def test_a_failed_probe_fails_for_all_waiting_callers(
     server: OpenAIServer, embedder_with: Open
 ) -> None:
-    """They do not retry one after the other."""
+    """They do not retry one after another."""
     embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.3)
     server.inject(openai_server.slow(30), times=8)
     start = time.monotonic()
@@ -186,7 +186,7 @@ def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with:
         _ = embedder_with(dimensions=None).dimension
 
 
-# Retries
+# The following tests cover retries.
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
@@ -221,14 +221,14 @@ def test_retry_after_sets_the_delay(server: OpenAIServer, embedder: OpenAIEmbedd
 
 
 def test_backs_off_without_retry_after(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
-    """Immediate retries would aggravate a rate limit."""
+    """Immediate retries would make a rate limit worse."""
     server.inject(openai_server.refuse(429))
     start = time.monotonic()
     embedder.embed(TEXTS)
     assert 0.3 <= time.monotonic() - start < 4
 
 
-# Deadlines
+# The following tests cover deadlines.
 
 
 def test_a_delay_beyond_the_deadline_fails_at_once(
@@ -269,11 +269,11 @@ def test_no_further_request_is_sent_after_the_caller_left(
     assert server.calls == 2
 
 
-# Persistent errors
+# The following tests cover persistent errors.
 
 
 @pytest.mark.parametrize(
-    ("fault", "what"),
+    ("fault", "problem"),
     [
         (openai_server.refuse(429, "rate_limit_exceeded", AT_ONCE), "429 (rate_limit_exceeded)"),
         (openai_server.refuse(500, retry_after=AT_ONCE), "answered 500;"),
@@ -281,12 +281,12 @@ def test_no_further_request_is_sent_after_the_caller_left(
     ],
 )
 def test_persistent_errors_are_unavailable(
-    fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+    fault: Fault, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(fault, times=100)
     with pytest.raises(EmbedderUnavailable) as raised:
         embedder.embed(TEXTS)
-    assert what in raised.value.message
+    assert problem in raised.value.message
     assert server.address in raised.value.message
     assert "at most 5 attempts" in raised.value.message
     assert server.calls == 5
@@ -319,7 +319,7 @@ def test_a_connection_lost_each_time_is_unavailable(
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "what"),
+    ("status", "code", "problem"),
     [
         (400, None, "answered 400: check HRAG_OPENAI_DIMENSIONS"),
         (401, "invalid_api_key", "answered 401 (invalid_api_key): check OPENAI_API_KEY"),
@@ -329,12 +329,12 @@ def test_a_connection_lost_each_time_is_unavailable(
     ],
 )
 def test_a_rejection_is_not_retried(
-    status: int, code: str | None, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+    status: int, code: str | None, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(status, code))
     with pytest.raises(EmbedderRejected) as raised:
         embedder.embed(TEXTS)
-    assert what in raised.value.message
+    assert problem in raised.value.message
     assert server.address in raised.value.message
     assert server.calls == 1
 
@@ -347,9 +347,9 @@ def test_a_rejected_batch_is_repeated_text_by_text_where_one_may_be_the_cause(
     status: int, requests: int, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(status), times=4)
-    found = CachedQueries(embedder, 10).embed_each("tenant", TEXTS)
-    assert [type(each) for each in found] == [EmbedderRejected] * 3
-    assert all(f"answered {status}" in str(each) for each in found)
+    outcomes = CachedQueries(embedder, 10).embed_each("tenant", TEXTS)
+    assert [type(outcome) for outcome in outcomes] == [EmbedderRejected] * 3
+    assert all(f"answered {status}" in str(outcome) for outcome in outcomes)
     assert server.calls == requests
 
 
@@ -362,7 +362,7 @@ def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> 
 def test_errors_repeat_neither_key_nor_texts(
     status: int, server: OpenAIServer, embedder_with: Open
 ) -> None:
-    """Neither in the message nor in the traceback of a log."""
+    """Neither the message nor a logged traceback contains them."""
     words = f"Incorrect API key {KEY} for '{TEXTS[0]}'"
     server.inject(openai_server.refuse(status, TEXTS[1], words=words))
     base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
@@ -374,7 +374,7 @@ def test_errors_repeat_neither_key_nor_texts(
     assert "password" not in raised.value.message
 
 
-# Invalid replies
+# The following tests cover invalid replies.
 
 
 def test_the_largest_batch_fits_into_a_reply() -> None:
@@ -395,7 +395,7 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
 
 
 @pytest.mark.parametrize(
-    ("fault", "what"),
+    ("fault", "problem"),
     [
         pytest.param(openai_server.short, "returned 2 vectors for 3 texts", id="short"),
         pytest.param(openai_server.indexes(0, 1, 1), INDEXES, id="index twice"),
@@ -443,13 +443,13 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
     ],
 )
 def test_an_invalid_reply_is_rejected(
-    fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+    fault: Fault, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     """It is not retried, and the next request works."""
     server.inject(fault)
     with pytest.raises(EmbedderRejected) as raised:
         embedder.embed(TEXTS)
-    assert what in raised.value.message
+    assert problem in raised.value.message
     assert server.address in raised.value.message
     assert "secret" not in raised.value.message
     assert server.calls == 1

@@ -1,4 +1,4 @@
-"""Requests to an endpoint end in time and take bounded memory, whatever it replies."""
+"""Requests to an endpoint end in time and need limited memory, no matter how it replies."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def endpoint(server: OpenAIServer) -> Endpoint:
 
 
 def reply_to(endpoint: Endpoint, timeout: Timeout) -> Response:
-    """Returns the reply to INPUT, which is not read yet."""
+    """Returns the reply to INPUT, of which nothing has been read."""
     reply = endpoint.client.post(
         "/embeddings",
         cast_to=object,
@@ -103,7 +103,7 @@ def slow_headers(reply: Reply) -> Reply:
 def test_a_slow_reply_is_read_until_the_deadline_only(
     read: Read, fault: Fault, server: OpenAIServer, endpoint: Endpoint
 ) -> None:
-    """Each wait is shorter than the deadline; the connections afterwards are as good as new."""
+    """Each wait is shorter than the deadline. Afterwards the connections can be used again."""
     server.inject(fault)
     began = time.monotonic()
     with pytest.raises((DeadlineExceeded, EmbedderUnavailable)):
@@ -119,7 +119,7 @@ def test_a_slow_reply_is_read_until_the_deadline_only(
     ids=["bytes", "bytes without a pause", "bytes of an error", "headers"],
 )
 def test_an_attempt_ends_at_its_timeout_and_is_retried(fault: Fault, server: OpenAIServer) -> None:
-    """Though each byte arrives in time, and the caller has no deadline."""
+    """This is so although each byte arrives in time, and the caller has no deadline."""
     server.inject(fault)
     began = time.monotonic()
     assert "data" in json.loads(at_once(endpoint_of(server, timeout_s=0.3), NEVER))
@@ -162,7 +162,7 @@ def test_a_connection_does_not_keep_the_deadline_of_an_earlier_request(
 def test_a_refusal_is_not_decoded(
     read: Read, status: int, error: type[Exception], charset: str, server: OpenAIServer
 ) -> None:
-    """These are codecs of Python that raise all kinds of errors."""
+    """The charsets are Python codecs that raise all kinds of exceptions."""
     server.inject(openai_server.page(status, charset))
     with pytest.raises(error, match=f"answered {status}"):
         read(endpoint_of(server), Deadline.after(0.3))
@@ -186,7 +186,7 @@ def test_a_reply_is_read_up_to_its_limit(
     endpoint: Endpoint,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is not requested again."""
+    """The request is not repeated."""
     monkeypatch.setattr(endpoint_module, "MAX_REPLY_BYTES", 1000)
     for size, is_read in ((1000, True), (1001, False)):
         content = gzip.compress(b" " * size) if is_compressed else b" " * size

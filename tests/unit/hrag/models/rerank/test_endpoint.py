@@ -21,7 +21,7 @@ KEY = "sk-test-4711"
 QUERY = "secret cats and dogs"
 TEXTS = ["Birds fly.", "Cats and dogs.", "Cats sleep."]
 SCORES = [0.0, 3.0, 1.0]
-AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+AT_ONCE = "0.001"  # This Retry-After keeps the tests fast.
 
 Open = Callable[..., EndpointReranker]
 
@@ -40,7 +40,7 @@ def reranker(request: pytest.FixtureRequest, reranker_with: Open) -> EndpointRer
     return reranker_with(request.param)
 
 
-# Requests
+# The following tests cover requests.
 
 
 def test_the_form_of_cohere(server: RerankServer, reranker_with: Open) -> None:
@@ -52,7 +52,7 @@ def test_the_form_of_cohere(server: RerankServer, reranker_with: Open) -> None:
 
 
 def test_the_form_of_tei(server: RerankServer, reranker_with: Open) -> None:
-    """It has no model to choose, and is to cut texts that are too long for its own."""
+    """The server has only one model. The request asks it to cut texts that are too long."""
     assert reranker_with("tei").rerank(QUERY, TEXTS, NEVER) == SCORES
     fields = {"query": QUERY, "texts": TEXTS, "raw_scores": False, "truncate": True}
     assert server.requests == [fields]
@@ -77,7 +77,7 @@ def test_reported_tokens_are_counted(reranker_with: Open) -> None:
     assert counted() - before == TOKENS
 
 
-# Replies
+# The following tests cover replies.
 
 
 def test_replies_may_come_in_any_order(server: RerankServer, reranker: EndpointReranker) -> None:
@@ -104,7 +104,7 @@ def test_an_endless_reply_is_unavailable(
         reranker.rerank(QUERY, TEXTS, NEVER)
 
 
-# Failures and time
+# The following tests cover failures and time.
 
 
 def test_a_lost_connection_or_a_refusal_for_the_moment_is_retried_once(
@@ -165,9 +165,9 @@ def test_a_refusal_says_what_to_check_and_repeats_neither_key_nor_texts(
         401: "answered 401: check HRAG_RERANK_API_KEY",
         403: "answered 403: the key in HRAG_RERANK_API_KEY",
         404: "answered 404: check HRAG_RERANK_BASE_URL",
-        413: "answered 413: it takes fewer texts in a request than HRAG_RERANK_TOP",
+        413: "answered 413: it accepts fewer texts in a request than HRAG_RERANK_TOP",
         422: "answered 422: check HRAG_RERANK_FORM",
-        424: "answered 424: its model is no reranker",
+        424: "answered 424: its model is not a reranker",
     }
     reranker = reranker_with()
     for status, hint in hints.items():

@@ -50,13 +50,13 @@ def test_requests_are_counted_by_outcome(
 
     def counted() -> list[float]:
         calls = "hrag_reranker_calls_total"
-        found = [
+        values = [
             INSTRUMENTS.get_sample_value(calls, {"outcome": "ok"}),
             INSTRUMENTS.get_sample_value(calls, {"outcome": "RerankerRejected"}),
             INSTRUMENTS.get_sample_value("hrag_reranker_texts_total"),
             INSTRUMENTS.get_sample_value("hrag_reranker_seconds_count"),
         ]
-        return [value or 0.0 for value in found]
+        return [value or 0.0 for value in values]
 
     before = counted()
     reranker.rerank("cats", ["Cats.", "Dogs."], NEVER)

@@ -1,4 +1,4 @@
-"""What counts as a valid reply in each form."""
+"""Valid and invalid replies in each form."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from hrag.errors import RerankerRejected
 from hrag.models.rerank.request_forms import FORMS
 
 SOURCE = "the reranking endpoint x"
-# Indexes and scores of replies for three texts.
+# These are indexes and scores of replies for three texts.
 WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
     ([], "returned 0 scores for 3 texts"),
     ([(0, 1.0), (1, 1.0)], "returned 2 scores for 3 texts"),
@@ -19,7 +19,7 @@ WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
         for index in (0, 3, -1, "1", True, 1.0, None, 10**100)
     ),
     *(
-        ([(0, 1.0), (1, score), (2, 1.0)], "that is no finite number")
+        ([(0, 1.0), (1, score), (2, 1.0)], "that is not a finite number")
         for score in (float("nan"), float("inf"), 10**400, None, True, "0.5", [], {})
     ),
 ]

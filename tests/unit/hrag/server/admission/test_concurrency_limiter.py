@@ -1,4 +1,4 @@
-"""Which calls of which tenant run, and which wait."""
+"""The concurrency limiter: which calls of a tenant run, and which calls wait."""
 
 from collections import Counter
 from typing import Any
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hrag.errors import TooBusy
 from hrag.server.admission.concurrency_limiter import ConcurrencyLimiter
 
-THREADS = 4  # A quarter of them is one.
+THREADS = 4  # A tenant that is not alone may use a quarter of them, which is one.
 
 
 class World:
-    """A limiter, its clock, and the calls that it has started and that have not left."""
+    """A limiter, its clock, and the running calls that it has started."""
 
     def __init__(self, max_waiting: int = 3) -> None:
         self.now = 0.0
@@ -33,7 +33,7 @@ class World:
 
 
 def _alone(max_waiting: int = 3) -> World:
-    """A world in which `a` has called for long."""
+    """Returns a world in which only tenant `a` has called for some time."""
     world = World(max_waiting)
     world.enter("a", "first")
     world.leave("a", "first")
@@ -124,11 +124,11 @@ def test_no_tenant_has_more_than_the_threads_and_every_call_runs(
         if enters:
             world.enter(tenant, f"{tenant}{number}")
             entered[tenant] += 1
-        elif own := [name for name in world.running if name[0] == tenant]:
-            world.leave(tenant, own[0])
+        elif running := [name for name in world.running if name[0] == tenant]:
+            world.leave(tenant, running[0])
             done += 1
-        for each in "abc":
-            assert sum(name[0] == each for name in world.running) <= THREADS
+        for other in "abc":
+            assert sum(name[0] == other for name in world.running) <= THREADS
     while world.running:
         name = world.running[0]
         world.leave(name[0], name)

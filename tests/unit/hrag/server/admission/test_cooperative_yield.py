@@ -1,4 +1,4 @@
-"""Long calls yield to short ones of other tenants."""
+"""Long calls yield to short calls of other tenants."""
 
 import threading
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import pytest
 
 from hrag.server.admission.cooperative_yield import RunningCalls, yield_to_others
 
-_STEP_S = 1 / 256  # Three make a call long.
+_STEP_S = 1 / 256  # A call is long after three steps.
 
 
 class Calls:
-    """Calls in threads of their own, each with its own processor time."""
+    """Calls, each in a separate thread with separate processor time."""
 
     def __init__(self) -> None:
         self.slept_s: list[float] = []
@@ -30,7 +30,7 @@ class Calls:
         return thread
 
     def compute(self, thread: ThreadPoolExecutor, seconds: float) -> None:
-        """A step of a call."""
+        """Runs a step of a call that needs `seconds` of processor time."""
         thread.submit(self._compute, seconds).result()
 
     def end(self) -> None:
@@ -75,7 +75,7 @@ def test_long_calls_of_two_tenants_do_not_yield_to_each_other(calls: Calls) -> N
     both = calls.start("a"), calls.start("b")
     for call in both:
         calls.compute(call, 1)
-    assert calls.slept_s == [0.005]  # Of a, while b was short.
+    assert calls.slept_s == [0.005]  # Call a slept while call b was short.
     for call in both:
         calls.compute(call, 1)
     assert calls.slept_s == [0.005]
@@ -89,14 +89,14 @@ def test_what_is_no_call_does_not_sleep(calls: Calls) -> None:
 
 
 def test_processor_time_is_not_asked_for_before_enough_time_has_passed() -> None:
-    asked = []
+    readings = []
 
     def clock() -> float:
-        asked.append(1)
+        readings.append(1)
         return 0.0
 
     with RunningCalls(clock, wall_clock=lambda: 0.0).call("a"):
-        began = len(asked)
+        began = len(readings)
         for _ in range(10):
             yield_to_others()
-    assert len(asked) == began
+    assert len(readings) == began

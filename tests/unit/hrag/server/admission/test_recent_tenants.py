@@ -1,4 +1,4 @@
-"""Whether a tenant has had the service to itself lately."""
+"""The detection of whether one tenant alone has called recently."""
 
 from hrag.server.admission.recent_tenants import RecentTenants
 

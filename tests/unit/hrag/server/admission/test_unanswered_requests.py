@@ -1,4 +1,4 @@
-"""Requests count until their calls end, and no longer, whichever way they end."""
+"""A request counts until its call ends, no matter how the call ends."""
 
 import threading
 import time
@@ -23,7 +23,10 @@ from tests.support.until import until
 
 
 class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Ends each search as its text says; the one that it holds or suspends, when it may end."""
+    """Ends each search as its text says.
+
+    A search that it holds or suspends ends when the test permits it.
+    """
 
     def __init__(self) -> None:
         self.running = threading.Semaphore(0)
@@ -85,7 +88,7 @@ class Running:
         return suspended
 
     def wait(self, timeout_s: float = 20) -> Any:
-        """Starts a call that waits for its turn."""
+        """Starts a call that waits for a thread."""
         before = self.executor._calls
         waiting = self.search("", timeout_s)
         until(lambda: self.executor._calls > before)
@@ -171,7 +174,7 @@ def _too_many_are_suspended(running: Running) -> None:
 
 
 def _cancelled_while_it_waits_to_go_on(running: Running) -> None:
-    """It waited, ran, was suspended, and waits once more."""
+    """The call waited, ran, was suspended, and waits again."""
     first = running.hold()
     suspended = running.search("suspended")
     until(lambda: running.executor._calls == 2)

@@ -53,7 +53,7 @@ def test_all_tenants_together_are_bounded() -> None:
     replies = _replies()
     _send(replies, "a", 50)
     _send(replies, "b", 50)
-    with pytest.raises(TooBusy, match=r"those of all 100"):
+    with pytest.raises(TooBusy, match=r"those of all tenants 100"):
         _send(replies, "c", 1)
 
 

@@ -32,10 +32,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_a_name_and_256_random_bits(path):
-    made = {new_key(path) for _ in range(20)}
-    assert len(made) == 20
-    assert all(re.fullmatch(r"hrag_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key) for key in made)
-    assert {key.id for key in keys.read(path)} == set(map(id_of, made))
+    created = {new_key(path) for _ in range(20)}
+    assert len(created) == 20
+    assert all(re.fullmatch(r"hrag_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key) for key in created)
+    assert {key.id for key in keys.read(path)} == set(map(id_of, created))
 
 
 def test_the_file_holds_hashes_only_and_has_mode_0600(path):
@@ -44,11 +44,11 @@ def test_the_file_holds_hashes_only_and_has_mode_0600(path):
     assert secret not in path.read_text("utf-8")
     assert sha256(secret.encode()).hexdigest() in path.read_text("utf-8")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_change_is_on_the_disk_before_it_is_confirmed(path, monkeypatch):
-    """First the new file, before it has its name, then the folder with the name."""
+    """First the new file is synchronised, before it has its name, then the folder with the name."""
     synced, fsync = [], os.fsync
 
     def record(handle: int) -> None:
@@ -90,7 +90,7 @@ def test_a_file_whose_owner_cannot_be_kept_is_not_replaced(path, monkeypatch):
     with pytest.raises(PermissionError):
         keys.revoke(path, id_of(key))
     assert path.read_bytes() == content
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_key_proves_its_id_tenants_and_role(path):
@@ -160,8 +160,8 @@ def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
 
 def test_concurrently_created_keys_are_all_stored(path):
     with ThreadPoolExecutor(8) as makers:
-        made = list(makers.map(lambda _: new_key(path), range(40)))
-    assert {key.id for key in keys.read(path)} == set(map(id_of, made))
+        created = list(makers.map(lambda _: new_key(path), range(40)))
+    assert {key.id for key in keys.read(path)} == set(map(id_of, created))
 
 
 def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
@@ -190,7 +190,7 @@ def test_invalid_values_create_no_key(path, tenants, note, message):
 
 
 def test_a_value_that_is_wrong_is_one_problem(path):
-    """The list is not said to be too short because its only tenant is not valid."""
+    """If the only tenant of a list is invalid, the list is not also reported as too short."""
     with pytest.raises(ValueError, match=r"^tenants\.0: [^;]*$"):
         keys.create(path, ("b b",), Role.READ, "", None)
 
@@ -233,7 +233,7 @@ def test_an_invalid_key_file_is_refused_with_the_field(path, content, message):
 
 
 def test_a_file_without_a_valid_key_is_logged(path):
-    """Such a file is valid, as at a first start: every call is refused until there is a key."""
+    """A file without a valid key is allowed; every call is refused until there is a key."""
     path.write_text('{"keys": []}', "ascii")
     with capture_logs() as logs, pytest.raises(Unauthenticated):
         ApiKeys(path)(UNKNOWN_KEY)
@@ -269,7 +269,10 @@ def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(pa
 
 
 def test_verification_takes_the_same_time_for_known_and_unknown_ids(path):
-    """Medians of interleaved calls; without the dummy entry an unknown id takes half as long."""
+    """Compares medians of interleaved calls.
+
+    Without the dummy entry, an unknown id takes half as long.
+    """
     key = new_key(path)
     accepted = ApiKeys(path)
     wrong = {
@@ -288,5 +291,5 @@ def test_verification_takes_the_same_time_for_known_and_unknown_ids(path):
                 took[kind].append(time.perf_counter_ns() - began)
     finally:
         gc.enable()
-    medians = [statistics.median(each) for each in took.values()]
+    medians = [statistics.median(times) for times in took.values()]
     assert max(medians) < 1.2 * min(medians)

@@ -53,8 +53,8 @@ def test_long_subjects_are_told_apart_and_none_writes_control_characters(path):
 
 def test_claim_names_are_configurable(path):
     terms = TokenPolicy(ISSUER, AUDIENCE, 0, "https://acme/tenant", "https://acme/role")
-    own = {"https://acme/tenant": "acme", "https://acme/role": "admin"}
-    token = ISSUED.token(tenants=None, role=None, **own)
+    claims = {"https://acme/tenant": "acme", "https://acme/role": "admin"}
+    token = ISSUED.token(tenants=None, role=None, **claims)
     assert WebTokens(path, terms)(token).role is Role.ADMIN
     assert _refused(WebTokens(path, TERMS), token)
 
@@ -90,7 +90,7 @@ def test_tokens_with_invalid_claims_are_refused(path, claims):
     content = {"iss": ISSUER, "aud": AUDIENCE, "sub": "s", "exp": time.time() + 60}
     content = {**content, "tenants": "acme", "role": "read", **claims}
     payload = json.dumps(
-        {name: each for name, each in content.items() if each is not None}
+        {name: value for name, value in content.items() if value is not None}
     ).encode()
     signed = jwt.PyJWS().encode(payload, ISSUED.private, "ES256", {"kid": ISSUED.key_id})
     assert _refused(WebTokens(path, TERMS), signed)
@@ -123,16 +123,16 @@ def test_malformed_tokens_are_refused(path, token):
 
 
 def test_rejected_tokens_do_not_flood_the_log(path):
-    """Anybody may send them, as often as they like."""
+    """Anybody may send invalid tokens, as many as they like."""
     tokens = WebTokens(path, TERMS)
     with capture_logs() as logs:
         assert all(_refused(tokens, f"forged.{number}.token") for number in range(200))
-        until(lambda: _rejected(logs) >= 200)  # More, if tests before have just had some.
+        until(lambda: _rejected(logs) >= 200)  # There are more if earlier tests caused some.
     assert len(logs) < 50
 
 
 def _rejected(logs):
-    """How many tokens the log tells of."""
+    """Returns the number of rejected tokens that the log reports."""
     return sum(line.get("count", 1) for line in logs if line["event"] == "token_rejected")
 
 
@@ -228,12 +228,12 @@ def test_a_token_with_another_algorithm_than_its_key_is_refused(path):
         ("", "Expecting value"),
         ("[]", "must be a JWKS"),
         ('{"keys": {}}', "must be a JWKS"),
-        ('{"keys": []}', "holds no public key"),
-        ('{"keys": [7, null, {}]}', "holds no public key"),
-        ('{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}]}', "holds no public key"),
+        ('{"keys": []}', "has no public key"),
+        ('{"keys": [7, null, {}]}', "has no public key"),
+        ('{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}]}', "has no public key"),
         (json.dumps({"keys": [ISSUED.jwk, ISSUED.jwk]}), "the same kid"),
-        (json.dumps({"keys": [{**ISSUED.jwk, "kid": ["one"]}]}), "holds no public key"),
-        (json.dumps({"keys": [{**ISSUED.jwk, "alg": ["EdDSA"]}]}), "holds no public key"),
+        (json.dumps({"keys": [{**ISSUED.jwk, "kid": ["one"]}]}), "has no public key"),
+        (json.dumps({"keys": [{**ISSUED.jwk, "alg": ["EdDSA"]}]}), "has no public key"),
         ("[" * 100_000, "nested too deep"),
     ],
 )

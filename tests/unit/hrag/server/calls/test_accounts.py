@@ -1,4 +1,4 @@
-"""Whose limits an encoded request counts against, read without parsing it."""
+"""The account that an encoded request counts against, which is read without parsing it."""
 
 import threading
 from pathlib import Path
@@ -62,8 +62,8 @@ def test_a_foreign_tenant_is_refused_before_the_request_is_parsed(method: str) -
 def test_a_tenant_with_two_keys_has_one_share_of_the_streams(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     first, second, other = new_key(path, "acme"), new_key(path, "acme"), new_key(path, "globex")
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_MAX_STREAMS": 4}
-    with connected(servicer_of(RETRIEVER), **own) as channel:
+    variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_MAX_STREAMS": 4}
+    with connected(servicer_of(RETRIEVER), **variables) as channel:
         streams = [_opened(channel, key) for key in (first, second)]
         with pytest.raises(grpc.RpcError) as caught:
             next(_opened(channel, second))

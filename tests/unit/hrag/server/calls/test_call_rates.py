@@ -28,13 +28,13 @@ SLOW = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 2}
 _SEARCH = "/hrag.v1.RetrieverService/Search"
 _BATCH = "/hrag.v1.RetrieverService/BatchSearch"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
-_OF_NOBODY = {"/hrag.v1.RetrieverService/GetServerInfo"}
+_WITHOUT_TENANT = {"/hrag.v1.RetrieverService/GetServerInfo"}
 _OK = grpc.StatusCode.OK
 _SPENT = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class _Counting:
-    """Counts what reaches the handlers of a servicer."""
+    """Counts the calls that reach the handlers of a servicer."""
 
     def __init__(self, servicer: Any) -> None:
         self.calls = 0
@@ -48,7 +48,7 @@ class _Counting:
         return handle
 
 
-@pytest.mark.parametrize("path", sorted(set(METHODS) - _OF_NOBODY - {_STREAM}))
+@pytest.mark.parametrize("path", sorted(set(METHODS) - _WITHOUT_TENANT - {_STREAM}))
 def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_others_are_not(path):
     method = METHODS[path]
     service = method.containing_service.full_name
@@ -61,7 +61,7 @@ def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_others_are_no
 
 
 def test_calls_of_no_tenant_are_not_counted():
-    (path,) = _OF_NOBODY
+    (path,) = _WITHOUT_TENANT
     with connected(servicer_of(RETRIEVER), **SLOW) as channel:
         assert {code_of(channel, path, [request_of(METHODS[path])]) for _ in range(9)} == {_OK}
 
@@ -74,8 +74,8 @@ def test_all_methods_of_a_service_count_together():
 
 
 def test_each_search_of_a_batch_counts():
-    own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 5}
-    with connected(servicer_of(RETRIEVER), **own) as channel:
+    variables = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 5}
+    with connected(servicer_of(RETRIEVER), **variables) as channel:
 
         def code(*tenants: str) -> grpc.StatusCode:
             return code_of(channel, _BATCH, [request_of(METHODS[_BATCH], *tenants)])
@@ -87,23 +87,23 @@ def test_each_search_of_a_batch_counts():
 
 
 def test_a_batch_that_is_too_long_is_refused_and_not_counted():
-    own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 1}
-    with connected(servicer_of(RETRIEVER), **own) as channel:
+    variables = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 1}
+    with connected(servicer_of(RETRIEVER), **variables) as channel:
         batch = [request_of(METHODS[_BATCH], *["acme"] * 5000)]
         assert code_of(channel, _BATCH, batch) is grpc.StatusCode.INVALID_ARGUMENT
-        assert _send(channel, _SEARCH, "acme") == b""  # An empty response.
+        assert _send(channel, _SEARCH, "acme") == b""  # The response is empty.
 
 
 def test_a_stranger_cannot_use_up_a_tenants_calls(tmp_path):
     file = tmp_path / "keys.json"
-    own, other = new_key(file, role=Role.READ), new_key(file, "globex", role=Role.ADMIN)
+    key, other_key = new_key(file, role=Role.READ), new_key(file, "globex", role=Role.ADMIN)
     auth = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": file}
     request = request_of(METHODS[_SEARCH], "acme")
     with connected(servicer_of(RETRIEVER), **SLOW, **auth) as channel:
-        for header in ((), (("authorization", f"Bearer {other}"),)):
+        for header in ((), (("authorization", f"Bearer {other_key}"),)):
             codes = {code_of(channel, _SEARCH, [request], *header) for _ in range(5)}
             assert codes <= {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
-        mine = ("authorization", f"Bearer {own}")
+        mine = ("authorization", f"Bearer {key}")
         codes = [code_of(channel, _SEARCH, [request], mine) for _ in range(3)]
     assert codes == [_OK, _OK, _SPENT]
 
@@ -116,25 +116,28 @@ def test_an_invalid_tenant_id_is_refused_by_the_handler(tenant):
 
 
 def _send(channel: grpc.Channel, path: str, tenant: str) -> Any:
-    send = channel.unary_unary(path, lambda each: each.SerializeToString())
+    send = channel.unary_unary(path, lambda message: message.SerializeToString())
     return send(request_of(METHODS[path], tenant), timeout=10)
 
 
 def _refused() -> float:
-    found = INSTRUMENTS.get_sample_value("hrag_quota_refusals_total", {"quota": "calls"})
-    return found or 0.0
+    count = INSTRUMENTS.get_sample_value("hrag_quota_refusals_total", {"quota": "calls"})
+    return count or 0.0
 
 
 def test_a_refusal_has_all_details_and_comes_at_once():
-    own = {"HRAG_TENANT_CALLS_PER_S": 0.5, "HRAG_TENANT_BURST": 1}
+    variables = {"HRAG_TENANT_CALLS_PER_S": 0.5, "HRAG_TENANT_BURST": 1}
     before = _refused()
-    with connected(servicer_of(RETRIEVER), **own) as channel, capture_logs([call_fields]) as logs:
+    with (
+        connected(servicer_of(RETRIEVER), **variables) as channel,
+        capture_logs([call_fields]) as logs,
+    ):
         _send(channel, _SEARCH, "acme")
         began = time.perf_counter()
         with pytest.raises(grpc.RpcError) as caught:
             _send(channel, _SEARCH, "acme")
         assert time.perf_counter() - began < 0.5
-    found = rpc_status.from_call(caught.value)
+    refusal = rpc_status.from_call(caught.value)
     details = {
         kind.DESCRIPTOR.name: kind
         for kind in (
@@ -142,21 +145,21 @@ def test_a_refusal_has_all_details_and_comes_at_once():
             error_details_pb2.RetryInfo(),
             error_details_pb2.QuotaFailure(),
         )
-        if any(detail.Unpack(kind) for detail in found.details)
+        if any(detail.Unpack(kind) for detail in refusal.details)
     }
     assert details["ErrorInfo"].reason == "RATE_QUOTA_EXCEEDED"
     assert 1.5 < details["RetryInfo"].retry_delay.ToMilliseconds() / 1e3 <= 2
     (violation,) = details["QuotaFailure"].violations
     assert (violation.subject, violation.quota_metric) == ("tenant:acme", "calls")
-    assert "HRAG_TENANT_CALLS_PER_S" in found.message
+    assert "HRAG_TENANT_CALLS_PER_S" in refusal.message
     line = next(line for line in logs if line.get("code") == "RESOURCE_EXHAUSTED")
     assert (line["reason"], line["tenant"]) == ("RATE_QUOTA_EXCEEDED", "acme")
     assert _refused() - before == 1
 
 
 def test_a_retry_after_the_reported_wait_is_admitted():
-    own = {"HRAG_TENANT_CALLS_PER_S": 5, "HRAG_TENANT_BURST": 1}
-    with connected(servicer_of(RETRIEVER), **own) as channel:
+    variables = {"HRAG_TENANT_CALLS_PER_S": 5, "HRAG_TENANT_BURST": 1}
+    with connected(servicer_of(RETRIEVER), **variables) as channel:
         for _ in range(3):
             _send(channel, _SEARCH, "acme")
             with pytest.raises(grpc.RpcError) as caught:
@@ -170,14 +173,14 @@ def _documents(count: int, tenant: str = "acme") -> Iterator[ipb.IngestDocuments
 
 def _stream(channel: grpc.Channel, requests: Any, timeout: float = 10) -> Any:
     send = channel.stream_stream(
-        _STREAM, lambda each: each.SerializeToString(), ipb.IngestDocumentsResponse.FromString
+        _STREAM, lambda message: message.SerializeToString(), ipb.IngestDocumentsResponse.FromString
     )
     return send(requests, timeout=timeout)
 
 
 def test_a_stream_above_its_rate_is_throttled():
-    own = {"HRAG_TENANT_CALLS_PER_S": 20, "HRAG_TENANT_BURST": 5}
-    with connected(servicer_of(INDEXER), INDEXER, **own) as channel:
+    variables = {"HRAG_TENANT_CALLS_PER_S": 20, "HRAG_TENANT_BURST": 5}
+    with connected(servicer_of(INDEXER), INDEXER, **variables) as channel:
         began = time.perf_counter()
         assert len(list(_stream(channel, _documents(15)))) == 15
         took = time.perf_counter() - began
@@ -233,9 +236,9 @@ def test_streams_of_other_tenants_are_not_throttled():
 
 
 def test_concurrent_calls_get_no_more_than_the_burst():
-    own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 25, "HRAG_THREADS": 8}
+    variables = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 25, "HRAG_THREADS": 8}
     codes = []
-    with connected(servicer_of(RETRIEVER), **own) as channel:
+    with connected(servicer_of(RETRIEVER), **variables) as channel:
 
         def ask() -> None:
             for _ in range(10):
@@ -276,7 +279,7 @@ async def test_the_asyncio_sdk_does_not_retry_either():
 
 
 def test_a_client_with_a_retry_policy_retries_after_the_pushback():
-    """As a client of another language whose service config has a retry policy."""
+    """Clients in other languages may have a retry policy in their service config."""
     policy = {
         "maxAttempts": 2,
         "initialBackoff": "60s",
@@ -285,8 +288,8 @@ def test_a_client_with_a_retry_policy_retries_after_the_pushback():
         "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
     }
     config = json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": policy}]})
-    own = {"HRAG_TENANT_CALLS_PER_S": 4, "HRAG_TENANT_BURST": 1}
-    with serving(servicer_of(RETRIEVER), **own) as address:
+    variables = {"HRAG_TENANT_CALLS_PER_S": 4, "HRAG_TENANT_BURST": 1}
+    with serving(servicer_of(RETRIEVER), **variables) as address:
         options = [("grpc.service_config", config)]
         with grpc.insecure_channel(address, options) as channel:
             _send(channel, _SEARCH, "acme")

@@ -1,7 +1,7 @@
-"""Calls that have ended leave nothing behind, however they ended.
+"""The memory of a call is freed when the call ends, no matter how it ends.
 
-A reference cycle would keep a call, its message and its request until the garbage collector comes,
-which counts objects and not their bytes.
+A reference cycle would keep a call, its message and its request in memory until the next garbage
+collection, and the garbage collector counts objects, not their bytes.
 """
 
 import gc
@@ -103,9 +103,9 @@ def test_a_call_that_has_ended_is_freed_at_once(channel, ending):
     for _ in range(CALLS):
         with suppress(grpc.RpcError):
             ENDINGS[ending](channel)
-    # Some are of the last call, and of the next one.
-    until(lambda: len([each for each in alive() if id(each) not in before]) < CALLS)
+    # Some objects belong to the last call, or to the next call for which the server waits.
+    until(lambda: len([obj for obj in alive() if id(obj) not in before]) < CALLS)
 
 
 def alive() -> list[object]:
-    return [each for each in gc.get_objects() if isinstance(each, PendingCall | Call | _RPCState)]
+    return [obj for obj in gc.get_objects() if isinstance(obj, PendingCall | Call | _RPCState)]

@@ -1,4 +1,7 @@
-"""Every method with every kind of credential: its status code, and that none bypasses the guard."""
+"""Calls every method with every kind of credential and checks its status code.
+
+No method may bypass the guard.
+"""
 
 import time
 from collections.abc import Iterator
@@ -45,7 +48,7 @@ _DENIED = grpc.StatusCode.PERMISSION_DENIED
 _NO_TENANT = "/hrag.v1.RetrieverService/GetServerInfo"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
 
-# Written out, not derived from the table under test.
+# These names are not derived from RULES, which is under test.
 _NEEDS_ADMIN = {"DeleteCollection"}
 _NEEDS_WRITE = {
     "CreateCollection",
@@ -71,7 +74,7 @@ def _needed(path: str) -> Role:
 
 
 def _expected(path: str, kind: str) -> grpc.StatusCode:
-    """The code that a call for TENANT must end with."""
+    """Returns the code with which a call for TENANT must end."""
     if kind in ("read", "write", "admin", "everybody"):
         role = Role.ADMIN if kind == "everybody" else Role(kind)
         ranks = list(Role)
@@ -88,7 +91,7 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def api_keys(key_file: Path) -> dict[str, list[tuple[str, str]]]:
-    """Headers of each kind of caller."""
+    """Returns the headers of each kind of caller."""
     read = new_key(key_file)
     revoked = new_key(key_file, role=Role.ADMIN)
     keys.revoke(key_file, id_of(revoked))
@@ -148,32 +151,32 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
 
 @pytest.fixture(scope="module")
 def keyed(key_file: Path, api_keys: Any) -> Iterator[dict[str, grpc.Channel]]:
-    """Channels to both services, by name; they require keys."""
+    """Yields channels to both services, by name; the services require keys."""
     with ExitStack() as closing:
-        own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": key_file}
+        variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": key_file}
         yield {
-            name: closing.enter_context(connected(servicer_of(name), name, **own))
+            name: closing.enter_context(connected(servicer_of(name), name, **variables))
             for name in SERVICES
         }
 
 
 @pytest.fixture(scope="module")
 def tokened(tokens: tuple[Path, Any]) -> Iterator[dict[str, grpc.Channel]]:
-    """Channels to both services, by name; they require tokens."""
+    """Yields channels to both services, by name; the services require tokens."""
     with ExitStack() as closing:
-        own = {
+        variables = {
             "HRAG_AUTH": "jwt",
             "HRAG_JWT_JWKS_FILE": tokens[0],
             "HRAG_JWT_ISSUER": ISSUER,
             "HRAG_JWT_AUDIENCE": AUDIENCE,
         }
         yield {
-            name: closing.enter_context(connected(servicer_of(name), name, **own))
+            name: closing.enter_context(connected(servicer_of(name), name, **variables))
             for name in SERVICES
         }
 
 
-def _found(channels: dict[str, grpc.Channel], path: str, callers: dict[str, Any]) -> dict[str, Any]:
+def _codes(channels: dict[str, grpc.Channel], path: str, callers: dict[str, Any]) -> dict[str, Any]:
     channel = channels[path.split("/")[1]]
     requests = [request_of(METHODS[path], TENANT)]
     return {kind: code_of(channel, path, requests, *headers) for kind, headers in callers.items()}
@@ -183,7 +186,7 @@ def _found(channels: dict[str, grpc.Channel], path: str, callers: dict[str, Any]
 def test_each_kind_of_key_gets_its_code(
     path: str, keyed: dict[str, grpc.Channel], api_keys: dict[str, Any]
 ) -> None:
-    assert _found(keyed, path, api_keys) == {kind: _expected(path, kind) for kind in api_keys}
+    assert _codes(keyed, path, api_keys) == {kind: _expected(path, kind) for kind in api_keys}
 
 
 @pytest.mark.parametrize("path", METHODS)
@@ -191,22 +194,22 @@ def test_each_kind_of_token_gets_its_code(
     path: str, tokened: dict[str, grpc.Channel], tokens: tuple[Path, dict[str, Any]]
 ) -> None:
     callers = tokens[1]
-    assert _found(tokened, path, callers) == {kind: _expected(path, kind) for kind in callers}
+    assert _codes(tokened, path, callers) == {kind: _expected(path, kind) for kind in callers}
 
 
 def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
-    others = {path for path in RULES if path not in METHODS}
+    extra = {path for path in RULES if path not in METHODS}
     assert set(METHODS) <= set(RULES)
-    assert others == {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
+    assert extra == {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
     assert {f"/grpc.health.v1.Health/{name}" for name in ("Check", "Watch")} <= OPEN
     assert not OPEN & set(RULES)
 
 
 @pytest.mark.parametrize("path", METHODS)
 def test_the_guard_checks_every_tenant_that_a_request_names(path: str) -> None:
-    message, given = marked(METHODS[path])
-    assert set(RULES[path].tenants(message)) == given
-    assert bool(given) is (path != _NO_TENANT)
+    message, tenants = marked(METHODS[path])
+    assert set(RULES[path].tenants(message)) == tenants
+    assert bool(tenants) is (path != _NO_TENANT)
 
 
 @pytest.mark.parametrize("kind", ["none", "everybody"])
@@ -229,7 +232,7 @@ def test_a_batch_is_refused_for_one_search_of_another_tenant(keyed: Any, api_key
 
 
 def test_a_batch_of_too_many_searches_is_refused_before_any_is_read() -> None:
-    """Two million empty searches take 4 MB on the wire; parsed, they took a minute and 3 GB."""
+    """Two million empty searches have 4 MB on the wire; parsing them took a minute and 3 GB."""
 
     class Searches(list[Any]):
         def __iter__(self) -> Any:
@@ -252,7 +255,7 @@ def test_an_invalid_tenant_id_is_not_covered_by_a_credential(
 def _stream_of(channel: grpc.Channel, requests: Any, headers: Any) -> Any:
     send = channel.stream_stream(
         _STREAM,
-        lambda each: each.SerializeToString(),
+        lambda message: message.SerializeToString(),
         ipb.IngestDocumentsResponse.FromString,
     )
     return send(requests, timeout=10, metadata=headers)
@@ -285,8 +288,8 @@ def test_revoking_a_key_ends_the_stream_it_opened(tmp_path: Path) -> None:
             time.sleep(0.05)
             yield ipb.IngestDocumentsRequest(tenant_id=TENANT)
 
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": file}
-    with connected(servicer_of(INDEXER), INDEXER, **own) as channel:
+    variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": file}
+    with connected(servicer_of(INDEXER), INDEXER, **variables) as channel:
         began = time.monotonic()
         with pytest.raises(grpc.RpcError) as caught:
             list(_stream_of(channel, requests(), [_bearer(key)]))
@@ -296,7 +299,7 @@ def test_revoking_a_key_ends_the_stream_it_opened(tmp_path: Path) -> None:
 
 def _refusal(channel: grpc.Channel, headers: Any, tenant: str = TENANT) -> str:
     path = "/hrag.v1.RetrieverService/Search"
-    send = channel.unary_unary(path, lambda each: each.SerializeToString())
+    send = channel.unary_unary(path, lambda message: message.SerializeToString())
     with pytest.raises(grpc.RpcError) as caught:
         send(request_of(METHODS[path], tenant), timeout=10, metadata=headers)
     return error_from(caught.value).message
@@ -321,12 +324,12 @@ def test_health_is_open_and_reflection_is_not(keyed: Any, api_keys: Any) -> None
     with pytest.raises(grpc.RpcError) as caught:
         ProtoReflectionDescriptorDatabase(keyed[RETRIEVER]).get_services()
     assert caught.value.code() is _NO_CREDENTIAL
-    own = grpc.intercept_channel(keyed[RETRIEVER], _Bearer(api_keys["other tenant"]))
-    assert RETRIEVER in ProtoReflectionDescriptorDatabase(own).get_services()
+    authorized = grpc.intercept_channel(keyed[RETRIEVER], _Bearer(api_keys["other tenant"]))
+    assert RETRIEVER in ProtoReflectionDescriptorDatabase(authorized).get_services()
 
 
 class _Bearer(grpc.StreamStreamClientInterceptor):
-    """Adds headers to calls of reflection, whose client has no option for them."""
+    """Adds headers to reflection calls, because the reflection client has no option for headers."""
 
     def __init__(self, headers: Any) -> None:
         self._headers = headers

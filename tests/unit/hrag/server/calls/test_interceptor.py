@@ -1,4 +1,4 @@
-"""The interceptor around every call."""
+"""The interceptor of every call."""
 
 import re
 import threading
@@ -31,9 +31,9 @@ _INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers a search with its own text, or raises what it was made with.
+    """Answers a search with the length of its text, or raises `failure`.
 
-    An answer is the question again and again; it raises after the first event.
+    An answer repeats the question without end, or raises `failure` after the first event.
     """
 
     def __init__(self, failure: Exception | None = None) -> None:
@@ -56,7 +56,7 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
 
 
 class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
-    """Answers each document with its id; fails at the document `bad`."""
+    """Answers each document with its id; fails for the document `bad`."""
 
     def IngestDocuments(
         self, requests: Iterator[ipb.IngestDocumentsRequest], context: Any
@@ -206,7 +206,7 @@ def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
         responses = indexer_pb2_grpc.IndexerServiceStub(channel).IngestDocuments(
             nothing(), timeout=10, metadata=(("authorization", f"Bearer {key}"),)
         )
-        responses.initial_metadata()  # Comes when the call is authorized.
+        responses.initial_metadata()  # It arrives when the call is authorized.
         keys.revoke(path, id_of(key))
         with pytest.raises(grpc.RpcError) as caught:
             list(responses)
@@ -232,7 +232,7 @@ def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path
         calling = search.future(request, timeout=20, metadata=metadata)
         assert waiting.wait(5)
         keys.revoke(path, id_of(key))
-        time.sleep(1.1)  # The file of keys is looked at once a second.
+        time.sleep(1.1)  # The key file is checked once a second.
         may_go_on.set()
         assert calling.code() is grpc.StatusCode.UNAUTHENTICATED
 
@@ -260,7 +260,7 @@ def test_a_thread_is_busy_while_it_runs_a_call() -> None:
 
 
 def _deeply_nested() -> bytes:
-    """A request nested deeper than protobuf parsers accept."""
+    """Returns a request with deeper nesting than protobuf parsers accept."""
     request = ipb.IngestDocumentRequest()
     value = request.document.metadata.fields["deep"]
     for _ in range(60):
@@ -293,7 +293,7 @@ def test_a_malformed_request_is_an_invalid_argument(message: bytes, problem: str
 
 
 def test_a_request_is_read_only_after_authorization(tmp_path: Path) -> None:
-    """Four megabytes on the wire may take hundreds in memory."""
+    """A request of four megabytes may need hundreds of megabytes in memory."""
     keys = tmp_path / "keys.json"
     key = new_key(keys)
     with connected(Retriever(), HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=keys) as channel:
@@ -308,7 +308,7 @@ def test_a_request_is_read_only_after_authorization(tmp_path: Path) -> None:
 
 
 def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
-    """A stranger may be rejected as often as they like; each line would take room on the disk."""
+    """A stranger may cause any number of rejections, and a line for each would fill the disk."""
     keys = tmp_path / "keys.json"
     new_key(keys)
     with (
@@ -324,6 +324,6 @@ def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
 
 
 def _rejections(logs: Sequence[Mapping[str, Any]]) -> int:
-    """How many rejected calls the log tells of."""
+    """Returns the number of rejected calls that the log reports."""
     lines = sum(line["event"] == "call" for line in logs)
     return lines + sum(line["count"] for line in logs if line["event"] == "calls_rejected")

@@ -28,14 +28,16 @@ def clock() -> Clock:
 
 
 def _limiter(
-    clock: Clock, per_s: float | None, burst: int | None = None, most: int = 100
+    clock: Clock, per_s: float | None, burst: int | None = None, max_tenants: int = 100
 ) -> RateLimiter:
-    return RateLimiter(lambda _tenant: Quota(calls_per_s=per_s, burst=burst), clock, most)
+    return RateLimiter(lambda _tenant: Quota(calls_per_s=per_s, burst=burst), clock, max_tenants)
 
 
-def _admitted(limiter: RateLimiter, tenant: str = "a", most: int = 1000) -> int:
-    """Returns how many calls in a row are admitted."""
-    return next(made for made in range(most + 1) if made == most or limiter.try_acquire([tenant]))
+def _admitted(limiter: RateLimiter, tenant: str = "a", limit: int = 1000) -> int:
+    """Returns the number of consecutive calls that are admitted, at most `limit`."""
+    return next(
+        count for count in range(limit + 1) if count == limit or limiter.try_acquire([tenant])
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_the_reported_wait_is_exact(clock):
 
 @pytest.mark.parametrize(("before", "after"), [(0.01, 500), (500, 0.01), (3, 7)])
 def test_calls_owed_at_one_rate_are_as_many_at_another(clock, before, after):
-    """Else a tenant whose rate is raised would wait for as long as at the old one."""
+    """Otherwise a tenant whose rate is raised would wait for as long as at the old rate."""
     rate = before
     limiter = RateLimiter(lambda _tenant: Quota(calls_per_s=rate, burst=60), clock)
     assert _admitted(limiter) == 60
@@ -169,44 +171,45 @@ def test_no_interval_has_more_calls_than_rate_and_burst_allow(steps):
     let_through = []
     for pause, attempts in steps:
         clock.now += pause
-        made = sum(limiter.try_acquire(["a"]) is None for _ in range(attempts))
-        let_through.append((clock.now, made))
+        admitted = sum(limiter.try_acquire(["a"]) is None for _ in range(attempts))
+        let_through.append((clock.now, admitted))
     for start, (begin, _) in enumerate(let_through):
         calls = 0
-        for end, made in let_through[start:]:
-            calls += made
+        for end, admitted in let_through[start:]:
+            calls += admitted
             assert calls <= burst + (end - begin) * rate / SECOND + 1e-6
 
 
 def test_concurrent_threads_get_exactly_what_one_thread_would(clock):
     limiter = _limiter(clock, 1, 500)
-    got: Counter[int] = Counter()
+    admitted: Counter[int] = Counter()
     start = threading.Barrier(8)
 
     def ask(number: int) -> None:
         start.wait()
-        got[number] = sum(limiter.try_acquire(["a"]) is None for _ in range(500))
+        admitted[number] = sum(limiter.try_acquire(["a"]) is None for _ in range(500))
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert got.total() == 500
+    assert admitted.total() == 500
 
 
 def test_only_tenants_with_recent_calls_are_kept(clock):
-    limiter = _limiter(clock, 10, 10, most=10_000)
+    limiter = _limiter(clock, 10, 10, max_tenants=10_000)
     largest = 0
     for number in range(50_000):
-        clock.now += SECOND // 1000  # A thousand new tenants a second, each full after 0.1 s.
+        # There are 1,000 new tenants a second; a bucket is full after 0.1 s.
+        clock.now += SECOND // 1000
         limiter.try_acquire([f"t{number}"])
         largest = max(largest, len(limiter))
     assert largest < 250
 
 
 def test_active_tenants_are_not_evicted_for_new_ones(clock):
-    limiter = _limiter(clock, 0.01, 1, most=10_000)
+    limiter = _limiter(clock, 0.01, 1, max_tenants=10_000)
     assert _admitted(limiter, "slow") == 1
     for number in range(5000):
         limiter.try_acquire([f"t{number}"])
@@ -214,7 +217,7 @@ def test_active_tenants_are_not_evicted_for_new_ones(clock):
 
 
 def test_tenants_beyond_the_capacity_are_evicted(clock):
-    limiter = _limiter(clock, 0.001, 1, most=50)
+    limiter = _limiter(clock, 0.001, 1, max_tenants=50)
     for number in range(1000):
         assert limiter.try_acquire([f"t{number}"]) is None
         assert len(limiter) <= 50

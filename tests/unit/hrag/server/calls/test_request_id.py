@@ -25,16 +25,16 @@ class Context:
         return self._metadata
 
 
-@pytest.mark.parametrize("given", ["a", "4bf92f35-77b3", "x" * 64, "user@host/1=2"])
-def test_a_callers_plain_id_is_kept(given):
-    assert request_id(Context(("other", "b"), ("x-request-id", given))) == given
+@pytest.mark.parametrize("chosen", ["a", "4bf92f35-77b3", "x" * 64, "user@host/1=2"])
+def test_a_callers_plain_id_is_kept(chosen):
+    assert request_id(Context(("other", "b"), ("x-request-id", chosen))) == chosen
 
 
-@pytest.mark.parametrize("given", ["", "x" * 65, "two words", "naïve", "a\nb", "\x1b[31m", b"a"])
-def test_an_id_that_is_long_or_not_printable_is_replaced(given):
-    made = request_id(Context(("x-request-id", given)))
-    assert len(made) == 16
-    assert int(made, 16) >= 0
+@pytest.mark.parametrize("chosen", ["", "x" * 65, "two words", "naïve", "a\nb", "\x1b[31m", b"a"])
+def test_an_id_that_is_long_or_not_printable_is_replaced(chosen):
+    replacement = request_id(Context(("x-request-id", chosen)))
+    assert len(replacement) == 16
+    assert int(replacement, 16) >= 0
 
 
 def test_random_ids_differ():
@@ -69,7 +69,7 @@ def test_log_fields_name_the_tenants_of_a_call(method, request_, tenant):
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers; fails for the tenant `bad`."""
+    """Answers all calls, except that it fails for the tenant `bad`."""
 
     def Search(self, request, context):
         if request.tenant_id == "bad":

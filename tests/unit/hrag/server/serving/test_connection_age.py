@@ -1,4 +1,4 @@
-"""Connections end after a while, so that idle ones lock nobody out; calls notice nothing."""
+"""Connections end after some time, so that idle ones lock nobody out; calls are not affected."""
 
 import asyncio
 import socket
@@ -34,7 +34,7 @@ def _short_lives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def _idle(address: str) -> Iterator[threading.Thread]:
-    """Keeps a connection that answers settings and pings, and makes no call."""
+    """Keeps a connection open that answers settings and pings, but makes no call."""
     host, _, port = address.rpartition(":")
     with closing(socket.create_connection((host, int(port)), timeout=20)) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
@@ -44,7 +44,7 @@ def _idle(address: str) -> Iterator[threading.Thread]:
 
 
 def _acknowledge(link: socket.socket) -> None:
-    """Answers until the connection ends."""
+    """Answers settings and pings until the connection ends."""
     with suppress(OSError), link.makefile("rb") as received:
         while head := received.read(9):
             kind, flags = head[3], head[4]
@@ -85,7 +85,7 @@ async def test_asyncio_clients_connect_anew_too() -> None:
 
 
 class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Takes much longer to answer than a connection lives."""
+    """Needs much longer to answer than a connection exists."""
 
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
         time.sleep(5 * _AGE_S)

@@ -1,4 +1,4 @@
-"""Health checks and watches, and that strangers cannot block a service with them."""
+"""Health checks and watches; strangers cannot block a service with them."""
 
 import json
 import threading
@@ -28,13 +28,13 @@ _UNREADABLE = b"\xff"
 
 @pytest.fixture
 def channel() -> Iterator[grpc.Channel]:
-    with connected(servicer_of(RETRIEVER)) as one:
-        yield one
+    with connected(servicer_of(RETRIEVER)) as connection:
+        yield connection
 
 
 def test_list_returns_all_services(channel: grpc.Channel) -> None:
     listed = health_pb2_grpc.HealthStub(channel).List(pb.HealthListRequest(), timeout=5)
-    assert {name: each.status for name, each in listed.statuses.items()} == {
+    assert {name: state.status for name, state in listed.statuses.items()} == {
         "": _KNOWN.SERVING,
         RETRIEVER: _KNOWN.SERVING,
     }
@@ -64,7 +64,7 @@ def test_a_malformed_request_is_an_invalid_argument(
 def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
     channel: grpc.Channel,
 ) -> None:
-    """A watcher that left while another was notified once deadlocked all of gRPC."""
+    """A watcher that left while another one was notified used to deadlock all of gRPC."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
     failures = []
 
@@ -93,7 +93,7 @@ class _Name(str):
 
 
 class _Context:
-    """The context of a Watch call; `leave` is the callback for the caller's leaving."""
+    """The context of a Watch call; `leave` is the callback that runs when the caller leaves."""
 
     def __init__(self) -> None:
         self.code: grpc.StatusCode | None = None
@@ -115,15 +115,15 @@ def _watch(health: Health, send: Any, name: str = "") -> _Context:
 
 
 def test_an_unknown_name_is_forgotten_when_its_watcher_leaves() -> None:
-    """Otherwise watching ever new names would fill the memory."""
+    """Otherwise a client that watches more and more names would fill the memory."""
     received = Queue[pb.HealthCheckResponse]()
     name = _Name("hrag.v1.NoService")
-    kept = weakref.ref(name)
+    reference = weakref.ref(name)
     context = _watch(Health(RETRIEVER, 8), received.put, name)
     assert received.get(timeout=5).status == _KNOWN.SERVICE_UNKNOWN
     context.leave()
     del name, context
-    assert _soon(lambda: kept() is None)
+    assert _soon(lambda: reference() is None)
 
 
 def test_watchers_hold_at_most_half_of_the_calls() -> None:
@@ -136,7 +136,7 @@ def test_watchers_hold_at_most_half_of_the_calls() -> None:
 
 
 def test_clients_that_check_health_work_beside_a_strangers_watches() -> None:
-    """A client that is refused to watch with any other code treats the service as down."""
+    """If a watch is refused with any other code, a client treats the service as down."""
     config = {"healthCheckConfig": {"serviceName": RETRIEVER}}
     config["loadBalancingConfig"] = [{"round_robin": {}}]
     with serving(servicer_of(RETRIEVER), HRAG_MAX_CONCURRENT_CALLS=4) as address:
@@ -147,12 +147,12 @@ def test_clients_that_check_health_work_beside_a_strangers_watches() -> None:
         ):
             watch = health_pb2_grpc.HealthStub(stranger).Watch
             watches = [watch(pb.HealthCheckRequest()) for _ in range(2)]
-            assert [next(each).status for each in watches] == [_KNOWN.SERVING] * 2
+            assert [next(watch_call).status for watch_call in watches] == [_KNOWN.SERVING] * 2
             request = rpb.SearchRequest(tenant_id="t")
             search = retriever_pb2_grpc.RetrieverServiceStub(client).Search
             assert search(request, timeout=10) is not None
-            for each in watches:
-                each.cancel()
+            for watch_call in watches:
+                watch_call.cancel()
 
 
 def test_a_watcher_receives_changes_only() -> None:
@@ -170,7 +170,8 @@ def test_watchers_that_do_not_read_delay_neither_calls_nor_other_watchers() -> N
     health = Health(RETRIEVER, 8)
     may_read = threading.Event()
     received: list[int] = []
-    _watch(health, lambda _: may_read.wait(30))  # It must not block a thread of calls.
+    # This watcher must not block a thread that calls need.
+    _watch(health, lambda _: may_read.wait(30))
     _watch(health, lambda response: received.append(response.status))
     began = time.monotonic()
     health.set(serving=True)

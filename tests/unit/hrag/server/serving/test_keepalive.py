@@ -1,4 +1,4 @@
-"""Keepalive pings: of clients within and above the limit, and to clients that vanished."""
+"""Keepalive pings: from clients within and above the limit, and to clients that disappeared."""
 
 import socket
 import struct
@@ -41,11 +41,14 @@ def _frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def _refusal(address: str, pings: int, every_s: float) -> int | None:
-    """Returns the error code of the GOAWAY to a connection that only pings, None without one."""
+    """Returns the error code of the GOAWAY that a connection that only pings receives.
+
+    Returns None if it receives no GOAWAY.
+    """
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), _SOON_S) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
-        with suppress(ConnectionError):  # It may be closed already.
+        with suppress(ConnectionError):  # The server may have closed the connection already.
             for _ in range(pings):
                 link.sendall(_frame(_PING, bytes(8)))
                 time.sleep(every_s)
@@ -88,7 +91,7 @@ def test_the_limit_allows_pings_every_ten_seconds() -> None:
 
 
 class Relay:
-    """Forwards bytes between two sockets, until it shall drop them."""
+    """Forwards bytes between two sockets until `swallow` is called; then drops them."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -110,10 +113,10 @@ class Relay:
             threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
     def close(self) -> None:
-        for each in self._open:
+        for open_socket in self._open:
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                open_socket.shutdown(socket.SHUT_RDWR)
+            open_socket.close()
 
     def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Who may read the metrics: tokens, TLS, and acknowledgements for open ports."""
+"""Access control of the metrics: tokens, TLS, and acknowledgements for open ports."""
 
 from pathlib import Path
 
@@ -55,9 +55,9 @@ def test_a_token_does_not_travel_in_plaintext_unacknowledged(token_file, certifi
     with pytest.raises(SettingsError, match="HRAG_METRICS_TLS"):
         opened(EXPOSED, **token)
     assert opened(EXPOSED, **token, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS).tls is None
-    found = opened(EXPOSED, **token, **certificates)
-    assert found.tls is not None
-    assert found.headers() == {"Authorization": f"Bearer {TOKEN}"}
+    access = opened(EXPOSED, **token, **certificates)
+    assert access.tls is not None
+    assert access.headers() == {"Authorization": f"Bearer {TOKEN}"}
 
 
 def test_client_certificates_are_credentials_too(certificates):

@@ -51,8 +51,8 @@ def test_other_addresses_need_credentials_or_an_acknowledgement(sentence):
 
 
 def test_configured_credential_files_are_opened(key_file, jwt_settings):
-    found = opened(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=key_file)
-    assert isinstance(found.authenticate, ApiKeys)
+    protection = opened(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=key_file)
+    assert isinstance(protection.authenticate, ApiKeys)
     assert isinstance(opened(**jwt_settings).authenticate, WebTokens)
 
 

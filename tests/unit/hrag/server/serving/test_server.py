@@ -1,4 +1,4 @@
-"""The server around a service: binding, health, limits, stopping."""
+"""The server of a service: binding, health, limits, stopping."""
 
 import math
 import threading
@@ -34,7 +34,7 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers when the test lets it."""
+    """Answers a search when the test permits it."""
 
     def __init__(self) -> None:
         self.running = threading.Semaphore(0)
@@ -199,7 +199,7 @@ def test_without_a_further_thread_a_stream_is_refused_and_calls_go_on(monkeypatc
 
 
 def _reflected(channel: grpc.Channel) -> Any:
-    """Opens a stream."""
+    """Opens a stream of reflection calls."""
     method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     return channel.stream_stream(method)(iter([b"\x3a\x00"]), timeout=10)
 
@@ -227,7 +227,7 @@ def test_a_message_far_over_the_document_limit_is_refused_by_its_length() -> Non
 
 @contextmanager
 def _full(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
-    """A server that runs its maximum of two calls, and these calls."""
+    """Yields a servicer, a channel, and two running calls, which are the maximum of the server."""
     servicer = Slow()
     with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as channel:
         running = [_search(channel), _search(channel)]

@@ -19,13 +19,13 @@ from tests.support.servers.credentials import TENANT, new_key
 from tests.support.servers.pki import Authority, Pair, with_password
 from tests.support.servers.servers import RETRIEVER, serving, settings
 
-_LOOKED_AT_S = 0.15
+_CHECKED_WITHIN_S = 0.15
 EXPOSED = "0.0.0.0:50052"
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are checked ten times a second."""
+    """Makes services check their files ten times a second."""
     monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.1)
 
 
@@ -48,8 +48,8 @@ def _files(pair: Pair, client_ca: Path | None = None) -> dict[str, object]:
 
 
 @contextmanager
-def _served(pair: Pair, client_ca: Path | None = None, **own: object) -> Iterator[str]:
-    with serving(servicer_of(RETRIEVER), **_files(pair, client_ca), **own) as address:
+def _served(pair: Pair, client_ca: Path | None = None, **variables: object) -> Iterator[str]:
+    with serving(servicer_of(RETRIEVER), **_files(pair, client_ca), **variables) as address:
         yield address
 
 
@@ -85,9 +85,9 @@ def test_plaintext_clients_are_not_served(authority):
 
 def test_a_token_is_sent_over_tls(authority, tmp_path):
     key = new_key(tmp_path / "keys.json")
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
+    variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
     with (
-        _served(authority.issue(), **own) as address,
+        _served(authority.issue(), **variables) as address,
         Client(address, address, token=key, ca_file=authority.ca_file) as client,
     ):
         assert client.batch_search([]) == []
@@ -118,10 +118,10 @@ def test_new_connections_get_the_replaced_certificate(authority, stranger):
     ):
         old.server_info()
         _replace(pair, stranger.issue())
-        time.sleep(_LOOKED_AT_S)
+        time.sleep(_CHECKED_WITHIN_S)
         assert _is_served(address, ca_file=stranger.ca_file)
         assert not _is_served(address, ca_file=authority.ca_file)
-        old.server_info()  # Its connection was open before.
+        old.server_info()  # This connection was opened before the replacement.
 
 
 def test_a_replaced_client_authority_applies_to_new_connections(authority, stranger):
@@ -129,26 +129,26 @@ def test_a_replaced_client_authority_applies_to_new_connections(authority, stran
     client_ca.write_bytes(authority.ca_file.read_bytes())
     known, other = authority.issue("client"), stranger.issue("client")
     with _served(authority.issue(), client_ca) as address:
-        own = {"cert_file": known.cert_file, "key_file": known.key_file}
+        client_pair = {"cert_file": known.cert_file, "key_file": known.key_file}
         theirs = {"cert_file": other.cert_file, "key_file": other.key_file}
-        assert _is_served(address, ca_file=authority.ca_file, **own)
+        assert _is_served(address, ca_file=authority.ca_file, **client_pair)
         client_ca.write_bytes(stranger.ca_file.read_bytes())
-        time.sleep(_LOOKED_AT_S)
-        assert not _is_served(address, ca_file=authority.ca_file, **own)
+        time.sleep(_CHECKED_WITHIN_S)
+        assert not _is_served(address, ca_file=authority.ca_file, **client_pair)
         assert _is_served(address, ca_file=authority.ca_file, **theirs)
 
 
 @pytest.mark.parametrize("damage", [b"no certificate", None])
 def test_half_a_replacement_changes_nothing_and_is_logged(authority, stranger, damage):
-    """With None, the certificate is new and the key still old."""
+    """If the new content is None, the certificate is new and the key is still old."""
     pair, new = authority.issue(), stranger.issue()
     with capture_logs() as logs, _served(pair) as address:
         pair.cert_file.write_bytes(new.cert_file.read_bytes() if damage is None else damage)
-        time.sleep(_LOOKED_AT_S)
+        time.sleep(_CHECKED_WITHIN_S)
         assert _is_served(address, ca_file=authority.ca_file)
         pair.cert_file.write_bytes(new.cert_file.read_bytes())
         pair.key_file.write_bytes(new.key_file.read_bytes())
-        time.sleep(_LOOKED_AT_S)
+        time.sleep(_CHECKED_WITHIN_S)
         assert _is_served(address, ca_file=stranger.ca_file)
     assert [line["event"] for line in logs if "load" in line["event"]] == [
         "reload_failed",
@@ -183,11 +183,11 @@ def test_invalid_files_stop_the_start(authority, tmp_path):
 @pytest.mark.parametrize("sentence", ["", "yes", NO_AUTH_WORDS])
 def test_plaintext_to_other_machines_needs_an_acknowledgement(sentence, tmp_path):
     new_key(tmp_path / "keys.json")
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
+    variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
     with pytest.raises(SettingsError, match=f"HRAG_INSECURE_PLAINTEXT='{PLAINTEXT_WORDS}'"):
-        open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=sentence), EXPOSED)
+        open_protection(settings(**variables, HRAG_INSECURE_PLAINTEXT=sentence), EXPOSED)
     with capture_logs() as logs:
-        open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS), EXPOSED)
+        open_protection(settings(**variables, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS), EXPOSED)
     assert [(line["event"], line["log_level"]) for line in logs] == [
         ("insecure_configuration", "warning")
     ]
@@ -195,26 +195,26 @@ def test_plaintext_to_other_machines_needs_an_acknowledgement(sentence, tmp_path
 
 def test_tls_with_keys_may_listen_on_any_address(authority, tmp_path):
     new_key(tmp_path / "keys.json")
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
-    found = open_protection(settings(**own, **_files(authority.issue())), EXPOSED)
-    assert found.authenticate is not None
-    assert found.credentials is not None
+    variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
+    protection = open_protection(settings(**variables, **_files(authority.issue())), EXPOSED)
+    assert protection.authenticate is not None
+    assert protection.credentials is not None
     with pytest.raises(SettingsError, match="HRAG_INSECURE_NO_AUTH"):
         open_protection(settings(**_files(authority.issue(), authority.ca_file)), EXPOSED)
 
 
 @pytest.mark.parametrize(
-    ("field", "given", "message"),
+    ("field", "access", "message"),
     [
         ("ca_file", {"ca_file": "missing"}, "No such file"),
-        ("ca_file", {"ca_file": "empty"}, "must hold certificates"),
+        ("ca_file", {"ca_file": "empty"}, "must contain certificates"),
         ("cert_file", {"cert_file": "cert"}, "go together"),
         ("cert_file", {"key_file": "key"}, "go together"),
         ("cert_file", {"cert_file": "cert", "key_file": "other"}, "its private key"),
         ("cert_file", {"cert_file": "cert", "key_file": "missing"}, "No such file"),
     ],
 )
-def test_a_client_names_the_invalid_file(authority, tmp_path, field, given, message):
+def test_a_client_names_the_invalid_file(authority, tmp_path, field, access, message):
     pair = authority.issue()
     files = {
         "missing": tmp_path / "missing",
@@ -225,5 +225,5 @@ def test_a_client_names_the_invalid_file(authority, tmp_path, field, given, mess
     }
     files["empty"].touch()
     with pytest.raises(InvalidArgument, match=re.escape(message)) as caught:
-        Client(**{name: files[each] for name, each in given.items()})
+        Client(**{name: files[kind] for name, kind in access.items()})
     assert caught.value.field == field

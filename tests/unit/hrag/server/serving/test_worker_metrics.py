@@ -1,4 +1,4 @@
-"""The metrics of all workers, also while one of them exits."""
+"""The metrics of all workers, even while one of them exits."""
 
 import socket
 import threading
@@ -13,13 +13,16 @@ _PAGE = b'# TYPE a gauge\na{method="x"} 1.0\n'
 
 
 def _reply(page: bytes, length: int = 0) -> bytes:
-    """A reply that says to have `length` bytes, those of the page if 0."""
+    """Returns an HTTP reply whose header says that it has `length` bytes.
+
+    If `length` is 0, the header has the real length of the page.
+    """
     return b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (length or len(page), page)
 
 
 @contextmanager
 def _replying(reply: bytes) -> Iterator[int]:
-    """A worker that sends these bytes and exits; yields its port."""
+    """Runs a worker that sends these bytes and exits; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -50,7 +53,7 @@ def test_a_worker_that_exits_while_it_is_scraped_takes_no_others_metrics_with_it
     reply: bytes,
 ) -> None:
     with ExitStack() as workers:
-        ports = [workers.enter_context(_replying(each)) for each in (_reply(_PAGE), reply)]
+        ports = [workers.enter_context(_replying(data)) for data in (_reply(_PAGE), reply)]
         families = {family.name: family for family in WorkerMetrics(ports).collect()}
     assert [sample.labels for sample in families["a"].samples] == [{"method": "x", "worker": "0"}]
     assert "hrag_workers" in families

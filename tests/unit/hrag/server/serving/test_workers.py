@@ -1,4 +1,4 @@
-"""A supervisor with small programs as workers, and the signals that stop a process."""
+"""A supervisor whose workers are small programs, and the signals that stop a process."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ class Supervised:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of all workers, in the order of their start."""
+        """Returns the process ids of all workers, in the order of their start."""
         return self.logged("worker_started")
 
     def wait(self) -> None:
@@ -80,7 +80,7 @@ def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Su
     assert not any(map(is_alive, supervised.pids))
 
 
-# The supervisor
+# The following tests cover the supervisor.
 
 
 def test_workers_run_until_the_stop() -> None:
@@ -103,7 +103,7 @@ def test_all_workers_get_the_same_address_and_port(tmp_path: Path) -> None:
     """
     with _supervised(program, tmp_path, count=2):
         until(lambda: len(list(tmp_path.glob("*.written"))) == 2)
-    addresses = {worker_address(each.read_text().split()) for each in tmp_path.iterdir()}
+    addresses = {worker_address(file.read_text().split()) for file in tmp_path.iterdir()}
     assert len(addresses) == 1
     host, _, port = str(addresses.pop()).rpartition(":")
     assert host == "127.0.0.1"
@@ -131,7 +131,7 @@ def test_each_worker_runs_on_its_share_of_the_cores() -> None:
     with _supervised(_SERVE, count=2) as supervised:
         until(lambda: len(supervised.pids) == 2)
         shares = [os.sched_getaffinity(pid) for pid in supervised.pids]
-    assert shares == [set(each) for each in cores_of(2, sorted(os.sched_getaffinity(0)))]
+    assert shares == [set(cores) for cores in cores_of(2, sorted(os.sched_getaffinity(0)))]
 
 
 def test_workers_run_where_their_cores_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_the_worker_command_keeps_the_options_of_python() -> None:
     assert worker_command()[0] == sys.executable
 
 
-# The address
+# The following tests cover the address.
 
 
 def _listener(address: tuple[str, int], *options: int) -> socket.socket:
@@ -296,9 +296,7 @@ def test_an_address_of_another_supervisor_is_refused() -> None:
 
 
 def test_closing_connections_do_not_occupy_the_address() -> None:
-    with _listener(
-        ("127.0.0.1", 0), socket.SO_REUSEADDR
-    ) as listener:  # With the options that gRPC sets.
+    with _listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as listener:  # gRPC sets this option too.
         address = listener.getsockname()
         with socket.create_connection(address) as caller:
             listener.accept()[0].close()  # The side that closes first stays in TIME_WAIT.
@@ -327,11 +325,11 @@ def test_an_address_of_another_machine_is_refused(address: str) -> None:
         pass
 
 
-# Processes that stop
+# The following tests cover processes that stop.
 
 
 def _process(serve: str, **variables: str) -> subprocess.Popen[str]:
-    """Starts a process whose `serve(settings, stopping)` has these lines as its body."""
+    """Starts a process whose function `serve(settings, stopping)` has the body `serve`."""
     program = f"""
 import os, signal, sys, threading, time
 from hrag.config import CommonSettings
@@ -391,7 +389,7 @@ def test_standard_input_is_ignored_by_default() -> None:
 @pytest.mark.slow
 def test_a_signal_stops_a_process_that_holds_the_events_lock() -> None:
     """A signal handler may run while the main thread holds the lock."""
-    for _ in range(4):  # A signal handler that set the event hung in every second process.
+    for _ in range(4):  # A handler that set the event hung in every second process.
         with _process("while not stopping.wait(0): pass") as process:
             time.sleep(0.02)
             process.terminate()
