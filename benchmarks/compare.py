@@ -7,7 +7,7 @@ A figure is worse if it has moved to the worse side by more than an allowance. T
 sum of two parts: three standard deviations of the combined noise of both runs, which one figure in
 about a thousand exceeds by chance; and the tolerance of the figure's unit (`TOLERANCE`), by which
 two runs of equal code differ. If the allowance is over half of the figure, the comparison is
-inconclusive and is marked as such.
+inconclusive and is marked so.
 
 Exits with 1 if a figure is worse or missing, and with 2 if a file cannot be read. `--partial`
 accepts missing figures.
@@ -52,7 +52,7 @@ _FAILS_OF_PARTIAL_RUN = (Verdict.WORSE, Verdict.CHANGED)
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure in both runs.
+    """A figure in both runs.
 
     `allowed` is the largest difference that counts as no difference, in the unit of the figure.
     """

@@ -204,8 +204,8 @@ def documents(
     """Returns documents with at least `leaf_count` leaves in all, and the vectors of their leaves.
 
     The vectors are `float32[leaves, dimension]`, in the order of the documents. The metadata of
-    each document are a random number from 0 to 1, `draw`, and its `percentile`; if `grouped`, also
-    its `tenth` and its `half`.
+    each document contains a random number from 0 to 1, `draw`, and its `percentile`. If `grouped`,
+    it also contains its `tenth` and its `half`.
     """
     chosen = _chosen_bodies(leaf_count, leaves_each)
     count = sum(body.leaf_count for body in chosen)
@@ -270,7 +270,7 @@ def _prepared(
 
 @contextmanager
 def engine(folder: Path, **settings: int | str) -> Iterator[Engine]:
-    """Opens an embedded engine on a folder and closes it in the end.
+    """Opens an engine on a folder and closes it in the end.
 
     Its memory is not bounded unless `settings` bound it.
     """

@@ -45,7 +45,7 @@ _CONNECTIONS = 4
 _POLL_S = 0.05
 _MAX_INDEX_S = 900.0
 _HOME_LEAVES: int = EngineSettings().postgres_home_leaves
-# Maintenance does not index up to 256 leaves, because scanning them is cheap.
+# Maintenance does not index a tail of at most 256 leaves, because scanning it is cheap.
 _SHORT_TAIL = 256
 
 

@@ -40,7 +40,7 @@ class _Stored(BaseModel):
 
 
 class Figure(_Stored):
-    """One figure, with everything that is needed to judge it and to measure it again."""
+    """A figure, with everything that is needed to judge it and to measure it again."""
 
     what: str
     value: float

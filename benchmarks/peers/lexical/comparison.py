@@ -29,7 +29,7 @@ _WORKER = "benchmarks.peers.lexical.worker"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One engine's figures: bytes on disk, milliseconds of a search, and its comparison with hrag.
+    """The figures of one engine: bytes on disk, milliseconds of a search, comparison with hrag.
 
     `ratio` is hrag's median divided by the engine's. `difference` is the largest difference of
     scores. `common` is the share of hrag's leaves that the engine has found too.

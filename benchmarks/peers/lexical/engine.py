@@ -6,14 +6,14 @@ from typing import Any, Protocol
 from benchmarks.peers.lexical.terms import Query
 from benchmarks.peers.registry import Entry
 
-LIMIT = 200  # hrag's default number of candidates of each source.
+LIMIT = 200  # The default number of candidates of each source in hrag.
 
 RankedLeaves = list[tuple[int, float]]
 """Leaves, best first, with their scores: Lucene's BM25 without its constant factor."""
 
 
 class Engine(Protocol):
-    """One engine. Its factory is called with an empty folder for its files."""
+    """An engine. Its factory is called with an empty folder for its files."""
 
     def index(self, corpus: Path) -> int:
         """Makes the leaves in `corpus` searchable; returns the bytes of the index on disk."""

@@ -49,7 +49,7 @@ class Searched:
 
 @dataclass(slots=True)
 class Figures:
-    """One peer's figures at one size.
+    """The figures of a peer at one size.
 
     If the peer failed, `failed` is the reason, and some figures are missing.
     """
@@ -76,7 +76,7 @@ class Results:
 
 
 class Comparison:
-    """One run of the comparison by size."""
+    """A run of the comparison by size."""
 
     def __init__(self, plan: Plan, done: Callable[[Results], None]) -> None:
         """Stores the parameters. After each size, `done` is called with the results so far."""

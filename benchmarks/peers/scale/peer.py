@@ -9,7 +9,7 @@ from benchmarks.peers.registry import LANGCHAIN, LLAMA_INDEX, PGVECTOR, Entry
 from benchmarks.peers.scale.corpus import SeededCorpus
 
 CANDIDATES = 50
-LIMIT = 5  # hrag's default.
+LIMIT = 5  # The default of hrag.
 EFS = (50, 100, 200, 400, 800)
 """The values of `ef` of an HNSW index, from which one is chosen. pgvector allows at most 1,000."""
 
@@ -18,7 +18,7 @@ Search = Callable[[Query, int, int], list[FoundPassage]]
 
 
 class ScalePeer(Protocol):
-    """One peer. It is empty when it is created."""
+    """A peer. It is empty when it is created."""
 
     efs: Sequence[int]
     """The values of `ef` to choose from, ascending; empty if the peer chooses `ef` itself."""
@@ -67,7 +67,7 @@ class AutomaticEf:
     efs: Sequence[int] = ()
 
     def set_ef(self, ef: int) -> None:
-        raise TypeError(f"ef {ef} cannot be set: this peer chooses ef itself")
+        raise TypeError(f"ef = {ef} cannot be set: this peer chooses ef itself")
 
 
 SCALE_PEERS = {
