@@ -240,7 +240,7 @@ class _CollectionCheck:
         ids = np.unique(entries >> np.uint64(8))
         matches = matches_of(self._connection, self._collection, ids)
         owners = ordinals_of(matches.labels)[matches.rows]
-        indexed_entries = ids[matches.which] << np.uint64(8) | matches.frequencies
+        indexed_entries = ids[matches.term_indices] << np.uint64(8) | matches.frequencies
         for ordinal, (place, leaf_terms) in self._terms_by_ordinal.items():
             indexed = np.sort(indexed_entries[owners == ordinal])
             if not np.array_equal(indexed, np.sort(leaf_terms.entries)):

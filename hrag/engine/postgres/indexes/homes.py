@@ -20,7 +20,7 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 
-# pgvector's default is 16. docs/decisions/postgres.md has measurements of both values.
+# The default of pgvector is 16. docs/decisions/postgres.md has measurements of both values.
 _HNSW_M = 8
 _HNSW_EF_CONSTRUCTION = 150
 # While a graph is built in memory, each leaf takes this much in addition to its vector.

@@ -282,7 +282,7 @@ def _write(connection: Connection, key: Key, part: Part, postings: Iterable[Post
     numbers = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **numbers, "leaves": part.leaves})
     collection = (key["tenant_id"], key["collection_id"])
-    # Each batch has its own COPY, because a merge reads the next batch from the same connection.
+    # Each batch has a separate COPY, because a merge reads the next batch from the same connection.
     for batch in postings:
         rows = zip(batch.terms.tolist(), batch.packed(part.first_ordinal), strict=True)
         with connection.cursor() as cursor, cursor.copy(_COPY) as copying:

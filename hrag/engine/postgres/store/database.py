@@ -61,7 +61,7 @@ _DEFAULTS = {
 
 
 class Database:
-    """One database, accessed through a pool of connections. Thread-safe.
+    """A database, accessed through a pool of connections. Thread-safe.
 
     Creating the object opens no connection.
     """
@@ -81,7 +81,7 @@ class Database:
         try:
             self._parameters = parameters | conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
-            # libpq's message may contain the password.
+            # The message of libpq may contain the password.
             raise StoreUnavailable("the DSN of PostgreSQL is malformed") from None
         self._pool = Pool(self._connect, max_connections)
         # Health checks use a separate connection: if all others are in use, the database may

@@ -103,7 +103,7 @@ WHERE tenant_id = %s
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a document, as it is stored or will be stored."""
+    """A version of a document, as it is stored or will be stored."""
 
     ordinal: int
     record: DocumentRecord
