@@ -61,7 +61,7 @@ FROM ({{nearest}}) AS nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
 # In this and other statements, LATERAL and OFFSET 0 make PostgreSQL look up each leaf by its key,
 # independent of its statistics. With many tenants, PostgreSQL expects one leaf per collection.
-# Without LATERAL, it would compare each of thousands of leaves with each candidate.
+# Without these, it would compare each of thousands of leaves with each candidate.
 _CANDIDATES = """
 SELECT ordinal, leaf, above[{height}] AS ancestor, lexical, {dense} AS dense, fused
 FROM unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(fused)s)

@@ -270,11 +270,11 @@ class PostgresDocuments:
         parameters = {**self.collection.key, "ordinals": ordinals}
         for row in self.connection.execute(_READ, parameters, binary=True):
             self.add(*row)
-        lost = [ordinal for ordinal in ordinals if ordinal not in self._rows]
-        if lost:
+        missing = [ordinal for ordinal in ordinals if ordinal not in self._rows]
+        if missing:
             raise DataLoss(
-                f"collection {self.collection.record.name!r}: leaves of the versions {lost} of "
-                "documents are stored, but not the documents; `hrag check` says more"
+                f"collection {self.collection.record.name!r}: leaves of the versions {missing} of "
+                "documents are stored, but not the documents; run `hrag check` for details"
             )
 
     def _build(self, ordinal: int, row: _UnparsedDocument) -> _ParsedDocument:

@@ -40,8 +40,8 @@ _NEAREST_KIND = 3
 class _NearestLeaves(NamedTuple):
     """The leaves that the dense source returned, ascending by label.
 
-    `exact` is True if no other eligible leaf is nearer for certain. `complete` is True if there
-    are no other eligible leaves.
+    `exact` is True if it is certain that no other eligible leaf is nearer. `complete` is True if
+    there are no other eligible leaves.
     """
 
     leaves: FoundLeaves

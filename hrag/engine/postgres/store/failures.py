@@ -91,7 +91,7 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
     if sqlstate == _QUERY_CANCELED:
         return _cancellation_error(error, deadline)
     if sqlstate == _INSUFFICIENT_PRIVILEGE:
-        return StoreUnavailable(f"the role {role} may not: {_message(error)}")
+        return StoreUnavailable(f"the role {role} lacks a right: {_message(error)}")
     if sqlstate in _ERROR_BY_SQLSTATE:
         return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
     if sqlstate in _MISSING and _names_hrag_schema(error):

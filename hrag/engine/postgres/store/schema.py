@@ -150,8 +150,8 @@ def _require_newest(version: int) -> None:
 def _require_known(version: int) -> None:
     if version > newest_version():
         raise StoreUnavailable(
-            f"the store has schema version {version}, which a newer version of hrag has made; "
-            f"this one knows {newest_version()}"
+            f"the store has schema version {version}, which a newer version of hrag has created; "
+            f"this version supports schema version {newest_version()}"
         )
 
 
@@ -206,8 +206,8 @@ def _require_vector_in_path(connection: Connection) -> None:
         return
     info = connection.info
     raise StoreUnavailable(
-        f"pgvector is in the schema {schema}, where the role {info.user} does not look: run "
+        f"pgvector is in the schema {schema}, which is not in the search path of {info.user}: run "
         f'ALTER DATABASE {info.dbname} SET search_path = "$user", public, {schema}, and GRANT '
-        f"USAGE ON SCHEMA {schema} to the roles of hrag; a role that has a search_path of its own "
+        f"USAGE ON SCHEMA {schema} to the roles of hrag; a role with a separate search_path "
         "needs ALTER ROLE ... SET search_path"
     )

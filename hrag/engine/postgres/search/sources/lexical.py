@@ -99,18 +99,18 @@ class LexicalQuery:
         stored = _StoredMatches.of(rows, np.array([term.id for term in terms], np.uint64))
         slices = [*stored.slices(deadline)] if stored.is_small else None
         frequencies = np.zeros(len(terms), np.int64)
-        for part in slices or stored.slices(deadline):
-            frequencies += np.bincount(part.term_indices, minlength=len(terms))
+        for matches in slices or stored.slices(deadline):
+            frequencies += np.bincount(matches.term_indices, minlength=len(terms))
         weights = term_weights(terms, frequencies.tolist(), collection.leaves)
         self.weights = np.array(weights, np.float32)
         mean_length = collection.terms / max(collection.leaves, 1)
         b = _K1 * _B / max(mean_length, 1.0)
         labels, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
-        for part in slices or stored.slices(deadline):
-            by_leaf = part.by_leaf()
+        for matches in slices or stored.slices(deadline):
+            by_leaf = matches.by_leaf()
             labels.append(by_leaf.labels)
-            matches = by_leaf.rows, by_leaf.term_indices, by_leaf.frequencies
-            scores.append(bm25(self.weights, _K1 * (1 - _B), b, *matches, by_leaf.lengths))
+            columns = by_leaf.rows, by_leaf.term_indices, by_leaf.frequencies
+            scores.append(bm25(self.weights, _K1 * (1 - _B), b, *columns, by_leaf.lengths))
         all_labels = np.concatenate(labels)
         order = np.argsort(all_labels, kind="stable")
         self._labels, self._scores = all_labels[order], np.concatenate(scores)[order]
