@@ -134,7 +134,8 @@ class VectorSource:
     ) -> Cursor[Any]:
         """Runs a statement that contains `nearest_leaves`.
 
-        If the index is used, sets `hnsw.ef_search` before. `extra` are additional parameters.
+        If the index has to visit more than EF_SEARCH leaves, first sets `hnsw.ef_search`. `extra`
+        are additional parameters of the statement.
         """
         ef_search = min(self._visited_leaves(eligible, max(count, EF_SEARCH)), _MAX_EF)
         # One step of pgvector's scan finds at most `ef_search` rows.
