@@ -155,11 +155,11 @@ class MaintenanceWorker:
     def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
         """Does all maintenance that a collection needs, unless another process is doing it.
 
-        With `every_leaf`, it also indexes short tails and a few term vectors.
+        With `every_leaf`, it indexes tails and term vectors even if they have only a few leaves.
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):
-                self._backlogs.pop(collection_id, None)  # Only the other process knows it.
+                self._backlogs.pop(collection_id, None)  # Only the other process knows the backlog.
                 return
             self._index_terms(tenant_id, collection_id, every_leaf)
             self._index_vectors(tenant_id, collection_id, every_leaf)
