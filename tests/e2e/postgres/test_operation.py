@@ -104,7 +104,7 @@ def test_commands_of_the_database_itself_are_refused_by_its_name(
     audited, error = done.stderr.splitlines()
     assert "dbname=" in audited
     assert str(operated.services.data_dir) not in audited
-    assert error.startswith("error: a store in PostgreSQL has its database's own means: ")
+    assert error.startswith("error: a store in PostgreSQL uses the tools of its database: ")
     assert means in error
 
 
