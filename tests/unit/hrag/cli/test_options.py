@@ -5,8 +5,8 @@ import io
 import pytest
 import typer
 
-from hrag.cli.options.confirmation import confirm
-from hrag.cli.terminal.console import Failure
+from hrag.cli.options import confirm
+from hrag.cli.terminal import Failure
 
 
 class Terminal(io.StringIO):

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hrag.cli.exchange.cypher import Cypher, literal
-from hrag.cli.exchange.graph import GraphFormat, graph_of
-from hrag.cli.exchange.graphml import GraphMl
-from hrag.cli.exchange.stored_documents import StoredDocument
+from hrag.cli.export_format import StoredDocument
+from hrag.cli.graph_formats import Cypher, GraphFormat, GraphMl, cypher_literal, graph_of
 from hrag.types import Chunk, ChunkNode, DocumentInfo, Span
 from tests.support.cypher_script import executed
 
@@ -101,7 +99,7 @@ def test_cypher_is_read_back_by_either_kind_of_database(decode_first, text):
 
 
 def test_cypher_literals():
-    assert literal(5) == "5"
-    assert literal("it's\n") == r"'it\'s\n'"
-    assert literal("a\\u0027") == r"'a\\' + 'u0027'"
-    assert literal("\x00\u2028") == r"'\u0000\u2028'"
+    assert cypher_literal(5) == "5"
+    assert cypher_literal("it's\n") == r"'it\'s\n'"
+    assert cypher_literal("a\\u0027") == r"'a\\' + 'u0027'"
+    assert cypher_literal("\x00\u2028") == r"'\u0000\u2028'"

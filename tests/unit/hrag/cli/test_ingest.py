@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hrag.cli.ingest.ingest import _create
-from hrag.cli.terminal.console import Failure
+from hrag.cli.ingest import _create_collection
+from hrag.cli.terminal import Failure
 from hrag.errors import CollectionExists
 from hrag.types import (
     NO_EMBEDDER,
@@ -37,7 +37,9 @@ def client_with(settings: CollectionSettings) -> SimpleNamespace:
 def test_a_new_collection_gets_what_was_asked_for():
     made = []
     client = SimpleNamespace(create_collection=lambda *given: made.append(given))
-    _create(client, "t", "c", {"summaries": None, "analyzer": "simple", "embedder": NO_EMBEDDER})
+    _create_collection(
+        client, "t", "c", {"summaries": None, "analyzer": "simple", "embedder": NO_EMBEDDER}
+    )
     assert made == [("t", "c", SettingsRequest(analyzer="simple", embedder="none"))]
 
 
@@ -46,7 +48,7 @@ def test_a_new_collection_gets_what_was_asked_for():
     [{}, {"summaries": SummaryUnit.PAGE, "analyzer": "german", "embedder": "hash/4"}],
 )
 def test_a_collection_that_is_as_it_should_be_is_used(wanted):
-    _create(client_with(SETTINGS), "t", "c", wanted)
+    _create_collection(client_with(SETTINGS), "t", "c", wanted)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +61,11 @@ def test_a_collection_that_is_as_it_should_be_is_used(wanted):
 )
 def test_a_collection_of_other_settings_is_refused(wanted, says):
     with pytest.raises(Failure, match=f"collection c exists already, {says}"):
-        _create(client_with(SETTINGS), "t", "c", wanted)
+        _create_collection(client_with(SETTINGS), "t", "c", wanted)
 
 
 def test_a_collection_without_a_lexical_index_says_so():
     with pytest.raises(Failure, match="with analyzer none, not english"):
-        _create(client_with(replace(SETTINGS, analyzer="")), "t", "c", {"analyzer": "english"})
+        _create_collection(
+            client_with(replace(SETTINGS, analyzer="")), "t", "c", {"analyzer": "english"}
+        )

@@ -1,18 +1,22 @@
-"""The lines of an export, and those that are refused."""
+"""The lines of an export, those that are refused, and documents that change meanwhile."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from hrag.cli.exchange.json_lines import (
+from hrag.cli.export_format import (
+    DocumentReader,
     NotAnExport,
+    StoredDocument,
     document_line,
     header_line,
+    pages_of,
     parse_document,
     parse_header,
 )
-from hrag.cli.exchange.stored_documents import StoredDocument, pages_of
-from hrag.cli.ingest.input_document import Unreadable
+from hrag.cli.input_documents import Unreadable
+from hrag.errors import DocumentChanged, DocumentNotFound
 from hrag.types import (
     Chunk,
     Collection,
@@ -170,3 +174,15 @@ def test_lines_are_ascii_safe_for_readers_by_lines():
     line = document_line(StoredDocument(_info("text/plain"), "a\nb\r\n"))
     assert line.count("\n") == 1
     assert json.loads(line)["text"] == "a\nb\r\n"
+
+
+INFO = DocumentInfo("d", "", "", "", {}, (1,), 1, 1, 0, 0, sequence=1)
+
+
+@pytest.mark.parametrize("error", [DocumentChanged("11 times"), DocumentNotFound("gone")])
+def test_a_document_without_one_version_to_read_is_left_out(error):
+    def get_text(*_, **__):
+        raise error
+
+    client = SimpleNamespace(get_text=get_text, get_document=lambda *_, **__: INFO)
+    assert DocumentReader(client, "t", "c").with_pages(INFO) is None

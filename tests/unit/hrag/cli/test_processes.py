@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hrag.cli.services.processes import ServiceFailed, Services, free_addresses, with_free_port
+from hrag.cli.processes import ServiceFailed, Services, free_addresses, with_free_port
 
 
 def test_free_addresses_differ_and_can_be_bound():

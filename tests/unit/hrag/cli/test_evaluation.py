@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from hrag.cli import evaluation
 from hrag.cli.app import app
-from hrag.cli.evaluation import evaluation
 from hrag.errors import CollectionNotFound
 from hrag.models.chat import chat_factory
 from hrag.types import SearchResult

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hrag.cli.documents.delete import _Deletion
+from hrag.cli.documents import _Deletion
 from hrag.errors import DocumentNotFound, ServiceUnavailable
 
 

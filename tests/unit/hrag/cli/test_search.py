@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from hrag.cli import search as command
 from hrag.cli.app import app
-from hrag.cli.search import search as command
-from hrag.cli.search.search import show_result
+from hrag.cli.search import show_result
 from hrag.types import (
     ChosenSection,
     Chunk,

@@ -1,12 +1,15 @@
-"""Tables on terminals of several widths, and in a pipe."""
+"""Tables on terminals of several widths and in a pipe, exit codes, and lines of progress."""
 
 import io
+from itertools import count
+from threading import Event, active_count
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from hrag.cli.terminal.tables import Column, Fit, show_table
+from hrag import errors
+from hrag.cli.terminal import Column, ExitCode, Fit, exit_code_of, progress_lines, show_table
 
 COLUMNS = (
     Column("id"),
@@ -63,3 +66,44 @@ def test_a_pipe_gets_one_line_a_row_with_whole_values(capsys):
     assert header.split("\t") == ["id", "title", "source", "note", "tokens"]
     assert first.split("\t") == [*ROWS[0][:3], "", "1234567"]
     assert second.split("\t")[2] == "x y z\N{REPLACEMENT CHARACTER}[31m"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.DocumentNotFound, ExitCode.NOT_FOUND),
+        (errors.CollectionNotFound, ExitCode.NOT_FOUND),
+        (errors.StoreMissing, ExitCode.NOT_FOUND),
+        (errors.RateQuotaExceeded, ExitCode.UNAVAILABLE),
+        (errors.StorageQuotaExceeded, ExitCode.FAILED),
+        (errors.PermissionDenied, ExitCode.DENIED),
+        (errors.BlankDocument, ExitCode.FAILED),
+    ],
+)
+def test_an_error_has_the_code_of_its_situation(error, code):
+    assert exit_code_of(error("why")) is code
+
+
+def test_lines_appear_on_standard_error_while_the_block_runs(capsys):
+    calls, third = count(1), Event()
+
+    def describe() -> str:
+        number = next(calls)
+        if number == 3:
+            third.set()
+        return f"step {number}"
+
+    before = active_count()
+    with progress_lines(describe, interval_s=0.001):
+        assert third.wait(30)
+    assert active_count() == before
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.startswith("step 1\nstep 2\nstep 3\n")
+
+
+def test_they_end_with_a_block_that_fails():
+    before = active_count()
+    with pytest.raises(ValueError, match="x"), progress_lines(lambda: "", interval_s=30):
+        raise ValueError("x")
+    assert active_count() == before

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import hrag.engine
+from hrag.cli import migrate
 from hrag.cli.app import app
-from hrag.cli.store import migrate
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
 from tests.support.documents.random_stores import SETTINGS, contents, fill

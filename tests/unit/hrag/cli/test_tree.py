@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from hrag.cli.documents.tree import draw
+from hrag.cli.tree import draw
 from hrag.types import Chunk, ChunkNode, DocumentInfo, Hierarchy, Span
 
 TEXT = "alpha beta gamma delta "

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hrag.cli.ingest import files
-from hrag.cli.ingest.files import ROOT_KEY, document_id, find
-from hrag.cli.ingest.input_document import GivenFields, Unreadable
+from hrag.cli import input_documents
+from hrag.cli.ingest_files import ROOT_KEY, document_id, find
+from hrag.cli.input_documents import GivenFields, Unreadable
 from hrag.values.formats import MARKDOWN, PDF, PLAIN_TEXT, RST
 from hrag.values.ids import check_document_id
 
@@ -98,7 +98,7 @@ def test_a_name_that_no_file_can_have_fails_when_it_is_read(tmp_path):
 
 
 def test_a_pipe_given_by_name_is_read_up_to_the_limit(monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 30)
+    monkeypatch.setattr(input_documents, "MAX_DOCUMENT_BYTES", 30)
     reader, writer = os.pipe()
     os.write(writer, b"x" * 31)
     os.close(writer)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from hrag.cli.demo import demo
-from hrag.cli.demo.corpus import QUESTIONS, StoredText, questions_from, topics
-from hrag.cli.demo.latency import compare_modes, percentile
+from hrag.cli import demo
+from hrag.cli.demo import compare_modes, percentile
+from hrag.cli.demo_corpus import QUESTIONS, StoredText, questions_from, topics
 from hrag.types import IndexStatus, SearchMode, SearchResult, Timings
 from hrag.values.ids import check_document_id
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.cli.terminal.render import (
+from hrag.cli.render import (
     citation,
     cited_place,
     counted,
