@@ -1,4 +1,4 @@
-"""`hrag collections` and `hrag aliases`: manage a tenant's collections and their names."""
+"""`hrag collections` and `hrag aliases`: manage a tenant's collections and their other names."""
 
 from dataclasses import asdict
 from typing import Annotated

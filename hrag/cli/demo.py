@@ -43,7 +43,7 @@ from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, Retrieval, SearchMode, SearchResult
 
-if TYPE_CHECKING:  # The command imports gRPC only when it runs.
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
 TENANT = "demo"
@@ -62,6 +62,7 @@ _MODES = (
     SearchMode.SUMMARY_FIRST,
     SearchMode.CONTEXT,
 )
+
 # These settings override the environment. A chat model would cost money. Authentication, TLS and
 # quotas are useless here, because nobody else calls these services.
 _SETTINGS = {

@@ -45,10 +45,11 @@ from hrag.values.errors import DocumentNotFound
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_COLLECTION
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
 DEFAULT_DOCUMENTS = 100
+
 _DOCUMENT_COLUMNS = (
     Column("id"),
     Column("title", Fit.CUT_END),

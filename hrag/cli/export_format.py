@@ -24,7 +24,7 @@ from hrag.values.documents import Document, DocumentInfo, Page
 from hrag.values.errors import ChunkNotFound, DocumentChanged, DocumentNotFound
 from hrag.values.formats import CSV, HTML, PLAIN_TEXT, TSV, format_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
 FORMAT_VERSION = 1

@@ -46,7 +46,7 @@ from hrag.values.errors import CollectionExists, CollectionNotFound, DocumentNot
 from hrag.values.filters import METADATA, Match
 from hrag.values.limits import DEFAULT_COLLECTION
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
 

@@ -29,7 +29,7 @@ from hrag.text.plain_text import printable
 from hrag.values.documents import Document, IngestOutcome, IngestResult
 from hrag.values.errors import CollectionNotFound, HragError, TooLarge
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
 # A larger document is sent in a separate stream. By default a service accepts documents up to

@@ -80,11 +80,13 @@ from hrag.values.search import (
 )
 
 _MAX_U64 = (1 << 64) - 1
+
 _EMPTY = "the collection is empty"
 _EMPTY_IN_MODE = {SearchMode.SUMMARY_FIRST: "no section has a summary yet"}
 _SECTIONS_SHOWN = 10
 _SUMMARY_CHARS = 120
 _PLAN = {SearchPlan.SCAN: ", by exact scan", SearchPlan.INDEX: ", by index", None: ""}
+
 _QUOTED_CHARS = 240
 _INCOMPLETE = {
     FinishReason.LENGTH: "cut off at the maximum length",
@@ -316,7 +318,7 @@ def show_result(result: SearchResult, console: Console) -> None:
     for number, passage in enumerate(result.passages, 1):
         _show_passage(number, passage, console)
     if not result.passages:
-        show_nothing(result, console)
+        _show_nothing(result, console)
     more = ", no more exist" if result.exhausted and result.passages else ""
     summary = (
         f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
@@ -338,7 +340,7 @@ def _warn(problem: str, console: Console) -> None:
     console.print(Text(printable(problem), style="bold yellow"), soft_wrap=True)
 
 
-def show_nothing(result: SearchResult, console: Console) -> None:
+def _show_nothing(result: SearchResult, console: Console) -> None:
     """Prints why there is no passage."""
     reason = (
         "no passage matches"
@@ -469,7 +471,7 @@ def _read_answer(
 def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:
     """Prints every passage with its number and cited sentences, then how the answer ended."""
     if end.finish_reason is FinishReason.NO_PASSAGES:
-        show_nothing(result, console)
+        _show_nothing(result, console)
         return
     console.print("\n")
     for number, passage in enumerate(result.passages, 1):

@@ -1,4 +1,4 @@
-"""How commands write to a terminal, and to programs that read their output.
+"""Writes what commands show: to a terminal, or to programs that read their output.
 
 Results go to standard output, errors and notes to standard error. A table has aligned columns on
 a terminal, and tabs between its cells in a pipe.

@@ -1,7 +1,7 @@
 """`hrag tree`: draws a document's chunks, each below its parent.
 
-The chunks are read from the retriever, with one call for each top-level chunk. Other commands
-read them here too.
+The chunks are read from the retriever, with one call for each top-level chunk. `hrag export` and
+`hrag demo` read them in the same way.
 """
 
 from collections import defaultdict
@@ -36,10 +36,11 @@ from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
 from hrag.values.documents import DocumentInfo
 from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
 MAX_NODES = 200  # These fill about four screens.
+
 _FIRST_CHARS = 48
 
 
