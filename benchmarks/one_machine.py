@@ -36,7 +36,7 @@ from benchmarks import corpus
 from benchmarks.engines import bytes_on_disk, commit
 from benchmarks.machine import machine
 from benchmarks.report import Samples, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.engine import CollectionHandle, PreparedDocument, Writer
 from hrag.engine.embedded.maintenance import build_plan, merge_policy, segment_build

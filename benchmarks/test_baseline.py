@@ -25,7 +25,7 @@ from benchmarks.load import h2load
 from benchmarks.load.body import framed
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
 from benchmarks.sealed_store import sealed_store
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 

@@ -23,7 +23,7 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
 from benchmarks.sealed_store import sealed_store
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.types import DEFAULT_LIMIT, SearchMode
 from hrag.values.deadline import NEVER

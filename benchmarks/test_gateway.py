@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from benchmarks.report import Report, interleaved, ratio, seconds
-from hrag.cli.services.processes import GATEWAY, Services, free_addresses
+from hrag.cli.processes import GATEWAY, Services, free_addresses
 from hrag.client import Client
 from hrag.types import Document, SearchQuery
 from hrag.wire.retriever import search_request

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks import corpus
 from benchmarks.report import Report, Samples, measured, ratio, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_LIMIT, SearchMode, SearchQuery

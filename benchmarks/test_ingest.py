@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio, seconds
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.segments import vector_part

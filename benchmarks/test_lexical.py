@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import Report, interleaved, interleaved_ms, ratio, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical_source import LexicalSource, lexical_query

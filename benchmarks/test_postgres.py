@@ -34,7 +34,7 @@ from benchmarks.engines import (
     writing,
 )
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.engine import PreparedDocument
 from hrag.filters import Range

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.models.embedding.builtin import BuiltinEmbedder
 from hrag.types import Retrieval, SearchMode

@@ -14,7 +14,7 @@ import typer.main
 import yaml
 
 from hrag.cli.app import app
-from hrag.cli.options.filters import parse_filters
+from hrag.cli.option_values import parse_filters
 from tests.support.manuals import DOCUMENTS, FENCE, MANUALS, ROOT, blocks, page_id
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"

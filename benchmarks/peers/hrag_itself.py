@@ -18,7 +18,7 @@ from benchmarks.peers.memory import descendants
 from benchmarks.peers.peer import FoundPassage, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.models import embedding
 from hrag.models.embedding.hashing import HashEmbedder

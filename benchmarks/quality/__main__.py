@@ -29,8 +29,8 @@ from benchmarks.quality.run import (
 )
 from benchmarks.quality.sets import NEEDED, NoSets, QualitySet, read_sets
 from benchmarks.quality.tables import tables
-from hrag.cli.services.processes import Services, free_addresses
-from hrag.cli.terminal.console import Failure
+from hrag.cli.processes import Services, free_addresses
+from hrag.cli.terminal import Failure
 from hrag.client import Client
 from hrag.errors import HragError
 

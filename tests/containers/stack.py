@@ -3,8 +3,8 @@
 import time
 from dataclasses import dataclass
 
-from hrag.cli.services.health import is_serving
-from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.status import is_serving
 from hrag.client import Client
 from hrag.client.credentials import Access
 from hrag.server.auth import Role

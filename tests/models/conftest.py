@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = ROOT / ".venv-models"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.types import Document
 from tests.support.servers.forked import HRAG, ran
 from tests.support.servers.metrics_page import Scrape
