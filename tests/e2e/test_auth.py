@@ -12,7 +12,7 @@ from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.config import NO_AUTH_WORDS
 from hrag.errors import HragError, PermissionDenied, Unauthenticated
-from hrag.server.auth import Role, keys
+from hrag.server.auth import Role, api_keys
 from hrag.types import Document, IngestResult, SearchQuery
 from hrag.v1 import indexer_pb2, types_pb2
 from tests.support.servers.credentials import OTHER, TENANT, id_of, new_key
@@ -84,7 +84,7 @@ def test_a_revoked_key_is_refused_within_two_seconds(guarded, key_file, made):
     clients = [_client(guarded, key) for _ in range(6)]  # Connections of both workers.
     for client in clients:
         client.server_info()
-    keys.revoke(key_file, id_of(key))
+    api_keys.revoke(key_file, id_of(key))
     time.sleep(2)
     for client in clients:
         with pytest.raises(Unauthenticated):
@@ -141,7 +141,7 @@ def test_commands_find_services_that_listen_on_all_addresses(guarded, made):
 
 
 def test_no_log_contains_a_key(guarded, key_file):
-    listed = {key.id for key in keys.read(key_file)}
+    listed = {key.id for key in api_keys.read(key_file)}
     for process in (guarded.indexer, guarded.retriever):
         assert "hrag_" not in process.log
         assert any(f"credential={each}" in process.log for each in listed)

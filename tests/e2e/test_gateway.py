@@ -14,7 +14,7 @@ import pytest
 
 from hrag.config import SettingsError
 from hrag.gateway.app import serve
-from hrag.server.auth import Role, keys
+from hrag.server.auth import Role, api_keys
 from tests.support.servers.credentials import OTHER, TENANT, altered, id_of, new_key
 from tests.support.servers.forked import HRAG, talking
 from tests.support.servers.gateways import (
@@ -115,7 +115,7 @@ def test_a_revoked_key_is_refused(gateway: Gateway, key_file: Path) -> None:
     until = time.monotonic() + _REVOKED_S
     while gateway.post(SEARCH, query, _bearer(revoked)).status == 401:
         assert time.monotonic() < until
-    keys.revoke(key_file, id_of(revoked))
+    api_keys.revoke(key_file, id_of(revoked))
     while gateway.post(SEARCH, query, _bearer(revoked)).status != 401:
         assert time.monotonic() < until
 
