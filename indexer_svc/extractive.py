@@ -16,8 +16,8 @@ from hrag.sentences import sentence_ends
 
 # A summary of about 100 tokens contains a few statements, and its embedding is still precise.
 _MAX_CHARS = 500
-# At most so many sentences are compared, spread evenly over the text. More would take time and
-# change little.
+# At most this many sentences are compared, spread evenly over the text. More would take time
+# and change little.
 _MAX_SENTENCES = 100
 # The similarity to the nearest chosen sentence is multiplied by this and subtracted from the
 # relevance.
