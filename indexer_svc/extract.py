@@ -113,9 +113,7 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     require_readable(mime_type)
     _check_size(document.body, field, max_bytes)
     if mime_type in _FOREIGN_FORMATS:
-        return _from_file(
-            parse(_bytes_of(document.body), mime_type, max_bytes), mime_type, field
-        )
+        return _from_file(parse(_bytes_of(document.body), mime_type, max_bytes), mime_type, field)
     text, pages = _text_of(document.body)
     _check_text(text, field)
     if mime_type not in _TEXT_FORMATS:
