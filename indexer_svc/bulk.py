@@ -48,8 +48,8 @@ GROUP_LEAVES = 512
 GROUP_BYTES = 16 * MIB
 
 _FULL = 1.0  # The weight of a full group.
-_PAUSE_S = 0.002  # Shorter than a commit, longer than cutting a short document.
-_POLL_S = 0.1  # How often a wait checks whether the service is stopping.
+_PAUSE_S = 0.002  # This is shorter than a commit, and longer than cutting a short document.
+_POLL_S = 0.1  # A wait checks this often whether the service is stopping.
 
 # These errors end the stream, because every further document would fail with them too.
 _STREAM_ERRORS = (
@@ -211,7 +211,8 @@ class BulkLoad:
         while group:
             embedded = self._embed([_.content for _ in group if isinstance(_.content, Draft)])
             yield [_to_next_stage(document, embedded) for document in group]
-            if len(group) > 1:  # The caller does not wait for each answer.
+            # The caller of a larger group does not wait for each answer, so more may come soon.
+            if len(group) > 1:
                 self._drafts.gather(_FULL, _PAUSE_S)
             group = self._drafts.take(_FULL)
 

@@ -92,8 +92,8 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     level 1. Plain text, tables and source code have no title. A workbook has only the title in
     its metadata.
 
-    NUL characters are allowed in `text` and `pages`. In `content` they are refused, because they
-    show that the bytes are of another format.
+    NUL characters are allowed in `text` and `pages`. In `content` that should be text they are
+    refused, because they show that the bytes are of another format.
 
     Raises:
         TooLarge: the body or the text read from it exceeds `max_bytes`, or there are more than

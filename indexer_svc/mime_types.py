@@ -35,7 +35,7 @@ _EPUB_START = slice(30, 58)  # An EPUB's archive begins with this entry, not com
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
-    b"word/document2.xml": DOCX,  # Written by Word on the Web.
+    b"word/document2.xml": DOCX,  # Word on the Web writes this name.
     b"ppt/presentation.xml": PPTX,
     b"xl/workbook.xml": XLSX,
 }

@@ -106,7 +106,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A document that is ready to be committed."""
+    """A document with its vectors, ready to be committed."""
 
     collection: CollectionHandle
     document: PreparedDocument
@@ -114,7 +114,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document with its tree, before its vectors."""
+    """A document that has been cut into its chunk tree, and has not been embedded yet."""
 
     pending: Pending
     title: str

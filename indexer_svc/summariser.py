@@ -293,9 +293,8 @@ class Summariser:
     ) -> list[tuple[_Section, str]]:
         """Returns the summary of the whole document, then the summaries of its sections.
 
-        Writes the summary of the whole document if necessary. The document's only summary of a
-        section is also the summary of the whole document. Returns an empty list if the document
-        is too short.
+        Writes the summary of the whole document. If only one section has a summary, this is also
+        the summary of the whole document. Returns an empty list if the document is too short.
         """
         written = ((section, draft.texts[section.leaves]) for section in sections)
         summaries = [(section, text) for section, text in written if text]

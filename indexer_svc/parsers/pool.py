@@ -38,7 +38,7 @@ from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.05  # How often a wait for a slot checks whether the caller has left.
+_POLL_S = 0.05  # A wait for a slot checks this often whether the caller has left.
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
 

@@ -20,7 +20,7 @@ from indexer_svc.parsers.protocol import Head, answer_of, message, received
 
 _MODULE = "indexer_svc.parsers.child"
 _ROOT = str(Path(__file__).resolve().parents[2])
-_POLL_S = 0.05  # How often a wait checks the deadline and whether the caller has left.
+_POLL_S = 0.05  # A wait calls `check` this often.
 _RECEIVE_BYTES = 1 << 20
 _KILLED_WAIT_S = 10.0
 _ENDING_WAIT_S = 1.0
