@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hrag.cli.services.processes import Services, free_addresses
+from hrag.client import Client
 from tests.support.manuals import ROOT, blocks
+from tests.support.servers.processes import FAST, START_S
 
 ACCESS = ROOT / "docs" / "guide" / "access.md"
 _STEPS = 10  # A TLS 1.3 handshake takes three flights.
@@ -81,3 +84,18 @@ def test_the_certificate_of_the_service_is_no_authority(folder: Path) -> None:
     client.verify_flags &= ~ssl.VERIFY_X509_PARTIAL_CHAIN
     with pytest.raises(ssl.SSLCertVerificationError):
         _shake_hands(client, _server(folder), "localhost")
+
+
+def test_services_and_clients_use_the_certificate_of_the_guide(folder: Path) -> None:
+    settings = {
+        **FAST,
+        "HRAG_TLS_CERT_FILE": str(folder / "service.pem"),
+        "HRAG_TLS_KEY_FILE": str(folder / "service.key"),
+    }
+    indexer, retriever = free_addresses(2)
+    services = Services(folder / "data", indexer, retriever, settings=settings)
+    with services:
+        services.wait_until_serving(START_S)
+        with Client(indexer, retriever, ca_file=folder / "authority.pem") as client:
+            assert client.server_info().embedder
+    services.check_stopped_cleanly()
