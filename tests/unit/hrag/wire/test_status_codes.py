@@ -24,7 +24,7 @@ def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
 
 
 ERROR_CLASSES = sorted(
-    (cls for cls in set(_subclasses(HragError)) if cls.__module__ == errors.__name__),
+    (cls for cls in set(_subclasses(HragError)) if cls.__module__ == HragError.__module__),
     key=lambda cls: cls.__name__,
 )
 
