@@ -58,7 +58,7 @@ def retrieval_endpoint(exchange: Exchange) -> Callable[[Request], Awaitable[Resp
 async def _serve(exchange: Exchange, request: Request) -> Response:
     try:
         start = partial(_start, exchange, request)
-        return await exchange.reply(request, start, JSON, _records)
+        return await exchange.reply(request, start, JSON, records)
     except (HragError, grpc.aio.AioRpcError) as failure:
         error = error_of(failure)
         body = {"error_code": _error_code(error, request), "error_msg": error.message}
@@ -71,7 +71,7 @@ async def _serve(exchange: Exchange, request: Request) -> Response:
 async def _start(exchange: Exchange, request: Request, share: Share) -> Any:
     metadata = call_headers.metadata(request)
     raw = await exchange.body(_SEARCH, request, share, metadata)
-    message = await exchange.conversion.of_request(_search_request, raw)
+    message = await exchange.conversion.of_request(search_request, raw)
     return exchange.services.call(_SEARCH, message, metadata, None)
 
 
@@ -87,7 +87,7 @@ def _error_code(error: ConnectError, request: Request) -> int:
     return error.http_status
 
 
-def _records(encoded: bytes) -> bytes:
+def records(encoded: bytes) -> bytes:
     """Returns Dify's JSON document for the encoded response of a search."""
     passages = as_json(_SEARCH.response, encoded).get("passages", ())
     return dumped({"records": [_record(passage) for passage in passages]})
@@ -114,7 +114,7 @@ def _record(passage: Mapping[str, Any]) -> dict[str, Any]:
 # Reading the request.
 
 
-def _search_request(raw: bytes) -> bytes:
+def search_request(raw: bytes) -> bytes:
     """Returns the encoded search for a request of Dify; raises InvalidArgument."""
     dify_request = _object(json_reader.load(raw), "", _REQUEST)
     setting = _setting(dify_request.get("retrieval_setting"))

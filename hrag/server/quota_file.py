@@ -4,8 +4,9 @@ The file is TOML with a table for each tenant. If a table does not have a key, t
 The file is reloaded when it changes; `hrag.host.watched_file` describes how.
 """
 
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -78,11 +79,19 @@ def _explain(error: ErrorDetails) -> str:
 class Quotas:
     """Returns the current quota of any tenant when it is called. Thread-safe."""
 
-    def __init__(self, default: Quota, path: Path | None = None) -> None:
-        """Reads the file, if there is one; raises OSError or ValueError if it is invalid."""
+    def __init__(
+        self,
+        default: Quota,
+        path: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Reads the file, if there is one; raises OSError or ValueError if it is invalid.
+
+        `clock` returns monotonic seconds; the file is checked at most once a second.
+        """
         self._default = default
         self._overrides = (
-            None if path is None else WatchedFile((path,), lambda: read(path, default))
+            None if path is None else WatchedFile((path,), lambda: read(path, default), clock)
         )
 
     def __call__(self, tenant_id: str) -> Quota:

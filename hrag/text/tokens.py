@@ -14,15 +14,16 @@ import numpy as np
 import tiktoken
 from numpy.typing import NDArray
 
-# tiktoken names the file after the SHA-1 of the download's URL.
-_VOCABULARY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+VOCABULARY_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+"""The name of the vocabulary's file. tiktoken names it after the SHA-1 of the download's URL."""
+
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 
 
 @functools.cache
 def encoding() -> tiktoken.Encoding:
     """Returns the encoding, loaded once; raises RuntimeError if its vocabulary is damaged."""
-    path = files("hrag.text.data") / _VOCABULARY
+    path = files("hrag.text.data") / VOCABULARY_FILE
     if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256:
         raise RuntimeError(f"{path} is damaged: its sha256 is not {_SHA256}; reinstall hrag")
     os.environ["TIKTOKEN_CACHE_DIR"] = str(files("hrag.text.data"))

@@ -83,6 +83,11 @@ class CachedQueries:
         """The number of cache misses since the start."""
         return self._misses
 
+    def sizes(self) -> dict[str, int]:
+        """Returns the number of cached vectors of each tenant that has any."""
+        with self._lock:
+            return {tenant_id: len(cached) for tenant_id, cached in self._caches.items()}
+
     def embed_query(self, tenant_id: str, text: str, deadline: Deadline = NEVER) -> Vectors:
         """Returns the unit vector of `text`, a read-only `float32[dimension]`.
 

@@ -57,6 +57,18 @@ class ConcurrencyLimiter:
         self._lock = threading.Lock()
         self._tenants: dict[str, _Tenant] = {}
 
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The tenants that have running, suspended or waiting calls."""
+        with self._lock:
+            return frozenset(self._tenants)
+
+    def waiting_calls(self, tenant: str) -> int:
+        """Returns the number of calls of a tenant that wait for a thread."""
+        with self._lock:
+            state = self._tenants.get(tenant)
+            return 0 if state is None else len(state.waiting)
+
     def enter(self, tenant: str, call: PendingCall) -> bool:
         """Runs a call immediately, or later if the tenant has no free thread.
 

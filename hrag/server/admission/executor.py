@@ -121,7 +121,7 @@ class AdmissionExecutor:
         self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()
         self._max_calls = max_calls
         self._running = RunningCalls()
-        self._tenants = ConcurrencyLimiter(threads, max_waiting, self._ready.put)
+        self.limiter = ConcurrencyLimiter(threads, max_waiting, self._ready.put)
         self._suspended = SuspendedCalls(self._resume)
         self._calls = 0
         self._unanswered = ByteBudget(
@@ -146,6 +146,16 @@ class AdmissionExecutor:
     def is_full(self) -> bool:
         """True if the limit of running and waiting calls is reached."""
         return self._calls >= self._max_calls
+
+    @property
+    def calls(self) -> int:
+        """The number of running and waiting calls, including streams and suspended calls."""
+        return self._calls
+
+    @property
+    def unanswered_bytes(self) -> int:
+        """The bytes of all requests that have no reply yet."""
+        return self._unanswered.total_bytes
 
     @property
     def too_busy(self) -> TooBusy:
@@ -192,7 +202,7 @@ class AdmissionExecutor:
         Returns the function that `PendingCall.leave_open` needs. While the call waits, it still
         counts as one of the server's calls. Raises TooBusy if too many calls of its tenant wait.
         """
-        self._tenants.suspend(call.account)
+        self.limiter.suspend(call.account)
         return partial(self._suspended.add, reason.with_traceback(None))
 
     def _resume(self, call: PendingCall) -> None:
@@ -200,9 +210,9 @@ class AdmissionExecutor:
             # If there is no dedicated thread, the call runs in a thread of the pool.
             with suppress(TooBusy):
                 self.streams.start(call)
-                self._tenants.release(call.account)
+                self.limiter.release(call.account)
                 return
-        self._tenants.resume(call.account, call)
+        self.limiter.resume(call.account, call)
 
     def end_arriving(self) -> None:
         """Ends the calls whose message has not arrived, because the service is stopping."""
@@ -257,12 +267,12 @@ class AdmissionExecutor:
         if lane is Lane.OWN:
             self.streams.check(call.account)
             self.streams.start(call)
-        elif not self._tenants.enter(call.account, call):
+        elif not self.limiter.enter(call.account, call):
             call.when_ended(partial(self._withdraw, call))
 
     def _withdraw(self, call: PendingCall) -> None:
         """Ends a call whose caller has left, if it still waits to run for the first time."""
-        if not call.has_begun and self._tenants.withdraw(call.account, call):
+        if not call.has_begun and self.limiter.withdraw(call.account, call):
             self._end(call)
             _refuse(
                 call, Cancelled("the caller left, or its deadline passed, while the call waited")
@@ -292,7 +302,7 @@ class AdmissionExecutor:
         while (call := self._ready.get()) is not None:
             with busy, self._running.call(call.account):
                 self._run(call)
-            self._tenants.leave(call.account)
+            self.limiter.leave(call.account)
             del call  # Otherwise an idle thread would keep its last call in memory.
 
     def _run(self, call: PendingCall) -> None:

@@ -21,29 +21,45 @@ from hrag.server.serving.protection import Protection
 from hrag.values.errors import ServiceUnavailable
 
 _UNLIMITED = -1
-# Clients send keepalive pings, also between calls, to keep a connection open through proxies and
-# to detect a broken connection. grpc-go and grpc-java send at most one ping every 10 s. Pings
-# arrive less evenly than they are sent, and gRPC closes a connection at the third ping that is too
-# early, so half of that interval is allowed.
-_MIN_PING_MS = 5_000
-# The server pings clients too. Otherwise a client that disappears without closing its connection
-# would occupy its streams, with a thread for each, for hours. Proxies drop idle connections after
-# a longer time than this interval.
-_PING_INTERVAL_MS = 60_000
-# It is the option grpc.http2.ping_timeout_ms, because grpcio 1.8x ignores
-# grpc.keepalive_timeout_ms.
-_PING_TIMEOUT_MS = 20_000
 # A connection is closed if its HTTP/2 or TLS handshake is not complete after this time.
 _HANDSHAKE_TIMEOUT_MS = 10_000
-# The number of connections is limited, and an idle connection would use one of them for ever. So
-# the server asks each connection to end after this time: its calls continue, and the client opens
-# a new connection for its next call. grpc.max_connection_idle_ms would end only idle connections,
-# but with an error: clients log it, and the Node client fails a call that it is just starting.
-_MAX_CONNECTION_AGE_MS = 120_000
 # Clients queue calls beyond this limit. It is far above the number of calls that one client has
 # open, so that a client reaches the limits of calls first, whose errors say what to do.
 _CALLS_PER_CONNECTION = 1024
 _CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionPolicy:
+    """How often connections are pinged, and how long they exist. All times are in milliseconds."""
+
+    min_ping_ms: int = 5_000
+    """The shortest interval at which a client may send keepalive pings.
+
+    Clients send pings, also between calls, to keep a connection open through proxies and to detect
+    a broken connection. grpc-go and grpc-java send at most one ping every 10 s. Pings arrive less
+    evenly than they are sent, and gRPC closes a connection at the third ping that is too early, so
+    half of that interval is allowed.
+    """
+    ping_interval_ms: int = 60_000
+    """The interval at which the server pings each client.
+
+    Otherwise a client that disappears without closing its connection would occupy its streams, with
+    a thread for each, for hours. Proxies drop idle connections after a longer time than this.
+    """
+    ping_timeout_ms: int = 20_000
+    """The time in which a client must acknowledge a ping of the server."""
+    max_age_ms: int = 120_000
+    """The time after which the server asks a connection to end.
+
+    The number of connections is limited, and an idle connection would use one of them for ever. The
+    calls of an ending connection continue, and the client opens a new connection for its next call.
+    grpc.max_connection_idle_ms would end only idle connections, but with an error: clients log it,
+    and the Node client fails a call that it is just starting.
+    """
+
+
+DEFAULT_CONNECTION_POLICY = ConnectionPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +104,14 @@ def build(
     register: Callable[[grpc.Server], None],
     *,
     share_port: bool = False,
+    connections: ConnectionPolicy = DEFAULT_CONNECTION_POLICY,
 ) -> Server:
     """Returns a server that is bound to `address` and not yet started.
 
     `service` is the full name of the service in the proto file, and `register` adds its servicer.
     With `share_port`, other processes of the same user may bind the port too (SO_REUSEPORT), and
-    the kernel distributes connections among them. Raises ServiceUnavailable if the address cannot
-    be bound.
+    the kernel distributes connections among them. `connections` bounds pings and the age of
+    connections. Raises ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
     interceptor = CallInterceptor(protection.authenticate, limits)
@@ -105,12 +122,13 @@ def build(
             ("grpc.so_reuseport", int(share_port)),
             ("grpc.max_receive_message_length", settings.max_request_bytes),
             ("grpc.max_send_message_length", _UNLIMITED),
-            ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
+            ("grpc.http2.min_ping_interval_without_data_ms", connections.min_ping_ms),
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
-            ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
+            ("grpc.keepalive_time_ms", connections.ping_interval_ms),
+            # grpcio 1.8x ignores grpc.keepalive_timeout_ms.
+            ("grpc.http2.ping_timeout_ms", connections.ping_timeout_ms),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
-            ("grpc.max_connection_age_ms", _MAX_CONNECTION_AGE_MS),
+            ("grpc.max_connection_age_ms", connections.max_age_ms),
             ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
             ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
         ],

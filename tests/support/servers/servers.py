@@ -8,7 +8,7 @@ import grpc
 
 from hrag.config import CommonSettings
 from hrag.server.serving import grpc_server
-from hrag.server.serving.grpc_server import Server
+from hrag.server.serving.grpc_server import DEFAULT_CONNECTION_POLICY, ConnectionPolicy, Server
 from hrag.server.serving.protection import open_protection
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
@@ -26,18 +26,32 @@ def settings(**variables: object) -> CommonSettings:
 
 
 def built(
-    servicer: object, service: str = RETRIEVER, address: str = "127.0.0.1:0", **variables: object
+    servicer: object,
+    service: str = RETRIEVER,
+    address: str = "127.0.0.1:0",
+    *,
+    connections: ConnectionPolicy = DEFAULT_CONNECTION_POLICY,
+    **variables: object,
 ) -> Server:
     """Returns a server that is bound but not started."""
     register = partial(_REGISTER[service], servicer)
-    own = settings(**variables)
-    return grpc_server.build(own, open_protection(own, address), address, service, register)
+    common = settings(**variables)
+    protection = open_protection(common, address)
+    return grpc_server.build(
+        common, protection, address, service, register, connections=connections
+    )
 
 
 @contextmanager
-def serving(servicer: object, service: str = RETRIEVER, **variables: object) -> Iterator[str]:
+def serving(
+    servicer: object,
+    service: str = RETRIEVER,
+    *,
+    connections: ConnectionPolicy = DEFAULT_CONNECTION_POLICY,
+    **variables: object,
+) -> Iterator[str]:
     """Runs a server with `servicer`; yields its address."""
-    listening = built(servicer, service, **variables)
+    listening = built(servicer, service, connections=connections, **variables)
     listening.start()
     try:
         yield f"127.0.0.1:{listening.port}"
@@ -50,5 +64,8 @@ def connected(
     servicer: object, service: str = RETRIEVER, **variables: object
 ) -> Iterator[grpc.Channel]:
     """Runs a server with `servicer`; yields a channel to it."""
-    with serving(servicer, service, **variables) as address, grpc.insecure_channel(address) as one:
-        yield one
+    with (
+        serving(servicer, service, **variables) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        yield channel

@@ -1,4 +1,4 @@
-"""The lists of versions: complete, hashed, without addresses, and apart for run time and tools."""
+"""The lists of versions are complete and hashed, and the list for run time has no tools."""
 
 import re
 import tomllib
@@ -21,21 +21,21 @@ TOOLS = ("pytest", "ruff", "mypy", "hypothesis", "buf-bin", "grpcio-tools", "mat
 
 
 def _entries(name: str) -> dict[str, tuple[Requirement, int]]:
-    """The requirements of a list by name, each with the number of its hashes."""
+    """Returns the requirements of a list by name, each with the number of its hashes."""
     text = (FOLDER / f"{name}.txt").read_text("utf-8").replace("\\\n", " ")
-    found = {}
+    entries = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
             requirement = Requirement(line.partition(" --hash")[0].strip())
             hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}\b", line)
-            found[canonicalize_name(requirement.name)] = (requirement, len(hashes))
-    return found
+            entries[canonicalize_name(requirement.name)] = (requirement, len(hashes))
+    return entries
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_every_version_is_exact_and_hashed_and_has_no_address(name: str) -> None:
     for requirement, hashes in _entries(name).values():
-        assert [each.operator for each in requirement.specifier] == ["=="]
+        assert [specifier.operator for specifier in requirement.specifier] == ["=="]
         assert requirement.url is None
         assert hashes >= 1
     text = (FOLDER / f"{name}.txt").read_text("utf-8")
@@ -43,28 +43,29 @@ def test_every_version_is_exact_and_hashed_and_has_no_address(name: str) -> None
 
 
 def _allows(entries: dict[str, tuple[Requirement, int]], requirement: Requirement) -> bool:
-    found = entries.get(canonicalize_name(requirement.name))
-    if found is None:
+    """Returns True if the list has the package in a version that the requirement allows."""
+    entry = entries.get(canonicalize_name(requirement.name))
+    if entry is None:
         return False
-    (exact,) = found[0].specifier
+    (exact,) = entry[0].specifier
     return requirement.specifier.contains(exact.version, prereleases=True)
 
 
 @pytest.mark.parametrize("name", ["runtime", "development", "benchmarks"])
-def test_whatever_hrag_requires_is_listed_in_an_allowed_version(name: str) -> None:
+def test_everything_that_hrag_requires_is_listed_in_an_allowed_version(name: str) -> None:
     entries = _entries(name)
     extras = PROJECT["project"]["optional-dependencies"]
-    chosen = list(RUNTIME_EXTRAS)
+    extras_of_list = list(RUNTIME_EXTRAS)
     if name != "runtime":
-        chosen += ["dev"]
+        extras_of_list += ["dev"]
     if name == "benchmarks":
-        chosen += ["bench"]
+        extras_of_list += ["bench"]
     needed = [
         *PROJECT["project"]["dependencies"],
-        *(each for extra in chosen for each in extras[extra]),
+        *(requirement for extra in extras_of_list for requirement in extras[extra]),
     ]
-    ours = [Requirement(each) for each in needed if not each.startswith("hrag[")]
-    assert [each.name for each in ours if not _allows(entries, each)] == []
+    external = [Requirement(text) for text in needed if not text.startswith("hrag[")]
+    assert [requirement.name for requirement in external if not _allows(entries, requirement)] == []
 
 
 def test_a_release_has_wheels_for_the_versions_of_python_that_are_tested() -> None:
@@ -75,8 +76,8 @@ def test_a_release_has_wheels_for_the_versions_of_python_that_are_tested() -> No
 
 @pytest.mark.parametrize("python", VERSIONS_OF_PYTHON)
 @pytest.mark.parametrize("name", ["runtime", "development"])
-def test_whatever_the_listed_require_is_listed_too(name: str, python: str) -> None:
-    """By the metadata of what is installed here."""
+def test_the_requirements_of_listed_packages_are_listed_too(name: str, python: str) -> None:
+    """The requirements come from the metadata of the packages that are installed here."""
     entries = _entries(name)
     environment = default_environment() | {
         "python_version": python,
@@ -88,10 +89,10 @@ def test_whatever_the_listed_require_is_listed_too(name: str, python: str) -> No
         try:
             needed = map(Requirement, requires(listed) or ())
         except PackageNotFoundError:
-            assert requirement.marker is not None  # Only for other systems.
+            assert requirement.marker is not None  # The package is only for other systems.
             continue
-        applies = [e for e in needed if e.marker is None or e.marker.evaluate(environment)]
-        missing += [f"{listed}: {each}" for each in applies if not _allows(entries, each)]
+        applicable = [r for r in needed if r.marker is None or r.marker.evaluate(environment)]
+        missing += [f"{listed}: {r}" for r in applicable if not _allows(entries, r)]
     assert missing == []
 
 
@@ -110,7 +111,7 @@ def test_the_lists_agree_on_versions() -> None:
     assert _entries("runtime").keys() <= _entries("development").keys() <= everything.keys()
 
 
-def test_what_compiles_hrag_is_listed() -> None:
+def test_the_packages_that_compile_hrag_are_listed() -> None:
     entries = _entries("build")
     needed = map(Requirement, PROJECT["build-system"]["requires"])
-    assert [each.name for each in needed if not _allows(entries, each)] == []
+    assert [requirement.name for requirement in needed if not _allows(entries, requirement)] == []

@@ -1,4 +1,7 @@
-"""Image, compose file and Kubernetes manifest, read without an engine: limits and isolation."""
+"""Image, compose file and Kubernetes manifest limit and isolate the containers.
+
+The tests read these files and need no container engine.
+"""
 
 import re
 from pathlib import Path
@@ -13,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 KUBERNETES: dict[str, Any] = {
-    each["kind"]: each["spec"]
-    for each in yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text("utf-8"))
+    document["kind"]: document["spec"]
+    for document in yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text("utf-8"))
 }
 POD: dict[str, Any] = KUBERNETES["StatefulSet"]["template"]["spec"]
-CONTAINERS: dict[str, Any] = {each["name"]: each for each in POD["containers"]}
+CONTAINERS: dict[str, Any] = {container["name"]: container for container in POD["containers"]}
 SERVICES = ("indexer", "retriever")
 DIGEST = re.compile(r"[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}")
 
@@ -35,12 +38,12 @@ def test_all_stages_have_one_base_image_by_digest() -> None:
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${BASE}"}
 
 
-def test_whatever_the_image_installs_from_a_registry_is_hashed() -> None:
+def test_everything_that_the_image_installs_from_a_registry_is_hashed() -> None:
     commands = re.split(r"&&|\n(?=[A-Z])", DOCKERFILE.replace("\\\n", " "))
-    pips = [each for each in commands if re.search(r"/pip .*\b(install|wheel)\b", each)]
-    assert len(pips) == 5
-    for each in pips:
-        assert "--require-hashes" in each or "--no-index" in each
+    pip_commands = [text for text in commands if re.search(r"/pip .*\b(install|wheel)\b", text)]
+    assert len(pip_commands) == 5
+    for command in pip_commands:
+        assert "--require-hashes" in command or "--no-index" in command
 
 
 @pytest.mark.parametrize("name", COMPOSE["services"])
@@ -73,7 +76,9 @@ def test_every_container_of_the_pod_is_bounded_and_unprivileged(name: str) -> No
 
 
 def test_temporary_files_of_the_pod_are_bounded() -> None:
-    temporary = {each["name"]: each["emptyDir"] for each in POD["volumes"] if "emptyDir" in each}
+    temporary = {
+        volume["name"]: volume["emptyDir"] for volume in POD["volumes"] if "emptyDir" in volume
+    }
     mounted = {
         mount["name"]
         for container in CONTAINERS.values()
@@ -81,7 +86,7 @@ def test_temporary_files_of_the_pod_are_bounded() -> None:
         if mount["mountPath"] == "/tmp"
     }
     assert mounted == temporary.keys()
-    assert all(_bytes(each["sizeLimit"]) <= 64 << 20 for each in temporary.values())
+    assert all(_bytes(folder["sizeLimit"]) <= 64 << 20 for folder in temporary.values())
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -92,7 +97,7 @@ def test_a_busy_service_is_not_restarted_soon(name: str) -> None:
 
 
 def test_the_indexer_has_memory_for_its_parsers() -> None:
-    """4 GiB for itself, 512 MiB for each of two."""
+    """The indexer needs 4 GiB, and each of its two parsers needs 512 MiB."""
     needed = (4 << 30) + 2 * (512 << 20)
     limits = COMPOSE["services"]["indexer"]["deploy"]["resources"]["limits"]
     assert _bytes(limits["memory"]) >= needed
@@ -107,10 +112,10 @@ def test_the_network_policy_separates_calls_from_metrics_and_forbids_the_rest() 
     assert calls["from"] == [{"podSelector": {}}]
     assert {port["port"] for port in calls["ports"]} == set(SERVICES)
     assert "namespaceSelector" in metrics["from"][0]
-    named = {p["name"] for each in CONTAINERS.values() for p in each["ports"]}
+    named = {p["name"] for container in CONTAINERS.values() for p in container["ports"]}
     assert {p["port"] for rule in policy["ingress"] for p in rule["ports"]} == named
-    selected = KUBERNETES["StatefulSet"]["template"]["metadata"]["labels"]
-    assert policy["podSelector"]["matchLabels"].items() <= selected.items()
+    labels = KUBERNETES["StatefulSet"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
 
 
 def test_the_acknowledgements_are_those_that_the_services_read() -> None:
@@ -119,6 +124,6 @@ def test_the_acknowledgements_are_those_that_the_services_read() -> None:
         "HRAG_INSECURE_METRICS": METRICS_WORDS,
     }
     for name in SERVICES:
-        variables = {each["name"]: each["value"] for each in CONTAINERS[name]["env"]}
+        variables = {entry["name"]: entry["value"] for entry in CONTAINERS[name]["env"]}
         assert expected.items() <= variables.items()
         assert expected.items() <= COMPOSE["services"][name]["environment"].items()

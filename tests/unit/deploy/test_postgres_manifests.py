@@ -1,4 +1,7 @@
-"""The files that deploy the engine on PostgreSQL, read without an engine of containers."""
+"""The files that deploy the engine on PostgreSQL limit and isolate the containers.
+
+The tests read these files and need no container engine.
+"""
 
 import re
 from pathlib import Path
@@ -15,7 +18,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "postgres.yml").read_text("ut
 SERVICES: dict[str, Any] = COMPOSE["services"]
 MANIFEST = (DEPLOY / "kubernetes-postgres.yaml").read_text("utf-8")
 DOCUMENTS: dict[tuple[str, str], Any] = {
-    (each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(MANIFEST)
+    (document["kind"], document["metadata"]["name"]): document["spec"]
+    for document in yaml.safe_load_all(MANIFEST)
 }
 PODS: dict[str, Any] = {
     name: spec["template"]["spec"]
@@ -29,13 +33,13 @@ _UNITS = {"m": 1 << 20, "g": 1 << 30, "M": 1 << 20, "G": 1 << 30, "MB": 1 << 20,
 
 
 def _bytes(size: str) -> int:
-    found = re.fullmatch(r"(\d+)(\w+)", size)
-    assert found is not None
-    return int(found[1]) * _UNITS[found[2]]
+    match = re.fullmatch(r"(\d+)(\w+)", size)
+    assert match is not None
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _variables(container: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"]}
+    return {entry["name"]: entry["value"] for entry in container["env"]}
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -61,7 +65,7 @@ def test_services_wait_for_the_schema_and_are_published_on_this_machine(name: st
 
 def test_a_parallel_index_build_has_shared_memory() -> None:
     database = SERVICES["postgres"]
-    settings = dict(each[2:].split("=", 1) for each in database["command"][1:])
+    settings = dict(option[2:].split("=", 1) for option in database["command"][1:])
     work = _bytes(settings["maintenance_work_mem"])
     memory = _bytes(database["deploy"]["resources"]["limits"]["memory"])
     assert work < _bytes(database["shm_size"])
@@ -70,8 +74,8 @@ def test_a_parallel_index_build_has_shared_memory() -> None:
 
 def test_passwords_are_in_files_outside_of_the_repository() -> None:
     for name, service in SERVICES.items():
-        given = [each for each in service.get("environment", {}) if "PASSWORD" in each]
-        assert given == (["POSTGRES_PASSWORD_FILE"] if name == "postgres" else [])
+        variables = [name for name in service.get("environment", {}) if "PASSWORD" in name]
+        assert variables == (["POSTGRES_PASSWORD_FILE"] if name == "postgres" else [])
         for volume in service["volumes"]:
             if ":/secrets/" in volume:
                 assert volume.startswith("${HRAG_POSTGRES_SECRETS")
@@ -79,7 +83,7 @@ def test_passwords_are_in_files_outside_of_the_repository() -> None:
     assert not [kind for kind, _ in DOCUMENTS if kind == "Secret"]
 
 
-def test_every_secret_that_compose_mounts_is_made() -> None:
+def test_the_script_makes_every_secret_that_compose_mounts() -> None:
     mounted = {
         volume.split("}/")[-1].partition(":")[0]
         for service in SERVICES.values()
@@ -108,8 +112,8 @@ def test_every_pod_is_bounded_and_unprivileged(name: str) -> None:
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not pod["automountServiceAccountToken"]
     assert not pod["enableServiceLinks"]
-    mounted = {each["name"] for each in container["volumeMounts"]}
-    assert mounted == {each["name"] for each in pod["volumes"]}
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
 @pytest.mark.parametrize("name", ["hrag-indexer", "hrag-retriever"])
@@ -121,7 +125,7 @@ def test_a_busy_service_is_not_restarted_soon(name: str) -> None:
     assert WORDS.items() <= _variables(container).items()
 
 
-def test_every_pod_finds_its_database_in_a_secret() -> None:
+def test_every_pod_reads_the_address_of_its_database_from_a_secret() -> None:
     secrets = {}
     for name, pod in PODS.items():
         (container,) = pod["containers"]
@@ -129,7 +133,7 @@ def test_every_pod_finds_its_database_in_a_secret() -> None:
         assert variables["HRAG_ENGINE"] == "postgres"
         assert variables["HRAG_POSTGRES_DSN"] == "service=hrag"
         assert variables["PGSERVICEFILE"] == "/database/pg_service.conf"
-        (volume,) = (each for each in pod["volumes"] if each["name"] == "database")
+        (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "database")
         secrets[name] = volume["secret"]["secretName"]
     assert secrets.pop("hrag-migrate") == "hrag-database-owner"
     assert set(secrets.values()) == {"hrag-database"}
@@ -139,11 +143,11 @@ def test_two_retrievers_are_on_two_nodes_and_one_always_runs() -> None:
     retrievers = DOCUMENTS["Deployment", "hrag-retriever"]
     labels = retrievers["template"]["metadata"]["labels"]
     assert retrievers["replicas"] == 2
-    (apart,) = PODS["hrag-retriever"]["affinity"]["podAntiAffinity"][
+    (rule,) = PODS["hrag-retriever"]["affinity"]["podAntiAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"
     ]
-    assert apart["topologyKey"] == "kubernetes.io/hostname"
-    assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert rule["topologyKey"] == "kubernetes.io/hostname"
+    assert rule["labelSelector"]["matchLabels"].items() <= labels.items()
     budget = DOCUMENTS["PodDisruptionBudget", "hrag-retriever"]
     assert budget["minAvailable"] == 1
     assert budget["selector"]["matchLabels"].items() <= labels.items()
@@ -156,10 +160,10 @@ def test_each_address_leads_to_one_kind_of_service(name: str) -> None:
     assert service["selector"] == deployment["selector"]["matchLabels"] == labels
     (container,) = PODS[name]["containers"]
     (port,) = service["ports"]
-    assert port["targetPort"] in {each["name"] for each in container["ports"]}
+    assert port["targetPort"] in {entry["name"] for entry in container["ports"]}
 
 
-def test_pods_reach_names_and_the_database_alone() -> None:
+def test_pods_reach_only_name_servers_and_the_database() -> None:
     policy = DOCUMENTS["NetworkPolicy", "hrag"]
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
     allowed = [{port["port"] for port in rule["ports"]} for rule in policy["egress"]]

@@ -1,4 +1,4 @@
-"""What the site is made of: links to files of the repository, comments of protos, settings."""
+"""The site is built from manuals, files of the repository, comments of protos, and settings."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ GUIDE = "docs/guide/search.md"
 
 
 @pytest.mark.parametrize(
-    ("link", "shown"),
+    ("link", "site_link"),
     [
         ("access.md", "access.md"),
         ("../operations/README.md#overload", "../operations/README.md#overload"),
@@ -36,16 +36,16 @@ GUIDE = "docs/guide/search.md"
         ("../../../outside.md", "../../../outside.md"),
     ],
 )
-def test_links_lead_to_pages_of_the_site(link: str, shown: str) -> None:
-    assert repository.with_site_links(GUIDE, f"[text]({link})") == f"[text]({shown})"
+def test_links_lead_to_pages_of_the_site(link: str, site_link: str) -> None:
+    assert repository.with_site_links(GUIDE, f"[text]({link})") == f"[text]({site_link})"
 
 
-def test_links_in_programs_stay() -> None:
+def test_links_in_programs_stay_unchanged() -> None:
     program = "```sh\n[ -f x ](../../ARCHITECTURE.md)\n```"
     assert repository.with_site_links(GUIDE, program) == program
 
 
-def test_a_file_is_shown_as_it_is() -> None:
+def test_a_page_shows_a_file_unchanged() -> None:
     page = repository.page_of("deploy/tls.yml")
     assert (ROOT / "deploy/tls.yml").read_text("utf-8") in page
     assert "````yaml\n" in page
@@ -82,12 +82,12 @@ def test_comments_keep_their_lists_and_link_names() -> None:
         "| `HRAG_KEYS`{ #hrag_keys } | `keys` |  |  |",
     ],
 )
-def test_settings_are_listed_with_what_is_allowed(row: str) -> None:
+def test_settings_are_listed_with_their_allowed_values(row: str) -> None:
     (page,) = settings_reference.pages().values()
     assert row in page.splitlines()
 
 
-def test_settings_in_manuals_lead_to_their_reference() -> None:
+def test_names_of_settings_in_manuals_link_to_their_reference() -> None:
     text = "Set `HRAG_AUTH`, [`HRAG_AUTH`](x.md), `HRAG_NO_SUCH`.\n# `HRAG_AUTH`\n"
     linked = settings_reference.with_code_links(text, "guide")
     assert linked == text.replace(
@@ -95,7 +95,7 @@ def test_settings_in_manuals_lead_to_their_reference() -> None:
     )
 
 
-def test_names_of_errors_lead_to_them_outside_code_and_links() -> None:
+def test_names_of_errors_outside_code_and_links_link_to_their_reference() -> None:
     html = "<h2>TooLarge</h2><p>Raises TooLarge, <code>TooLarge</code>, <a>TooLarge</a>.</p>"
     link = '<a href="errors.html#hrag.errors.TooLarge">TooLarge</a>'
     linked = python_reference.with_error_links("reference/python/client.md", html)
@@ -103,9 +103,9 @@ def test_names_of_errors_lead_to_them_outside_code_and_links() -> None:
     assert python_reference.with_error_links("guide/access.md", html) == html
 
 
-def test_a_notebook_is_shown_with_what_it_printed() -> None:
-    written = (ROOT / "docs/examples/search_modes.ipynb").read_text("utf-8")
-    page = notebook.markdown_of(written)
+def test_a_notebook_is_shown_with_its_output() -> None:
+    source = (ROOT / "docs/examples/search_modes.ipynb").read_text("utf-8")
+    page = notebook.markdown_of(source)
     assert page.startswith("# Modes, sources and filters\n\n")
     assert "```text\n'builtin/use-multilingual-v3'\n```" in page
 

@@ -1,4 +1,4 @@
-"""What tests of endpoints share."""
+"""Fixtures that tests of endpoints share."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from tests.support.servers.pki import Authority
 
 @pytest.fixture(scope="session")
 def authority_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The only authority that an endpoint's client reads; the system's take 40 ms each time."""
+    """The only authority that clients of endpoints read. The system's authorities take 40 ms."""
     return Authority(tmp_path_factory.mktemp("authority"), "only").ca_file
 
 
 @pytest.fixture
 def _dialling(monkeypatch: pytest.MonkeyPatch, authority_file: Path) -> None:
-    """Clients of endpoints on the loopback interface, without a proxy."""
+    """Lets clients reach endpoints on the loopback interface without a proxy."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("SSL_CERT_FILE", str(authority_file))

@@ -1,4 +1,4 @@
-"""Environment variables: defaults, meaning, and the error messages for invalid values."""
+"""Environment variables have defaults and a meaning, and invalid values are refused by name."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def loaded(monkeypatch, **variables: str) -> CommonSettings:
     return load(CommonSettings)
 
 
-def test_a_misspelt_argument_is_no_default():
+def test_a_misspelt_argument_is_refused():
     with pytest.raises(ValidationError, match="data_dir"):
         CommonSettings(data_dir="elsewhere")
 
@@ -53,11 +53,12 @@ def test_a_misspelt_argument_is_no_default():
 def test_a_copy_of_the_example_changes_no_default(monkeypatch):
     variables = example()
     assert variables.keys() >= VARIABLES
-    monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")  # By default it depends on the levels.
-    usual = list(map(load, ALL))
+    # By default this variable depends on the levels.
+    monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")
+    defaults = list(map(load, ALL))
     for name in VARIABLES:
         monkeypatch.setenv(name, variables[name])
-    assert list(map(load, ALL)) == usual
+    assert list(map(load, ALL)) == defaults
 
 
 def test_the_defaults_are_the_documented_ones():
@@ -117,7 +118,7 @@ def test_a_variable_sets_its_field(monkeypatch, variable, value, field, expected
     assert getattr(loaded(monkeypatch, **{variable: value}), field) == expected
 
 
-def test_each_service_has_variables_of_its_own(monkeypatch):
+def test_each_service_reads_its_variables(monkeypatch):
     monkeypatch.setenv("HRAG_INDEXER_ADDRESS", "0.0.0.0:1")
     monkeypatch.setenv("HRAG_INDEXER_NICENESS", "3")
     monkeypatch.setenv("HRAG_RETRIEVER_ADDRESS", "0.0.0.0:2")
@@ -168,7 +169,7 @@ def test_a_wrong_value_of_summaries_is_refused(monkeypatch, variable, value, rul
     assert rule in str(refused.value)
 
 
-def test_lexical_search_has_settings_of_its_own(monkeypatch):
+def test_lexical_search_has_settings(monkeypatch):
     assert (load(IndexerSettings).language, load(RetrieverSettings).hybrid_fallback) == (
         "english",
         True,
@@ -180,7 +181,7 @@ def test_lexical_search_has_settings_of_its_own(monkeypatch):
 
 
 @pytest.mark.parametrize("language", ["English", "english/1", "klingon"])
-def test_an_unknown_language_is_refused_with_those_there_are(monkeypatch, language):
+def test_an_unknown_language_is_refused_with_the_known_ones(monkeypatch, language):
     monkeypatch.setenv("HRAG_ANALYZER", language)
     with pytest.raises(SettingsError, match=f"HRAG_ANALYZER is '{language}': .*simple, .*german"):
         load(IndexerSettings)
@@ -203,20 +204,20 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch):
         ({"HRAG_EMBEDDER": "openai", "HRAG_THREADS": "7"}, 7),
     ],
 )
-def test_a_retriever_that_waits_for_no_model_has_few_threads(monkeypatch, variables, threads):
+def test_a_retriever_without_calls_to_models_has_few_threads(monkeypatch, variables, threads):
     monkeypatch.setattr(config, "usable_cores", lambda: 2)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert load(RetrieverSettings).threads == threads
     monkeypatch.setattr(config, "usable_cores", lambda: 64)
-    more = {2: 4, 4: 16}
-    assert load(RetrieverSettings).threads == more.get(threads, threads)
+    threads_of_64_cores = {2: 4, 4: 16}
+    assert load(RetrieverSettings).threads == threads_of_64_cores.get(threads, threads)
     monkeypatch.setattr(config, "usable_cores", lambda: 1)
-    fewer = {2: 2, 4: 3}
-    assert load(RetrieverSettings).threads == fewer.get(threads, threads)
+    threads_of_1_core = {2: 2, 4: 3}
+    assert load(RetrieverSettings).threads == threads_of_1_core.get(threads, threads)
 
 
-def test_without_hierarchy_there_is_the_embedded_level_alone(monkeypatch):
+def test_without_hierarchy_the_tree_has_only_the_embedded_level(monkeypatch):
     settings = loaded(
         monkeypatch,
         HIERARCHICAL_CHUNKS_ENABLED="false",
@@ -232,7 +233,7 @@ def test_without_hierarchy_there_is_the_embedded_level_alone(monkeypatch):
     ("levels", "embedded", "expected"),
     [("64", "0", 0), ("64,128", "0", 1), ("64,128,256,512", "0", 2), ("64,128,256,512", "3", 3)],
 )
-def test_the_return_level_falls_back_to_one_the_tree_has(monkeypatch, levels, embedded, expected):
+def test_the_default_return_level_is_a_level_of_the_tree(monkeypatch, levels, embedded, expected):
     settings = loaded(
         monkeypatch, HIERARCHICAL_CHUNK_LEVELS=levels, HIERARCHICAL_EMBEDDING_LEVEL=embedded
     )
@@ -303,7 +304,7 @@ def test_a_wrong_value_is_refused_with_variable_value_and_rule(
     ("threads", "configured", "expected"),
     [("16", "", 8), ("4", "", 3), ("2", "", 1), ("16", "15", 15), ("2", "1", 1)],
 )
-def test_answers_leave_searches_a_thread(monkeypatch, threads, configured, expected):
+def test_answers_leave_at_least_one_thread_to_searches(monkeypatch, threads, configured, expected):
     monkeypatch.setenv("HRAG_THREADS", threads)
     monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", configured)
     assert load(RetrieverSettings).concurrent_answers == expected
@@ -316,7 +317,7 @@ def test_answers_leave_searches_a_thread(monkeypatch, threads, configured, expec
         ("1", "", "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2"),
     ],
 )
-def test_answers_that_would_take_every_thread_are_refused(
+def test_settings_that_let_answers_use_every_thread_are_refused(
     monkeypatch, threads, configured, message
 ):
     monkeypatch.setenv("HRAG_THREADS", threads)
@@ -325,7 +326,7 @@ def test_answers_that_would_take_every_thread_are_refused(
         _ = load(RetrieverSettings).concurrent_answers
 
 
-def test_answers_have_settings_of_their_own(monkeypatch):
+def test_answers_have_settings(monkeypatch):
     defaults = load(RetrieverSettings)
     assert (defaults.answer_max_tokens, defaults.answer_passage_tokens) == (1024, 8192)
     assert defaults.answer_prompt_file is None
@@ -346,7 +347,7 @@ def test_answers_have_settings_of_their_own(monkeypatch):
         (RetrieverSettings, "HRAG_QUERY_CACHE_ENTRIES", "-1"),
     ],
 )
-def test_a_services_own_variables_are_bounded(monkeypatch, service, variable, value):
+def test_the_variables_of_a_service_have_bounds(monkeypatch, service, variable, value):
     monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError, match=f"{variable} is '{value}': .*greater than or equal"):
         load(service)
@@ -371,7 +372,7 @@ def test_every_wrong_variable_is_named(monkeypatch):
     "variable",
     ["OPENAI_API_KEY", "HRAG_CHAT_API_KEY", "HRAG_POSTGRES_DSN", "HRAG_POSTGRES_READ_DSN"],
 )
-def test_keys_are_not_shown(monkeypatch, variable):
+def test_the_representation_of_settings_hides_keys(monkeypatch, variable):
     assert "secret" not in repr(loaded(monkeypatch, **{variable: "secret"}))
 
 
@@ -393,7 +394,7 @@ def test_settings_are_frozen(monkeypatch):
         ("host.example:80", "host.example:80"),
     ],
 )
-def test_metrics_are_shown_where_they_should_be(monkeypatch, service, value, expected):
+def test_the_address_of_the_metrics_may_be_a_port(monkeypatch, service, value, expected):
     monkeypatch.setenv(f"HRAG_{service}_METRICS_ADDRESS", value)
     settings = IndexerSettings if service == "INDEXER" else RetrieverSettings
     assert load(settings).metrics_address == expected
@@ -403,7 +404,7 @@ def test_metrics_are_shown_where_they_should_be(monkeypatch, service, value, exp
     "value",
     ["nowhere", "host:", ":80", "host:65536", "65536", "host:-1", "::1:80", "a b:80", "1e3"],
 )
-def test_an_address_for_metrics_that_is_none_is_refused_by_name(monkeypatch, value):
+def test_an_invalid_address_of_the_metrics_is_refused_with_its_variable(monkeypatch, value):
     monkeypatch.setenv("HRAG_INDEXER_METRICS_ADDRESS", value)
     with pytest.raises(SettingsError) as caught:
         load(IndexerSettings)
@@ -423,7 +424,7 @@ def test_an_address_for_metrics_that_is_none_is_refused_by_name(monkeypatch, val
         ("HRAG_TENANT_MAX_COLLECTIONS", "7", "max_collections", 7),
     ],
 )
-def test_a_variable_of_quotas_bounds_tenants(monkeypatch, variable, value, field, expected):
+def test_a_variable_sets_the_quota_of_tenants(monkeypatch, variable, value, field, expected):
     settings = loaded(monkeypatch, **{variable: value})
     assert getattr(settings.tenant_quota, field) == expected
 

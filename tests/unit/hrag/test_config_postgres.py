@@ -28,9 +28,9 @@ def test_the_engine_on_postgres_needs_a_database(monkeypatch):
     ],
 )
 def test_a_malformed_dsn_is_refused_without_its_password(monkeypatch, variable, dsn):
-    right = {"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": "dbname=hrag"}
+    valid = {"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": "dbname=hrag"}
     with pytest.raises(SettingsError) as refused:
-        loaded(monkeypatch, **right | {variable: dsn})
+        loaded(monkeypatch, **valid | {variable: dsn})
     assert str(refused.value).startswith(f"{variable}: must be a URI")
     assert "secret" not in str(refused.value)
 
@@ -42,7 +42,7 @@ def test_a_malformed_dsn_is_refused_without_its_password(monkeypatch, variable, 
         "host=/run/postgresql dbname=hrag sslmode=verify-full",
     ],
 )
-def test_a_dsn_is_any_that_libpq_reads(monkeypatch, dsn):
+def test_every_dsn_that_libpq_reads_is_allowed(monkeypatch, dsn):
     settings = loaded(monkeypatch, HRAG_ENGINE="postgres", HRAG_POSTGRES_DSN=dsn)
     assert settings.postgres_dsn == dsn
     assert settings.postgres_read_dsn == ""

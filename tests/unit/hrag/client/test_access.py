@@ -1,4 +1,4 @@
-"""A client's credentials: every call carries them, and plaintext to other machines does not."""
+"""Every call of a client carries its credentials, which never leave the machine in plaintext."""
 
 import pytest
 
@@ -12,20 +12,20 @@ from tests.support.servers.servers import INDEXER, RETRIEVER, serving
 
 
 @pytest.fixture
-def guarded(tmp_path):
-    """Addresses of both services, and a key with the role read."""
+def guarded_services(tmp_path):
+    """Yields the addresses of both services, and a key with the role read."""
     path = tmp_path / "keys.json"
     key = new_key(path)
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}
+    variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}
     with (
-        serving(servicer_of(INDEXER), INDEXER, **own) as indexer,
-        serving(servicer_of(RETRIEVER), RETRIEVER, **own) as retriever,
+        serving(servicer_of(INDEXER), INDEXER, **variables) as indexer,
+        serving(servicer_of(RETRIEVER), RETRIEVER, **variables) as retriever,
     ):
         yield indexer, retriever, key
 
 
-def test_each_kind_of_call_carries_the_token(guarded):
-    indexer, retriever, key = guarded
+def test_each_kind_of_call_carries_the_token(guarded_services):
+    indexer, retriever, key = guarded_services
     with Client(indexer, retriever, token=key) as client:
         client.list_documents(TENANT)
         assert client.batch_search([]) == []
@@ -39,16 +39,16 @@ def test_each_kind_of_call_carries_the_token(guarded):
         client.list_documents(TENANT)
 
 
-async def test_the_asyncio_client_does_too(guarded):
-    indexer, retriever, key = guarded
+async def test_each_kind_of_asyncio_call_carries_the_token(guarded_services):
+    indexer, retriever, key = guarded_services
     async with AsyncClient(indexer, retriever, token=key) as client:
         await client.list_documents(TENANT)
         with pytest.raises(PermissionDenied, match="role write"):
             await client.ingest(TENANT, Document("text"))
         with pytest.raises(PermissionDenied, match="role write"):
-            _ = [each async for each in client.ingest_many(TENANT, [Document("text")])]
+            _ = [result async for result in client.ingest_many(TENANT, [Document("text")])]
         with pytest.raises(PermissionDenied, match=OTHER):
-            _ = [each async for each in client.answer(SearchQuery(OTHER, "why?"))]
+            _ = [event async for event in client.answer(SearchQuery(OTHER, "why?"))]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.7:50052", "retriever:50052", "localhost.evil.com:1"])
@@ -62,7 +62,7 @@ async def test_a_token_does_not_leave_this_machine_in_plaintext(kind, address):
 
 
 @pytest.mark.parametrize("token", ["se cret", "secret\n", "secrät", "secret\0", "secret" * 1200])
-def test_a_token_that_cannot_travel_is_refused_and_not_repeated(token):
+def test_a_token_that_cannot_be_sent_is_refused_and_not_repeated(token):
     with pytest.raises(InvalidArgument) as caught:
         Access(token)
     assert caught.value.field == "token"
@@ -70,5 +70,5 @@ def test_a_token_that_cannot_travel_is_refused_and_not_repeated(token):
     assert "secr" not in caught.value.message
 
 
-def test_a_token_is_not_shown():
+def test_the_representation_of_credentials_hides_the_token():
     assert "secret" not in repr(Access("secret"))

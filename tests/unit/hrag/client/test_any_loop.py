@@ -1,4 +1,4 @@
-"""Awaited searches of one client: any event loop, errors, cancelling, closing."""
+"""Searches of one client can be awaited on any event loop, cancelled, and closed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ WAIT_S = 20.0
 
 
 class Servicer(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers every search but those for `wait`, which end when their caller has left."""
+    """Answers every search at once; a search for `wait` ends only when its caller has left."""
 
     def __init__(self) -> None:
-        self.waits, self.left = Event(), Event()
+        self.is_waiting, self.has_left = Event(), Event()
 
     def Search(self, request, context):
         if request.text == "wait":
-            context.add_callback(self.left.set)
-            self.waits.set()
-            self.left.wait(WAIT_S)
+            context.add_callback(self.has_left.set)
+            self.is_waiting.set()
+            self.has_left.wait(WAIT_S)
         return retriever_pb2.SearchResponse(
             mode=retriever_pb2.SEARCH_MODE_CONTEXT,
             retrieval=retriever_pb2.RETRIEVAL_HYBRID,
@@ -51,31 +51,31 @@ def client(address: str) -> Iterator[Client]:
         yield client
 
 
-def test_event_loops_share_a_client_one_after_another_and_together(client):
-    found = [asyncio.run(any_loop.search(client, QUERY)).sequence for _ in range(3)]
+def test_event_loops_share_a_client_one_after_another_and_concurrently(client):
+    sequences = [asyncio.run(any_loop.search(client, QUERY)).sequence for _ in range(3)]
 
     def run() -> None:
-        found.append(asyncio.run(any_loop.search(client, QUERY)).sequence)
+        sequences.append(asyncio.run(any_loop.search(client, QUERY)).sequence)
 
     threads = [Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [7] * 7
+    assert sequences == [7] * 7
 
 
 async def test_searches_of_one_loop_do_not_wait_for_each_other(client, servicer):
-    waits = asyncio.create_task(any_loop.search(client, SearchQuery("acme", "wait")))
-    assert await asyncio.to_thread(servicer.waits.wait, WAIT_S)
+    waiting = asyncio.create_task(any_loop.search(client, SearchQuery("acme", "wait")))
+    assert await asyncio.to_thread(servicer.is_waiting.wait, WAIT_S)
     assert (await any_loop.search(client, QUERY)).sequence == 7
-    waits.cancel()
+    waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await waits
-    assert await asyncio.to_thread(servicer.left.wait, WAIT_S), "the call was cancelled too"
+        await waiting
+    assert await asyncio.to_thread(servicer.has_left.wait, WAIT_S), "the call was cancelled too"
 
 
-async def test_errors_are_those_of_the_client(client):
+async def test_an_awaited_search_raises_the_errors_of_the_client(client):
     with pytest.raises(errors.InvalidArgument, match="mode is 'best'"):
         await any_loop.search(client, SearchQuery("acme", "dogs", mode="best"))
     client.close()
@@ -83,7 +83,7 @@ async def test_errors_are_those_of_the_client(client):
         await any_loop.search(client, QUERY)
 
 
-async def test_nobody_listens():
-    unreached = (errors.ServiceUnavailable, errors.DeadlineExceeded)
-    with Client("127.0.0.1:1", "127.0.0.1:1", timeout_s=0.2) as client, pytest.raises(unreached):
+async def test_a_search_fails_if_no_service_listens():
+    allowed = (errors.ServiceUnavailable, errors.DeadlineExceeded)
+    with Client("127.0.0.1:1", "127.0.0.1:1", timeout_s=0.2) as client, pytest.raises(allowed):
         await any_loop.search(client, QUERY)

@@ -1,4 +1,4 @@
-"""Both clients against fake servicers."""
+"""Both clients retry, pass on deadlines and check arguments; the servicers are fakes."""
 
 import asyncio
 import math
@@ -29,8 +29,9 @@ from tests.support.servers.fake_services import (
     run_async,
     run_sync,
 )
+from tests.support.until import until
 
-_SAFE: list[tuple[str, Call]] = [
+_REPEATABLE: list[tuple[str, Call]] = [
     ("GetCollection", lambda client: client.get_collection("t", "c")),
     ("ListAliases", lambda client: client.list_aliases("t")),
     ("ListCollections", lambda client: client.list_collections("t")),
@@ -46,7 +47,7 @@ _SAFE: list[tuple[str, Call]] = [
     ("GetHierarchy", lambda client: client.get_hierarchy("t", "d#0.0")),
     ("GetServerInfo", lambda client: client.server_info()),
 ]
-_UNSAFE: list[tuple[str, Call]] = [
+_NOT_REPEATABLE: list[tuple[str, Call]] = [
     ("CreateCollection", lambda client: client.create_collection("t", "c")),
     ("DeleteCollection", lambda client: client.delete_collection("t", "c")),
     ("SetAlias", lambda client: client.set_alias("t", "a", "c")),
@@ -57,31 +58,31 @@ _UNSAFE: list[tuple[str, Call]] = [
 ]
 
 BOTH = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
-DOWN = errors.ServiceUnavailable("starting")
+STARTING = errors.ServiceUnavailable("starting")
 
 
-# Retries
+# The following tests cover retries.
 
 
 @BOTH
-@pytest.mark.parametrize(("method", "call"), _SAFE)
-def test_a_call_that_may_run_twice_is_tried_again(run: Any, method: str, call: Call) -> None:
-    fake = Fake(DOWN)
+@pytest.mark.parametrize(("method", "call"), _REPEATABLE)
+def test_a_call_that_may_run_twice_is_retried(run: Any, method: str, call: Call) -> None:
+    fake = Fake(STARTING)
     run(fake, call)
     assert fake.calls == {method: 2}
 
 
 @BOTH
-@pytest.mark.parametrize(("method", "call"), _UNSAFE)
-def test_a_call_that_must_not_run_twice_is_not(run: Any, method: str, call: Call) -> None:
-    fake = Fake(DOWN)
+@pytest.mark.parametrize(("method", "call"), _NOT_REPEATABLE)
+def test_a_call_that_must_not_run_twice_is_not_retried(run: Any, method: str, call: Call) -> None:
+    fake = Fake(STARTING)
     with pytest.raises(errors.ServiceUnavailable, match="starting"):
         run(fake, call)
     assert fake.calls == {method: 1}
 
 
-def test_every_call_is_one_or_the_other() -> None:
-    methods = {method for method, _ in _SAFE + _UNSAFE}
+def test_every_call_is_either_repeatable_or_not() -> None:
+    methods = {method for method, _ in _REPEATABLE + _NOT_REPEATABLE}
     assert methods == set(REPLIES)
 
 
@@ -96,7 +97,7 @@ def test_every_call_is_one_or_the_other() -> None:
         errors.InternalError("no"),
     ],
 )
-def test_only_a_service_that_is_not_there_is_tried_again(run: Any, error: HragError) -> None:
+def test_only_calls_to_an_unavailable_service_are_retried(run: Any, error: HragError) -> None:
     fake = Fake(error)
     with pytest.raises(type(error)) as caught:
         run(fake, lambda client: client.search("t", "text"))
@@ -105,26 +106,26 @@ def test_only_a_service_that_is_not_there_is_tried_again(run: Any, error: HragEr
 
 
 def test_retries_end_after_four_attempts() -> None:
-    fake = Fake(*[DOWN] * 9)
+    fake = Fake(*[STARTING] * 9)
     with pytest.raises(errors.ServiceUnavailable):
         run_sync(fake, lambda client: client.search("t", "text"))
     assert fake.calls == {"Search": 4}
 
 
-def test_nobody_at_the_address_is_unavailable() -> None:
+def test_a_call_fails_as_unavailable_if_nobody_listens_at_the_address() -> None:
     (nowhere,) = free_addresses(1)
     with Client(nowhere, nowhere) as client, pytest.raises(errors.ServiceUnavailable):
         client.server_info(timeout_s=5)
 
 
-async def test_nobody_at_the_address_is_unavailable_asynchronously() -> None:
+async def test_an_asyncio_call_fails_as_unavailable_if_nobody_listens() -> None:
     (nowhere,) = free_addresses(1)
     async with AsyncClient(nowhere, nowhere) as client:
         with pytest.raises(errors.ServiceUnavailable):
             await client.server_info(timeout_s=5)
 
 
-def test_a_closed_client_says_so() -> None:
+def test_calls_of_a_closed_client_name_the_reason() -> None:
     client = Client()
     client.close()
     client.close()
@@ -133,7 +134,7 @@ def test_a_closed_client_says_so() -> None:
             call()
 
 
-async def test_a_closed_asynchronous_client_says_so() -> None:
+async def test_calls_of_a_closed_asyncio_client_name_the_reason() -> None:
     client = AsyncClient()
     await client.close()
     await client.close()
@@ -144,7 +145,7 @@ async def test_a_closed_asynchronous_client_says_so() -> None:
 
 
 async def test_closing_a_client_ends_its_calls_as_errors() -> None:
-    """A CancelledError in a task that nobody cancelled would vanish in a TaskGroup."""
+    """A TaskGroup would hide a CancelledError of a task that nobody cancelled."""
     fake = Fake()
     fake.may_answer.clear()
     with addresses_of(fake) as addresses:
@@ -172,12 +173,11 @@ async def test_a_task_that_is_cancelled_while_its_client_closes_is_cancelled() -
 
 
 async def _until_called(fake: Fake) -> None:
-    while not fake.calls:
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(until, lambda: fake.calls)
 
 
 @pytest.mark.parametrize(
-    ("address", "proxied"),
+    ("address", "uses_proxy"),
     [
         ("127.0.0.1:50051", False),
         ("localhost:50051", False),
@@ -186,40 +186,40 @@ async def _until_called(fake: Fake) -> None:
         ("hrag.example.org:50051", True),
     ],
 )
-def test_no_proxy_stands_between_a_machine_and_itself(address: str, proxied: bool) -> None:
-    assert dict(channel_options(address))["grpc.enable_http_proxy"] == int(proxied)
+def test_a_call_to_the_same_machine_uses_no_proxy(address: str, uses_proxy: bool) -> None:
+    assert dict(channel_options(address))["grpc.enable_http_proxy"] == int(uses_proxy)
 
 
-# Answers
+# The following tests cover answers.
 
 
 def _events(client: Any) -> Any:
-    """All events of an answer, with await or without."""
+    """Returns all events of an answer of either client."""
     answer = client.answer(SearchQuery("t", "text"))
     if isinstance(client, Client):
         return list(answer)
-    return _gathered(answer)
+    return _events_of(answer)
 
 
-async def _gathered(answer: AsyncIterator[AnswerEvent]) -> list[AnswerEvent]:
+async def _events_of(answer: AsyncIterator[AnswerEvent]) -> list[AnswerEvent]:
     return [event async for event in answer]
 
 
 @BOTH
-def test_an_answer_is_begun_again_until_something_of_it_has_come(run: Any) -> None:
-    fake = Fake(DOWN)
+def test_an_answer_is_retried_until_its_first_event_has_arrived(run: Any) -> None:
+    fake = Fake(STARTING)
     passages, text, end = run(fake, _events)
     assert (type(passages), text, end.finish_reason) == (SearchResult, "Dogs", FinishReason.STOP)
     assert fake.calls == {"Answer": 2}
 
 
-def test_an_answer_that_has_begun_is_not_begun_again() -> None:
+def test_an_answer_is_not_retried_after_its_first_event() -> None:
     fake = Fake()
     with client_of(fake) as client:
         answer = client.answer(SearchQuery("t", "text"))
         fake.may_answer.clear()
         next(answer)
-        fake.failures.append(DOWN)
+        fake.failures.append(STARTING)
         fake.may_answer.set()
         with pytest.raises(errors.ServiceUnavailable):
             list(answer)
@@ -227,13 +227,13 @@ def test_an_answer_that_has_begun_is_not_begun_again() -> None:
 
 
 @BOTH
-def test_an_answer_has_a_deadline_of_its_own(run: Any) -> None:
+def test_an_answer_has_a_longer_deadline_than_other_calls(run: Any) -> None:
     fake = Fake()
     run(fake, _events, timeout_s=1)
     assert 100 < fake.remaining_s < 122
 
 
-# Deadlines
+# The following tests cover deadlines.
 
 
 @BOTH
@@ -257,7 +257,7 @@ def test_the_deadline_reaches_the_service(run: Any) -> None:
 
 
 @BOTH
-def test_no_time_at_all_is_a_deadline_too(run: Any) -> None:
+def test_a_timeout_of_zero_is_a_deadline_too(run: Any) -> None:
     fake = Fake()
     fake.may_answer.clear()
     try:
@@ -269,7 +269,7 @@ def test_no_time_at_all_is_a_deadline_too(run: Any) -> None:
 
 @BOTH
 @pytest.mark.parametrize("timeout_s", [math.inf, math.nan, 1e10, "5"])
-def test_a_deadline_that_is_none_is_refused(run: Any, timeout_s: Any) -> None:
+def test_an_invalid_timeout_is_refused(run: Any, timeout_s: Any) -> None:
     calls: list[Call] = [
         lambda client: client.search("t", "text", timeout_s=timeout_s),
         lambda client: client.get_text("t", "d", timeout_s=timeout_s),
@@ -283,13 +283,13 @@ def test_a_deadline_that_is_none_is_refused(run: Any, timeout_s: Any) -> None:
 
 
 @BOTH
-def test_the_longest_deadline_is_one(run: Any) -> None:
+def test_the_longest_timeout_is_allowed(run: Any) -> None:
     assert (
         run(Fake(), lambda client: client.search("t", "x", timeout_s=MAX_TIMEOUT_S)).sequence == 7
     )
 
 
-# Arguments
+# The following tests cover arguments.
 
 
 @BOTH
@@ -312,14 +312,14 @@ def test_an_argument_of_a_wrong_type_is_named(run: Any, field: str, call: Call) 
     assert (caught.value.field, fake.calls) == (field, {})
 
 
-def test_what_is_asked_of_a_model_is_a_search_too() -> None:
-    fake: Any = "what is it?"
+def test_an_answer_needs_a_search_query() -> None:
+    not_a_query: Any = "what is it?"
     with pytest.raises(errors.InvalidArgument, match="it must be a SearchQuery"):
-        calls.answer(AnswerQuery(fake))
+        calls.answer(AnswerQuery(not_a_query))
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize("address", ["", "127.0.0.1:99999"])
-async def test_an_address_that_nobody_can_have_is_refused(kind: Any, address: str) -> None:
+async def test_an_impossible_address_is_refused(kind: Any, address: str) -> None:
     with pytest.raises(errors.InvalidArgument, match=f"the address is '{address}'"):
         kind("127.0.0.1:1", address)

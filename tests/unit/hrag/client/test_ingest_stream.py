@@ -1,4 +1,4 @@
-"""Streams of documents by both clients, against fake servicers."""
+"""Both clients stream documents to services; the servicers are fakes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -35,7 +35,7 @@ MANY = pytest.mark.parametrize("run", [_sync_many, _async_many], ids=["sync", "a
 
 
 @MANY
-def test_each_document_of_a_stream_gets_its_result_or_its_own_error(run: Any) -> None:
+def test_each_document_of_a_stream_gets_its_result_or_its_error(run: Any) -> None:
     first, second, third = run(Fake(), named_documents("a", "bad", "c"))
     assert (first, third) == (stored("a"), stored("c"))
     assert isinstance(second, errors.BlankDocument)
@@ -47,7 +47,7 @@ def test_each_document_of_a_stream_gets_its_result_or_its_own_error(run: Any) ->
     ("page", "field"),
     [(("x", -1), "number"), (("x", 1.5), "number"), ((5,), "pages"), (None, "pages")],
 )
-def test_a_page_that_cannot_be_sent_is_its_documents_own_error(
+def test_a_page_that_cannot_be_sent_is_an_error_of_its_document(
     run: Any, page: Any, field: str
 ) -> None:
     wrong = Document((Page("fine"), page and Page(*page)), "wrong")
@@ -58,21 +58,21 @@ def test_a_page_that_cannot_be_sent_is_its_documents_own_error(
 
 
 @MANY
-def test_a_stream_of_nothing_answers_nothing(run: Any) -> None:
+def test_a_stream_without_documents_has_no_results(run: Any) -> None:
     assert run(Fake(), []) == []
 
 
-def test_documents_may_come_asynchronously() -> None:
+def test_documents_may_come_from_an_asynchronous_source() -> None:
     async def documents() -> AsyncIterator[Document]:
         for document in named_documents("a", "b"):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # The source suspends, as a source that reads a file does.
             yield document
 
     assert _async_many(Fake(), documents()) == [stored("a"), stored("b")]
 
 
 @MANY
-def test_a_streams_failure_is_raised_and_not_tried_again(run: Any) -> None:
+def test_a_failure_of_the_whole_stream_is_raised_and_not_retried(run: Any) -> None:
     fake = Fake(errors.StorageFull("the disk is full"))
     with pytest.raises(errors.StorageFull, match="the disk is full"):
         run(fake, named_documents("a", "b"))
@@ -80,24 +80,28 @@ def test_a_streams_failure_is_raised_and_not_tried_again(run: Any) -> None:
 
 
 class _FileIsGone(Exception):
-    """Raised by the source of a stream's documents."""
+    """The error that the source of a stream's documents raises."""
 
 
-def _failing() -> Iterator[Document]:
+def _failing_source() -> Iterator[Document]:
     yield Document("text", "a")
     raise _FileIsGone("b.txt")
 
 
-async def _failing_later() -> AsyncIterator[Document]:
+async def _failing_async_source() -> AsyncIterator[Document]:
     yield Document("text", "a")
     raise _FileIsGone("b.txt")
 
 
 @pytest.mark.parametrize(
     ("run", "documents"),
-    [(_sync_many, _failing), (_async_many, _failing), (_async_many, _failing_later)],
+    [
+        (_sync_many, _failing_source),
+        (_async_many, _failing_source),
+        (_async_many, _failing_async_source),
+    ],
 )
-def test_what_the_source_of_documents_raises_reaches_the_caller(run: Any, documents: Any) -> None:
+def test_an_error_of_the_source_reaches_the_caller(run: Any, documents: Any) -> None:
     with pytest.raises(_FileIsGone, match=r"b\.txt"):
         run(Fake(), documents())
 
@@ -108,7 +112,7 @@ def test_an_exit_of_the_source_of_documents_reaches_the_caller(
     run: Any, kind: type[BaseException]
 ) -> None:
     class Source:
-        """Ends with the exception; a generator would swallow its own GeneratorExit."""
+        """Yields a document, then raises; a generator would swallow its own GeneratorExit."""
 
         def __init__(self) -> None:
             self._documents = iter(named_documents("a"))
@@ -125,7 +129,7 @@ def test_an_exit_of_the_source_of_documents_reaches_the_caller(
         run(Fake(), Source())
 
 
-def test_what_ends_a_refused_stream_is_the_refusal_and_nothing_of_the_source() -> None:
+def test_a_refused_stream_raises_the_refusal_and_no_error_of_the_source() -> None:
     documents = (Document("x", str(number)) for number in range(1000))
     with (
         client_of(Fake(errors.StorageFull("full"))) as client,
@@ -134,15 +138,15 @@ def test_what_ends_a_refused_stream_is_the_refusal_and_nothing_of_the_source() -
         list(client.ingest_many("t", documents))
 
 
-def test_what_was_stored_before_the_source_failed_is_yielded_first() -> None:
+def test_results_from_before_the_failure_of_the_source_are_yielded_first() -> None:
     results = []
     with client_of(Fake()) as client, pytest.raises(_FileIsGone):
-        results.extend(client.ingest_many("t", _failing()))
+        results.extend(client.ingest_many("t", _failing_source()))
     assert results == [stored("a")]
 
 
-@pytest.mark.parametrize("documents", [_failing, _failing_later])
-def test_what_was_stored_before_is_yielded_first_by_the_asyncio_client(documents: Any) -> None:
+@pytest.mark.parametrize("documents", [_failing_source, _failing_async_source])
+def test_the_asyncio_client_yields_results_from_before_the_failure_first(documents: Any) -> None:
     results = []
 
     async def run(client: AsyncClient) -> None:
@@ -155,11 +159,18 @@ def test_what_was_stored_before_is_yielded_first_by_the_asyncio_client(documents
 
 
 @MANY
-def test_a_document_that_cannot_be_sent_gets_its_own_error_in_its_place(run: Any) -> None:
-    bad: Any = [Document("\ud800", "a"), "text"]
-    results = run(Fake(), [*bad, Document("text", "b"), *bad, *named_documents("c", "d"), *bad])
+def test_a_document_that_cannot_be_sent_gets_an_error_in_its_place(run: Any) -> None:
+    unsendable: Any = [Document("\ud800", "a"), "text"]
+    documents = [
+        *unsendable,
+        Document("text", "b"),
+        *unsendable,
+        *named_documents("c", "d"),
+        *unsendable,
+    ]
+    results = run(Fake(), documents)
     expected = ["text", "document"]
-    assert [getattr(each, "field", each) for each in results] == [
+    assert [getattr(result, "field", result) for result in results] == [
         *expected,
         stored("b"),
         *expected,
@@ -167,17 +178,18 @@ def test_a_document_that_cannot_be_sent_gets_its_own_error_in_its_place(run: Any
         stored("d"),
         *expected,
     ]
-    assert all(isinstance(each, errors.InvalidArgument) for each in (*results[:2], *results[-2:]))
+    failures = (*results[:2], *results[-2:])
+    assert all(isinstance(failure, errors.InvalidArgument) for failure in failures)
 
 
 @MANY
-def test_a_stream_of_documents_that_cannot_be_sent_answers_each(run: Any) -> None:
-    assert [type(each) for each in run(Fake(), [Document("\ud800")] * 2)] == (
+def test_each_document_of_a_stream_that_cannot_be_sent_gets_an_error(run: Any) -> None:
+    assert [type(error) for error in run(Fake(), [Document("\ud800")] * 2)] == (
         [errors.InvalidArgument] * 2
     )
 
 
-def test_names_that_cannot_be_sent_are_no_documents_error() -> None:
+def test_a_tenant_id_that_cannot_be_sent_is_an_error_of_the_whole_stream() -> None:
     with client_of(Fake()) as client, pytest.raises(errors.InvalidArgument, match="tenant_id"):
         client.ingest_many("\ud800", [])
 
@@ -201,18 +213,18 @@ async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:
             assert await asyncio.to_thread(fake.hung_up.wait, 5)
 
 
-def test_documents_are_taken_as_the_service_asks_for_them() -> None:
+def test_documents_are_read_from_the_source_only_as_the_service_receives_them() -> None:
     """A corpus that does not fit into memory can be streamed."""
-    taken = 0
+    documents_read = 0
 
     def documents() -> Iterator[Document]:
-        nonlocal taken
+        nonlocal documents_read
         for number in range(1000):
-            taken += 1
+            documents_read += 1
             yield Document("x" * 100_000, str(number))
 
     with client_of(Fake()) as client:
         results = client.ingest_many("t", documents())
         next(results)
-        assert taken < 200
+        assert documents_read < 200
         results.close()

@@ -1,4 +1,4 @@
-"""The synchronous client says and takes what the asyncio one does, because it is made from it."""
+"""The synchronous client has the API of the asyncio client, because it is generated from it."""
 
 import inspect
 import re
@@ -21,20 +21,20 @@ def test_the_synchronous_client_is_up_to_date(source: Path) -> None:
     )
 
 
-def test_a_sentence_that_only_one_client_can_say_is_not_lost(tmp_path: Path) -> None:
+def test_a_missing_sentence_about_asyncio_is_an_error_of_the_generator(tmp_path: Path) -> None:
     source = tmp_path / SOURCE.name
     source.write_text('"""Module."""\n\nclass AsyncClient: ...\n')
     with pytest.raises(ValueError, match="does not say 'For asyncio"):
         synchronous(source)
 
 
-def test_both_have_the_same_public_methods() -> None:
+def test_both_clients_have_the_same_public_methods() -> None:
     assert [name for name in dir(Client) if not name.startswith("_")] == METHODS
     assert {"create_collection", "ingest", "search", "server_info", *STREAMS} <= set(METHODS)
 
 
 @pytest.mark.parametrize("name", ["__init__", *METHODS])
-def test_a_method_takes_and_returns_the_same(name: str) -> None:
+def test_both_clients_have_methods_with_the_same_signature(name: str) -> None:
     asynchronous, synchronous_ = getattr(AsyncClient, name), getattr(Client, name)
     assert _signature(synchronous_) == _signature(asynchronous)
     assert synchronous_.__doc__ == asynchronous.__doc__
@@ -43,20 +43,20 @@ def test_a_method_takes_and_returns_the_same(name: str) -> None:
 
 
 def _signature(method: object) -> str:
-    """Names, kinds, types and defaults, whatever is asynchronous in them."""
+    """Returns the signature as a text, without the differences that asyncio requires."""
     text = str(inspect.signature(method))
     text = text.replace(" | collections.abc.AsyncIterable[hrag.values.documents.Document]", "")
     return re.sub(r"\bAsync(?=Generator)", "", text)
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_every_public_method_says_what_it_does(kind: type) -> None:
+def test_every_public_method_has_a_docstring(kind: type) -> None:
     assert kind.__doc__
     for name in METHODS:
         assert getattr(kind, name).__doc__.rstrip().endswith("."), name
 
 
-def test_each_client_says_how_it_may_be_shared() -> None:
+def test_the_docstring_of_each_client_describes_how_it_may_be_shared() -> None:
     assert "threads" in Client.__doc__
     assert "event loop" in AsyncClient.__doc__
     assert "event loop" not in Client.__doc__

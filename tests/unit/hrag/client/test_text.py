@@ -1,4 +1,4 @@
-"""Whole texts that are read in parts, of documents that are replaced meanwhile."""
+"""Whole texts are read in parts, while their documents may be replaced."""
 
 import time
 from collections.abc import Iterator
@@ -21,23 +21,26 @@ PART = ReplyLimit(4)
 
 
 class _Replaced(Fake):
-    """Has another version of a document at each call; a reply holds four bytes of it."""
+    """Returns the next version of a document at each call; a reply contains four bytes of it.
+
+    Each call takes `part_s` seconds, so that a test can observe how the deadline approaches.
+    """
 
     def __init__(self, texts: Iterator[str], part_s: float = 0) -> None:
         super().__init__()
         self._texts = texts
         self._part_s = part_s
         self._text, self._sequence = "", 0
-        self.times_left_s: list[float] = []
+        self.remaining_times_s: list[float] = []
 
     def GetDocument(self, request: Any, context: Any) -> ipb.GetDocumentResponse:
-        self.times_left_s.append(context.time_remaining())
+        self.remaining_times_s.append(context.time_remaining())
         time.sleep(self._part_s)
         text = next(self._texts)
         if text != self._text:
             self._text, self._sequence = text, self._sequence + 1
-        wanted = ByteRange(request.text_range.start, request.text_range.end)
-        part, end = read_part(text.encode(), wanted, PART)
+        text_range = ByteRange(request.text_range.start, request.text_range.end)
+        part, end = read_part(text.encode(), text_range, PART)
         info = tpb.DocumentInfo(sequence=self._sequence, text_bytes=len(text.encode()))
         return ipb.GetDocumentResponse(document=info, text=part, text_end=end)
 
@@ -56,16 +59,16 @@ def test_a_replaced_document_is_read_again(run: Any, before: list[str], after: s
 
 @BOTH
 @pytest.mark.parametrize("texts", [[LONG, LONG, SHORT], [LONG, SHORT]], ids=["shorter", "other"])
-def test_a_document_that_changes_all_the_time_is_given_up(run: Any, texts: list[str]) -> None:
+def test_reading_a_document_that_changes_all_the_time_fails(run: Any, texts: list[str]) -> None:
     fake = _Replaced(cycle(texts))
     with pytest.raises(errors.DocumentChanged, match=r"'d' was replaced 11 times.*at most 10"):
         run(fake, _text)
-    assert len(fake.times_left_s) <= 11 * len(texts)
+    assert len(fake.remaining_times_s) <= 11 * len(texts)
 
 
 @BOTH
 @pytest.mark.parametrize("field", ["document_id", "text_range"])
-def test_other_refusals_are_raised(run: Any, field: str) -> None:
+def test_other_errors_are_raised(run: Any, field: str) -> None:
     fake = Fake(errors.InvalidArgument("no", field=field))
     with pytest.raises(errors.InvalidArgument, match="no"):
         run(fake, _text)
@@ -76,7 +79,7 @@ def test_other_refusals_are_raised(run: Any, field: str) -> None:
 def test_all_parts_share_one_deadline(run: Any) -> None:
     fake = _Replaced(repeat(LONG), part_s=0.2)
     assert run(fake, _text) == LONG
-    first, *_, last = fake.times_left_s
+    first, *_, last = fake.remaining_times_s
     assert last < first - 0.3
     with pytest.raises(errors.DeadlineExceeded):
         run(fake, lambda client: client.get_text("t", "d", timeout_s=0.5))

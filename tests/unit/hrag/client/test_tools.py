@@ -1,4 +1,4 @@
-"""The tool for agents: its description for the model, and what it returns."""
+"""The tool for agents describes itself to the model, and returns passages to cite."""
 
 import asyncio
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def passage(index: int, content: str, score: float) -> Passage:
     return Passage(chunk, score, (MatchedChild("guide#0.0", score, span),))
 
 
-def found(*passages: Passage) -> SearchResult:
+def search_result(*passages: Passage) -> SearchResult:
     timings = Timings(1, 1, 1, 1, 4)
     return SearchResult(
         passages, SearchMode.SMALL_TO_BIG, 0, 2, 1, True, 1, timings, SearchPlan.SCAN, 1
@@ -53,21 +53,25 @@ def found(*passages: Passage) -> SearchResult:
 
 @dataclass
 class FakeClient:
-    """Gives every search the same answer and records its arguments."""
+    """Returns the same answer to every search, or raises it, and records the arguments."""
 
-    answer: SearchResult | HragError = field(default_factory=found)
-    asked: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
+    answer: SearchResult | HragError = field(default_factory=search_result)
+    requests: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
 
-    def search(self, tenant_id: str, query: Any, **how: Any) -> SearchResult:
-        self.asked.append((tenant_id, query, how))
+    def search(self, tenant_id: str, query: Any, **options: Any) -> SearchResult:
+        self.requests.append((tenant_id, query, options))
         if isinstance(self.answer, HragError):
             raise self.answer
         return self.answer
 
 
 class FakeAsyncClient(FakeClient):
-    async def search(self, tenant_id: str, query: Any, **how: Any) -> SearchResult:  # type: ignore[override]
-        return super().search(tenant_id, query, **how)
+    """A `FakeClient` whose search is a coroutine."""
+
+    async def search(  # type: ignore[override]
+        self, tenant_id: str, query: Any, **options: Any
+    ) -> SearchResult:
+        return super().search(tenant_id, query, **options)
 
 
 @dataclass
@@ -84,16 +88,18 @@ class Tool:
 
 @pytest.fixture(params=MAKERS)
 def tool(request: pytest.FixtureRequest) -> Callable[..., Tool]:
-    def make(answer: SearchResult | HragError | None = None, **how: Any) -> Tool:
+    def make(answer: SearchResult | HragError | None = None, **options: Any) -> Tool:
         kind = FakeClient if request.param == "sync" else FakeAsyncClient
-        client = kind(found() if answer is None else answer)
-        return Tool(client, MAKERS[request.param](client, "acme", **how))
+        client = kind(search_result() if answer is None else answer)
+        return Tool(client, MAKERS[request.param](client, "acme", **options))
 
     return make
 
 
-def test_passages_come_with_headings_to_cite_and_where_they_are_from(tool):
-    findings = tool(found(passage(0, " Rotate keys.\n", 0.123456), passage(1, "Often.", 0.1)))("q")
+def test_passages_come_with_headings_to_cite_and_with_their_sources(tool):
+    findings = tool(
+        search_result(passage(0, " Rotate keys.\n", 0.123456), passage(1, "Often.", 0.1))
+    )("q")
     first = findings.passages[0]
     assert (first.heading, first.text) == ("[Guide - Keys, page 3]", "Rotate keys.")
     assert (first.document_id, first.chunk_id, first.source) == ("guide", "guide#2.0", "guide.pdf")
@@ -104,23 +110,23 @@ def test_passages_come_with_headings_to_cite_and_where_they_are_from(tool):
     )
 
 
-def test_an_empty_result_says_so(tool):
-    findings = tool(found())("q")
+def test_a_result_without_passages_is_described_as_such(tool):
+    findings = tool(search_result())("q")
     assert (findings.passages, findings.error) == ((), "")
     assert "No passage" in str(findings)
 
 
-def test_whose_documents_and_how_are_fixed_by_the_maker(tool):
-    made = tool(collection="handbook", limit=3, mode=SearchMode.STANDARD, token_budget=100)
-    made("how often?")
-    made("how often?", limit=7)
-    how = {"collection": "handbook", "mode": SearchMode.STANDARD, "token_budget": 100}
-    assert made.client.asked == [
-        ("acme", "how often?", {**how, "limit": 3}),
-        ("acme", "how often?", {**how, "limit": 7}),
+def test_the_creator_of_the_tool_fixes_tenant_and_options(tool):
+    knowledge = tool(collection="handbook", limit=3, mode=SearchMode.STANDARD, token_budget=100)
+    knowledge("how often?")
+    knowledge("how often?", limit=7)
+    options = {"collection": "handbook", "mode": SearchMode.STANDARD, "token_budget": 100}
+    assert knowledge.client.requests == [
+        ("acme", "how often?", {**options, "limit": 3}),
+        ("acme", "how often?", {**options, "limit": 7}),
     ]
     with pytest.raises(TypeError, match="tenant_id"):
-        made("q", tenant_id="other")
+        knowledge("q", tenant_id="other")
 
 
 def test_the_description_for_the_model_has_two_parameters_and_no_more(tool):
@@ -133,13 +139,13 @@ def test_the_description_for_the_model_has_two_parameters_and_no_more(tool):
     assert schema["properties"]["query"]["type"] == "string"
     limit = schema["properties"]["limit"]
     assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 100, 3)
-    assert all(each["description"] for each in schema["properties"].values())
+    assert all(parameter["description"] for parameter in schema["properties"].values())
 
 
 def test_two_knowledge_bases_keep_their_descriptions(tool):
-    one, other = tool(description="Cats."), tool(description="Dogs.")
-    assert "Cats." in one.function.__doc__
-    assert "Cats." not in other.function.__doc__
+    cats, dogs = tool(description="Cats."), tool(description="Dogs.")
+    assert "Cats." in cats.function.__doc__
+    assert "Cats." not in dogs.function.__doc__
 
 
 def test_an_empty_description_is_left_out(tool):
@@ -148,11 +154,11 @@ def test_an_empty_description_is_left_out(tool):
 
 
 @pytest.mark.parametrize(
-    ("description", "says"),
+    ("description", "message"),
     [("x" * 2001, "description has 2001 characters; at most 2000"), ("a\udcff", "surrogate at 1")],
 )
-def test_descriptions_that_cannot_be_are_refused_when_the_tool_is_made(tool, description, says):
-    with pytest.raises(errors.InvalidArgument, match=says):
+def test_invalid_descriptions_are_refused_when_the_tool_is_created(tool, description, message):
+    with pytest.raises(errors.InvalidArgument, match=message):
         tool(description=description)
 
 
@@ -165,7 +171,7 @@ def test_findings_are_a_value_with_a_schema():
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "message"),
     [
         (
             errors.InvalidArgument("text is blank; a query must say something", field="text"),
@@ -182,35 +188,35 @@ def test_findings_are_a_value_with_a_schema():
         (errors.CollectionNotFound("no such one"), "The search failed: no such one."),
     ],
 )
-def test_errors_are_returned_as_text(tool, error, says):
+def test_errors_are_returned_as_text(tool, error, message):
     findings = tool(error)("q")
-    assert (findings.passages, findings.error, str(findings)) == ((), says, says)
+    assert (findings.passages, findings.error, str(findings)) == ((), message, message)
 
 
 def test_a_mistake_in_the_program_is_not_hidden(tool):
-    made = tool()
-    made.client.answer = None  # type: ignore[assignment]
+    knowledge = tool()
+    knowledge.client.answer = None  # type: ignore[assignment]
     with pytest.raises(AttributeError):
-        made("q")
+        knowledge("q")
 
 
 @pytest.mark.parametrize("query", [None, 5, ["a"], [0.5, 0.5], b"text", {"query": "x"}])
-def test_a_query_that_is_no_text_is_not_taken_for_a_vector(tool, query):
-    made = tool()
-    assert "must be a text" in made(query).error
-    assert made.client.asked == []
+def test_a_query_that_is_not_a_text_is_refused_and_never_a_vector(tool, query):
+    knowledge = tool()
+    assert "must be a text" in knowledge(query).error
+    assert knowledge.client.requests == []
 
 
 @pytest.mark.parametrize("name", ["", "no tenant", "x" * 65, "ä", "a\ud800"])
 @pytest.mark.parametrize("make", MAKERS.values(), ids=list(MAKERS))
-def test_names_that_cannot_be_are_refused_when_the_tool_is_made(make, name):
+def test_invalid_names_are_refused_when_the_tool_is_created(make, name):
     with pytest.raises(errors.InvalidArgument, match="tenant_id is "):
         make(FakeClient(), name)
     with pytest.raises(errors.InvalidArgument, match="collection is "):
         make(FakeClient(), "acme", collection=name)
 
 
-def test_options_that_a_search_does_not_take_are_refused_when_the_tool_is_made():
+def test_unknown_options_are_refused_when_the_tool_is_created():
     with Client() as client, pytest.raises(TypeError, match="nonsense"):
         knowledge_base(client, "acme", nonsense=1)
     with Client() as client, pytest.raises(TypeError, match="query"):
@@ -220,7 +226,7 @@ def test_options_that_a_search_does_not_take_are_refused_when_the_tool_is_made()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"query": "a\ud800"}, "valid Unicode"),
         ({"query": "q", "limit": -1}, "limit is"),
@@ -229,6 +235,6 @@ def test_options_that_a_search_does_not_take_are_refused_when_the_tool_is_made()
         ({"query": "q", "limit": 1 << 70}, "limit is"),
     ],
 )
-def test_values_that_cannot_be_sent_are_errors_too(arguments, says):
+def test_values_that_cannot_be_sent_are_returned_as_errors_too(arguments, message):
     with Client() as client:
-        assert says in knowledge_base(client, "acme")(**arguments).error
+        assert message in knowledge_base(client, "acme")(**arguments).error

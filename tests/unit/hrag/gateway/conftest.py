@@ -1,4 +1,4 @@
-"""A gateway to fake services, shared by all tests of this folder."""
+"""Fixtures with a gateway to fake services, which all tests of this folder share."""
 
 from collections.abc import Iterator
 

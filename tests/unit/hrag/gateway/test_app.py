@@ -1,4 +1,4 @@
-"""Who may read replies: pages of which origins, and requests for which hosts."""
+"""The gateway restricts replies to pages of allowed origins and requests for allowed hosts."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ ORIGIN = "https://app.example.org"
 HOST = "hrag.example.org"
 
 
-def test_pages_of_other_origins_read_nothing(gateway: Gateway) -> None:
+def test_pages_of_other_origins_cannot_read_replies(gateway: Gateway) -> None:
     reply = gateway.post(SEARCH, {}, {"origin": ORIGIN})
     assert "access-control-allow-origin" not in reply.headers
-    asked = {"origin": ORIGIN, "access-control-request-method": "POST"}
-    assert gateway.send("OPTIONS", SEARCH, headers=asked).status == 405
+    preflight_headers = {"origin": ORIGIN, "access-control-request-method": "POST"}
+    assert gateway.send("OPTIONS", SEARCH, headers=preflight_headers).status == 405
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +31,13 @@ def open_gateway(fake: Fake) -> Iterator[Gateway]:
 def test_pages_of_allowed_origins_read_replies(
     open_gateway: Gateway, origin: str, allowed: bool
 ) -> None:
-    asked = {
+    preflight_headers = {
         "origin": origin,
         "access-control-request-method": "POST",
         "access-control-request-headers": "authorization,content-type",
     }
-    before = open_gateway.send("OPTIONS", SEARCH, headers=asked)
-    assert (before.status == 200) == allowed
+    preflight = open_gateway.send("OPTIONS", SEARCH, headers=preflight_headers)
+    assert (preflight.status == 200) == allowed
     reply = open_gateway.post(SEARCH, {}, {"origin": origin})
     assert (reply.headers.get("access-control-allow-origin") == origin) == allowed
 
@@ -58,7 +58,7 @@ def test_pages_of_allowed_origins_read_replies(
         ("", 403),
     ],
 )
-def test_only_requests_for_its_own_names_are_answered(
+def test_only_requests_for_allowed_hosts_are_answered(
     open_gateway: Gateway, host: str, status: int
 ) -> None:
     assert open_gateway.post(SEARCH, {}, {"host": host}).status == status

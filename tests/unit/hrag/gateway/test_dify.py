@@ -1,4 +1,4 @@
-"""Dify's requests as searches, passages as its records, errors with its codes."""
+"""Dify's requests become searches, passages become its records, and errors get its codes."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.servers.fake_services import Fake
 from tests.support.servers.gateways import Gateway
 
 PATH = "/retrieval"
-_ASKED = {
+_REQUEST = {
     "knowledge_id": "acme/handbook",
     "query": "what?",
     "retrieval_setting": {"top_k": 3, "score_threshold": 0.25},
@@ -26,17 +26,19 @@ _A = {"match": {"field": "metadata.team", "values": [{"text": "a"}]}}
 
 
 def _search(**changes: Any) -> dict[str, Any]:
-    raw = json.dumps({**_ASKED, **changes}).encode()
-    message = rpb.SearchRequest.FromString(dify._search_request(raw))
-    found: dict[str, Any] = json_format.MessageToDict(message)
-    return found
+    raw = json.dumps({**_REQUEST, **changes}).encode()
+    message = rpb.SearchRequest.FromString(dify.search_request(raw))
+    fields: dict[str, Any] = json_format.MessageToDict(message)
+    return fields
 
 
 def _filter(operator: str, value: Any = None, name: Any = "team") -> dict[str, Any]:
     condition = {"name": name, "comparison_operator": operator, "value": value}
-    (only,) = _search(metadata_condition={"conditions": [condition]})["filter"]["allOf"]["filters"]
-    assert isinstance(only, dict)
-    return only
+    (filter_,) = _search(metadata_condition={"conditions": [condition]})["filter"]["allOf"][
+        "filters"
+    ]
+    assert isinstance(filter_, dict)
+    return filter_
 
 
 def test_a_request_becomes_a_search() -> None:
@@ -50,12 +52,12 @@ def test_a_request_becomes_a_search() -> None:
     assert "minScore" not in _search(retrieval_setting={"top_k": 3, "score_threshold": 0.0})
 
 
-def test_a_tenant_alone_means_its_default_collection() -> None:
+def test_a_knowledge_id_with_only_a_tenant_means_its_default_collection() -> None:
     assert "collection" not in _search(knowledge_id="acme")
 
 
 @pytest.mark.parametrize(
-    ("operator", "value", "kind"),
+    ("operator", "value", "expected"),
     [
         ("is", "a", _A),
         ("=", 5, {"match": {"field": "metadata.team", "values": [{"number": 5.0}]}}),
@@ -84,20 +86,20 @@ def test_a_tenant_alone_means_its_default_collection() -> None:
         ),
     ],
 )
-def test_conditions_become_filters(operator: str, value: Any, kind: dict[str, Any]) -> None:
-    assert _filter(operator, value) == kind
+def test_conditions_become_filters(operator: str, value: Any, expected: dict[str, Any]) -> None:
+    assert _filter(operator, value) == expected
 
 
-def test_several_names_are_alternatives_and_own_fields_need_no_prefix() -> None:
-    found = _filter("not empty", name=["title", "team"])
-    fields = [each["exists"]["field"] for each in found["anyOf"]["filters"]]
+def test_several_names_are_alternatives() -> None:
+    alternatives = _filter("not empty", name=["title", "team"])
+    fields = [filter_["exists"]["field"] for filter_ in alternatives["anyOf"]["filters"]]
     assert fields == ["title", "metadata.team"]
 
 
 def test_conditions_may_be_alternatives() -> None:
     condition = {"name": "team", "comparison_operator": "not empty"}
-    asked = {"logical_operator": "or", "conditions": [condition, condition]}
-    assert list(_search(metadata_condition=asked)["filter"]) == ["anyOf"]
+    conditions = {"logical_operator": "or", "conditions": [condition, condition]}
+    assert list(_search(metadata_condition=conditions)["filter"]) == ["anyOf"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,9 @@ def test_conditions_may_be_alternatives() -> None:
         ),
     ],
 )
-def test_wrong_requests_are_named(changes: dict[str, Any], field: str, words: str) -> None:
+def test_invalid_requests_are_refused_with_the_field(
+    changes: dict[str, Any], field: str, words: str
+) -> None:
     with pytest.raises(errors.InvalidArgument, match=words) as refused:
         _search(**changes)
     assert refused.value.field == field
@@ -134,15 +138,15 @@ def test_wrong_requests_are_named(changes: dict[str, Any], field: str, words: st
     "operator", ["contains", "not contains", "start with", "end with", None, ["="]]
 )
 def test_operators_that_filters_do_not_have_are_refused_by_name(operator: Any) -> None:
-    with pytest.raises(errors.InvalidArgument, match="; allowed are is, =") as it:
+    with pytest.raises(errors.InvalidArgument, match="; allowed are is, =") as refused:
         _filter(operator, "a")
-    assert it.value.field == "metadata_condition.conditions[0].comparison_operator"
-    assert quoted(str(operator)) in it.value.message
+    assert refused.value.field == "metadata_condition.conditions[0].comparison_operator"
+    assert quoted(str(operator)) in refused.value.message
 
 
 def _record(passage: rpb.Passage) -> dict[str, Any]:
     encoded = rpb.SearchResponse(passages=[passage]).SerializeToString()
-    (record,) = json.loads(dify._records(encoded))["records"]
+    (record,) = json.loads(dify.records(encoded))["records"]
     assert isinstance(record, dict)
     return record
 
@@ -175,11 +179,11 @@ def test_errors_have_the_codes_that_dify_knows(
 ) -> None:
     fake.failures.append(error)
     headers = {"authorization": authorization} if authorization else {}
-    reply = gateway.post(PATH, _ASKED, headers)
+    reply = gateway.post(PATH, _REQUEST, headers)
     assert (reply.status, reply.json) == (status, {"error_code": code, "error_msg": "no"})
 
 
-def test_records_come_back(gateway: Gateway) -> None:
-    reply = gateway.post(PATH, _ASKED)
+def test_a_request_is_answered_with_records(gateway: Gateway) -> None:
+    reply = gateway.post(PATH, _REQUEST)
     assert (reply.status, reply.json) == (200, {"records": []})
     assert reply.headers["content-type"] == JSON

@@ -1,4 +1,4 @@
-"""The explorer's files: whole, without foreign addresses, and with a text for every key."""
+"""The explorer's files are complete, name no other host, and have a text for every key."""
 
 import re
 from pathlib import Path
@@ -15,8 +15,9 @@ INDEX = (FOLDER / "index.html").read_text("utf-8")
 
 _ENTRY = re.compile(r'^  "([\w.]+)":\s+(.+?),$', re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"\"([a-z_]+\.[A-Za-z_]+)\"")
-_BEGINNING = re.compile(r"`([a-z_]+\.)\$\{")  # A key whose last part is a value of the protocol.
-_PLACE = re.compile(r"\{\w+\}")
+# The beginning of a key whose last part is a value of the protocol.
+_BEGINNING = re.compile(r"`([a-z_]+\.)\$\{")
+_PLACEHOLDER = re.compile(r"\{\w+\}")
 
 
 def _texts(name: str) -> dict[str, str]:
@@ -26,20 +27,20 @@ def _texts(name: str) -> dict[str, str]:
 def test_both_languages_have_the_same_texts() -> None:
     english, chinese = map(_texts, LANGUAGES)
     assert list(english) == list(chinese)
-    places = {key: set(_PLACE.findall(text)) for key, text in english.items()}
-    assert places == {key: set(_PLACE.findall(text)) for key, text in chinese.items()}
+    placeholders = {key: set(_PLACEHOLDER.findall(text)) for key, text in english.items()}
+    assert placeholders == {key: set(_PLACEHOLDER.findall(text)) for key, text in chinese.items()}
 
 
 def test_every_key_has_a_text_and_every_text_is_used() -> None:
-    known = _texts("english.js")
+    texts = _texts("english.js")
     used = {key for key in _KEY.findall(CODE) if not key.endswith((".js", ".svg"))}
     beginnings = tuple(_BEGINNING.findall(CODE))
-    assert used - set(known) == set()
-    assert [key for key in known if key not in used and not key.startswith(beginnings)] == []
+    assert used - set(texts) == set()
+    assert [key for key in texts if key not in used and not key.startswith(beginnings)] == []
 
 
-def test_data_becomes_text_only() -> None:
-    """No markup, code or style made of strings, and nothing is kept in the browser."""
+def test_data_is_shown_only_as_text() -> None:
+    """No string becomes markup, code or style, and the browser stores nothing."""
     forbidden = (
         *("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser"),
         *("eval(", "new Function", "srcdoc", '"style"', "setTimeout"),
@@ -54,7 +55,7 @@ def test_a_file_names_no_other_host(path: Path) -> None:
     assert set(addresses) <= {"http://www.w3.org"}  # The namespace of SVG.
 
 
-def test_every_file_is_there_and_used() -> None:
+def test_every_file_exists_and_is_used() -> None:
     named = set(re.findall(r'(?:href|src)="([^"]+)"', INDEX))
     named |= set(re.findall(r'from "\./([^"]+)"', "".join(MODULES.values())))
     assert {path.name for path in FOLDER.iterdir()} == named | {"index.html"}

@@ -1,4 +1,4 @@
-"""The settings of the gateway: which values are allowed, and what they mean."""
+"""The settings of the gateway have a meaning, and invalid values are refused."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from hrag.config import GatewaySettings, SettingsError, load
         ("HRAG_HTTP_MAX_BUFFERED_BYTES", "1", "greater than or equal to 1048576"),
     ],
 )
-def test_wrong_settings_of_the_gateway_are_named(
+def test_invalid_settings_of_the_gateway_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, problem: str
 ) -> None:
     monkeypatch.setenv(variable, value)

@@ -1,4 +1,4 @@
-"""Loopback and remote addresses."""
+"""Addresses are on the loopback interface or remote."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_any_other_address_counts_as_remote(address):
 
 
 @pytest.mark.parametrize(
-    ("listening", "reached"),
+    ("listening", "expected"),
     [
         ("0.0.0.0:1", "127.0.0.1:1"),
         ("[::]:1", "[::1]:1"),
@@ -60,5 +60,5 @@ def test_any_other_address_counts_as_remote(address):
         ("unix:/run/hrag", "unix:/run/hrag"),
     ],
 )
-def test_wildcard_addresses_are_dialled_on_loopback(listening, reached):
-    assert dial_address(listening) == reached
+def test_wildcard_addresses_are_dialled_on_loopback(listening, expected):
+    assert dial_address(listening) == expected

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hrag.host import cores
+from hrag.host.cores import usable_cores
 
 
 @pytest.mark.parametrize(
-    ("written", "usable"),
+    ("quota", "usable"),
     [
         ("200000 100000\n", 2),
         ("150000 100000\n", 2),
@@ -20,12 +20,11 @@ from hrag.host import cores
         (None, 32),
     ],
 )
-def test_a_quota_of_time_is_a_number_of_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str | None, usable: int
+def test_a_quota_of_processor_time_limits_the_number_of_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, usable: int
 ) -> None:
-    quota = tmp_path / "cpu.max"
-    if written is not None:
-        quota.write_text(written, "ascii")
-    monkeypatch.setattr(cores, "_QUOTA", quota)
+    quota_file = tmp_path / "cpu.max"
+    if quota is not None:
+        quota_file.write_text(quota, "ascii")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(32)))
-    assert cores.usable_cores() == usable
+    assert usable_cores(quota_file) == usable

@@ -1,4 +1,4 @@
-"""Changed files are reloaded; invalid ones are ignored."""
+"""Changed files are reloaded, and invalid files are ignored."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,8 @@ from hrag.host.watched_file import WatchedFile
 
 
 class Clock:
+    """A fake clock in seconds."""
+
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -72,11 +74,11 @@ def test_an_unchanged_file_is_not_reloaded(path, clock):
 
 
 def test_a_replacement_of_the_same_size_and_time_is_noticed(watched, path, clock):
-    was = path.stat()
-    other = path.with_name("other")
-    other.write_text("2", "ascii")
-    os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
-    other.replace(path)
+    status = path.stat()
+    replacement = path.with_name("other")
+    replacement.write_text("2", "ascii")
+    os.utime(replacement, ns=(status.st_atime_ns, status.st_mtime_ns))
+    replacement.replace(path)
     clock.now += 1
     assert watched() == 2
 
@@ -113,7 +115,7 @@ def test_an_invalid_file_keeps_the_last_valid_value_and_is_logged_once(
 
 
 def test_a_file_that_could_not_be_read_for_a_moment_is_read_again(path, clock):
-    """The signature does not change: for example, the process had no free file descriptor."""
+    """The file itself does not change. For example, the process had no free file descriptor."""
     problems = iter([None, OSError("too many open files"), None])
 
     def read() -> int:

@@ -1,4 +1,4 @@
-"""Without its framework, a module says what to install."""
+"""A module whose framework is missing names the package to install."""
 
 import sys
 from importlib import import_module
@@ -15,8 +15,9 @@ import pytest
     ],
 )
 def test_a_missing_framework_is_reported_with_its_extra(monkeypatch, module, package, extra):
-    for loaded in [name for name in sys.modules if name.startswith(f"{package}.")]:
-        monkeypatch.delitem(sys.modules, loaded)
+    submodules = [name for name in sys.modules if name.startswith(f"{package}.")]
+    for name in submodules:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"hrag.integrations.{module}", raising=False)
     with pytest.raises(ImportError, match=rf"{package}.*pip install 'hrag\[{extra}\]'"):

@@ -1,4 +1,4 @@
-"""The audit log: its lines and its file."""
+"""The audit log writes one line per entry to its file."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ def _entries(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def test_an_entry_is_one_json_line_for_the_owner_alone(path: Path) -> None:
+def test_an_entry_is_one_json_line_that_only_the_owner_may_read(path: Path) -> None:
     audit.record(Kind.CHANGE, method="DeleteDocument", document="a", sequence=7, collection="")
     (entry,) = _entries(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -41,7 +41,7 @@ def test_an_entry_is_one_json_line_for_the_owner_alone(path: Path) -> None:
     assert "collection" not in entry
 
 
-def test_an_entry_carries_its_call_and_its_own_fields_win(path: Path) -> None:
+def test_an_entry_has_the_fields_of_its_call_unless_it_sets_them(path: Path) -> None:
     log.CALL.set(lambda: {"tenant": "of the call", "request_id": "r", "credential": "c"})
     try:
         audit.record(Kind.CHANGE, tenant="of the document")
@@ -52,16 +52,16 @@ def test_an_entry_carries_its_call_and_its_own_fields_win(path: Path) -> None:
     assert entry["credential"] == "c"
 
 
-def test_a_rotated_file_is_opened_anew(path: Path) -> None:
+def test_a_rotated_file_is_opened_again(path: Path) -> None:
     audit.record(Kind.READ, method="one")
-    moved = path.rename(path.with_suffix(".1"))
+    rotated = path.rename(path.with_suffix(".1"))
     audit.record(Kind.READ, method="two")
-    assert [entry["method"] for entry in _entries(moved)] == ["one"]
+    assert [entry["method"] for entry in _entries(rotated)] == ["one"]
     assert [entry["method"] for entry in _entries(path)] == ["two"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_cannot_be_written_to_the_file_goes_to_the_log(
+def test_an_entry_that_cannot_be_written_to_the_file_goes_to_the_log(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -72,7 +72,7 @@ def test_what_cannot_be_written_to_the_file_goes_to_the_log(
     assert '"method": "DeleteCollection"' in capsys.readouterr().err
 
 
-def test_a_file_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_created_is_an_invalid_setting(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="HRAG_AUDIT_FILE"):
         audit.configure("indexer", AuditSettings(HRAG_AUDIT_FILE=tmp_path / "none" / "audit.log"))
 

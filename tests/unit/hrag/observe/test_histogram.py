@@ -17,22 +17,24 @@ def registry():
     return CollectorRegistry()
 
 
-def test_the_page_is_that_of_the_library(registry):
+def test_the_page_is_equal_to_that_of_the_library(registry):
     """Bounds, cumulated counts and sums are equal, for two label values."""
     histogram = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
-    other = CollectorRegistry()
-    theirs = Histogram("seconds", "Duration.", ["stage"], registry=other, buckets=BOUNDS)
+    library_registry = CollectorRegistry()
+    library_histogram = Histogram(
+        "seconds", "Duration.", ["stage"], registry=library_registry, buckets=BOUNDS
+    )
     histogram.observe(("a", value) for value in VALUES)
     histogram.observe([("b", 0.5), ("a", 7.0)])
     for label, value in [*(("a", value) for value in VALUES), ("b", 0.5), ("a", 7.0)]:
-        theirs.labels(label).observe(value)
-    # hrag.observe.metrics switches these lines off, but it may not be imported here.
-    created = "_created"
-    lines = [line for line in generate_latest(other).decode().splitlines() if created not in line]
+        library_histogram.labels(label).observe(value)
+    # hrag.observe.metrics switches off these lines, but it cannot be imported here.
+    page = generate_latest(library_registry).decode()
+    lines = [line for line in page.splitlines() if "_created" not in line]
     assert generate_latest(registry).decode().splitlines() == lines
 
 
-def test_without_observations_it_has_no_series(registry):
+def test_a_histogram_without_observations_has_no_series(registry):
     BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
     assert registry.get_sample_value("seconds_count", {"stage": "a"}) is None
 

@@ -1,4 +1,4 @@
-"""Logs: their format, and what they must not contain."""
+"""Logs have a format, and contain no values of the program."""
 
 import json
 import logging
@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-# An argument of the program: since Python 3.13 a traceback shows source lines of a program that
-# was given by -c too.
+# The secret is an argument of the program, because since Python 3.13 a traceback shows source lines
+# also of a program that was passed with -c.
 _SECRET = "a secret text"
 _LOGS = dedent(
     """
@@ -33,14 +33,14 @@ _LOGS = dedent(
 
 def _logged(log_format: str) -> str:
     """Returns what a process logs to stderr; asserts that nothing goes to stdout."""
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _LOGS, log_format, _SECRET],
         check=True,
         capture_output=True,
         text=True,
     )
-    assert ran.stdout == ""
-    return ran.stderr
+    assert process.stdout == ""
+    return process.stderr
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])

@@ -1,4 +1,4 @@
-"""Metrics: instruments, readings, and how they are served."""
+"""Metrics consist of instruments and readings, and are served over HTTP."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 from tests.support.servers.metrics_page import Scrape
 
 
-def grown(series: str, act: Callable[[], object], **labels: str) -> float:
+def increase(series: str, act: Callable[[], object], **labels: str) -> float:
     """Returns the increase of a value while `act` runs."""
     before = INSTRUMENTS.get_sample_value(series, labels) or 0.0
     act()
@@ -42,7 +42,7 @@ class FakeEmbedder:
 
 
 class FakeChat:
-    """Streams `a`, `b` and an end; or fails after `a`."""
+    """Streams `a`, `b` and an end. With `fails`, it fails after `a`."""
 
     name = "fake"
 
@@ -65,23 +65,23 @@ class FakeChat:
         return Completion("".join(pieces), end)
 
 
-def test_an_embedder_is_counted_by_requests_texts_and_outcomes():
-    metered = InstrumentedEmbedder(FakeEmbedder())
-    assert (metered.name, metered.dimension, metered.max_tokens) == ("fake", 4, 100)
+def test_requests_texts_and_outcomes_of_an_embedder_are_counted():
+    instrumented = InstrumentedEmbedder(FakeEmbedder())
+    assert (instrumented.name, instrumented.dimension, instrumented.max_tokens) == ("fake", 4, 100)
     calls = "hrag_embedder_calls_total"
-    assert grown(calls, lambda: metered.embed(["a", "b"]), outcome="ok") == 1
-    assert grown("hrag_embedder_texts_total", lambda: metered.embed(["a", "b"])) == 2
-    assert grown("hrag_embedder_seconds_count", lambda: metered.embed(["a"])) == 1
+    assert increase(calls, lambda: instrumented.embed(["a", "b"]), outcome="ok") == 1
+    assert increase("hrag_embedder_texts_total", lambda: instrumented.embed(["a", "b"])) == 2
+    assert increase("hrag_embedder_seconds_count", lambda: instrumented.embed(["a"])) == 1
 
     def refused():
         with pytest.raises(EmbedderRejected):
-            metered.embed(["bad"])
+            instrumented.embed(["bad"])
 
-    assert grown(calls, refused, outcome="EmbedderRejected") == 1
+    assert increase(calls, refused, outcome="EmbedderRejected") == 1
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_chat_model_is_counted_by_requests_tokens_and_outcomes(whole):
+def test_requests_tokens_and_outcomes_of_a_chat_model_are_counted(whole):
     def ask(*, fails: bool = False):
         chat = InstrumentedChat(FakeChat(fails=fails))
         if whole:
@@ -93,14 +93,14 @@ def test_a_chat_model_is_counted_by_requests_tokens_and_outcomes(whole):
             ask(fails=True)
 
     assert ask() == "ab"
-    assert grown("hrag_chat_calls_total", ask, outcome="ok") == 1
-    assert grown("hrag_chat_tokens_total", ask, kind="prompt") == 7
-    assert grown("hrag_chat_tokens_total", ask, kind="completion") == 2
-    assert grown("hrag_chat_calls_total", fail, outcome="ChatUnavailable") == 1
-    assert grown("hrag_chat_seconds_count", fail) == 1
+    assert increase("hrag_chat_calls_total", ask, outcome="ok") == 1
+    assert increase("hrag_chat_tokens_total", ask, kind="prompt") == 7
+    assert increase("hrag_chat_tokens_total", ask, kind="completion") == 2
+    assert increase("hrag_chat_calls_total", fail, outcome="ChatUnavailable") == 1
+    assert increase("hrag_chat_seconds_count", fail) == 1
 
 
-def test_an_abandoned_text_is_closed_and_counted():
+def test_an_abandoned_stream_is_closed_and_counted():
     inner = FakeChat()
 
     def leave():
@@ -108,18 +108,18 @@ def test_an_abandoned_text_is_closed_and_counted():
         assert next(pieces) == "a"
         pieces.close()
 
-    assert grown("hrag_chat_calls_total", leave, outcome="abandoned") == 1
+    assert increase("hrag_chat_calls_total", leave, outcome="abandoned") == 1
     assert inner.closed
 
 
-def test_a_build_that_fails_has_no_duration():
+def test_the_duration_of_a_failed_build_is_not_recorded():
     def build(error: Exception | None = None):
         with suppress(KeyError), metrics.segment_build("tail"):
             if error:
                 raise error
 
-    assert grown("hrag_segment_build_seconds_count", build, kind="tail") == 1
-    assert grown("hrag_segment_build_seconds_count", lambda: build(KeyError()), kind="tail") == 0
+    assert increase("hrag_segment_build_seconds_count", build, kind="tail") == 1
+    assert increase("hrag_segment_build_seconds_count", lambda: build(KeyError()), kind="tail") == 0
 
 
 def test_recording_a_search_costs_little():
@@ -127,7 +127,7 @@ def test_recording_a_search_costs_little():
     stages = [(stage, 2e-5) for stage in ("embed", "search", "climb", "fetch")]
     rounds = 2000
     best_s = min(_recording_s(stages, rounds) for _ in range(5))
-    assert best_s / rounds < 50e-6, "measured 6 us; this is for machines that are busy"
+    assert best_s / rounds < 50e-6, "6 us were measured; a busy machine may need more"
 
 
 def _recording_s(stages: list[tuple[str, float]], rounds: int) -> float:
@@ -142,63 +142,65 @@ def _recording_s(stages: list[tuple[str, float]], rounds: int) -> float:
 # The following tests cover readings.
 
 
-def _shown(readings: Readings) -> str:
+def _page_of(readings: Readings) -> str:
     registry = CollectorRegistry()
     registry.register(readings)
     return generate_latest(registry).decode()
 
 
-def test_readings_are_taken_when_somebody_looks():
+def test_values_are_read_when_the_metrics_are_scraped():
     values = iter((1, 2))
     readings = Readings(lambda: [Reading("hrag_store_segments", next(values))])
-    assert "hrag_store_segments 1.0" in _shown(readings)
-    assert "hrag_store_segments 2.0" in _shown(readings)
+    assert "hrag_store_segments 1.0" in _page_of(readings)
+    assert "hrag_store_segments 2.0" in _page_of(readings)
 
 
 def test_readings_with_labels_are_one_family_and_totals_are_counters():
     name = "hrag_cache_lookups_total"
     readings = Readings(lambda: [Reading(name, 3, {"cache": c}) for c in ("query", "sentence")])
-    text = _shown(readings)
+    text = _page_of(readings)
     assert text.count("# TYPE") == 1
     assert f"# TYPE {name} counter" in text
     assert f'{name}{{cache="sentence"}} 3.0' in text
 
 
-def test_unreadable_metrics_are_left_out_and_logged():
+def test_metrics_that_cannot_be_read_are_left_out_and_logged():
     def read():
         raise StoreUnavailable("the disk is gone")
 
     with capture_logs() as logs:
-        assert _shown(Readings(read)) == ""
+        assert _page_of(Readings(read)) == ""
     assert [line["problem"] for line in logs] == ["the disk is gone"]
 
 
-def test_a_store_is_measured_over_all_its_collections(engine):
+def test_the_totals_of_a_store_cover_all_its_collections(engine):
     plain, summarised = collection_settings(), collection_settings(summaries=SummaryUnit.CHUNK)
     engine.writer.create_collection("t", "c", plain)
     engine.writer.create_collection("u", "c", summarised)
     assert engine.writer.totals().embedded.largest_tail_leaves == 0
-    counts = []
+    leaf_counts = []
     for tenant, number in (("t", 40), ("u", 10)):
         document = prepared("d", sentences(number), plain)
         engine.writer.put(engine.open(tenant), document)
-        counts.append(len(document.vectors))
+        leaf_counts.append(len(document.vectors))
     totals = engine.writer.totals()
-    assert (totals.collections, totals.documents, totals.leaves) == (2, 2, sum(counts))
+    assert (totals.collections, totals.documents, totals.leaves) == (2, 2, sum(leaf_counts))
     assert (totals.embedded.tail_leaves, totals.embedded.largest_tail_leaves) == (
-        sum(counts),
-        max(counts),
+        sum(leaf_counts),
+        max(leaf_counts),
     )
     assert (totals.unsummarised_documents, totals.summaries) == (1, 0)
     assert totals.text_bytes == len(sentences(40)) + len(sentences(10))
-    waiting = engine.writer.next_unsummarised("fake")
-    summary = Summary("All of it.", range(counts[1]))
-    engine.writer.put_summaries(waiting, DocumentSummaries((summary,), unit_vectors(1, 3)))
+    document_without_summaries = engine.writer.next_unsummarised("fake")
+    summary = Summary("All of it.", range(leaf_counts[1]))
+    engine.writer.put_summaries(
+        document_without_summaries, DocumentSummaries((summary,), unit_vectors(1, 3))
+    )
     record = engine.seal("t")
     totals = engine.writer.totals()
     assert (totals.unsummarised_documents, totals.summaries, totals.documents) == (0, 1, 2)
     assert (totals.embedded.segments, totals.embedded.segment_bytes) == (1, record.size_bytes)
-    assert totals.embedded.tail_leaves == counts[1] + 1
+    assert totals.embedded.tail_leaves == leaf_counts[1] + 1
     assert totals.embedded.sequence == engine.reader.status().embedded.sequence
     assert min(totals.embedded.file_bytes, totals.embedded.disk_free_bytes, totals.vector_bytes) > 0
     engine.writer.delete_collection("u", "c")
@@ -221,7 +223,7 @@ def test_metrics_are_served_over_http_until_the_end_of_the_block():
         Scrape(f"127.0.0.1:{port}")
 
 
-def test_without_an_address_nothing_is_served():
+def test_without_an_address_no_metrics_are_served():
     with serve_metrics("", INSTRUMENTS) as port:
         assert port == 0
 
@@ -234,9 +236,9 @@ def test_worker_metrics_have_one_label_per_serving_worker():
         serve_metrics("127.0.0.1:0", worker(5)) as first,
         serve_metrics("127.0.0.1:0", worker(7)) as second,
     ):
-        with serve_metrics("127.0.0.1:0") as gone:
+        with serve_metrics("127.0.0.1:0") as port_of_exited_worker:
             pass
-        ports = [first, second, 0, gone]
+        ports = [first, second, 0, port_of_exited_worker]
         with serve_metrics("127.0.0.1:0", WorkerMetrics(ports)) as port:
             scrape = Scrape(f"127.0.0.1:{port}")
     assert scrape.text.count("# TYPE hrag_reader_loaded_bytes") == 1

@@ -1,4 +1,4 @@
-"""Refusals that are logged, and refusals that are only counted."""
+"""Some refusals are logged, and a flood of refusals is only counted."""
 
 import threading
 from collections import Counter
@@ -10,7 +10,7 @@ import pytest
 from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
 
 
-def test_a_flood_of_refusals_makes_few_lines_and_exact_counts() -> None:
+def test_a_flood_of_refusals_causes_few_lines_and_exact_counts() -> None:
     now, counted = [0.0], Counter[Refusal]()
     limiter = RefusalLimiter(counted.update, lambda: now[0], window_s=3600)
     stranger, tenant = Refusal("UNAUTHENTICATED", "Search", ""), Refusal("RATE", "Search", "1")
@@ -22,7 +22,7 @@ def test_a_flood_of_refusals_makes_few_lines_and_exact_counts() -> None:
     assert limiter.allows(stranger)
 
 
-def test_refusals_of_many_credentials_are_bounded_too() -> None:
+def test_the_lines_for_refusals_of_many_credentials_are_limited_too() -> None:
     counted: list[dict[Refusal, int]] = []
     limiter = RefusalLimiter(lambda counts: counted.append(dict(counts)), lambda: 0.0, 3600)
     refusals = [Refusal("RATE", "Search", str(number)) for number in range(5000)]
@@ -33,7 +33,7 @@ def test_refusals_of_many_credentials_are_bounded_too() -> None:
     assert sum(counts.values()) == 4900
 
 
-def test_counts_survive_a_moment_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_kept_while_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: Counter[Refusal] = Counter()
     written = threading.Event()
 

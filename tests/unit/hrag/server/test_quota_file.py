@@ -1,12 +1,12 @@
-"""Quotas of tenants: defaults from settings, overrides from a file, invalid files."""
+"""Tenants have quotas: defaults from the settings, which a file overrides."""
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from hrag.config import SettingsError
-from hrag.host import watched_file
 from hrag.server.quota_file import Quotas, open_quotas
 from hrag.values.quotas import Quota
 from tests.support.servers.servers import settings
@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "quotas.toml"
 
 
-def _of(path: Path, text: str, tenant: str = "acme") -> Quota:
+def _quota_in_file(path: Path, text: str, tenant: str = "acme") -> Quota:
     path.write_text(text, "utf-8")
     return Quotas(DEFAULT, path)(tenant)
 
@@ -49,18 +49,18 @@ def test_a_file_overrides_the_defaults_of_its_tenants(path):
     ["acme.eu"]
     burst = 1
     """
-    assert _of(path, text) == Quota(500, 9, None, 7, 3)
-    assert _of(path, text, "acme.eu") == Quota(5, 1, 100, 7, None)
-    assert _of(path, text, "globex") == DEFAULT
-    assert _of(path, "") == DEFAULT
+    assert _quota_in_file(path, text) == Quota(500, 9, None, 7, 3)
+    assert _quota_in_file(path, text, "acme.eu") == Quota(5, 1, 100, 7, None)
+    assert _quota_in_file(path, text, "globex") == DEFAULT
+    assert _quota_in_file(path, "") == DEFAULT
 
 
 @pytest.mark.parametrize(
-    ("quota", "at_once"),
+    ("quota", "burst_calls"),
     [(Quota(), 0), (Quota(3), 3), (Quota(2.1), 3), (Quota(0.01), 1), (Quota(3, 50), 50)],
 )
-def test_the_burst_defaults_to_the_calls_of_one_second(quota, at_once):
-    assert quota.burst_calls == at_once
+def test_the_burst_defaults_to_the_calls_of_one_second(quota, burst_calls):
+    assert quota.burst_calls == burst_calls
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,16 @@ def test_an_invalid_file_stops_the_service_with_the_reason(path, text, problem):
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
 def test_an_unreadable_file_stops_the_service(path, tmp_path, kind):
-    wrong = path if kind == "missing" else tmp_path
+    unreadable = path if kind == "missing" else tmp_path
     with pytest.raises(SettingsError, match="HRAG_TENANT_QUOTAS_FILE is "):
-        open_quotas(settings(HRAG_TENANT_QUOTAS_FILE=wrong))
+        open_quotas(settings(HRAG_TENANT_QUOTAS_FILE=unreadable))
 
 
-def test_a_change_is_applied_and_an_invalid_one_is_not(path, monkeypatch):
-    monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.0)
+def test_a_valid_change_of_the_file_is_applied_and_an_invalid_change_is_ignored(path):
+    # At each reading of this clock a second has passed, so the file is checked at each call.
+    seconds = count()
     path.write_text("[acme]\nburst = 1")
-    quotas = Quotas(Quota(), path)
+    quotas = Quotas(Quota(), path, lambda: float(next(seconds)))
     assert quotas("acme").burst == 1
     path.write_text("[acme]\nburst = 22")
     assert quotas("acme").burst == 22

@@ -1,4 +1,4 @@
-"""Citations: headings and pages."""
+"""Citations consist of headings and pages."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_first_section_that_repeats_the_title_is_left_out() -> None:
     assert heading(_chunk(0, 0, title="")) == "d - Guide > Keys"
 
 
-def test_pages_are_one_or_a_range() -> None:
+def test_pages_are_one_page_or_a_range() -> None:
     assert [pages(_chunk(*numbers)) for numbers in ((0, 0), (3, 3), (3, 4))] == [
         "",
         "page 3",
@@ -26,7 +26,8 @@ def test_pages_are_one_or_a_range() -> None:
     ]
 
 
-STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; page numbers may have gaps.
+# These pages begin after page 3. Page numbers may have gaps.
+STARTS = (PageStart(4, 120), PageStart(9, 150))
 
 
 @pytest.mark.parametrize(
@@ -41,9 +42,11 @@ STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; page numbers ma
         (120, 120, (4, 4)),
     ],
 )
-def test_a_span_is_on_the_pages_it_touches(start: int, end: int, expected: tuple[int, int]) -> None:
+def test_a_span_is_on_the_pages_that_it_touches(
+    start: int, end: int, expected: tuple[int, int]
+) -> None:
     assert pages_of(_chunk(3, 9, *STARTS), Span(start, end, start, end)) == expected
 
 
-def test_without_pages_there_are_none() -> None:
+def test_a_span_of_a_document_without_pages_is_on_no_page() -> None:
     assert pages_of(_chunk(0, 0), Span(100, 110, 100, 110)) == (0, 0)

@@ -1,4 +1,4 @@
-"""Untrusted text is made plain."""
+"""Untrusted text becomes plain text."""
 
 import pytest
 from hypothesis import given
@@ -37,5 +37,5 @@ def test_every_line_is_quoted(text: str) -> None:
         ("[[3]]", "[［3］]"),
     ],
 )
-def test_what_looks_like_a_marker_cites_nothing(text: str, expected: str) -> None:
+def test_text_that_looks_like_a_citation_marker_is_changed(text: str, expected: str) -> None:
     assert without_markers(text) == expected

@@ -1,4 +1,4 @@
-"""Sentence boundaries."""
+"""Texts are split at the boundaries of sentences."""
 
 import time
 

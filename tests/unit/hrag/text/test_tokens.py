@@ -1,4 +1,4 @@
-"""The tokenizer: the vendored vocabulary, its checksum, and byte offsets of tokens."""
+"""The tokenizer checks its vendored vocabulary and knows the byte offsets of tokens."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_byte_ends_are_the_ends_of_the_tokens(text):
     assert tokens.byte_ends(ids).tolist() == np.cumsum([len(p) for p in pieces]).tolist()
 
 
-def test_types_are_what_trees_are_built_on():
+def test_tokens_and_offsets_have_the_types_that_trees_need():
     assert tokens.encode("some text").dtype == np.uint32
     assert tokens.byte_ends(tokens.encode("some text")).dtype == np.uint32
     assert tokens.byte_ends(tokens.encode("")).shape == (0,)
@@ -35,11 +35,11 @@ def test_names_of_special_tokens_are_ordinary_text():
 
 def test_the_vocabulary_comes_from_the_package():
     tokens.encoding()
-    assert (Path(os.environ["TIKTOKEN_CACHE_DIR"]) / tokens._VOCABULARY).is_file()
+    assert (Path(os.environ["TIKTOKEN_CACHE_DIR"]) / tokens.VOCABULARY_FILE).is_file()
 
 
-def test_a_damaged_vocabulary_is_refused_not_downloaded(monkeypatch, tmp_path):
-    (tmp_path / tokens._VOCABULARY).write_bytes(b"damaged")
+def test_a_damaged_vocabulary_is_refused_and_not_downloaded(monkeypatch, tmp_path):
+    (tmp_path / tokens.VOCABULARY_FILE).write_bytes(b"damaged")
     monkeypatch.setattr(tokens, "files", lambda package: tmp_path)
     with pytest.raises(RuntimeError, match=r"is damaged: its sha256 is not 223921b7.*reinstall"):
         tokens.encoding.__wrapped__()

@@ -1,4 +1,4 @@
-"""Deadlines."""
+"""Deadlines bound the time of a call, and end it when its caller leaves."""
 
 import math
 import time
@@ -23,7 +23,7 @@ def test_a_deadline_that_has_passed_names_the_stage(seconds: float) -> None:
         Deadline.after(seconds).check("embedding")
 
 
-def test_never_does_not_pass() -> None:
+def test_the_deadline_never_does_not_pass() -> None:
     NEVER.check("anything")
     assert NEVER.remaining_s == math.inf
 
@@ -35,14 +35,14 @@ def test_a_caller_that_left_differs_from_a_passed_deadline() -> None:
         Deadline.after(-1, lambda: False).check("embedding")
 
 
-def test_within_is_no_later_and_has_the_same_caller() -> None:
+def test_a_deadline_within_another_is_no_later_and_has_the_same_caller() -> None:
     assert 59 < NEVER.within(60).remaining_s <= 60
     assert Deadline.after(-1).within(60).remaining_s <= -1
     with pytest.raises(Cancelled):
         Deadline(is_waiting=lambda: False).within(60).check("embedding")
 
 
-def test_of_several_callers_the_last_counts() -> None:
+def test_the_latest_deadline_of_several_callers_counts() -> None:
     late, early = Deadline.after(60), Deadline.after(30)
     assert Deadline.of_any([early, late]).at_s == late.at_s
     assert Deadline.of_any([early, NEVER]).remaining_s == math.inf
@@ -50,18 +50,18 @@ def test_of_several_callers_the_last_counts() -> None:
         Deadline.of_any([Deadline.after(-1), Deadline.after(-2)]).check("embedding")
 
 
-def test_several_callers_wait_while_any_of_them_does() -> None:
-    gone, late = Deadline(is_waiting=lambda: False), Deadline.after(-1)
-    Deadline.of_any([gone, late, NEVER]).check("embedding")
+def test_work_for_several_callers_continues_while_any_of_them_waits() -> None:
+    left, late = Deadline(is_waiting=lambda: False), Deadline.after(-1)
+    Deadline.of_any([left, late, NEVER]).check("embedding")
     with pytest.raises(Cancelled):
-        Deadline.of_any([gone, late]).check("embedding")
+        Deadline.of_any([left, late]).check("embedding")
 
 
 def test_the_result_of_another_thread_is_returned() -> None:
     work: Future[int] = Future()
     Timer(0.02, work.set_result, [7]).start()
     assert Deadline.after(60).result_of(work, "waiting") == 7
-    assert Deadline.after(-1).result_of(work, "waiting") == 7, "it is done, in time or not"
+    assert Deadline.after(-1).result_of(work, "waiting") == 7, "a result that exists is returned"
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own")])
@@ -78,8 +78,8 @@ def test_waiting_for_another_thread_ends_when_the_caller_leaves() -> None:
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="the deadline passed while waiting"):
         Deadline.after(0.02).result_of(work, "waiting")
-    answers = iter([True, True])
+    is_waiting = iter([True, True])
     with pytest.raises(Cancelled, match="the call was cancelled while waiting"):
-        Deadline(is_waiting=lambda: next(answers, False)).result_of(work, "waiting")
+        Deadline(is_waiting=lambda: next(is_waiting, False)).result_of(work, "waiting")
     assert time.monotonic() - began < 5
     work.set_result(7)  # The work itself still completes, for other callers.

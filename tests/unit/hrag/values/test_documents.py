@@ -1,4 +1,4 @@
-"""Documents as clients send them."""
+"""A document that a client sends has a body of text, bytes or pages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The checks of filters, and timestamps."""
+"""Filters are checked, and timestamps are read from texts."""
 
 import math
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ def nested(depth: int) -> Filter:
         Match("source", ("x",) * (MAX_FILTER_TERMS - 1)),
     ],
 )
-def test_what_makes_sense_is_allowed(filter):
+def test_valid_filters_are_allowed(filter):
     check_filter(filter)
 
 
@@ -66,7 +66,7 @@ def test_what_makes_sense_is_allowed(filter):
         (Range("metadata.n", below=True), "filter.range.below", "number or a timestamp"),
     ],
 )
-def test_what_makes_none_is_refused_with_its_place(filter, field, message):
+def test_invalid_filters_are_refused_with_their_field(filter, field, message):
     with pytest.raises(InvalidArgument) as caught:
         check_filter(filter)
     assert caught.value.field == field
@@ -82,14 +82,14 @@ def test_what_makes_none_is_refused_with_its_place(filter, field, message):
         (AnyOf((TITLE,) * (MAX_FILTER_TERMS + 1)), "10001 conditions and values"),
     ],
 )
-def test_past_a_limit_the_number_is_named(filter, message):
+def test_a_filter_beyond_a_limit_is_refused_with_the_limit(filter, message):
     with pytest.raises(TooLarge, match=message) as caught:
         check_filter(filter)
     assert isinstance(caught.value, HragError)
     assert caught.value.field == "filter"
 
 
-# Tests of timestamps.
+# The following tests cover timestamps.
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_past_a_limit_the_number_is_named(filter, message):
         ("2026-11-21T10:20:30,123456789Z", datetime(2026, 11, 21, 10, 20, 30, 123_456)),
     ],
 )
-def test_texts_that_name_a_moment(text, moment):
+def test_a_valid_timestamp_is_read(text, moment):
     assert timestamp_of(text) == moment.replace(tzinfo=UTC)
 
 
@@ -116,22 +116,22 @@ def test_texts_that_name_a_moment(text, moment):
         *("0001-01-01T00:00+01:00", "0000-01-01", "yesterday"),
     ],
 )
-def test_texts_that_name_none(text):
+def test_an_invalid_timestamp_is_none(text):
     assert timestamp_of(text) is None
 
 
 @pytest.mark.parametrize("values", ["ab", b"ab", bytearray(b"ab"), {"ab"}, iter(("ab",)), 5, None])
-def test_one_value_is_not_taken_for_several(values):
+def test_a_single_value_instead_of_several_is_refused(values):
     with pytest.raises(InvalidArgument, match=r"Match.values is .* must be a tuple or a list"):
         Match("document_id", values)
 
 
 @pytest.mark.parametrize("kind", [AllOf, AnyOf, NoneOf])
 @pytest.mark.parametrize("filters", ["ab", TITLE, None])
-def test_one_filter_is_not_taken_for_several(kind, filters):
+def test_a_single_filter_instead_of_several_is_refused(kind, filters):
     with pytest.raises(InvalidArgument, match=f"{kind.__name__}.filters is .* a tuple or a list"):
         kind(filters)
 
 
-def test_a_list_is_as_good_as_a_tuple():
+def test_lists_are_allowed_instead_of_tuples():
     check_filter(AllOf([Match("document_id", ["a", "b"])]))

@@ -1,4 +1,4 @@
-"""The table of formats: which extension stands for which MIME type."""
+"""The table of formats says which extension stands for which MIME type."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_every_name_and_every_extension_stands_for_one_format():
         ("", ""),
     ],
 )
-def test_type_of_a_file_is_that_of_its_extension(file, mime_type):
+def test_the_extension_of_a_file_determines_its_type(file, mime_type):
     assert mime_type_of(file) == mime_type
 
 

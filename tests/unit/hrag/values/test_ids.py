@@ -1,4 +1,4 @@
-"""Names and chunk ids: valid values, and the messages of errors."""
+"""Names and chunk ids are checked, and errors describe invalid values."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from hrag.values import ids
 from hrag.values.ids import ChunkId
 
 NAMES = ["a", "0", "A.b_c-d", "x" * 64]
-NO_NAMES = ["", ".a", "-a", "_a", "a b", "a/b", "a#b", "a:b", "ü", "a\n", "a\0", "x" * 65]
+INVALID_NAMES = ["", ".a", "-a", "_a", "a b", "a/b", "a#b", "a:b", "ü", "a\n", "a\0", "x" * 65]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -19,7 +19,7 @@ def test_names_of_letters_digits_and_three_punctuation_marks_are_allowed(name):
     assert ids.check_document_id(name) == name
 
 
-@pytest.mark.parametrize("name", NO_NAMES)
+@pytest.mark.parametrize("name", INVALID_NAMES)
 def test_other_names_are_refused_with_field_value_and_rule(name):
     for check, field in (
         (ids.check_tenant_id, "tenant_id"),
@@ -32,12 +32,12 @@ def test_other_names_are_refused_with_field_value_and_rule(name):
         assert refused.value.message.startswith(f"{field} is {name!a}; it must be 1 to 64 of")
 
 
-def test_document_ids_are_longer_and_may_hold_colons():
+def test_document_ids_may_be_longer_and_contain_colons():
     assert ids.check_document_id("doc:1") == "doc:1"
     assert ids.check_document_id("d" * 128)
-    for wrong in ("", ":a", "a#b", "a b", "d" * 129):
+    for invalid_id in ("", ":a", "a#b", "a b", "d" * 129):
         with pytest.raises(InvalidArgument, match=r"document_id is .*; it must be 1 to 128 of"):
-            ids.check_document_id(wrong)
+            ids.check_document_id(invalid_id)
 
 
 document_ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", fullmatch=True)

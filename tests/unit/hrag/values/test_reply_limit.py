@@ -1,4 +1,4 @@
-"""Sizes of messages, computed before the messages are created."""
+"""The sizes of messages are computed before the messages are created."""
 
 import re
 
@@ -31,7 +31,7 @@ def test_texts_have_the_size_that_protobuf_gives_them(title: str, source: str) -
     assert text_bytes(title, source) == message.ByteSize()
 
 
-def test_an_error_names_the_size_the_limit_and_what_is_used() -> None:
+def test_an_error_names_the_size_the_limit_and_the_used_bytes() -> None:
     limit = ReplyLimit(1000).after(400)
     limit.check(600, "ask for less")
     message = "at least 601 bytes; at most 1,000 are sent (HRAG_MAX_REPLY_BYTES), of which 400"

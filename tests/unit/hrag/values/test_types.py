@@ -1,4 +1,4 @@
-"""Settings that are wrong are refused when they are created, with field, value and rule."""
+"""Invalid settings are refused when they are created, with field, value and rule."""
 
 import dataclasses
 
@@ -36,21 +36,21 @@ def test_the_bounds_themselves_are_allowed():
         ((64, 32), "level_sizes is '64,32'; sizes must be strictly increasing"),
     ],
 )
-def test_wrong_level_sizes_are_refused(sizes, message):
+def test_invalid_level_sizes_are_refused(sizes, message):
     error = refusal(level_sizes=sizes)
     assert error.message.startswith(message)
     assert error.field == "level_sizes"
 
 
 @pytest.mark.parametrize("ratio", [-0.01, 0.51, 1.0, float("nan"), float("inf")])
-def test_a_wrong_overlap_ratio_is_refused(ratio):
+def test_an_invalid_overlap_ratio_is_refused(ratio):
     error = refusal(overlap_ratio=ratio)
     assert error.message == f"overlap_ratio is {ratio}; it must be from 0.0 to 0.5"
     assert error.field == "overlap_ratio"
 
 
 @pytest.mark.parametrize("level", [-1, 4])
-def test_a_wrong_embedding_level_is_refused(level):
+def test_an_invalid_embedding_level_is_refused(level):
     error = refusal(embedding_level=level)
     assert error.message == f"embedding_level is {level}; it must be from 0 to 3, the top level"
     assert error.field == "embedding_level"

@@ -1,4 +1,4 @@
-"""The conversion of errors to gRPC statuses and back."""
+"""Errors become gRPC statuses, and statuses become errors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,8 @@ from hrag import errors
 from hrag.errors import HragError
 from hrag.wire import status_codes
 
-_MAX_TRAILER_BYTES = 8 * 1024  # This is the default limit of gRPC.
+# By default gRPC limits trailers to this size.
+_MAX_TRAILER_BYTES = 8 * 1024
 
 
 def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
@@ -22,26 +23,26 @@ def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
         yield from _subclasses(subclass)
 
 
-SITUATIONS = sorted(
-    (cls for cls in set(_subclasses(HragError)) if cls.__module__ == errors.__name__),
+ERROR_CLASSES = sorted(
+    (cls for cls in set(_subclasses(HragError)) if cls.__module__ == HragError.__module__),
     key=lambda cls: cls.__name__,
 )
 
 
-class Failure:
+class FailedCall:
     """A failed call in the form in which a client receives it."""
 
-    def __init__(self, sent: Any) -> None:
-        self._sent = sent
+    def __init__(self, status: Any) -> None:
+        self._status = status
 
     def code(self) -> grpc.StatusCode:
-        return self._sent.code
+        return self._status.code
 
     def details(self) -> str:
-        return self._sent.details
+        return self._status.details
 
     def trailing_metadata(self) -> Any:
-        return self._sent.trailing_metadata
+        return self._status.trailing_metadata
 
 
 def _details(error: HragError) -> status_pb2.Status:
@@ -49,8 +50,8 @@ def _details(error: HragError) -> status_pb2.Status:
     return status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
 
 
-def test_every_situation_is_in_the_table() -> None:
-    assert set(status_codes.TABLE) == set(SITUATIONS)
+def test_every_error_class_is_in_the_table() -> None:
+    assert set(status_codes.TABLE) == set(ERROR_CLASSES)
 
 
 def test_reasons_are_unique() -> None:
@@ -58,21 +59,23 @@ def test_reasons_are_unique() -> None:
     assert len(set(reasons)) == len(reasons)
 
 
-@pytest.mark.parametrize("cls", SITUATIONS)
+@pytest.mark.parametrize("cls", ERROR_CLASSES)
 @pytest.mark.parametrize("field", ["", "limit"])
 def test_client_gets_the_class_message_and_field_the_server_raised(
     cls: type[HragError], field: str
 ) -> None:
     received = status_codes.error_from(
-        Failure(status_codes.to_status(cls("limit is 0; 1 to 100", field=field)))
+        FailedCall(status_codes.to_status(cls("limit is 0; 1 to 100", field=field)))
     )
     assert type(received) is cls
     assert (received.message, received.field) == ("limit is 0; 1 to 100", field)
 
 
-@given(st.text(max_size=200), st.sampled_from(SITUATIONS))
+@given(st.text(max_size=200), st.sampled_from(ERROR_CLASSES))
 def test_any_message_survives(message: str, cls: type[HragError]) -> None:
-    assert status_codes.error_from(Failure(status_codes.to_status(cls(message)))).message == message
+    assert (
+        status_codes.error_from(FailedCall(status_codes.to_status(cls(message)))).message == message
+    )
 
 
 def test_the_code_is_that_of_the_table() -> None:
@@ -89,12 +92,12 @@ def test_an_unlisted_subclass_has_the_status_of_its_base_class() -> None:
     )
 
 
-@pytest.mark.parametrize("cls", SITUATIONS)
+@pytest.mark.parametrize("cls", ERROR_CLASSES)
 def test_retry_info_is_sent_exactly_for_retryable_errors(cls: type[HragError]) -> None:
     info = error_details_pb2.RetryInfo()
-    sent = any(detail.Unpack(info) for detail in _details(cls("no")).details)
+    is_sent = any(detail.Unpack(info) for detail in _details(cls("no")).details)
     retry_s = status_codes.TABLE[cls].retry_s
-    assert sent == (retry_s is not None)
+    assert is_sent == (retry_s is not None)
     assert info.retry_delay.ToSeconds() == (retry_s or 0)
 
 
@@ -108,26 +111,26 @@ def test_details_are_those_of_google_rpc() -> None:
     assert (violation.field, violation.description) == ("text", "text is long")
 
 
-def test_clients_do_not_retry_what_the_service_has_retried() -> None:
+def test_clients_do_not_retry_calls_that_the_service_has_retried() -> None:
     pushback = ("grpc-retry-pushback-ms", "-1")
-    down = status_codes.to_status(errors.EmbedderUnavailable("down"))
+    retried = status_codes.to_status(errors.EmbedderUnavailable("down"))
     starting = status_codes.to_status(errors.ServiceUnavailable("starting"))
-    assert pushback in tuple(down.trailing_metadata)
+    assert pushback in tuple(retried.trailing_metadata)
     assert pushback not in tuple(starting.trailing_metadata)
 
 
 def test_a_message_too_long_for_the_trailers_is_cut() -> None:
     error = errors.InvalidArgument("level_sizes is 1,2,3" * 1000, field="level_sizes")
-    sent = status_codes.to_status(error)
-    assert len(sent.details) + sum(len(value) for _, value in sent.trailing_metadata) < (
+    status = status_codes.to_status(error)
+    assert len(status.details) + sum(len(value) for _, value in status.trailing_metadata) < (
         _MAX_TRAILER_BYTES
     )
-    received = status_codes.error_from(Failure(sent))
+    received = status_codes.error_from(FailedCall(status))
     assert received.message.startswith("level_sizes is 1,2,3")
     assert received.message.endswith("…")
 
 
-class Plain:
+class FailedCallOfProxy:
     """A failure that a proxy caused, without details of hrag."""
 
     def __init__(self, code: grpc.StatusCode, details: str | None) -> None:
@@ -163,7 +166,7 @@ class Plain:
 def test_statuses_without_our_details_are_read_by_their_code(
     code: grpc.StatusCode, details: str | None, cls: type[HragError]
 ) -> None:
-    received = status_codes.error_from(Plain(code, details))
+    received = status_codes.error_from(FailedCallOfProxy(code, details))
     assert type(received) is cls
     assert received.message == (details or "")
 
@@ -178,12 +181,13 @@ def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
 
 @pytest.mark.parametrize("message", ["太长的消息" * 500, "a lone surrogate \ud800", "é" * 1001])
 def test_any_message_fits_the_trailers(message: str) -> None:
-    sent = status_codes.to_status(errors.InvalidArgument(message, field="text"))
-    escaped = 3 * len(sent.details.encode())  # Non-ASCII bytes of grpc-message are percent-encoded.
-    assert escaped + sum(len(value) * 4 / 3 for _, value in sent.trailing_metadata) < (
+    status = status_codes.to_status(errors.InvalidArgument(message, field="text"))
+    # Non-ASCII bytes of grpc-message are percent-encoded.
+    encoded_bytes = 3 * len(status.details.encode())
+    assert encoded_bytes + sum(len(value) * 4 / 3 for _, value in status.trailing_metadata) < (
         _MAX_TRAILER_BYTES
     )
-    assert status_codes.error_from(Failure(sent)).field == "text"
+    assert status_codes.error_from(FailedCall(status)).field == "text"
 
 
 def test_a_quota_is_named_by_quota_failure_and_not_as_a_field():
@@ -201,7 +205,7 @@ def test_a_quota_is_named_by_quota_failure_and_not_as_a_field():
 @pytest.mark.parametrize("cls", [errors.RateQuotaExceeded, errors.StorageQuotaExceeded])
 def test_quota_errors_keep_their_details(cls):
     error = cls("spent", field="calls", retry_s=0.0375, tenant_id="acme")
-    received = status_codes.error_from(Failure(status_codes.to_status(error)))
+    received = status_codes.error_from(FailedCall(status_codes.to_status(error)))
     assert type(received) is cls
     assert (received.field, received.retry_s, received.tenant_id) == ("calls", 0.0375, "acme")
 

@@ -1,4 +1,4 @@
-"""The conversion of values to messages and back, encoded as between client and server."""
+"""Values become messages and messages become values; messages are encoded and parsed between."""
 
 import json
 import math
@@ -45,8 +45,8 @@ from tests.support.documents.values import (
 )
 
 
-def _sent(message: Any) -> Any:
-    """Returns the message after encoding and parsing it."""
+def _encoded_and_parsed(message: Any) -> Any:
+    """Encodes and parses the message, as client and server do; returns the result."""
     return type(message).FromString(message.SerializeToString())
 
 
@@ -120,12 +120,12 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
 @given(data=st.data())
 def test_a_value_survives_the_wire(values: Any, pack: Any, unpack: Any, data: Any) -> None:
     value = data.draw(values)
-    assert unpack(_sent(pack(value))) == value
+    assert unpack(_encoded_and_parsed(pack(value))) == value
 
 
 @given(st.lists(F32, max_size=8))
 def test_a_query_vector_survives_the_wire(vector: list[float]) -> None:
-    message = _sent(retriever.search_request(types.SearchQuery("t", vector)))
+    message = _encoded_and_parsed(retriever.search_request(types.SearchQuery("t", vector)))
     decoded = retriever.search_query_from(message).query
     assert np.asarray(decoded, np.float32).tolist() == vector
 
@@ -134,8 +134,8 @@ def test_a_query_vector_survives_the_wire(vector: list[float]) -> None:
 
 
 @given(METADATA)
-def test_metadata_is_what_it_was(metadata: Mapping[str, Any]) -> None:
-    assert common.struct_from(_sent(common.struct_message(metadata))) == metadata
+def test_metadata_survives_the_wire(metadata: Mapping[str, Any]) -> None:
+    assert common.struct_from(_encoded_and_parsed(common.struct_message(metadata))) == metadata
 
 
 @pytest.mark.parametrize("number", [0, 1, -(2**53), 2**53])
@@ -163,7 +163,7 @@ def test_a_whole_number_that_would_lose_digits_is_refused(number: int) -> None:
         ({"\udfff": 1}, "surrogate"),
     ],
 )
-def test_metadata_that_json_cannot_say_is_refused(value: Any, words: str) -> None:
+def test_metadata_that_json_cannot_represent_is_refused(value: Any, words: str) -> None:
     with pytest.raises(InvalidArgument, match=words) as caught:
         common.struct_message({"key": value})
     assert caught.value.field == "metadata"
@@ -178,7 +178,7 @@ def test_metadata_from_other_clients_must_be_finite(number: float) -> None:
     assert caught.value.field == "metadata"
 
 
-def test_a_value_of_no_kind_is_null() -> None:
+def test_a_metadata_value_without_a_kind_is_null() -> None:
     assert common.struct_from(struct_pb2.Struct(fields={"a": struct_pb2.Value()})) == {"a": None}
 
 
@@ -196,7 +196,9 @@ DEEPEST = 30
 def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
     """Protobuf parses 100 levels, and replies nest metadata deeper than requests do."""
     metadata = {"a": _nested(DEEPEST, inner)}
-    assert _sent(calls.ingest("t", types.Document("x", metadata=metadata), "c").request)
+    assert _encoded_and_parsed(
+        calls.ingest("t", types.Document("x", metadata=metadata), "c").request
+    )
     span = types.Span(0, 1, 0, 1)
     chunk = types.Chunk("d#0.0", "d", 0, 0, "x", 1, span, (), 0, 0, "", "", metadata)
     node = types.ChunkNode(chunk, "")
@@ -213,8 +215,14 @@ def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
         types.SearchPlan.SCAN,
         1,
     )
-    assert retriever.hierarchy_from(_sent(retriever.hierarchy_response(hierarchy))) == hierarchy
-    assert retriever.search_result_from(_sent(retriever.search_response(result))) == result
+    assert (
+        retriever.hierarchy_from(_encoded_and_parsed(retriever.hierarchy_response(hierarchy)))
+        == hierarchy
+    )
+    assert (
+        retriever.search_result_from(_encoded_and_parsed(retriever.search_response(result)))
+        == result
+    )
 
 
 @pytest.mark.parametrize("inner", [lambda value: {"a": value}, lambda value: [value]])
@@ -232,13 +240,13 @@ def test_deeper_metadata_is_refused_on_both_sides(inner: Any) -> None:
 # The following tests cover messages that other clients may send.
 
 
-def test_what_a_search_leaves_out_takes_its_default() -> None:
+def test_fields_that_a_search_does_not_set_have_their_default() -> None:
     query = retriever.search_query_from(rpb.SearchRequest(tenant_id="t", text="x"))
     assert query == types.SearchQuery("t", "x")
 
 
 @pytest.mark.parametrize(
-    ("message", "says"),
+    ("message", "words"),
     [
         (fpb.Filter(), "set all_of, any_of"),
         (fpb.Filter(any_of=fpb.FilterList(filters=[fpb.Filter()])), "set all_of, any_of"),
@@ -254,8 +262,8 @@ def test_what_a_search_leaves_out_takes_its_default() -> None:
         ),
     ],
 )
-def test_a_filter_that_says_nothing_is_refused(message: fpb.Filter, says: str) -> None:
-    with pytest.raises(InvalidArgument, match=re.escape(says)) as caught:
+def test_a_filter_without_a_condition_is_refused(message: fpb.Filter, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(words)) as caught:
         retriever.search_query_from(rpb.SearchRequest(text="x", filter=message))
     assert caught.value.field == "filter"
 
@@ -272,8 +280,8 @@ def test_a_filter_that_cannot_be_sent_is_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"metadata.team": "zoo"}, "team=zoo", NoneOf(({},)), 5, []])
-def test_what_is_no_filter_is_never_sent_as_none(wrong: Any) -> None:
-    """A search without its filter would show what the filter hides."""
+def test_a_value_that_is_not_a_filter_is_refused_and_never_left_out(wrong: Any) -> None:
+    """A search without its filter would return passages that the filter excludes."""
     with pytest.raises(InvalidArgument, match=r"filter holds .*; it may contain only AllOf"):
         retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
 
@@ -286,20 +294,20 @@ def test_a_filter_is_the_same_after_json() -> None:
         filter_from_json({"matches": {}})
 
 
-def test_a_moment_without_a_zone_is_in_utc() -> None:
+def test_a_time_without_a_time_zone_is_in_utc() -> None:
     sent = filter_message(Match("metadata.t", (datetime(2026, 1, 1),)))
     assert filter_from(sent) == Match("metadata.t", (datetime(2026, 1, 1, tzinfo=UTC),))
 
 
-def test_zero_is_not_unset() -> None:
+def test_a_zero_differs_from_a_field_that_is_not_set() -> None:
     message = rpb.SearchRequest(text="x", limit=0, candidates=0, return_level=0)
-    query = retriever.search_query_from(_sent(message))
+    query = retriever.search_query_from(_encoded_and_parsed(message))
     assert (query.limit, query.candidates, query.return_level) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("field", ["mode", "aggregation", "retrieval", "fusion"])
 def test_an_unknown_enum_number_is_refused_by_name(field: str) -> None:
-    message = _sent(rpb.SearchRequest(text="x", **{field: 77}))
+    message = _encoded_and_parsed(rpb.SearchRequest(text="x", **{field: 77}))
     with pytest.raises(InvalidArgument, match=f"{field} is 77") as caught:
         retriever.search_query_from(message)
     assert caught.value.field == field
@@ -314,7 +322,9 @@ def test_an_unknown_choice_is_refused_by_name(field: str) -> None:
 
 
 def test_a_search_may_have_a_text_and_a_vector() -> None:
-    message = _sent(retriever.search_request(types.SearchQuery("t", "x", vector=[0.5, 2.0])))
+    message = _encoded_and_parsed(
+        retriever.search_request(types.SearchQuery("t", "x", vector=[0.5, 2.0]))
+    )
     query = retriever.search_query_from(message)
     assert (query.text, list(query.vector or ())) == ("x", [0.5, 2.0])
 
@@ -326,7 +336,7 @@ def test_a_vector_that_is_given_twice_is_refused() -> None:
 
 
 def test_an_empty_vector_is_a_vector() -> None:
-    message = _sent(rpb.SearchRequest(vector=rpb.Vector()))
+    message = _encoded_and_parsed(rpb.SearchRequest(vector=rpb.Vector()))
     assert len(retriever.search_query_from(message).query) == 0
 
 
@@ -407,7 +417,7 @@ def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
     ],
 )
 def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragError) -> None:
-    decoded = indexer.outcome_from(_sent(indexer.error_outcome("d", error)))
+    decoded = indexer.outcome_from(_encoded_and_parsed(indexer.error_outcome("d", error)))
     assert isinstance(decoded, HragError)
     assert (type(decoded), decoded.message, decoded.field) == (
         type(error),

@@ -1,4 +1,4 @@
-"""The conversion of answers to messages and back, encoded as between client and server."""
+"""Answers become messages and messages become answers; messages are encoded and parsed."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ ends = st.builds(
 
 @given(st.builds(AnswerQuery, queries, TEXT, st.none() | U32))
 def test_a_question_survives_the_wire(query: AnswerQuery) -> None:
-    sent = answers.answer_request(query).SerializeToString()
-    assert answers.answer_query_from(pb.AnswerRequest.FromString(sent)) == query
+    encoded = answers.answer_request(query).SerializeToString()
+    assert answers.answer_query_from(pb.AnswerRequest.FromString(encoded)) == query
 
 
 @given(st.one_of(search_results, TEXT, ends))
@@ -50,7 +50,7 @@ def test_a_request_without_a_search_is_refused() -> None:
     assert refused.value.field == "search"
 
 
-def test_zero_tokens_are_not_unset() -> None:
+def test_zero_tokens_differ_from_a_limit_that_is_not_set() -> None:
     search = pb.SearchRequest(tenant_id="t", text="q")
     assert answers.answer_query_from(pb.AnswerRequest(search=search)).max_tokens is None
     zero = pb.AnswerRequest(search=search, max_tokens=0)

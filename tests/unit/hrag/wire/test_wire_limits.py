@@ -55,14 +55,16 @@ _PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
     ],
     ids=["conditions", "values", "pages", "metadata", "levels"],
 )
-def test_too_many_entries(read: Callable[[Any], Any], message: Any, field: str) -> None:
+def test_a_message_with_too_many_entries_is_refused(
+    read: Callable[[Any], Any], message: Any, field: str
+) -> None:
     with pytest.raises(TooLarge, match=r"at most \d+") as caught:
         read(message)
     assert caught.value.field == field
 
 
 def test_no_filter_within_its_limits_is_refused() -> None:
-    """In the filter with the most parts, each condition is alone in the maximum number of lists."""
+    """In the largest filter, each condition is alone in the maximum number of nested lists."""
     inner: Any = Match("title", ("x",))
     for _ in range(MAX_FILTER_DEPTH - 2):
         inner = AnyOf((inner,))

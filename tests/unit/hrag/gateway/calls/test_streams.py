@@ -1,4 +1,4 @@
-"""Answers as events and as Connect frames, and documents as JSON lines."""
+"""Answers are streamed as events or Connect frames, and documents as JSON lines."""
 
 import json
 import struct
@@ -15,26 +15,27 @@ from tests.support.servers.gateways import ANSWER, INGEST_MANY, Gateway, Reply, 
 
 _SEARCH = {"search": {"text": "a"}}
 _CONNECT = {"content-type": "application/connect+json"}
-_MAX_AHEAD = 512  # Lines without an outcome.
+# The largest number of lines that may have been sent without an outcome.
+_MAX_AHEAD = 512
 _LINES = {"content-type": "application/x-ndjson"}
 
 
 def _events(reply: Reply) -> list[tuple[str, Any]]:
     assert reply.headers["content-type"] == "text/event-stream; charset=utf-8"
-    found = []
+    events = []
     for event in reply.body.decode().split("\n\n")[:-1]:
         name, data = event.split("\n")
-        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+        events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return events
 
 
 def _frames(reply: Reply) -> list[tuple[int, Any]]:
-    found, raw = [], reply.body
+    frames, raw = [], reply.body
     while raw:
         flags, length = struct.unpack_from(">BI", raw)
-        found.append((flags, json.loads(raw[5 : 5 + length])))
+        frames.append((flags, json.loads(raw[5 : 5 + length])))
         raw = raw[5 + length :]
-    return found
+    return frames
 
 
 def _frame(message: bytes, flags: int = 0) -> bytes:
@@ -42,7 +43,7 @@ def _frame(message: bytes, flags: int = 0) -> bytes:
 
 
 def _lines(*ids: str) -> bytes:
-    return b"".join(_line(each) for each in ids)
+    return b"".join(map(_line, ids))
 
 
 def _line(document_id: str) -> bytes:
@@ -53,7 +54,7 @@ def _outcomes(reply: Reply) -> list[Any]:
     return [json.loads(line) for line in reply.body.splitlines()]
 
 
-# Answers
+# The following tests cover answers.
 
 
 def test_an_answer_comes_as_events_named_for_their_fields(gateway: Gateway) -> None:
@@ -92,9 +93,9 @@ def test_a_later_error_is_the_last_event(gateway: Gateway, fake: Fake) -> None:
         response.readline()
         fake.failures.append(errors.ServiceUnavailable("stops"))
         fake.may_answer.set()
-        rest = response.read()
-    assert rest.endswith(b"\n\n")
-    name, data = rest.split(b"\n\n")[-2].split(b"\n")
+        remaining_events = response.read()
+    assert remaining_events.endswith(b"\n\n")
+    name, data = remaining_events.split(b"\n\n")[-2].split(b"\n")
     assert name == b"event: error"
     assert json.loads(data.removeprefix(b"data: "))["code"] == "unavailable"
 
@@ -116,14 +117,16 @@ def test_in_a_connect_stream_every_error_is_in_the_last_frame(gateway: Gateway, 
         (_frame(b"[]"), "invalid_argument", "it must be an object"),
     ],
 )
-def test_broken_frames_are_named(gateway: Gateway, body: bytes, code: str, words: str) -> None:
+def test_a_broken_frame_is_an_error_that_names_the_problem(
+    gateway: Gateway, body: bytes, code: str, words: str
+) -> None:
     ((_, end),) = _frames(gateway.post(ANSWER, body, _CONNECT))
     assert end["error"]["code"] == code
     assert words in end["error"]["message"]
 
 
 @pytest.mark.parametrize("headers", [{}, _CONNECT])
-def test_a_client_that_goes_away_ends_the_call(
+def test_a_client_that_disconnects_ends_the_call(
     gateway: Gateway, fake: Fake, headers: dict[str, str]
 ) -> None:
     fake.hung_up.clear()
@@ -137,7 +140,7 @@ def test_a_client_that_goes_away_ends_the_call(
     fake.may_answer.set()
 
 
-# Documents
+# The following tests cover documents.
 
 
 def test_each_line_has_its_outcome(gateway: Gateway) -> None:
@@ -149,9 +152,10 @@ def test_each_line_has_its_outcome(gateway: Gateway) -> None:
     assert (third["line"], third["result"]["documentId"]) == (3, "c")
 
 
-def test_a_line_that_cannot_be_read_has_an_error_at_its_place(gateway: Gateway) -> None:
-    wrong = b'{"document": {"titel": "x"}}\n\n{"document": \n'
-    reply = gateway.post(INGEST_MANY, _lines("a") + wrong + _line("b").rstrip(), _LINES)
+def test_a_line_that_cannot_be_read_has_an_error_in_its_place(gateway: Gateway) -> None:
+    invalid_lines = b'{"document": {"titel": "x"}}\n\n{"document": \n'
+    body = _lines("a") + invalid_lines + _line("b").rstrip()
+    reply = gateway.post(INGEST_MANY, body, _LINES)
     first, second, fourth, fifth = _outcomes(reply)
     assert first["result"]["documentId"] == "a"
     assert second["line"] == 2
@@ -177,18 +181,20 @@ def test_outcomes_come_while_lines_are_sent(gateway: Gateway) -> None:
         assert response.read() == b""
 
 
-def test_no_line_is_no_outcome(gateway: Gateway) -> None:
+def test_without_lines_there_are_no_outcomes(gateway: Gateway) -> None:
     reply = gateway.post(INGEST_MANY, b"\n", _LINES)
     assert (reply.status, reply.body) == (200, b"")
 
 
-def test_a_stream_that_fails_first_has_a_status(gateway: Gateway, fake: Fake) -> None:
+def test_a_stream_that_fails_before_its_first_outcome_has_an_error_status(
+    gateway: Gateway, fake: Fake
+) -> None:
     fake.failures.append(errors.Unauthenticated("no"))
     assert gateway.post(INGEST_MANY, _lines("a"), _LINES).status == 401
 
 
 class Refusing(indexer_pb2_grpc.IndexerServiceServicer):
-    """Ends each stream before it has read anything, as a full server does."""
+    """Ends each stream before it has read anything, like a server that is full."""
 
     def IngestDocuments(self, request_iterator: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
@@ -199,14 +205,19 @@ def test_a_stream_that_ends_while_lines_are_sent_keeps_its_status(fake: Fake) ->
     indexer_pb2_grpc.add_IndexerServiceServicer_to_server(Refusing(), refusing)
     port = refusing.add_insecure_port("127.0.0.1:0")
     refusing.start()
-    with addresses_of(fake) as (_, retriever), gateway_to(f"127.0.0.1:{port}", retriever) as other:
+    with (
+        addresses_of(fake) as (_, retriever),
+        gateway_to(f"127.0.0.1:{port}", retriever) as gateway,
+    ):
         lines = _lines(*("a" * 60_000 for _ in range(5)))
-        statuses = [other.post(INGEST_MANY, lines, _LINES).status for _ in range(100)]
+        statuses = [gateway.post(INGEST_MANY, lines, _LINES).status for _ in range(100)]
     refusing.stop(0)
     assert set(statuses) == {429}
 
 
-def test_a_stream_that_fails_later_says_so_in_its_last_line(gateway: Gateway, fake: Fake) -> None:
+def test_a_stream_that_fails_later_has_the_error_in_its_last_line(
+    gateway: Gateway, fake: Fake
+) -> None:
     with gateway.connection() as connection:
         connection.putrequest("POST", INGEST_MANY)
         connection.putheader("content-type", "application/x-ndjson")
@@ -216,11 +227,11 @@ def test_a_stream_that_fails_later_says_so_in_its_last_line(gateway: Gateway, fa
         response.readline()
         fake.failures.append(errors.StorageFull("full"))
         connection.send(_line("b"))
-        last = json.loads(response.read())
-    assert last["streamError"]["code"] == "resource_exhausted"
+        last_line = json.loads(response.read())
+    assert last_line["streamError"]["code"] == "resource_exhausted"
 
 
 def test_many_documents_pass_in_order(gateway: Gateway) -> None:
     ids = [f"d{number}" for number in range(_MAX_AHEAD + 100)]
     outcomes = _outcomes(gateway.post(INGEST_MANY, _lines(*ids), _LINES))
-    assert [each["result"]["documentId"] for each in outcomes] == ids
+    assert [outcome["result"]["documentId"] for outcome in outcomes] == ids

@@ -1,4 +1,4 @@
-"""How does a unary call travel: paths, headers, errors, limits?"""
+"""Unary calls pass through the gateway, with their headers, errors and limits."""
 
 import gzip
 import json
@@ -12,21 +12,21 @@ from tests.support.servers.fake_services import Fake
 from tests.support.servers.gateways import INGEST, JSON, SEARCH, Gateway
 
 _UNARY = [
-    each.path
-    for each in METHODS
-    if not (each.descriptor.client_streaming or each.descriptor.server_streaming)
+    method.path
+    for method in METHODS
+    if not (method.descriptor.client_streaming or method.descriptor.server_streaming)
 ]
 
 
 @pytest.mark.parametrize("path", _UNARY)
 def test_every_unary_method_is_served(gateway: Gateway, fake: Fake, path: str) -> None:
     name = path.rpartition("/")[2]
-    before = fake.calls[name]
+    calls_before = fake.calls[name]
     assert gateway.post(path, {}).status == 200
-    assert fake.calls[name] == before + 1
+    assert fake.calls[name] == calls_before + 1
 
 
-def test_a_reply_is_json_that_nobody_caches(gateway: Gateway) -> None:
+def test_a_reply_is_json_that_must_not_be_cached(gateway: Gateway) -> None:
     reply = gateway.post(SEARCH, {"text": "a"})
     assert reply.json == {"sequence": "7"}
     assert reply.headers["content-type"] == "application/json"
@@ -34,16 +34,16 @@ def test_a_reply_is_json_that_nobody_caches(gateway: Gateway) -> None:
     assert reply.headers["x-content-type-options"] == "nosniff"
 
 
-def test_protobuf_messages_pass_as_they_are(gateway: Gateway) -> None:
+def test_protobuf_messages_pass_unchanged(gateway: Gateway) -> None:
     reply = gateway.post(SEARCH, b"", {"content-type": "application/proto"})
     assert (reply.status, reply.body) == (200, b"\x38\x07")
     assert reply.headers["content-type"] == "application/proto"
 
 
 def test_a_request_may_be_compressed(gateway: Gateway) -> None:
-    packed = {"content-encoding": "gzip"}
-    assert gateway.post(SEARCH, gzip.compress(b'{"text": "a"}'), packed).status == 200
-    assert gateway.post(SEARCH, gzip.compress(b'{"text": 5}'), packed).field == "text"
+    headers = {"content-encoding": "gzip"}
+    assert gateway.post(SEARCH, gzip.compress(b'{"text": "a"}'), headers).status == 200
+    assert gateway.post(SEARCH, gzip.compress(b'{"text": 5}'), headers).field == "text"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_request_may_be_compressed(gateway: Gateway) -> None:
     ],
     ids=["of another kind", "not compressed", "cut", "longer", "a bomb"],
 )
-def test_broken_compression_is_named(
+def test_a_body_with_broken_compression_is_refused_with_the_problem(
     gateway: Gateway, encoding: str, body: bytes, code: str, words: str
 ) -> None:
     reply = gateway.post(SEARCH, body, {"content-encoding": encoding})
@@ -82,7 +82,7 @@ def test_broken_compression_is_named(
         ("POST", SEARCH, {"content-type": "application/connect+json"}, 415),
     ],
 )
-def test_what_is_not_served_has_the_status_that_says_so(
+def test_a_request_that_is_not_served_has_the_status_of_its_reason(
     gateway: Gateway, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     reply = gateway.send(method, path, b"{}", headers)
@@ -103,12 +103,12 @@ def test_what_is_not_served_has_the_status_that_says_so(
         ("authorization", "Bearer a\tb"),
     ],
 )
-def test_wrong_headers_are_named(gateway: Gateway, name: str, value: str) -> None:
+def test_an_invalid_header_is_refused_by_name(gateway: Gateway, name: str, value: str) -> None:
     assert gateway.post(SEARCH, {}, {name: value}).field == name
 
 
-def test_a_credential_is_given_once(gateway: Gateway) -> None:
-    """Or a proxy that checks one could be shown another."""
+def test_a_request_with_two_credentials_is_refused(gateway: Gateway) -> None:
+    """Otherwise a proxy could check one credential and the service another."""
     with gateway.connection() as connection:
         connection.putrequest("POST", SEARCH)
         for name, value in {**JSON, "content-length": "2", "authorization": "Bearer a"}.items():
@@ -121,10 +121,10 @@ def test_a_credential_is_given_once(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "CONNECT"])
-def test_other_verbs_call_nothing(gateway: Gateway, fake: Fake, method: str) -> None:
-    before = fake.calls["Search"]
+def test_other_http_methods_call_no_service(gateway: Gateway, fake: Fake, method: str) -> None:
+    calls_before = fake.calls["Search"]
     assert gateway.send(method, SEARCH).status == 405
-    assert fake.calls["Search"] == before
+    assert fake.calls["Search"] == calls_before
 
 
 def test_the_deadline_reaches_the_service(gateway: Gateway, fake: Fake) -> None:
@@ -133,31 +133,31 @@ def test_the_deadline_reaches_the_service(gateway: Gateway, fake: Fake) -> None:
     assert gateway.post(SEARCH, {}, {"connect-timeout-ms": "9999999999"}).status == 200
     assert gateway.post(SEARCH, {}, {"connect-timeout-ms": "000"}).status == 504
     fake.may_answer.clear()
-    late = gateway.post(SEARCH, {}, {"connect-timeout-ms": "50"})
+    late_reply = gateway.post(SEARCH, {}, {"connect-timeout-ms": "50"})
     fake.may_answer.set()
-    assert (late.status, late.json["code"]) == (504, "deadline_exceeded")
+    assert (late_reply.status, late_reply.json["code"]) == (504, "deadline_exceeded")
 
 
-def test_the_time_of_a_call_begins_with_its_headers(gateway: Gateway, fake: Fake) -> None:
-    before = fake.calls["Search"]
+def test_the_timeout_of_a_call_begins_when_its_headers_arrive(gateway: Gateway, fake: Fake) -> None:
+    calls_before = fake.calls["Search"]
     with gateway.connection() as connection:
         connection.putrequest("POST", SEARCH)
         for header in ("content-type: application/json", "connect-timeout-ms: 100"):
             connection.putheader(*header.split(": "))
         connection.putheader("content-length", "2")
         connection.endheaders(b"{")
-        time.sleep(0.3)
+        time.sleep(0.3)  # The client sends the rest of its body later than its timeout allows.
         connection.send(b"}")
         response = connection.getresponse()
         assert response.status == 504
         assert "connect-timeout-ms" in json.loads(response.read())["message"]
-    assert fake.calls["Search"] == before
+    assert fake.calls["Search"] == calls_before
 
 
 def test_a_request_id_comes_back_and_reaches_the_service(gateway: Gateway) -> None:
     assert gateway.post(SEARCH, {}, {"x-request-id": "mine"}).headers["x-request-id"] == "mine"
-    made = gateway.post(SEARCH, {}, {"x-request-id": "not mine"}).headers["x-request-id"]
-    assert len(made) == 16
+    replacement = gateway.post(SEARCH, {}, {"x-request-id": "not mine"}).headers["x-request-id"]
+    assert len(replacement) == 16
 
 
 @pytest.mark.parametrize(
@@ -181,25 +181,27 @@ def test_an_error_of_a_service_keeps_code_message_and_reason(
     assert reply.reason == reason
 
 
-def test_when_to_try_again_is_in_a_header(gateway: Gateway, fake: Fake) -> None:
+def test_the_delay_before_a_retry_is_in_a_header(gateway: Gateway, fake: Fake) -> None:
     fake.failures.append(errors.TooBusy("wait", retry_s=2.5))
     assert gateway.post(SEARCH, {}).headers["retry-after"] == "3"
 
 
-def test_who_has_no_credential_is_told_which_kind_is_needed(gateway: Gateway, fake: Fake) -> None:
+def test_a_reply_without_a_credential_names_the_kind_that_is_needed(
+    gateway: Gateway, fake: Fake
+) -> None:
     fake.failures.append(errors.Unauthenticated("no"))
     assert gateway.post(SEARCH, {}).headers["www-authenticate"] == "Bearer"
 
 
 def test_a_large_body_is_read_only_for_a_valid_credential(gateway: Gateway, fake: Fake) -> None:
     fake.failures.append(errors.Unauthenticated("no"))
-    before = fake.calls["IngestDocument"]
+    calls_before = fake.calls["IngestDocument"]
     large = {"document": {"text": "a" * 100_000}}
     assert gateway.post(INGEST, large).status == 401
-    assert fake.calls["IngestDocument"] == before
+    assert fake.calls["IngestDocument"] == calls_before
     assert gateway.post(INGEST, large).status == 200
 
 
-def test_bodies_are_as_large_as_messages_may_be(gateway: Gateway) -> None:
+def test_a_body_larger_than_a_message_may_be_is_refused(gateway: Gateway) -> None:
     reply = gateway.post(SEARCH, b" " * (16 << 20) + b"x")
     assert reply.reason == "TOO_LARGE"

@@ -1,4 +1,4 @@
-"""What the gateway holds is bounded, in all and for each caller, until it was read."""
+"""The bytes that the gateway holds are limited, for each caller and for all together."""
 
 import asyncio
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from hrag.gateway.http.byte_budget import ByteBudget
 from hrag.gateway.http.reply import JSON, CountedReply
 
 
-def test_a_caller_may_hold_half_of_the_bytes() -> None:
+def test_one_caller_may_use_half_of_the_bytes() -> None:
     budget = ByteBudget(100)
     with budget.share("a") as first, budget.share("a") as second:
         first.take(40)
@@ -29,33 +29,35 @@ def test_a_caller_may_hold_half_of_the_bytes() -> None:
         assert share.size_bytes == 30
 
 
-def test_those_without_a_credential_share_all() -> None:
+def test_callers_without_a_credential_share_all_bytes() -> None:
     with ByteBudget(100).share("") as share:
         share.take(100)
 
 
-def test_a_reply_is_held_until_it_is_read() -> None:
-    asyncio.run(_reply_is_held())
+def test_a_reply_counts_until_it_is_read() -> None:
+    asyncio.run(_check_that_a_reply_counts_until_it_is_read())
 
 
-async def _reply_is_held() -> None:
-    budget, read, sent = ByteBudget(400_000), asyncio.Event(), []
+async def _check_that_a_reply_counts_until_it_is_read() -> None:
+    budget, messages = ByteBudget(400_000), []
+    is_sending, may_send = asyncio.Event(), asyncio.Event()
 
     async def send(message: dict[str, Any]) -> None:
-        await read.wait()
-        sent.append(message)
+        is_sending.set()
+        await may_send.wait()
+        messages.append(message)
 
     with ExitStack() as stack:
         share = stack.enter_context(budget.share("a"))
         share.take(200_000)
         reply = CountedReply(b"x" * 200_000, JSON, stack.pop_all())
     sending = asyncio.ensure_future(reply({}, None, send))
-    await asyncio.sleep(0)
+    await is_sending.wait()
     with budget.share("a") as share, pytest.raises(TooBusy):
         share.take(1)
-    read.set()
+    may_send.set()
     await sending
-    assert b"".join(each.get("body", b"") for each in sent) == b"x" * 200_000
-    assert [each.get("more_body") for each in sent] == [None, True, True, True, False]
+    assert b"".join(message.get("body", b"") for message in messages) == b"x" * 200_000
+    assert [message.get("more_body") for message in messages] == [None, True, True, True, False]
     with budget.share("a") as share:
         share.take(200_000)

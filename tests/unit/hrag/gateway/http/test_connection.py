@@ -1,8 +1,8 @@
-"""Which connections give way to a new one, where there are as many as may be."""
+"""If the limit of connections is reached, a new connection replaces an unneeded one."""
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -11,36 +11,44 @@ import pytest
 from hrag.gateway.http.http_server import HttpServer
 from tests.support.servers.gateways import gateway_settings
 
-_SETTLE_S = 0.2
-_BUFFER_BYTES = 4096  # Of the kernel, for each side.
+# The size of the kernel's buffers on each side of a connection.
+_BUFFER_BYTES = 4096
 _REQUEST = b"GET %b HTTP/1.1\r\nhost: localhost\r\nconnection: %b\r\n\r\n"
-_PART = b"x" * 30_000  # One stays in the transport, which pauses beyond 64 KiB.
+# One part fits into the transport, which pauses when it has more than 64 KiB.
+_PART = b"x" * 30_000
 _PARTS = {"/little": [_PART], "/parts": [_PART] * 10, "/whole": [_PART * 10]}
 
 _UNREAD = pytest.mark.parametrize(
     "requests",
     [["/parts"], ["/whole", "/whole"], ["/little close"]],
-    ids=["in parts", "one behind the other", "the last one"],
+    ids=["in parts", "one after the other", "the last one"],
 )
 
 
-class _Places:
-    """A server of two connections, and clients of it."""
+class _SmallServer:
+    """A server that accepts two connections, and its clients."""
 
     def __init__(self, stack: ExitStack, *, accepts: bool) -> None:
-        """`accepts` is whether the credentials of all requests are accepted."""
+        """With `accepts`, the credentials of all requests are accepted."""
         self._stack = stack
         self._accepts = accepts
+        # The connections whose requests have begun, and those whose last request still runs.
+        self._begun: list[Any] = []
+        self._running: set[Any] = set()
+        # The connections whose reply is complete except for its end.
+        self._waiting: set[Any] = set()
         self.may_end = asyncio.Event()
         self.is_cancelled = asyncio.Event()
         self._listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         settings = gateway_settings("localhost:1", "localhost:1", HRAG_MAX_CONNECTIONS=2)
-        self.server = HttpServer(self._application, self._listening, settings, None)
+        self.http = HttpServer(self._application, self._listening, settings, None)
 
     async def _application(self, scope: Any, receive: Any, send: Any) -> None:
         connection = scope["state"]["connection"]
         connection.begin(asyncio.current_task())
+        self._begun.append(connection)
+        self._running.add(connection)
         try:
             if self._accepts:
                 connection.accept()
@@ -48,80 +56,121 @@ class _Places:
             for part in _PARTS[scope["path"]]:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
             if scope["path"] == "/parts":
+                self._waiting.add(connection)
                 await self.may_end.wait()
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
-            self.is_cancelled.set()  # The client has gone, or another one has its place.
+            self.is_cancelled.set()  # The client has left, or a new connection replaced this one.
         finally:
             connection.end()
+            self._running.discard(connection)
 
-    async def ask(self, requests: Sequence[str]) -> socket.socket:
+    def connect(self, requests: Sequence[str]) -> socket.socket:
         """Returns a connection that has sent requests, some of which end with `close`."""
         client = self._stack.enter_context(socket.socket())
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         client.connect(self._listening.getsockname())
         client.setblocking(False)
-        for path, _, option in (each.partition(" ") for each in requests):
+        for request in requests:
+            path, _, option = request.partition(" ")
             client.send(_REQUEST % (path.encode(), option.encode()))
-        await asyncio.sleep(_SETTLE_S)
+        return client
+
+    async def connect_and_fill(self, requests: Sequence[str]) -> socket.socket:
+        """Returns a connection as `connect` does, when the server cannot send any more.
+
+        Either the transport pauses because the client does not read, or the reply has ended.
+        """
+        count = len(self._begun)
+        client = self.connect(requests)
+
+        def is_stuck() -> bool:
+            if len(self._begun) == count:
+                return False
+            connection = self._begun[-1]
+            return connection.flow.write_paused or connection not in self._running
+
+        await _until(is_stuck)
         return client
 
     async def is_served(self, client: socket.socket) -> bool:
-        """Whether a reply comes, and not the end of the connection."""
+        """Returns True if a reply arrives, False if the connection ends."""
         try:
             return bool(await asyncio.get_running_loop().sock_recv(client, 1))
         except ConnectionError:
             return False
 
     async def read(self, client: socket.socket, size_bytes: int) -> None:
-        """Reads so many bytes."""
+        """Reads `size_bytes` of a reply."""
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         while size_bytes > 0:
             size_bytes -= len(await asyncio.get_running_loop().sock_recv(client, size_bytes))
-        await asyncio.sleep(_SETTLE_S)
+
+    async def wait_until_read(self, count: int) -> None:
+        """Returns when `count` connections wait for their end, and their replies were read."""
+        await _until(
+            lambda: (
+                len(self._waiting) == count
+                and not any(connection.flow.write_paused for connection in self._waiting)
+            )
+        )
+
+    async def wait_until_ended(self) -> None:
+        """Returns when no request runs."""
+        await _until(lambda: not self._running)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    """Returns when `holds` returns True; lets other tasks of the event loop run meanwhile."""
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0)
 
 
 @asynccontextmanager
-async def _places(*, accepts: bool) -> AsyncIterator[_Places]:
+async def _small_server(*, accepts: bool) -> AsyncIterator[_SmallServer]:
     with ExitStack() as stack:
-        places = _Places(stack, accepts=accepts)
-        places.server.start()
-        yield places
-        await places.server.close(0)
+        server = _SmallServer(stack, accepts=accepts)
+        server.http.start()
+        yield server
+        await server.http.close(0)
 
 
 @_UNREAD
 @pytest.mark.parametrize("accepts", [False, True])
-def test_strangers_that_do_not_read_give_way(requests: Sequence[str], accepts: bool) -> None:
-    """Those whose credential was accepted do not."""
+def test_connections_of_strangers_that_do_not_read_are_replaced(
+    requests: Sequence[str], accepts: bool
+) -> None:
+    """Connections of callers whose credential was accepted are not replaced."""
 
     async def run() -> None:
-        async with _places(accepts=accepts) as places:
+        async with _small_server(accepts=accepts) as server:
             for _ in range(2):
-                await places.ask(requests)
-            assert await places.is_served(await places.ask(["/little"])) != accepts
+                await server.connect_and_fill(requests)
+            assert await server.is_served(server.connect(["/little"])) != accepts
 
     asyncio.run(run())
 
 
 def test_a_client_that_leaves_ends_its_request() -> None:
     async def run() -> None:
-        async with _places(accepts=True) as places:
-            (await places.ask(["/parts"])).close()
-            await asyncio.wait_for(places.is_cancelled.wait(), 5)
+        async with _small_server(accepts=True) as server:
+            (await server.connect_and_fill(["/parts"])).close()
+            await asyncio.wait_for(server.is_cancelled.wait(), 5)
 
     asyncio.run(run())
 
 
-def test_a_stranger_that_reads_keeps_its_place() -> None:
+def test_the_connection_of_a_stranger_that_reads_is_not_replaced() -> None:
     async def run() -> None:
-        async with _places(accepts=False) as places:
-            readers = [await places.ask(["/parts"]) for _ in range(2)]
-            for each in readers:
-                await places.read(each, len(b"".join(_PARTS["/parts"])))
-            assert not await places.is_served(await places.ask(["/little"]))
-            places.may_end.set()
-            await asyncio.sleep(_SETTLE_S)
-            assert await places.is_served(await places.ask(["/little"]))
+        async with _small_server(accepts=False) as server:
+            readers = [await server.connect_and_fill(["/parts"]) for _ in range(2)]
+            for reader in readers:
+                await server.read(reader, len(b"".join(_PARTS["/parts"])))
+            await server.wait_until_read(2)
+            assert not await server.is_served(server.connect(["/little"]))
+            server.may_end.set()
+            await server.wait_until_ended()
+            assert await server.is_served(server.connect(["/little"]))
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Bodies, as they arrive."""
+"""Bodies are decompressed as they arrive."""
 
 import asyncio
 import gzip
@@ -13,7 +13,7 @@ from hrag.gateway.http.request_body import body_parts
 _MANY = 100
 
 
-async def _unpacked(arriving: Iterator[bytes]) -> bytes:
+async def _decompressed(arriving: Iterator[bytes]) -> bytes:
     async def receive() -> dict[str, object]:
         part = next(arriving, b"")
         return {"type": "http.request", "body": part, "more_body": bool(part)}
@@ -24,19 +24,20 @@ async def _unpacked(arriving: Iterator[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("same_part", [True, False])
-def test_nothing_is_read_behind_the_end_of_a_gzip(same_part: bool) -> None:
-    """It would be kept until the body ends."""
-    packed = gzip.compress(b"{}")
-    first = (packed + b"x",) if same_part else (packed, b"x")
-    arriving = iter((*first, *[b"x"] * _MANY))
+def test_nothing_is_read_after_the_end_of_a_gzip(same_part: bool) -> None:
+    """Otherwise data after the end would stay in memory until the body ends."""
+    compressed = gzip.compress(b"{}")
+    first_parts = (compressed + b"x",) if same_part else (compressed, b"x")
+    arriving = iter((*first_parts, *[b"x"] * _MANY))
     with pytest.raises(InvalidArgument, match="data after its gzip"):
-        asyncio.run(_unpacked(arriving))
+        asyncio.run(_decompressed(arriving))
     assert len(list(arriving)) == _MANY
 
 
 def test_a_gzip_comes_in_parts_of_any_size() -> None:
     content = b"ants dig, bees fly " * 20_000
-    packed = gzip.compress(content)
-    for size in (1, 7, len(packed)):
-        parts = (packed[at : at + size] for at in range(0, len(packed), size))
-        assert asyncio.run(_unpacked(parts)) == content
+    compressed = gzip.compress(content)
+    for size in (1, 7, len(compressed)):
+        starts = range(0, len(compressed), size)
+        parts = (compressed[start : start + size] for start in starts)
+        assert asyncio.run(_decompressed(parts)) == content

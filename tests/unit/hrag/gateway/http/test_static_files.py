@@ -1,4 +1,4 @@
-"""Pages: they load nothing from elsewhere, and no path leads out of their folders."""
+"""Pages load nothing from other hosts, and no path leads out of their folders."""
 
 from pathlib import Path
 
@@ -16,23 +16,23 @@ from tests.support.servers.gateways import Gateway
         ("/docs/reference.css", "text/css; charset=utf-8"),
     ],
 )
-def test_pages_load_nothing_from_elsewhere(gateway: Gateway, path: str, media_type: str) -> None:
-    found = gateway.send("GET", path)
-    assert (found.status, found.headers["content-type"]) == (200, media_type)
-    assert found.headers["content-security-policy"].startswith("default-src 'none'; script-src")
-    assert found.headers["x-content-type-options"] == "nosniff"
-    assert found.headers["referrer-policy"] == "no-referrer"
-    assert b"//" not in found.body.replace(b"// ", b"")
+def test_pages_load_nothing_from_other_hosts(gateway: Gateway, path: str, media_type: str) -> None:
+    reply = gateway.send("GET", path)
+    assert (reply.status, reply.headers["content-type"]) == (200, media_type)
+    assert reply.headers["content-security-policy"].startswith("default-src 'none'; script-src")
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["referrer-policy"] == "no-referrer"
+    assert b"//" not in reply.body.replace(b"// ", b"")
 
 
-def test_a_page_is_not_sent_twice(gateway: Gateway) -> None:
+def test_an_unchanged_page_is_not_sent_again(gateway: Gateway) -> None:
     tag = gateway.send("GET", "/docs").headers["etag"]
-    again = gateway.send("GET", "/docs", headers={"if-none-match": tag})
-    assert (again.status, again.body) == (304, b"")
+    second_reply = gateway.send("GET", "/docs", headers={"if-none-match": tag})
+    assert (second_reply.status, second_reply.body) == (304, b"")
     assert gateway.send("HEAD", "/docs").body == b""
 
 
-def test_a_folder_is_served_as_it_is(tmp_path: Path) -> None:
+def test_only_files_of_known_types_in_a_folder_are_served(tmp_path: Path) -> None:
     for name in ("index.html", "main.js", "icon.svg", "notes.unknown"):
         (tmp_path / name).write_text("x")
     (tmp_path / "inner").mkdir()
@@ -41,5 +41,5 @@ def test_a_folder_is_served_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/../app.py", "/docs/../app.py", "/%2e%2e/app.py", "//docs"])
-def test_no_path_leads_elsewhere(gateway: Gateway, path: str) -> None:
+def test_no_path_leads_out_of_the_folder(gateway: Gateway, path: str) -> None:
     assert gateway.send("GET", path).status == 404

@@ -1,4 +1,4 @@
-"""Whatever comes at once, other requests have their turns of the event loop."""
+"""However much data arrives at once, the event loop also serves other requests."""
 
 import asyncio
 import gzip
@@ -17,8 +17,8 @@ from hrag.gateway.http.request_body import body_parts
 MANY = 100
 
 
-async def turns_beside(work: Awaitable[object]) -> int:
-    """How often others had their turn until `work` was done."""
+async def turns_during(work: Awaitable[object]) -> int:
+    """Returns how often other tasks could run until `work` was done."""
     turns, working = 0, asyncio.ensure_future(work)
     while not working.done():
         turns += 1
@@ -28,10 +28,10 @@ async def turns_beside(work: Awaitable[object]) -> int:
 
 
 def test_connections_that_queue_are_accepted_one_by_one() -> None:
-    asyncio.run(_accepting())
+    asyncio.run(_accept_queued_connections())
 
 
-async def _accepting() -> None:
+async def _accept_queued_connections() -> None:
     with ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=MANY))
         for _ in range(MANY):
@@ -43,19 +43,19 @@ async def _accepting() -> None:
             while server.connections < MANY:
                 await asyncio.sleep(0)
 
-        assert await turns_beside(all_accepted()) > MANY // 2
+        assert await turns_during(all_accepted()) > MANY // 2
         await server.close(0)
 
 
-def test_a_few_bytes_that_unpack_to_millions_of_blank_lines_yield() -> None:
-    asyncio.run(_unpacking())
+def test_reading_a_few_bytes_that_become_millions_of_blank_lines_yields() -> None:
+    asyncio.run(_decompress_blank_lines())
 
 
-async def _unpacking() -> None:
-    packed = gzip.compress(b"\n" * (MANY << 16))
+async def _decompress_blank_lines() -> None:
+    compressed = gzip.compress(b"\n" * (MANY << 16))
 
     async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": packed, "more_body": False}
+        return {"type": "http.request", "body": compressed, "more_body": False}
 
     headers = [(b"content-encoding", b"gzip")]
     request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
@@ -65,4 +65,4 @@ async def _unpacking() -> None:
             lines: AsyncIterator[object] = lines_of(body_parts(request), 1 << 10, 60, share)
             assert [line async for line in lines] == []
 
-    assert await turns_beside(read()) >= MANY
+    assert await turns_during(read()) >= MANY

@@ -1,4 +1,4 @@
-"""Which JSON becomes which message, and which errors name which field."""
+"""JSON becomes messages, and errors name the field."""
 
 import base64
 
@@ -12,19 +12,19 @@ from hrag.v1 import retriever_pb2 as rpb
 
 
 def _search(raw: str | bytes) -> rpb.SearchRequest:
-    found = json_reader.read(rpb.SearchRequest, raw if isinstance(raw, bytes) else raw.encode())
-    assert isinstance(found, rpb.SearchRequest)
-    return found
+    request = json_reader.read(rpb.SearchRequest, raw if isinstance(raw, bytes) else raw.encode())
+    assert isinstance(request, rpb.SearchRequest)
+    return request
 
 
-def _document(inside: str) -> ipb.IngestDocumentRequest:
-    raw = f'{{"document": {{{inside}}}}}'.encode()
-    found = json_reader.read(ipb.IngestDocumentRequest, raw)
-    assert isinstance(found, ipb.IngestDocumentRequest)
-    return found
+def _document(fields: str) -> ipb.IngestDocumentRequest:
+    raw = f'{{"document": {{{fields}}}}}'.encode()
+    request = json_reader.read(ipb.IngestDocumentRequest, raw)
+    assert isinstance(request, ipb.IngestDocumentRequest)
+    return request
 
 
-def test_a_name_that_is_there_twice_among_many_is_found_at_once() -> None:
+def test_a_name_that_occurs_twice_among_many_is_detected_quickly() -> None:
     names = ",".join(f'"{number}":0' for number in range(100_000))
     with pytest.raises(InvalidArgument, match="'99999' is there twice"):
         _search(f'{{{names},"99999":0}}')
@@ -33,12 +33,12 @@ def test_a_name_that_is_there_twice_among_many_is_found_at_once() -> None:
 @pytest.mark.parametrize("names", [("tenantId", "minSequence"), ("tenant_id", "min_sequence")])
 def test_fields_have_the_names_of_the_proto_or_their_camel_case(names: tuple[str, str]) -> None:
     tenant, sequence = names
-    found = _search(f'{{"{tenant}": "acme", "{sequence}": "18446744073709551615"}}')
-    assert found == rpb.SearchRequest(tenant_id="acme", min_sequence=2**64 - 1)
+    request = _search(f'{{"{tenant}": "acme", "{sequence}": "18446744073709551615"}}')
+    assert request == rpb.SearchRequest(tenant_id="acme", min_sequence=2**64 - 1)
 
 
 def test_all_kinds_of_fields_are_read() -> None:
-    found = _search(
+    request = _search(
         """{"text": "a", "mode": "SEARCH_MODE_CONTEXT", "limit": 3,
         "vector": {"values": [1, "2.5"]}, "minScore": -0.5, "cutLast": true,
         "retrieval": 2, "candidates": 10.0,
@@ -53,7 +53,7 @@ def test_all_kinds_of_fields_are_read() -> None:
         fpb.Filter(range=fpb.FieldRange(field="metadata.date", at_least=at_least)),
         fpb.Filter(match=fpb.FieldMatch(field="title", values=values)),
     ]
-    assert found == rpb.SearchRequest(
+    assert request == rpb.SearchRequest(
         text="a",
         mode=rpb.SEARCH_MODE_CONTEXT,
         limit=3,
@@ -66,19 +66,19 @@ def test_all_kinds_of_fields_are_read() -> None:
     )
 
 
-def test_the_largest_number_of_32_bits_is_read_from_the_digits_that_tell_it() -> None:
-    found = _search('{"minScore": 3.4028235e38}')
-    assert found.min_score == 3.4028234663852886e38
+def test_the_largest_number_of_32_bits_is_read_from_its_shortest_digits() -> None:
+    request = _search('{"minScore": 3.4028235e38}')
+    assert request.min_score == 3.4028234663852886e38
 
 
 def test_metadata_and_bytes_are_read() -> None:
-    inside = '"content": "_-8", "metadata": {"a": [1, null, {"b": true}], "c": "d"}'
-    document = _document(inside).document
+    fields = '"content": "_-8", "metadata": {"a": [1, null, {"b": true}], "c": "d"}'
+    document = _document(fields).document
     assert document.content == base64.b64decode("/+8=")
     assert dict(document.metadata) == {"a": [1, None, {"b": True}], "c": "d"}
 
 
-def test_null_is_the_same_as_nothing() -> None:
+def test_null_means_that_a_field_is_not_set() -> None:
     assert _search('{"text": null, "limit": null, "filter": null}') == rpb.SearchRequest()
 
 
@@ -126,14 +126,18 @@ def test_null_is_the_same_as_nothing() -> None:
         ('{"filter": {"noneOf": {"filters": [' * 50, "request", "not JSON"),
     ],
 )
-def test_what_is_wrong_is_named(raw: str | bytes, field: str, words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words.replace("(", r"\(").replace(")", r"\)")) as it:
+def test_an_invalid_request_is_refused_with_field_and_problem(
+    raw: str | bytes, field: str, words: str
+) -> None:
+    with pytest.raises(
+        InvalidArgument, match=words.replace("(", r"\(").replace(")", r"\)")
+    ) as refused:
         _search(raw)
-    assert it.value.field == field
+    assert refused.value.field == field
 
 
 @pytest.mark.parametrize(
-    ("inside", "field", "words"),
+    ("fields", "field", "words"),
     [
         ('"content": "a!"', "document.content", "is not base64: 'a!'"),
         ('"text": "a", "content": "YQ=="', "document.content", "text and content are given"),
@@ -144,10 +148,12 @@ def test_what_is_wrong_is_named(raw: str | bytes, field: str, words: str) -> Non
         (f'"metadata": {{"a": {"[" * 99}{"]" * 99}}}', "metadata", "nested over"),
     ],
 )
-def test_what_is_wrong_in_a_document_is_named(inside: str, field: str, words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words) as it:
-        _document(inside)
-    assert it.value.field == field
+def test_an_invalid_document_is_refused_with_field_and_problem(
+    fields: str, field: str, words: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=words) as refused:
+        _document(fields)
+    assert refused.value.field == field
 
 
 @pytest.mark.parametrize(
@@ -170,7 +176,7 @@ def test_what_is_wrong_in_a_document_is_named(inside: str, field: str, words: st
         "9999-12-31T23:59:59-00:01",
     ],
 )
-def test_times_that_are_none_are_refused(time: str) -> None:
+def test_invalid_times_are_refused(time: str) -> None:
     with pytest.raises(InvalidArgument, match="it must have the form 2026-11-21T10:00:00Z"):
         _search(f'{{"filter": {{"range": {{"atMost": {{"timestamp": "{time}"}}}}}}}}')
 
@@ -186,12 +192,12 @@ def test_times_that_are_none_are_refused(time: str) -> None:
     ],
 )
 def test_times_are_read(time: str, seconds: int, nanos: int) -> None:
-    found = _search(f'{{"filter": {{"range": {{"atMost": {{"timestamp": "{time}"}}}}}}}}')
-    timestamp = found.filter.range.at_most.timestamp
+    request = _search(f'{{"filter": {{"range": {{"atMost": {{"timestamp": "{time}"}}}}}}}}')
+    timestamp = request.filter.range.at_most.timestamp
     assert (timestamp.seconds, timestamp.nanos) == (seconds, nanos)
 
 
-def test_filters_may_not_nest_without_end() -> None:
+def test_filters_that_nest_too_deep_are_refused() -> None:
     nested = '{"noneOf": {"filters": [' * 100 + '{"exists": {}}' + "]}}" * 100
     with pytest.raises(InvalidArgument, match="nests over 64 messages"):
         _search(f'{{"filter": {nested}}}')

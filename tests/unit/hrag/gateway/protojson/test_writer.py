@@ -1,4 +1,4 @@
-"""What is written of encoded messages is what protobuf's own code reads."""
+"""The JSON that is written for encoded messages is what protobuf's own code reads."""
 
 import json
 import math
@@ -19,13 +19,14 @@ from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 
 _KIND = FieldDescriptor
-_DEPTH = 4  # Messages may hold themselves.
+# Messages may contain messages of their own type.
+_DEPTH = 4
 _NOT_FINITE = st.sampled_from([math.nan, math.inf, -math.inf])
 _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     _KIND.TYPE_STRING: st.text(max_size=5),
     _KIND.TYPE_BYTES: st.binary(max_size=5),
     _KIND.TYPE_BOOL: st.booleans(),
-    # Of the largest numbers of 32 bits `json_format` reads all digits only.
+    # `json_format` reads the largest numbers of 32 bits only with all their digits.
     _KIND.TYPE_FLOAT: st.floats(-(2.0**127), 2.0**127, width=32) | _NOT_FINITE,
     _KIND.TYPE_DOUBLE: st.floats(allow_nan=False) | _NOT_FINITE,
     _KIND.TYPE_INT32: st.integers(-(1 << 31), (1 << 31) - 1),
@@ -36,7 +37,7 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
 
 
 def _fill(message: Any, data: st.DataObject, depth: int = 1) -> None:
-    """Sets some of the fields to drawn values."""
+    """Sets some fields to drawn values."""
     if message.DESCRIPTOR.full_name == "google.protobuf.Struct":
         message.update(data.draw(st.dictionaries(st.text(max_size=3), st.booleans(), max_size=2)))
         return
@@ -65,14 +66,14 @@ def _set(message: Any, field: FieldDescriptor, data: st.DataObject) -> None:
 
 
 def _bytes(message: Message) -> bytes:
-    """Returns what is equal for equal messages, NaN included."""
+    """Returns bytes that are equal for equal messages, also if they contain NaN."""
     return message.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 @settings(max_examples=15)
 @given(data=st.data(), is_request=st.booleans())
-def test_every_message_is_read_again_as_it_was(
+def test_every_message_is_the_same_after_writing_and_reading(
     method: Method, data: st.DataObject, is_request: bool
 ) -> None:
     kind = method.request if is_request else method.response
@@ -83,24 +84,24 @@ def test_every_message_is_read_again_as_it_was(
         assert _bytes(json_format.Parse(written, kind())) == _bytes(message)
 
 
-def test_names_enums_and_long_numbers_are_as_protobuf_writes_them() -> None:
+def test_names_enums_and_long_numbers_are_written_as_by_protobuf() -> None:
     response = rpb.SearchResponse(mode=rpb.SEARCH_MODE_CONTEXT, sequence=1 << 60)
     passage = response.passages.add(score=0.5, lexical_score=0.0)
     passage.chunk.document_id = "a"
     passage.chunk.metadata.update({"n": 5, "list": [1.5, None]})
     passage.term_spans.add(char_end=4)
     passage.merged_chunk_ids.extend(["b", "c"])
-    _same_as_protobufs(response)
+    _assert_written_as_by_protobuf(response)
 
 
-def test_times_and_bytes_are_as_protobuf_writes_them() -> None:
+def test_times_and_bytes_are_written_as_by_protobuf() -> None:
     value = fpb.FilterValue()
     value.timestamp.FromJsonString("2026-01-02T03:04:05Z")
     for message in (value, tpb.Document(content=b"\xff\x00")):
-        _same_as_protobufs(message)
+        _assert_written_as_by_protobuf(message)
 
 
-def _same_as_protobufs(message: Message) -> None:
+def _assert_written_as_by_protobuf(message: Message) -> None:
     expected = json_format.MessageToDict(message)
     assert as_json(type(message), message.SerializeToString()) == expected
     assert json.loads(write(type(message), message.SerializeToString())) == expected
@@ -119,7 +120,7 @@ def test_numbers_of_enums_without_a_name_are_numbers() -> None:
         *((float("inf"), b'"Infinity"'), (float("-inf"), b'"-Infinity"'), (float("nan"), b'"NaN"')),
     ],
 )
-def test_numbers_of_32_bits_have_the_digits_they_need(value: float, written: bytes) -> None:
+def test_numbers_of_32_bits_have_the_shortest_digits(value: float, written: bytes) -> None:
     message = rpb.Passage(score=struct.unpack("f", struct.pack("f", value))[0])
     assert dumped(as_json(rpb.Passage, message.SerializeToString())) == b'{"score":%b}' % written
     assert write(rpb.Passage, message.SerializeToString()) == b'{"score":%b}' % written
@@ -128,7 +129,7 @@ def test_numbers_of_32_bits_have_the_digits_they_need(value: float, written: byt
 @pytest.mark.parametrize(
     "text", ['"', "\\", "\0\b\t\n\f\r\x1f\x7f", "é漢\U0001f600", "</script>\u2028"]
 )
-def test_texts_are_escaped_where_json_says_so(text: str) -> None:
+def test_texts_are_escaped_where_json_requires_it(text: str) -> None:
     document = tpb.Document(text=text, title=f"a{text}b")
     encoded = document.SerializeToString()
     assert write(tpb.Document, encoded) == dumped(as_json(tpb.Document, encoded))

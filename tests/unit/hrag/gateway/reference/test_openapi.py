@@ -1,4 +1,4 @@
-"""The OpenAPI document, and the comments of the .proto files in it."""
+"""The OpenAPI document contains the comments of the .proto files."""
 
 from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.methods import METHODS
@@ -7,16 +7,16 @@ from tests.support.servers.gateways import Gateway
 
 def test_every_method_is_in_the_document_with_its_comment(gateway: Gateway) -> None:
     document = gateway.send("GET", "/openapi.json").json
-    assert set(document["paths"]) == {each.path for each in METHODS}
+    assert set(document["paths"]) == {method.path for method in METHODS}
     for path in document["paths"].values():
         assert len(path["post"]["description"]) > 20
         assert path["post"]["summary"]
 
 
 def test_every_message_field_and_value_has_a_comment() -> None:
-    """All of the .proto files have them; so none is lost on the way."""
+    """All of them have a comment in the .proto files, so a missing one was lost."""
     comments = read_comments()
-    messages = {each.descriptor.input_type for each in METHODS}
+    messages = {method.descriptor.input_type for method in METHODS}
     for message in messages:
         for field in message.fields:
             assert comments[field.full_name]

@@ -1,4 +1,4 @@
-"""The chat model that the settings name."""
+"""The settings determine which chat model is opened."""
 
 from typing import Any
 
@@ -25,26 +25,33 @@ def test_no_model_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _open_from(monkeypatch, HRAG_CHAT_MODEL="", OPENAI_API_KEY=KEY) is None
 
 
-OWN, SHARED = "sk-own", "sk-shared"
+CHAT_KEY, SHARED_KEY = "sk-own", "sk-shared"
 
 
 @pytest.mark.parametrize(
     ("variables", "key"),
     [
-        ({"OPENAI_BASE_URL": "here", "OPENAI_API_KEY": SHARED}, SHARED),
-        ({"OPENAI_BASE_URL": "here", "OPENAI_API_KEY": SHARED, "HRAG_CHAT_API_KEY": OWN}, OWN),
-        ({"HRAG_CHAT_BASE_URL": "here", "HRAG_CHAT_API_KEY": OWN}, OWN),
+        ({"OPENAI_BASE_URL": "here", "OPENAI_API_KEY": SHARED_KEY}, SHARED_KEY),
+        (
+            {
+                "OPENAI_BASE_URL": "here",
+                "OPENAI_API_KEY": SHARED_KEY,
+                "HRAG_CHAT_API_KEY": CHAT_KEY,
+            },
+            CHAT_KEY,
+        ),
+        ({"HRAG_CHAT_BASE_URL": "here", "HRAG_CHAT_API_KEY": CHAT_KEY}, CHAT_KEY),
         (
             {
                 "HRAG_CHAT_BASE_URL": "here",
                 "OPENAI_BASE_URL": "http://127.0.0.1:9/",
-                "OPENAI_API_KEY": SHARED,
+                "OPENAI_API_KEY": SHARED_KEY,
             },
             "none",
         ),
     ],
 )
-def test_a_key_is_sent_to_its_own_endpoint_only(
+def test_a_key_is_sent_only_to_its_endpoint(
     variables: dict[str, str],
     key: str,
     server: OpenAIServer,

@@ -1,4 +1,4 @@
-"""The OpenAI chat model with a server that misbehaves in every known way."""
+"""The OpenAI chat model works with a server that misbehaves in every known way."""
 
 import json
 import time
@@ -28,12 +28,13 @@ from tests.support.servers.openai_server import (
     piece,
     says,
 )
+from tests.support.until import until
 
 KEY = "sk-test-4711"
 PROMPT = "What is the secret?"
-AT_ONCE = "0.001"  # This Retry-After keeps the tests fast.
-SOON = Deadline.after
-WELL = ChatEnd(FinishReason.STOP, PROMPT_TOKENS, COMPLETION_TOKENS)
+# This Retry-After keeps the tests fast.
+AT_ONCE = "0.001"
+NORMAL_END = ChatEnd(FinishReason.STOP, PROMPT_TOKENS, COMPLETION_TOKENS)
 
 
 Open = Callable[..., OpenAIChat]
@@ -59,7 +60,9 @@ def completed(model: OpenAIChat, max_tokens: int = 100, deadline: Deadline = NEV
 # The following tests cover requests and replies.
 
 
-def test_sends_model_prompt_bound_and_key(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_request_contains_model_prompt_limit_and_key(
+    server: OpenAIServer, model: OpenAIChat
+) -> None:
     completed(model, 77)
     (request,) = server.requests
     assert request == {
@@ -76,13 +79,13 @@ def test_sends_model_prompt_bound_and_key(server: OpenAIServer, model: OpenAICha
 def test_pieces_come_as_they_are_produced(server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(before_event(1, 0.3))
     began = time.monotonic()
-    arrived = [(piece, time.monotonic() - began) for piece in model.stream(PROMPT, 100, NEVER)]
-    assert [piece for piece, _ in arrived] == [*SAID, WELL]
-    assert arrived[0][1] < 0.25 < arrived[1][1]
+    arrivals = [(piece, time.monotonic() - began) for piece in model.stream(PROMPT, 100, NEVER)]
+    assert [piece for piece, _ in arrivals] == [*SAID, NORMAL_END]
+    assert arrivals[0][1] < 0.25 < arrivals[1][1]
 
 
 def test_a_completion_is_the_complete_text(model: OpenAIChat) -> None:
-    assert completed(model) == Completion("".join(SAID), WELL)
+    assert completed(model) == Completion("".join(SAID), NORMAL_END)
 
 
 def test_text_of_any_script_arrives_unchanged(server: OpenAIServer, model: OpenAIChat) -> None:
@@ -99,7 +102,7 @@ def test_text_of_any_script_arrives_unchanged(server: OpenAIServer, model: OpenA
         ("content_filter", FinishReason.CONTENT_FILTER),
     ],
 )
-def test_the_end_says_why(
+def test_the_end_of_a_text_has_its_reason(
     finish: str, expected: FinishReason, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(says("cut", finish=finish))
@@ -112,7 +115,7 @@ def test_unreported_token_counts_are_0(server: OpenAIServer, model: OpenAIChat) 
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "events_sent",
     [
         pytest.param((piece("a"), piece("b", "stop")), id="end with the last piece, no [DONE]"),
         pytest.param((b": wait\n\n", piece("ab", "stop"), b"data: [DONE]"), id="comments"),
@@ -125,27 +128,28 @@ def test_unreported_token_counts_are_0(server: OpenAIServer, model: OpenAIChat) 
     ],
 )
 def test_variants_of_the_protocol_are_understood(
-    sent: tuple[bytes, ...], server: OpenAIServer, model_with: Open
+    events_sent: tuple[bytes, ...], server: OpenAIServer, model_with: Open
 ) -> None:
-    server.inject(events(*sent))
+    server.inject(events(*events_sent))
     completion = completed(model_with(timeout_s=0.3))
     assert (completion.text, completion.end.finish_reason) == ("ab", FinishReason.STOP)
 
 
 @pytest.mark.parametrize("end_s", [0.2, 60.0])
-@pytest.mark.parametrize("then", [b"", b": still here\n\n", piece("")], ids=ascii)
+@pytest.mark.parametrize("repeated", [b"", b": still here\n\n", piece("")], ids=ascii)
 def test_a_complete_text_waits_for_its_end_only_briefly(
-    then: bytes,
+    repeated: bytes,
     end_s: float,
     server: OpenAIServer,
     model: OpenAIChat,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It does not wait beyond the caller's deadline, and does not fail when the deadline passes."""
+    """The wait ends at the deadline of the caller, and the call does not fail then."""
     monkeypatch.setattr(chat, "MAX_END_S", end_s)
-    server.inject(events(piece("ab", "stop"), *[then, 0.05] * 400 if then else [30.0]))
+    pauses = [repeated, 0.05] * 400 if repeated else [30.0]
+    server.inject(events(piece("ab", "stop"), *pauses))
     began = time.monotonic()
-    completion = completed(model, deadline=SOON(0.6))
+    completion = completed(model, deadline=Deadline.after(0.6))
     assert (completion.text, completion.end.finish_reason) == ("ab", FinishReason.STOP)
     assert time.monotonic() - began < min(end_s, 0.6) + 0.3
 
@@ -157,9 +161,7 @@ def test_closing_the_stream_disconnects_from_the_endpoint(
     stream = model.stream(PROMPT, 100, NEVER)
     assert next(stream) == SAID[0]
     stream.close()
-    until = time.monotonic() + 5
-    while not server.streams_left and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: server.streams_left)
     assert server.streams_left == 1
 
 
@@ -198,7 +200,7 @@ def test_a_long_retry_after_fails_at_once(
     server.inject(openai_server.refuse(429, "rate_limit_exceeded", retry_after="60"))
     began = time.monotonic()
     with pytest.raises(ChatUnavailable, match=r"429 \(rate_limit_exceeded\)"):
-        completed(model, deadline=SOON(deadline_s))
+        completed(model, deadline=Deadline.after(deadline_s))
     assert time.monotonic() - began < 2
     assert server.calls == 1
 
@@ -244,22 +246,22 @@ def test_a_passed_deadline_is_reported_as_such(server: OpenAIServer, model: Open
     server.inject(before_event(1, 30))
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="chat model"):
-        completed(model, deadline=SOON(0.3))
+        completed(model, deadline=Deadline.after(0.3))
     assert time.monotonic() - began < 2
 
 
 def test_a_passed_deadline_sends_no_request(server: OpenAIServer, model: OpenAIChat) -> None:
     with pytest.raises(DeadlineExceeded):
-        completed(model, deadline=SOON(-1))
+        completed(model, deadline=Deadline.after(-1))
     assert server.calls == 0
 
 
-def test_an_endpoint_that_is_down_is_unavailable(model_with: Open) -> None:
-    with OpenAIServer() as gone:
+def test_an_endpoint_that_does_not_run_is_unavailable(model_with: Open) -> None:
+    with OpenAIServer() as stopped:
         pass
     with pytest.raises(ChatUnavailable, match=r"cannot be reached .*refused") as raised:
-        completed(model_with(gone.base_url, max_retries=0))
-    assert gone.address in raised.value.message
+        completed(model_with(stopped.base_url, max_retries=0))
+    assert stopped.address in raised.value.message
 
 
 @pytest.mark.parametrize(
@@ -379,9 +381,9 @@ def test_an_invalid_stream_is_an_error_and_has_no_lasting_effect(
     assert completed(model).text == "".join(SAID)
 
 
-@pytest.mark.parametrize("then", [0.0, 30.0])
-def test_an_endless_text_is_cut(then: float, server: OpenAIServer, model: OpenAIChat) -> None:
-    server.inject(events(piece("x" * 50), piece("x" * 50), then, *[piece("x")] * 100))
+@pytest.mark.parametrize("pause_s", [0.0, 30.0])
+def test_an_endless_text_is_cut(pause_s: float, server: OpenAIServer, model: OpenAIChat) -> None:
+    server.inject(events(piece("x" * 50), piece("x" * 50), pause_s, *[piece("x")] * 100))
     completion = completed(model, max_tokens=2)
     assert completion.text == "x" * 2 * MAX_TOKEN_CHARS
     assert completion.end.finish_reason is FinishReason.LENGTH
@@ -390,7 +392,7 @@ def test_an_endless_text_is_cut(then: float, server: OpenAIServer, model: OpenAI
 def test_an_endless_reply_is_abandoned(
     server: OpenAIServer, model: OpenAIChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This is so even if it sends comments, which prevent a timeout."""
+    """The comments of the reply prevent a timeout, but not this end."""
     monkeypatch.setattr(chat, "MAX_REPLY_S", 0.3)
     server.inject(events(*(b": still here\n\n", 0.02) * 500))
     with pytest.raises(ChatUnavailable, match=r"not finished its reply after 0\.3 s"):

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that misbehaves on demand."""
+"""Fixtures with an OpenAI-compatible server that misbehaves on demand."""
 
 from collections.abc import Iterator
 

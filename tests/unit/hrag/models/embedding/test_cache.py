@@ -1,4 +1,4 @@
-"""The cache of query vectors."""
+"""The cache stores vectors of queries for each tenant."""
 
 import sys
 from collections import Counter
@@ -23,16 +23,16 @@ T = "tenant"
 
 
 class CountingEmbedder(HashEmbedder):
-    """Records its calls, and fails while `broken`."""
+    """Records its calls. Fails while `is_broken` is set."""
 
     def __init__(self) -> None:
         super().__init__(16)
         self.requests: list[list[str]] = []
-        self.broken = False
+        self.is_broken = False
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         self.requests.append(list(texts))
-        if self.broken:
+        if self.is_broken:
             raise EmbedderUnavailable("down")
         return super().embed(texts, deadline)
 
@@ -44,9 +44,9 @@ def embedder() -> CountingEmbedder:
 
 def test_a_repeated_query_is_embedded_once(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
-    first, again = cached.embed_query(T, "q"), cached.embed_query(T, "q")
+    first, second = cached.embed_query(T, "q"), cached.embed_query(T, "q")
     assert embedder.requests == [["q"]]
-    assert np.array_equal(first, again)
+    assert np.array_equal(first, second)
     assert (cached.hits, cached.misses) == (1, 1)
 
 
@@ -106,15 +106,15 @@ def test_capacity_zero_turns_caching_off(embedder: CountingEmbedder) -> None:
 
 def test_a_failure_is_not_cached(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
-    embedder.broken = True
+    embedder.is_broken = True
     with pytest.raises(EmbedderUnavailable):
         cached.embed_query(T, "q")
-    embedder.broken = False
+    embedder.is_broken = False
     assert np.array_equal(cached.embed_query(T, "q"), HashEmbedder(16).embed(["q"])[0])
     assert (cached.hits, cached.misses) == (0, 2)
 
 
-def test_threads_get_their_own_queries_vector(embedder: CountingEmbedder) -> None:
+def test_each_thread_gets_the_vector_of_its_query(embedder: CountingEmbedder) -> None:
     """The cache is so small that it evicts constantly. Every lookup is counted once."""
     cached = CachedQueries(embedder, 8)
     texts = [str(number % 12) for number in range(2000)]
@@ -147,7 +147,7 @@ def test_a_cancelled_batch_is_not_embedded_one_by_one(embedder: CountingEmbedder
     assert embedder.requests == [["a", "b"]]
 
 
-def test_what_another_tenant_asked_is_embedded_again(embedder: CountingEmbedder) -> None:
+def test_a_query_of_another_tenant_is_embedded_again(embedder: CountingEmbedder) -> None:
     """Otherwise the time of a query would reveal that another tenant asked the same."""
     cached = CachedQueries(embedder, 10)
     for tenant in ("a", "b", "a", "b"):
@@ -155,7 +155,7 @@ def test_what_another_tenant_asked_is_embedded_again(embedder: CountingEmbedder)
     assert embedder.requests == [["q"], ["q"]]
 
 
-def test_a_tenant_evicts_no_more_than_its_own_share(embedder: CountingEmbedder) -> None:
+def test_a_tenant_evicts_no_entries_of_another_tenants_share(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
     for number in range(5):
         cached.embed_query("small", f"own {number}")
@@ -165,15 +165,15 @@ def test_a_tenant_evicts_no_more_than_its_own_share(embedder: CountingEmbedder) 
     for number in range(5):
         cached.embed_query("small", f"own {number}")
     assert not embedder.requests
-    assert cached._count == 10
+    assert sum(cached.sizes().values()) == 10
 
 
-def test_a_tenant_without_entries_is_not_kept(embedder: CountingEmbedder) -> None:
+def test_a_tenant_without_entries_is_forgotten(embedder: CountingEmbedder) -> None:
     """It would need memory and reduce the share of the other tenants."""
     cached = CachedQueries(embedder, 2)
     for number in range(100):
         cached.embed_query(f"tenant {number}", "q")
-    assert len(cached._caches) == 2
+    assert len(cached.sizes()) == 2
 
 
 def test_a_vector_does_not_keep_its_batch_in_memory(embedder: CountingEmbedder) -> None:
@@ -182,28 +182,31 @@ def test_a_vector_does_not_keep_its_batch_in_memory(embedder: CountingEmbedder) 
 
 
 @given(entries=st.integers(1, 12), inserting=st.lists(st.sampled_from("abcdef"), max_size=60))
-def test_who_holds_most_loses_first(entries: int, inserting: list[str]) -> None:
+def test_the_tenant_with_the_most_entries_loses_one_first(
+    entries: int, inserting: list[str]
+) -> None:
     """If the inserting tenant has more than its share, it loses an entry itself."""
     cached = CachedQueries(HashEmbedder(4), entries)
     sizes: Counter[str] = Counter()
     for number, tenant in enumerate(inserting):
         cached.embed_query(tenant, str(number))
         sizes[tenant] += 1
-        after = Counter({tenant: len(cache) for tenant, cache in cached._caches.items()})
-        evicted = sizes - after
+        sizes_after = Counter(cached.sizes())
+        evicted = sizes - sizes_after
         assert evicted.total() == max(0, sizes.total() - entries)
         if evicted and sizes[tenant] * len(sizes) > entries:
             assert evicted == Counter([tenant])
         elif evicted:
             (loser,) = evicted
             assert sizes[loser] == max(sizes.values())
-        sizes = after
+        sizes = sizes_after
 
 
 def test_an_eviction_costs_the_same_for_any_number_of_tenants() -> None:
     """The caches of all tenants are locked during an eviction."""
     calls = {tenants: _calls_of_an_eviction(tenants) for tenants in (10, 1000)}
-    assert calls[1000] < 2 * calls[10]  # The garbage collector may run meanwhile.
+    # The garbage collector may run meanwhile.
+    assert calls[1000] < 2 * calls[10]
 
 
 def _calls_of_an_eviction(tenants: int) -> int:
@@ -222,6 +225,6 @@ def _calls_of_an_eviction(tenants: int) -> int:
         cached.embed_query("new", "q")
     finally:
         sys.setprofile(None)
-    assert cached._count == 2 * tenants
-    assert len(cached._caches["new"]) == 1
+    assert sum(cached.sizes().values()) == 2 * tenants
+    assert cached.sizes()["new"] == 1
     return calls

@@ -1,4 +1,4 @@
-"""The coalescer: delays, batches, deadlines and errors of concurrent callers."""
+"""The coalescer combines texts of concurrent callers into batches."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -23,28 +23,28 @@ from hrag.models.embedding.hashing import HashEmbedder
 from hrag.values.deadline import NEVER, Deadline
 from tests.support.until import until
 
-PATIENCE_S = 10
+MAX_WAIT_S = 10
 OCCUPYING = "occupying"
 
 
 class Model(HashEmbedder):
-    """Records its calls, blocks on texts that occupy it, rejects bad texts."""
+    """Records its calls, blocks on texts that occupy it, and rejects bad texts."""
 
     def __init__(self) -> None:
         super().__init__(16)
         self.requests: list[list[str]] = []
-        self.begun = Semaphore(0)
-        self.ends = Event()
-        self.breaks: Exception | None = None
+        self.begins = Semaphore(0)
+        self.may_end = Event()
+        self.error: Exception | None = None
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         deadline.check("embedding")
         self.requests.append(list(texts))
         if any(text.startswith(OCCUPYING) for text in texts):
-            self.begun.release()
-            assert self.ends.wait(PATIENCE_S)
-        elif self.breaks:
-            raise self.breaks
+            self.begins.release()
+            assert self.may_end.wait(MAX_WAIT_S)
+        elif self.error:
+            raise self.error
         for number, text in enumerate(texts):
             if text.startswith("bad"):
                 raise EmbedderRejected(f"refused: number {number} of {len(texts)}: {text}")
@@ -52,20 +52,20 @@ class Model(HashEmbedder):
 
 
 class FakeSleep:
-    """A replacement for `time.sleep` that lasts until the test ends it."""
+    """A replacement for `time.sleep` that lasts until the test may_end it."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        self.begun = Semaphore(0)
-        self.ends = Event()
-        self.breaks: Exception | None = None
+        self.begins = Semaphore(0)
+        self.may_end = Event()
+        self.error: Exception | None = None
 
     def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
-        self.begun.release()
-        assert self.ends.wait(PATIENCE_S)
-        if self.breaks:
-            raise self.breaks
+        self.begins.release()
+        assert self.may_end.wait(MAX_WAIT_S)
+        if self.error:
+            raise self.error
 
 
 class Callers:
@@ -84,17 +84,17 @@ class Callers:
         """Starts requests that do not end."""
         pending = [self.start(f"{OCCUPYING} {number}") for number in range(times)]
         for _ in pending:
-            assert self.model.begun.acquire(timeout=PATIENCE_S)
+            assert self.model.begins.acquire(timeout=MAX_WAIT_S)
         return pending
 
     def share_batch(self, first: str, *others: str) -> "list[Future[Vectors]]":
         """Starts callers that share a batch; all have joined it when this returns."""
         pending = [self.start(first)]
-        assert self.sleep.begun.acquire(timeout=PATIENCE_S)
+        assert self.sleep.begins.acquire(timeout=MAX_WAIT_S)
         return pending + [self.start_waiting(text) for text in others]
 
     def start_waiting(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
-        """Starts a caller; returns when it is waiting for the request of another."""
+        """Starts a caller; returns when it is waiting for the request of another caller."""
         waits_now = Semaphore(0)
 
         def waits() -> bool:
@@ -102,12 +102,12 @@ class Callers:
             return deadline.is_waiting()
 
         pending = self.start(text, Deadline(deadline.at_s, waits))
-        assert waits_now.acquire(timeout=PATIENCE_S)
+        assert waits_now.acquire(timeout=MAX_WAIT_S)
         return pending
 
     def end(self) -> None:
-        self.sleep.ends.set()
-        self.model.ends.set()
+        self.sleep.may_end.set()
+        self.model.may_end.set()
         self._threads.shutdown()
 
 
@@ -118,16 +118,16 @@ def callers() -> Iterator[Callers]:
     callers.end()
 
 
-def assert_right(pending: "Future[Vectors]", text: str) -> None:
-    assert np.array_equal(pending.result(PATIENCE_S), HashEmbedder(16).embed([text]))
+def assert_vector_of(pending: "Future[Vectors]", text: str) -> None:
+    assert np.array_equal(pending.result(MAX_WAIT_S), HashEmbedder(16).embed([text]))
 
 
 def threads_of_batches() -> list[str]:
     return [thread.name for thread in enumerate_threads() if thread.name == "coalesced"]
 
 
-def raised(pending: "Future[Vectors]") -> BaseException | None:
-    return pending.exception(PATIENCE_S)
+def error_of(pending: "Future[Vectors]") -> BaseException | None:
+    return pending.exception(MAX_WAIT_S)
 
 
 # The following tests cover delays and batches.
@@ -135,7 +135,7 @@ def raised(pending: "Future[Vectors]") -> BaseException | None:
 
 def test_a_single_caller_is_never_delayed(callers: Callers) -> None:
     for text in ("a", "b", "a"):
-        assert_right(callers.start(text), text)
+        assert_vector_of(callers.start(text), text)
     assert callers.model.requests == [["a"], ["b"], ["a"]]
     assert callers.sleep.seconds == []
 
@@ -151,17 +151,17 @@ def test_texts_that_arrive_while_the_model_is_busy_share_a_request(callers: Call
     pending = callers.share_batch(*texts)
     assert callers.sleep.seconds == [MAX_DELAY_S]
     assert len(callers.model.requests) == 1
-    callers.sleep.ends.set()
+    callers.sleep.may_end.set()
     for caller, text in zip(pending, texts, strict=True):
-        assert_right(caller, text)
+        assert_vector_of(caller, text)
     assert callers.model.requests[1:] == [texts]
 
 
 def test_a_text_that_arrives_after_the_delay_joins_the_next_batch(callers: Callers) -> None:
     callers.occupy()
-    callers.sleep.ends.set()
+    callers.sleep.may_end.set()
     for text in ("a", "b"):
-        assert_right(callers.start(text), text)
+        assert_vector_of(callers.start(text), text)
     assert callers.model.requests[1:] == [["a"], ["b"]]
     assert callers.sleep.seconds == [MAX_DELAY_S] * 2
 
@@ -169,23 +169,23 @@ def test_a_text_that_arrives_after_the_delay_joins_the_next_batch(callers: Calle
 def test_a_model_with_capacity_is_not_busy() -> None:
     callers = Callers(at_once=3)
     callers.occupy(2)
-    assert_right(callers.start("a"), "a")
+    assert_vector_of(callers.start("a"), "a")
     assert callers.sleep.seconds == []
     callers.occupy()
     pending = callers.share_batch("b", "c")
     callers.end()
     for caller, text in zip(pending, "bc", strict=True):
-        assert_right(caller, text)
+        assert_vector_of(caller, text)
 
 
 def test_equal_texts_cost_as_much_as_different_ones(callers: Callers) -> None:
     """Otherwise the time of a query would reveal that another tenant asks the same now."""
     callers.occupy()
     pending = callers.share_batch("a", "b", "a")
-    callers.sleep.ends.set()
-    pending[0].result(PATIENCE_S)[:] = 0
-    assert_right(pending[1], "b")
-    assert_right(pending[2], "a")
+    callers.sleep.may_end.set()
+    pending[0].result(MAX_WAIT_S)[:] = 0
+    assert_vector_of(pending[1], "b")
+    assert_vector_of(pending[2], "a")
     assert callers.model.requests[1:] == [["a", "b", "a"]]
 
 
@@ -201,19 +201,19 @@ def test_several_texts_and_long_texts_are_not_coalesced(callers: Callers, texts:
     assert callers.sleep.seconds == []
 
 
-def test_the_longest_text_that_is_coalesced(callers: Callers) -> None:
+def test_a_text_of_the_largest_size_is_coalesced(callers: Callers) -> None:
     callers.occupy()
     callers.share_batch("x" * MAX_TEXT_BYTES)
 
 
-def test_a_batch_has_a_limit(callers: Callers) -> None:
+def test_the_number_of_texts_of_a_batch_is_limited(callers: Callers) -> None:
     callers.occupy()
     texts = [str(number) for number in range(MAX_TEXTS)]
     pending = callers.share_batch(*texts)
-    one_more = callers.share_batch("one", "more")
-    callers.sleep.ends.set()
-    for caller, text in zip([*pending, *one_more], [*texts, "one", "more"], strict=True):
-        assert_right(caller, text)
+    next_batch = callers.share_batch("one", "more")
+    callers.sleep.may_end.set()
+    for caller, text in zip([*pending, *next_batch], [*texts, "one", "more"], strict=True):
+        assert_vector_of(caller, text)
     assert sorted(callers.model.requests[1:], key=len) == [["one", "more"], texts]
 
 
@@ -224,70 +224,70 @@ def test_a_rejected_text_does_not_fail_the_others(callers: Callers) -> None:
     """Other callers do not receive its error."""
     callers.occupy()
     good, bad, other = callers.share_batch("a", "bad 1", "bad 2")
-    callers.sleep.ends.set()
-    assert_right(good, "a")
-    assert str(raised(bad)) == "refused: number 0 of 1: bad 1"
-    assert str(raised(other)) == "refused: number 0 of 1: bad 2"
+    callers.sleep.may_end.set()
+    assert_vector_of(good, "a")
+    assert str(error_of(bad)) == "refused: number 0 of 1: bad 1"
+    assert str(error_of(other)) == "refused: number 0 of 1: bad 2"
     batch, *alone = callers.model.requests[1:]
     assert batch == ["a", "bad 1", "bad 2"]
     assert sorted(alone) == [["a"], ["bad 1"], ["bad 2"]]
 
 
 def test_a_text_that_was_rejected_alone_is_not_sent_again(callers: Callers) -> None:
-    assert isinstance(raised(callers.start("bad")), EmbedderRejected)
+    assert isinstance(error_of(callers.start("bad")), EmbedderRejected)
     callers.occupy()
     pending = callers.share_batch("bad", "bad")
-    callers.sleep.ends.set()
-    assert all(isinstance(raised(caller), EmbedderRejected) for caller in pending)
+    callers.sleep.may_end.set()
+    assert all(isinstance(error_of(caller), EmbedderRejected) for caller in pending)
     assert callers.model.requests[2:] == [["bad", "bad"]]
 
 
 def test_texts_are_not_sent_again_if_every_text_would_be_rejected(callers: Callers) -> None:
     callers.occupy()
-    error = callers.model.breaks = EmbedderRejected("no", every_text=True)
+    error = callers.model.error = EmbedderRejected("no", every_text=True)
     pending = callers.share_batch("a", "b")
-    callers.sleep.ends.set()
-    assert [raised(caller) for caller in pending] == [error] * 2
+    callers.sleep.may_end.set()
+    assert [error_of(caller) for caller in pending] == [error] * 2
     assert callers.model.requests[1:] == [["a", "b"]]
 
 
 @pytest.mark.parametrize("error", [EmbedderUnavailable("down"), RuntimeError("an internal error")])
 def test_other_errors_are_raised_to_all_callers(callers: Callers, error: Exception) -> None:
     (occupying,) = callers.occupy()
-    callers.model.breaks = error
+    callers.model.error = error
     pending = callers.share_batch("a", "b")
-    callers.sleep.ends.set()
-    assert [raised(caller) for caller in pending] == [error] * 2
-    callers.model.breaks = None
-    callers.model.ends.set()
-    occupying.result(PATIENCE_S)
+    callers.sleep.may_end.set()
+    assert [error_of(caller) for caller in pending] == [error] * 2
+    callers.model.error = None
+    callers.model.may_end.set()
+    occupying.result(MAX_WAIT_S)
     callers.sleep.seconds.clear()
-    assert_right(callers.start("c"), "c")
+    assert_vector_of(callers.start("c"), "c")
     assert callers.sleep.seconds == [], "no request is running any more"
 
 
 def test_a_delay_that_fails_fails_all_callers(callers: Callers) -> None:
     callers.occupy()
-    callers.sleep.breaks = RuntimeError("an internal error")
+    callers.sleep.error = RuntimeError("an internal error")
     pending = callers.share_batch("a", "b")
-    callers.sleep.ends.set()
-    assert [raised(caller) for caller in pending] == [callers.sleep.breaks] * 2
-    callers.sleep.breaks = None
-    assert_right(callers.start("c"), "c")
+    callers.sleep.may_end.set()
+    assert [error_of(caller) for caller in pending] == [callers.sleep.error] * 2
+    callers.sleep.error = None
+    assert_vector_of(callers.start("c"), "c")
     assert len(callers.sleep.seconds) == 2, "it did not join the failed batch"
 
 
 # The following tests cover deadlines and cancellation.
 
 
-def test_each_caller_waits_until_its_own_deadline(callers: Callers) -> None:
+def test_each_caller_waits_only_until_its_deadline(callers: Callers) -> None:
     callers.occupy()
     pending = callers.share_batch("a", "b")
     late = callers.start_waiting("c", Deadline.after(0.02))
-    assert isinstance(raised(late), DeadlineExceeded)
-    callers.sleep.ends.set()
+    assert isinstance(error_of(late), DeadlineExceeded)
+    callers.sleep.may_end.set()
     for caller, text in zip(pending, "ab", strict=True):
-        assert_right(caller, text)
+        assert_vector_of(caller, text)
 
 
 def test_a_cancelled_caller_leaves(callers: Callers) -> None:
@@ -295,23 +295,23 @@ def test_a_cancelled_caller_leaves(callers: Callers) -> None:
     waiting = Event()
     waiting.set()
     pending = callers.share_batch("a")
-    gone = callers.start_waiting("b", Deadline(is_waiting=waiting.is_set))
+    leaving = callers.start_waiting("b", Deadline(is_waiting=waiting.is_set))
     waiting.clear()
-    assert isinstance(raised(gone), Cancelled)
-    callers.sleep.ends.set()
-    assert_right(pending[0], "a")
+    assert isinstance(error_of(leaving), Cancelled)
+    callers.sleep.may_end.set()
+    assert_vector_of(pending[0], "a")
 
 
 @pytest.mark.parametrize("leaving", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
 def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, leaving: Deadline) -> None:
     callers.occupy()
     callers.start(f"{OCCUPYING} too", leaving)
-    assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
+    assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
     pending = callers.start_waiting("a")
-    callers.sleep.ends.set()
-    assert callers.model.begun.acquire(timeout=PATIENCE_S)
-    callers.model.ends.set()
-    assert_right(pending, "a")
+    callers.sleep.may_end.set()
+    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
+    callers.model.may_end.set()
+    assert_vector_of(pending, "a")
 
 
 @pytest.mark.parametrize("error", [DeadlineExceeded, Cancelled])
@@ -324,16 +324,16 @@ def test_the_first_caller_leaves_while_the_request_hangs(
     waiting.set()
     at_s = time.monotonic() + (0.3 if error is DeadlineExceeded else 60)
     first = callers.start(f"{OCCUPYING} too", Deadline(at_s, waiting.is_set))
-    assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
+    assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
     other = callers.start_waiting("a")
-    callers.sleep.ends.set()
-    assert callers.model.begun.acquire(timeout=PATIENCE_S)
+    callers.sleep.may_end.set()
+    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
     if error is Cancelled:
         waiting.clear()
-    assert isinstance(raised(first), error)
+    assert isinstance(error_of(first), error)
     assert not other.done()
-    callers.model.ends.set()
-    assert_right(other, "a")
+    callers.model.may_end.set()
+    assert_vector_of(other, "a")
 
 
 def test_hanging_requests_of_several_callers_are_bounded(
@@ -343,18 +343,18 @@ def test_hanging_requests_of_several_callers_are_bounded(
     monkeypatch.setattr(coalescer, "MAX_BATCHES", 1)
     (occupying,) = callers.occupy()
     hanging = callers.share_batch(f"{OCCUPYING} too", "a")
-    callers.sleep.ends.set()
-    assert callers.model.begun.acquire(timeout=PATIENCE_S)
+    callers.sleep.may_end.set()
+    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
     for text in ("b", "c"):
-        assert_right(callers.start(text), text)
+        assert_vector_of(callers.start(text), text)
     assert len(callers.sleep.seconds) == 1
     assert len(threads_of_batches()) == 1
-    callers.model.ends.set()
-    assert_right(hanging[1], "a")
-    assert_right(occupying, f"{OCCUPYING} 0")
+    callers.model.may_end.set()
+    assert_vector_of(hanging[1], "a")
+    assert_vector_of(occupying, f"{OCCUPYING} 0")
     until(lambda: not threads_of_batches())
-    callers.model.ends.clear()
-    callers.sleep.ends.clear()
+    callers.model.may_end.clear()
+    callers.sleep.may_end.clear()
     callers.occupy()
     callers.share_batch("d", "e")
 
@@ -362,11 +362,11 @@ def test_hanging_requests_of_several_callers_are_bounded(
 def test_a_batch_of_one_caller_needs_no_thread(callers: Callers) -> None:
     callers.occupy()
     hanging = callers.start(f"{OCCUPYING} too")
-    callers.sleep.ends.set()
-    assert callers.model.begun.acquire(timeout=PATIENCE_S)
+    callers.sleep.may_end.set()
+    assert callers.model.begins.acquire(timeout=MAX_WAIT_S)
     assert not threads_of_batches()
-    callers.model.ends.set()
-    assert_right(hanging, f"{OCCUPYING} too")
+    callers.model.may_end.set()
+    assert_vector_of(hanging, f"{OCCUPYING} too")
 
 
 def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
@@ -374,23 +374,23 @@ def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
     waiting = Event()
     waiting.set()
     pending = callers.start("a", Deadline(is_waiting=waiting.is_set))
-    assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
+    assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
     late = callers.start_waiting("b", Deadline.after(0.02))
-    assert isinstance(raised(late), DeadlineExceeded)
+    assert isinstance(error_of(late), DeadlineExceeded)
     waiting.clear()
-    callers.sleep.ends.set()
-    assert isinstance(raised(pending), Cancelled)
+    callers.sleep.may_end.set()
+    assert isinstance(error_of(pending), Cancelled)
     assert len(callers.model.requests) == 1
 
 
 # The following tests cover load.
 
 
-def test_many_callers_get_their_own_vectors() -> None:
+def test_each_of_many_callers_gets_the_vector_of_its_text() -> None:
     class Slow(HashEmbedder):
         def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
             sizes.append(len(texts))
-            time.sleep(0.002)
+            time.sleep(0.002)  # Other callers can join the next batch during this slow request.
             return super().embed(texts, deadline)
 
     sizes: list[int] = []

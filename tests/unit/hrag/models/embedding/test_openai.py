@@ -1,4 +1,4 @@
-"""The OpenAI embedder with a server that misbehaves in every known way."""
+"""The OpenAI embedder works with a server that misbehaves in every known way."""
 
 import json
 import sys
@@ -36,7 +36,8 @@ from tests.support.servers.openai_server import (
 
 KEY = "sk-test-4711"
 TEXTS = ["first secret", "second secret", "third secret"]
-AT_ONCE = "0.001"  # This Retry-After keeps the tests fast.
+# This Retry-After keeps the tests fast.
+AT_ONCE = "0.001"
 TRICKLING = openai_server.events(*[b" ", 0.05] * 400)
 
 
@@ -56,7 +57,7 @@ def embedder_with(server: OpenAIServer) -> Open:
     return make
 
 
-def assert_same(vectors: Vectors, expected: Vectors) -> None:
+def assert_equal_vectors(vectors: Vectors, expected: Vectors) -> None:
     """Asserts that two arrays are equal except for the rounding errors of scaling."""
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
@@ -69,7 +70,9 @@ def embedder(embedder_with: Open) -> OpenAIEmbedder:
 # The following tests cover requests.
 
 
-def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_a_request_contains_model_dimensions_and_key(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     embedder.embed(TEXTS)
     (request,) = server.requests
     assert request["model"] == "test-model"
@@ -78,13 +81,13 @@ def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEm
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_omits_dimensions_by_default(server: OpenAIServer, embedder_with: Open) -> None:
+def test_a_request_has_no_dimensions_by_default(server: OpenAIServer, embedder_with: Open) -> None:
     """Models with a fixed dimension reject the field."""
     embedder_with(dimensions=None).embed(TEXTS)
     assert all("dimensions" not in request for request in server.requests)
 
 
-def test_is_named_after_its_model(embedder: OpenAIEmbedder) -> None:
+def test_the_embedder_is_named_after_its_model(embedder: OpenAIEmbedder) -> None:
     assert embedder.name == "openai/test-model"
     assert embedder.max_tokens == 8191
 
@@ -98,7 +101,7 @@ def test_many_texts_are_split_into_several_requests(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     texts = [f"text {number}" for number in range(2 * MAX_REQUEST_TEXTS + 1)]
-    assert_same(embedder.embed(texts), vectors_of(texts))
+    assert_equal_vectors(embedder.embed(texts), vectors_of(texts))
     sizes = [len(request["input"]) for request in server.requests]
     assert sizes == [MAX_REQUEST_TEXTS, MAX_REQUEST_TEXTS, 1]
 
@@ -107,7 +110,7 @@ def test_long_texts_are_split_into_several_requests(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     texts = [str(number) + "字" * (MAX_REQUEST_BYTES // 9 + 1) for number in range(5)]
-    assert_same(embedder.embed(texts), vectors_of(texts))
+    assert_equal_vectors(embedder.embed(texts), vectors_of(texts))
     assert [len(request["input"]) for request in server.requests] == [2, 2, 1]
 
 
@@ -115,13 +118,13 @@ def test_long_texts_are_split_into_several_requests(
 def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
     """Each batch is as large as possible; only a single long text exceeds the limit."""
     texts = ["x" * size for size in sizes]
-    cut = list(batches(texts))
-    assert [text for batch in cut for text in batch] == texts
-    totals = [sum(map(len, batch)) for batch in cut]
-    for batch, total in zip(cut, totals, strict=True):
+    all_batches = list(batches(texts))
+    assert [text for batch in all_batches for text in batch] == texts
+    totals = [sum(map(len, batch)) for batch in all_batches]
+    for batch, total in zip(all_batches, totals, strict=True):
         assert len(batch) == 1 or total <= MAX_REQUEST_BYTES
-    for total, after in zip(totals, cut[1:], strict=False):
-        assert total + len(after[0]) > MAX_REQUEST_BYTES
+    for total, next_batch in zip(totals, all_batches[1:], strict=False):
+        assert total + len(next_batch[0]) > MAX_REQUEST_BYTES
 
 
 # The following tests cover the dimension.
@@ -167,7 +170,7 @@ def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
     server.inject(openai_server.slow(1))
     with pytest.raises(DeadlineExceeded, match="dimension"):
         embedder.embed(TEXTS, Deadline.after(0.2))
-    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert_equal_vectors(embedder.embed(TEXTS), vectors_of(TEXTS))
     assert server.calls == 2
 
 
@@ -176,7 +179,7 @@ def test_a_probe_whose_reply_trickles_is_repeated(
 ) -> None:
     embedder = embedder_with(dimensions=None, timeout_s=0.3)
     server.inject(TRICKLING)
-    assert_same(embedder.embed(TEXTS, Deadline.after(5)), vectors_of(TEXTS))
+    assert_equal_vectors(embedder.embed(TEXTS, Deadline.after(5)), vectors_of(TEXTS))
     assert server.calls == 3
 
 
@@ -194,7 +197,7 @@ def test_transient_errors_are_retried(
     status: int, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(status, retry_after=AT_ONCE), times=4)
-    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert_equal_vectors(embedder.embed(TEXTS), vectors_of(TEXTS))
     assert server.calls == 5
 
 
@@ -203,14 +206,14 @@ def test_a_lost_connection_is_retried(
     fault: Fault, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(fault)
-    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert_equal_vectors(embedder.embed(TEXTS), vectors_of(TEXTS))
 
 
 @pytest.mark.parametrize("fault", [openai_server.slow(30), TRICKLING])
 def test_a_slow_reply_is_retried(fault: Fault, server: OpenAIServer, embedder_with: Open) -> None:
     server.inject(fault)
     vectors = embedder_with(timeout_s=0.3).embed(TEXTS)
-    assert_same(vectors, vectors_of(TEXTS))
+    assert_equal_vectors(vectors, vectors_of(TEXTS))
 
 
 def test_retry_after_sets_the_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
@@ -220,7 +223,9 @@ def test_retry_after_sets_the_delay(server: OpenAIServer, embedder: OpenAIEmbedd
     assert 1.2 <= time.monotonic() - start < 4
 
 
-def test_backs_off_without_retry_after(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_a_retry_without_retry_after_is_delayed(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     """Immediate retries would make a rate limit worse."""
     server.inject(openai_server.refuse(429))
     start = time.monotonic()
@@ -303,11 +308,11 @@ def test_a_missing_reply_is_unavailable(
 
 
 def test_an_endpoint_that_is_down_is_unavailable(embedder_with: Open) -> None:
-    with OpenAIServer() as gone:
+    with OpenAIServer() as stopped:
         pass
     with pytest.raises(EmbedderUnavailable, match=r"cannot be reached .*refused") as raised:
-        embedder_with(access=Access(gone.base_url, KEY), max_retries=0).embed(TEXTS)
-    assert gone.address in raised.value.message
+        embedder_with(access=Access(stopped.base_url, KEY), max_retries=0).embed(TEXTS)
+    assert stopped.address in raised.value.message
 
 
 def test_a_connection_lost_each_time_is_unavailable(
@@ -343,7 +348,7 @@ def test_a_rejection_is_not_retried(
     ("status", "requests"),
     [(400, 4), (413, 4), (422, 4), (401, 1), (402, 1), (403, 1), (404, 1)],
 )
-def test_a_rejected_batch_is_repeated_text_by_text_where_one_may_be_the_cause(
+def test_a_rejected_batch_is_repeated_text_by_text_if_one_text_may_be_the_cause(
     status: int, requests: int, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(status), times=4)
@@ -384,7 +389,7 @@ def test_the_largest_batch_fits_into_a_reply() -> None:
 
 def test_a_shuffled_reply_is_sorted(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
     server.inject(openai_server.shuffled)
-    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert_equal_vectors(embedder.embed(TEXTS), vectors_of(TEXTS))
 
 
 ONES = [1.0] * DEFAULT_DIMENSION
@@ -453,4 +458,4 @@ def test_an_invalid_reply_is_rejected(
     assert server.address in raised.value.message
     assert "secret" not in raised.value.message
     assert server.calls == 1
-    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert_equal_vectors(embedder.embed(TEXTS), vectors_of(TEXTS))

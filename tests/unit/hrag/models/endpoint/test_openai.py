@@ -1,4 +1,4 @@
-"""Requests to an endpoint end in time and need limited memory, no matter how it replies."""
+"""Requests to an endpoint end in time and use limited memory, no matter how it replies."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def endpoint(server: OpenAIServer) -> Endpoint:
 
 
 def reply_to(endpoint: Endpoint, timeout: Timeout) -> Response:
-    """Returns the reply to INPUT, of which nothing has been read."""
+    """Returns the reply to INPUT before any of it has been read."""
     reply = endpoint.client.post(
         "/embeddings",
         cast_to=object,
@@ -100,7 +100,7 @@ def slow_headers(reply: Reply) -> Reply:
     ids=["bytes", "bytes of an error", "headers", "bytes, then stuck", "late, then stuck"],
 )
 @pytest.mark.parametrize("read", [at_once, streamed])
-def test_a_slow_reply_is_read_until_the_deadline_only(
+def test_a_slow_reply_is_read_only_until_the_deadline(
     read: Read, fault: Fault, server: OpenAIServer, endpoint: Endpoint
 ) -> None:
     """Each wait is shorter than the deadline. Afterwards the connections can be used again."""
@@ -119,7 +119,7 @@ def test_a_slow_reply_is_read_until_the_deadline_only(
     ids=["bytes", "bytes without a pause", "bytes of an error", "headers"],
 )
 def test_an_attempt_ends_at_its_timeout_and_is_retried(fault: Fault, server: OpenAIServer) -> None:
-    """This is so although each byte arrives in time, and the caller has no deadline."""
+    """Each byte arrives in time, and the caller has no deadline."""
     server.inject(fault)
     began = time.monotonic()
     assert "data" in json.loads(at_once(endpoint_of(server, timeout_s=0.3), NEVER))

@@ -1,4 +1,4 @@
-"""A server with both forms of `/rerank` that misbehaves on demand."""
+"""Fixtures with a server for both forms of `/rerank` that misbehaves on demand."""
 
 from collections.abc import Iterator
 

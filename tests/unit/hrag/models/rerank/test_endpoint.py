@@ -1,4 +1,4 @@
-"""Reranking endpoints of both forms that misbehave in every known way."""
+"""The reranker works with endpoints of both forms that misbehave in every known way."""
 
 import traceback
 from collections.abc import Callable
@@ -21,7 +21,8 @@ KEY = "sk-test-4711"
 QUERY = "secret cats and dogs"
 TEXTS = ["Birds fly.", "Cats and dogs.", "Cats sleep."]
 SCORES = [0.0, 3.0, 1.0]
-AT_ONCE = "0.001"  # This Retry-After keeps the tests fast.
+# This Retry-After keeps the tests fast.
+AT_ONCE = "0.001"
 
 Open = Callable[..., EndpointReranker]
 
@@ -43,7 +44,7 @@ def reranker(request: pytest.FixtureRequest, reranker_with: Open) -> EndpointRer
 # The following tests cover requests.
 
 
-def test_the_form_of_cohere(server: RerankServer, reranker_with: Open) -> None:
+def test_a_request_in_the_form_of_cohere(server: RerankServer, reranker_with: Open) -> None:
     reranker = reranker_with("cohere")
     assert reranker.name == "cohere/m"
     assert reranker.rerank(QUERY, TEXTS, NEVER) == SCORES
@@ -51,7 +52,7 @@ def test_the_form_of_cohere(server: RerankServer, reranker_with: Open) -> None:
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_the_form_of_tei(server: RerankServer, reranker_with: Open) -> None:
+def test_a_request_in_the_form_of_tei(server: RerankServer, reranker_with: Open) -> None:
     """The server has only one model. The request asks it to cut texts that are too long."""
     assert reranker_with("tei").rerank(QUERY, TEXTS, NEVER) == SCORES
     fields = {"query": QUERY, "texts": TEXTS, "raw_scores": False, "truncate": True}
@@ -71,10 +72,10 @@ def test_reported_tokens_are_counted(reranker_with: Open) -> None:
     def counted() -> float:
         return INSTRUMENTS.get_sample_value("hrag_reranker_tokens_total") or 0.0
 
-    before = counted()
+    tokens_before = counted()
     reranker_with("cohere").rerank(QUERY, TEXTS, NEVER)
     reranker_with("tei").rerank(QUERY, TEXTS, NEVER)
-    assert counted() - before == TOKENS
+    assert counted() - tokens_before == TOKENS
 
 
 # The following tests cover replies.
@@ -119,10 +120,10 @@ def test_a_lost_connection_or_a_refusal_for_the_moment_is_retried_once(
 
 
 def test_an_endpoint_that_is_down_is_unavailable(reranker_with: Open) -> None:
-    with RerankServer() as gone:
+    with RerankServer() as stopped:
         pass
     with pytest.raises(RerankerUnavailable, match=r"cannot be reached .*refused"):
-        reranker_with(access=Access(gone.base_url, KEY)).rerank(QUERY, TEXTS, NEVER)
+        reranker_with(access=Access(stopped.base_url, KEY)).rerank(QUERY, TEXTS, NEVER)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,9 @@ def test_a_slow_reply_is_unavailable_and_not_retried(
     assert server.calls == 1
 
 
-def test_a_callers_own_deadline_comes_first(server: RerankServer, reranker_with: Open) -> None:
+def test_the_deadline_of_the_caller_ends_a_call_before_its_timeout(
+    server: RerankServer, reranker_with: Open
+) -> None:
     server.inject(openai_server.slow(30))
     with pytest.raises(DeadlineExceeded):
         reranker_with().rerank(QUERY, TEXTS, Deadline.after(0.1))

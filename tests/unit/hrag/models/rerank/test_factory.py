@@ -1,4 +1,4 @@
-"""The reranker that the settings name."""
+"""The settings determine which reranker is opened."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def test_no_reranker_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> No
         ({"HRAG_RERANK_FORM": "tei", "OPENAI_API_KEY": "sk-of-openai"}, "tei", "none"),
     ],
 )
-def test_a_reranker_gets_its_own_key_alone(
+def test_a_reranker_gets_only_its_key(
     variables: dict[str, str],
     name: str,
     key: str,
@@ -58,12 +58,13 @@ def test_requests_are_counted_by_outcome(
         ]
         return [value or 0.0 for value in values]
 
-    before = counted()
+    counts_before = counted()
     reranker.rerank("cats", ["Cats.", "Dogs."], NEVER)
     server.inject(refuse(400))
     with pytest.raises(RerankerRejected):
         reranker.rerank("cats", ["Cats.", "Dogs."], NEVER)
-    assert [now - then for now, then in zip(counted(), before, strict=True)] == [1, 1, 4, 2]
+    increases = [after - before for after, before in zip(counted(), counts_before, strict=True)]
+    assert increases == [1, 1, 4, 2]
 
 
 @pytest.mark.parametrize(

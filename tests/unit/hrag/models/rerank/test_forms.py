@@ -1,4 +1,4 @@
-"""Valid and invalid replies in each form."""
+"""Replies of each form are read if they are valid, and refused otherwise."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from hrag.errors import RerankerRejected
 from hrag.models.rerank.request_forms import FORMS
 
 SOURCE = "the reranking endpoint x"
-# These are indexes and scores of replies for three texts.
+# Each row has the indexes and scores of a reply for three texts, and a part of the error.
 WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
     ([], "returned 0 scores for 3 texts"),
     ([(0, 1.0), (1, 1.0)], "returned 2 scores for 3 texts"),
@@ -27,8 +27,8 @@ WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
 
 def _reply(form: str, entries: list[tuple[Any, Any]]) -> bytes:
     score = {"cohere": "relevance_score", "tei": "score"}[form]
-    listed = [{"index": index, score: value, "more": "text"} for index, value in entries]
-    return json.dumps(listed if form == "tei" else {"results": listed, "meta": None}).encode()
+    results = [{"index": index, score: value, "more": "text"} for index, value in entries]
+    return json.dumps(results if form == "tei" else {"results": results, "meta": None}).encode()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -46,7 +46,7 @@ def test_wrong_entries_are_refused(form: str, entries: list[tuple[Any, Any]], wo
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("content", [b"", b"<html>", b"\xff", b"[" * 100_000, b"1" * 10_000])
-def test_what_is_not_json_is_refused(form: str, content: bytes) -> None:
+def test_a_reply_that_is_not_json_is_refused(form: str, content: bytes) -> None:
     with pytest.raises(RerankerRejected, match="not JSON"):
         FORMS[form].scores(content, 3, SOURCE)
 

@@ -1,4 +1,4 @@
-"""The concurrency limiter: which calls of a tenant run, and which calls wait."""
+"""The concurrency limiter decides which calls of a tenant run, and which calls wait."""
 
 from collections import Counter
 from typing import Any
@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hrag.errors import TooBusy
 from hrag.server.admission.concurrency_limiter import ConcurrencyLimiter
 
-THREADS = 4  # A tenant that is not alone may use a quarter of them, which is one.
+# A tenant that is not alone may use a quarter of the threads, which is one thread.
+THREADS = 4
 
 
-class World:
+class LimitedCalls:
     """A limiter, its clock, and the running calls that it has started."""
 
     def __init__(self, max_waiting: int = 3) -> None:
@@ -32,106 +33,106 @@ class World:
         self.limiter.leave(tenant)
 
 
-def _alone(max_waiting: int = 3) -> World:
-    """Returns a world in which only tenant `a` has called for some time."""
-    world = World(max_waiting)
-    world.enter("a", "first")
-    world.leave("a", "first")
-    world.now = 10.0
-    return world
+def _calls_of_one_tenant(max_waiting: int = 3) -> LimitedCalls:
+    """Returns calls of which all recent ones are calls of tenant `a`."""
+    calls = LimitedCalls(max_waiting)
+    calls.enter("a", "first")
+    calls.leave("a", "first")
+    calls.now = 10.0
+    return calls
 
 
-def test_a_tenant_alone_may_take_all_threads() -> None:
-    world = _alone()
-    world.enter("a", "1", "2", "3", "4", "5")
-    assert world.running == ["1", "2", "3", "4"]
+def test_a_tenant_that_calls_alone_uses_all_threads() -> None:
+    calls = _calls_of_one_tenant()
+    calls.enter("a", "1", "2", "3", "4", "5")
+    assert calls.running == ["1", "2", "3", "4"]
 
 
-def test_while_others_call_a_tenant_has_its_share() -> None:
-    world = _alone()
-    world.enter("b", "b1")
-    world.enter("a", "1", "2", "3")
-    assert world.running == ["b1", "1"]
+def test_a_tenant_uses_only_its_share_while_other_tenants_call() -> None:
+    calls = _calls_of_one_tenant()
+    calls.enter("b", "b1")
+    calls.enter("a", "1", "2", "3")
+    assert calls.running == ["b1", "1"]
 
 
-def test_a_tenant_has_only_its_share_for_a_second_after_anothers_call() -> None:
-    world = _alone()
-    world.enter("b", "b1")
-    world.leave("b", "b1")
-    world.enter("a", "1", "2", "3")
-    assert world.running == ["1"]
-    world.now += 1.5
-    world.leave("a", "1")
-    assert world.running == ["2", "3"]
-    world.enter("a", "4", "5", "6")
-    assert len(world.running) == THREADS
+def test_a_tenant_uses_only_its_share_for_a_second_after_a_call_of_another_tenant() -> None:
+    calls = _calls_of_one_tenant()
+    calls.enter("b", "b1")
+    calls.leave("b", "b1")
+    calls.enter("a", "1", "2", "3")
+    assert calls.running == ["1"]
+    calls.now += 1.5
+    calls.leave("a", "1")
+    assert calls.running == ["2", "3"]
+    calls.enter("a", "4", "5", "6")
+    assert len(calls.running) == THREADS
 
 
-def test_waiting_calls_run_in_their_order() -> None:
-    world = _alone(10)
-    world.enter("a", *"1234567")
+def test_waiting_calls_run_in_the_order_of_their_arrival() -> None:
+    calls = _calls_of_one_tenant(10)
+    calls.enter("a", *"1234567")
     for name in "1234":
-        world.leave("a", name)
-    assert world.running == ["5", "6", "7"]
+        calls.leave("a", name)
+    assert calls.running == ["5", "6", "7"]
 
 
-def test_a_call_that_is_withdrawn_gives_its_place_to_another() -> None:
-    world = _alone(2)
-    world.enter("a", *"123456")
-    assert world.limiter.withdraw("a", "5")  # type: ignore[arg-type]
-    assert not world.limiter.withdraw("a", "5")  # type: ignore[arg-type]
-    assert not world.limiter.withdraw("a", "1")  # type: ignore[arg-type]
-    assert not world.limiter.withdraw("b", "6")  # type: ignore[arg-type]
-    world.enter("a", "7")
+def test_a_withdrawn_call_frees_a_waiting_place_and_never_runs() -> None:
+    calls = _calls_of_one_tenant(2)
+    calls.enter("a", *"123456")
+    assert calls.limiter.withdraw("a", "5")  # type: ignore[arg-type]
+    assert not calls.limiter.withdraw("a", "5")  # type: ignore[arg-type]
+    assert not calls.limiter.withdraw("a", "1")  # type: ignore[arg-type]
+    assert not calls.limiter.withdraw("b", "6")  # type: ignore[arg-type]
+    calls.enter("a", "7")
     for name in "12":
-        world.leave("a", name)
-    assert world.running == ["3", "4", "6", "7"]
+        calls.leave("a", name)
+    assert calls.running == ["3", "4", "6", "7"]
 
 
-def test_calls_beyond_the_limit_of_waiting_ones_are_refused() -> None:
-    world = _alone(2)
-    world.enter("a", *"123456")
+def test_calls_beyond_the_limit_of_waiting_calls_are_refused() -> None:
+    calls = _calls_of_one_tenant(2)
+    calls.enter("a", *"123456")
     with pytest.raises(TooBusy, match=r"'a' has 2 waiting calls.*HRAG_TENANT_MAX_WAITING_CALLS"):
-        world.enter("a", "7")
-    world.enter("b", "b1")
-    assert world.running[-1] == "b1"
+        calls.enter("a", "7")
+    calls.enter("b", "b1")
+    assert calls.running[-1] == "b1"
 
 
-def test_a_suspended_call_waits_without_a_thread_and_counts() -> None:
-    world = _alone(1)
-    world.enter("a", "1", "2", "3", "4")
-    world.limiter.suspend("a")
-    world.leave("a", "1")
-    world.enter("a", "5")
+def test_a_suspended_call_uses_no_thread_and_counts_as_waiting() -> None:
+    calls = _calls_of_one_tenant(1)
+    calls.enter("a", "1", "2", "3", "4")
+    calls.limiter.suspend("a")
+    calls.leave("a", "1")
+    calls.enter("a", "5")
     with pytest.raises(TooBusy):
-        world.limiter.suspend("a")
+        calls.limiter.suspend("a")
     with pytest.raises(TooBusy):
-        world.enter("a", "6")
-    world.limiter.resume("a", "1")  # type: ignore[arg-type]
-    assert world.running == ["2", "3", "4", "5"]
-    world.leave("a", "2")
-    assert world.running == ["3", "4", "5", "1"]
+        calls.enter("a", "6")
+    calls.limiter.resume("a", "1")  # type: ignore[arg-type]
+    assert calls.running == ["2", "3", "4", "5"]
+    calls.leave("a", "2")
+    assert calls.running == ["3", "4", "5", "1"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=80))
-def test_no_tenant_has_more_than_the_threads_and_every_call_runs(
+def test_no_tenant_uses_more_than_all_threads_and_every_call_runs(
     steps: list[tuple[str, bool]],
 ) -> None:
-    world = World(100)
+    calls = LimitedCalls(100)
     entered: Counter[str] = Counter()
-    done = 0
+    finished = 0
     for number, (tenant, enters) in enumerate(steps):
         if enters:
-            world.enter(tenant, f"{tenant}{number}")
+            calls.enter(tenant, f"{tenant}{number}")
             entered[tenant] += 1
-        elif running := [name for name in world.running if name[0] == tenant]:
-            world.leave(tenant, running[0])
-            done += 1
-        for other in "abc":
-            assert sum(name[0] == other for name in world.running) <= THREADS
-    while world.running:
-        name = world.running[0]
-        world.leave(name[0], name)
-        done += 1
-    assert done == entered.total()
-    assert world.limiter._tenants == {}
+        elif running := [name for name in calls.running if name[0] == tenant]:
+            calls.leave(tenant, running[0])
+            finished += 1
+        for checked in "abc":
+            assert sum(name[0] == checked for name in calls.running) <= THREADS
+    while calls.running:
+        name = calls.running[0]
+        calls.leave(name[0], name)
+        finished += 1
+    assert finished == entered.total()
+    assert calls.limiter.tenants == frozenset()

@@ -9,11 +9,12 @@ import pytest
 
 from hrag.server.admission.cooperative_yield import RunningCalls, yield_to_others
 
-_STEP_S = 1 / 256  # A call is long after three steps.
+# A call counts as long after three steps.
+_STEP_S = 1 / 256
 
 
 class Calls:
-    """Calls, each in a separate thread with separate processor time."""
+    """Calls that each run in a thread of their own, with a fake clock of processor time."""
 
     def __init__(self) -> None:
         self.slept_s: list[float] = []
@@ -22,7 +23,7 @@ class Calls:
         self._ending = ExitStack()
 
     def start(self, tenant: str) -> ThreadPoolExecutor:
-        """Starts a call that runs until `end`; returns its thread."""
+        """Starts a call that runs until `end`, and returns its thread."""
         thread = self._ending.enter_context(ThreadPoolExecutor(1))
         call = self._running.call(tenant)
         thread.submit(call.__enter__).result()
@@ -34,6 +35,7 @@ class Calls:
         thread.submit(self._compute, seconds).result()
 
     def end(self) -> None:
+        """Ends all calls, and asserts that none of them counts any more."""
         self._ending.close()
         assert not self._running.has_short_of_others("")
 
@@ -65,7 +67,7 @@ def test_a_long_call_sleeps_for_as_long_as_it_computed_while_a_short_one_runs(
     assert calls.slept_s == [0.005, _STEP_S / 2, 0.005]
 
 
-def test_a_long_call_alone_or_beside_its_own_tenants_does_not_sleep(calls: Calls) -> None:
+def test_a_long_call_does_not_sleep_while_only_its_tenant_calls(calls: Calls) -> None:
     calls.start("a")
     calls.compute(calls.start("a"), 1)
     assert calls.slept_s == []
@@ -75,20 +77,21 @@ def test_long_calls_of_two_tenants_do_not_yield_to_each_other(calls: Calls) -> N
     both = calls.start("a"), calls.start("b")
     for call in both:
         calls.compute(call, 1)
-    assert calls.slept_s == [0.005]  # Call a slept while call b was short.
+    # The call of tenant `a` slept while the call of tenant `b` was short.
+    assert calls.slept_s == [0.005]
     for call in both:
         calls.compute(call, 1)
     assert calls.slept_s == [0.005]
 
 
-def test_what_is_no_call_does_not_sleep(calls: Calls) -> None:
+def test_a_computation_outside_a_call_does_not_sleep(calls: Calls) -> None:
     calls.start("a")
     with ThreadPoolExecutor(1) as thread:
         calls.compute(thread, 1)
     assert calls.slept_s == []
 
 
-def test_processor_time_is_not_asked_for_before_enough_time_has_passed() -> None:
+def test_processor_time_is_not_read_before_enough_time_has_passed() -> None:
     readings = []
 
     def clock() -> float:
@@ -96,7 +99,7 @@ def test_processor_time_is_not_asked_for_before_enough_time_has_passed() -> None
         return 0.0
 
     with RunningCalls(clock, wall_clock=lambda: 0.0).call("a"):
-        began = len(readings)
+        readings_at_start = len(readings)
         for _ in range(10):
             yield_to_others()
-    assert len(readings) == began
+    assert len(readings) == readings_at_start

@@ -1,9 +1,9 @@
-"""The detection of whether one tenant alone has called recently."""
+"""RecentTenants detects whether only one tenant has called recently."""
 
 from hrag.server.admission.recent_tenants import RecentTenants
 
 
-def test_a_tenant_is_alone_until_another_calls_and_some_time_after() -> None:
+def test_a_tenant_counts_as_alone_unless_another_tenant_called_recently() -> None:
     now = [0.0]
     recent = RecentTenants(10, lambda: now[0])
 

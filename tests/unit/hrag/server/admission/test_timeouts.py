@@ -1,4 +1,4 @@
-"""Time limits for many entries, watched by one thread."""
+"""One thread watches the time limits of many entries."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from hrag.server.admission.timeouts import Timeouts
 
 
-def test_an_entry_expires_once_and_not_before_its_limit() -> None:
+def test_an_entry_expires_once_and_not_before_its_time_limit() -> None:
     expired: list[tuple[str, float]] = []
     done = threading.Event()
 
@@ -28,17 +28,25 @@ def test_an_entry_expires_once_and_not_before_its_limit() -> None:
 
 
 def test_a_removed_entry_does_not_expire() -> None:
+    """The oldest entry expires first. A later entry expires, so the removed entry never will."""
     expired: list[str] = []
-    timeouts = Timeouts[str](0.05, expired.append, "test")
+    has_expired = threading.Event()
+
+    def expire(entry: str) -> None:
+        expired.append(entry)
+        has_expired.set()
+
+    timeouts = Timeouts[str](0.05, expire, "test")
     timeouts.add("in time")
     assert timeouts.remove("in time")
     assert not timeouts.remove("in time")
-    time.sleep(0.3)
+    timeouts.add("late")
+    assert has_expired.wait(10)
     assert timeouts.close() == []
-    assert expired == []
+    assert expired == ["late"]
 
 
-def test_the_oldest_wanted_entry_goes_first() -> None:
+def test_the_oldest_matching_entry_is_removed_first() -> None:
     timeouts = Timeouts[str](60, lambda _: None, "test")
     for entry in ("a", "b", "c"):
         timeouts.add(entry)

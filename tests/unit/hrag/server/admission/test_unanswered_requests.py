@@ -1,7 +1,6 @@
 """A request counts until its call ends, no matter how the call ends."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,9 +22,9 @@ from tests.support.until import until
 
 
 class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Ends each search as its text says.
+    """Ends each search in the way that its text names.
 
-    A search that it holds or suspends ends when the test permits it.
+    The texts `held` and `suspended` make a search wait until the test permits its end.
     """
 
     def __init__(self) -> None:
@@ -33,6 +32,7 @@ class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
         self.suspended = threading.Event()
         self.may_end = threading.Event()
         self.is_ready = threading.Event()
+        self.has_left = threading.Event()
 
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
         if request.text == "refused":
@@ -41,6 +41,7 @@ class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
             self.running.release()
             assert self.may_end.wait(20)
         if request.text == "suspended" and not self.is_ready.is_set():
+            context.add_callback(self.has_left.set)
             self._suspend(deadline_of(context))
         return rpb.SearchResponse()
 
@@ -57,8 +58,8 @@ class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
             raise InvalidArgument("refused", field="text")
 
 
-class Running:
-    """A server with one thread for a tenant, its servicer, and calls to it."""
+class RunningServer:
+    """A running server with one thread for a tenant, its servicer, and calls to it."""
 
     def __init__(self, server: Server, servicer: Endings, channel: grpc.Channel) -> None:
         self.server = server
@@ -68,7 +69,7 @@ class Running:
 
     @property
     def counted_bytes(self) -> int:
-        return self.executor._unanswered.total_bytes
+        return self.executor.unanswered_bytes
 
     def search(self, text: str, timeout_s: float = 20) -> Any:
         return self._stub.Search.future(_query(text), timeout=timeout_s)
@@ -89,9 +90,9 @@ class Running:
 
     def wait(self, timeout_s: float = 20) -> Any:
         """Starts a call that waits for a thread."""
-        before = self.executor._calls
+        calls_before = self.executor.calls
         waiting = self.search("", timeout_s)
-        until(lambda: self.executor._calls > before)
+        until(lambda: self.executor.calls > calls_before)
         return waiting
 
 
@@ -100,96 +101,96 @@ def _query(text: str) -> rpb.SearchRequest:
 
 
 @contextmanager
-def _running(**variables: object) -> Iterator[Running]:
+def _running_server(**variables: object) -> Iterator[RunningServer]:
     servicer = Endings()
     server = built(servicer, HRAG_THREADS=1, **variables)
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield Running(server, servicer, channel)
+        yield RunningServer(server, servicer, channel)
         servicer.may_end.set()
         server.stop(0)
 
 
-def _answered(running: Running) -> None:
+def _answered(running: RunningServer) -> None:
     running.search("").result()
     list(running.answer())
 
 
-def _refused(running: Running) -> None:
+def _refused(running: RunningServer) -> None:
     running.search("refused").exception()
     with pytest.raises(grpc.RpcError):
         list(running.answer("refused"))
 
 
-def _cancelled_while_it_waits(running: Running) -> None:
+def _cancelled_while_it_waits(running: RunningServer) -> None:
     held = running.hold()
     running.wait().cancel()
-    until(lambda: running.executor._calls == 1)
+    until(lambda: running.executor.calls == 1)
     _let_end(running, held)
 
 
-def _late_while_it_waits(running: Running) -> None:
+def _late_while_it_waits(running: RunningServer) -> None:
     held = running.hold()
     assert running.wait(0.2).code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    until(lambda: running.executor._calls == 1)
+    until(lambda: running.executor.calls == 1)
     _let_end(running, held)
 
 
-def _cancelled_while_it_runs(running: Running) -> None:
+def _cancelled_while_it_runs(running: RunningServer) -> None:
     running.hold().cancel()
     running.servicer.may_end.set()
 
 
-def _too_many_wait(running: Running) -> None:
+def _too_many_wait(running: RunningServer) -> None:
     held = running.hold()
     waiting = [running.wait() for _ in range(2)]
     assert running.search("").code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     _let_end(running, held, *waiting)
 
 
-def _resumed(running: Running) -> None:
+def _resumed(running: RunningServer) -> None:
     suspended = running.suspend()
     running.servicer.is_ready.set()
     suspended.result()
 
 
-def _late_while_suspended(running: Running) -> None:
+def _late_while_suspended(running: RunningServer) -> None:
     assert running.suspend(0.3).exception() is not None
 
 
-def _cancelled_while_suspended(running: Running) -> None:
+def _cancelled_while_suspended(running: RunningServer) -> None:
     running.suspend().cancel()
 
 
-def _too_many_are_suspended(running: Running) -> None:
+def _too_many_are_suspended(running: RunningServer) -> None:
     suspended = running.suspend()
-    more = [running.search("suspended") for _ in range(2)]
-    until(lambda: sum(call.done() for call in more) == 1)
+    further_calls = [running.search("suspended") for _ in range(2)]
+    until(lambda: sum(call.done() for call in further_calls) == 1)
     running.servicer.is_ready.set()
     suspended.result()
-    assert {call.code() for call in more} == {
+    assert {call.code() for call in further_calls} == {
         grpc.StatusCode.OK,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 
 
-def _cancelled_while_it_waits_to_go_on(running: Running) -> None:
-    """The call waited, ran, was suspended, and waits again."""
+def _cancelled_while_it_waits_to_continue(running: RunningServer) -> None:
+    """Cancels a call that waited, ran, was suspended, and waits again."""
     first = running.hold()
     suspended = running.search("suspended")
-    until(lambda: running.executor._calls == 2)
+    until(lambda: running.executor.calls == 2)
     _let_end(running, first)
     assert running.servicer.suspended.wait(10)
     running.servicer.may_end.clear()
     second = running.hold()
     running.servicer.is_ready.set()
-    until(lambda: running.executor._tenants._tenants["acme"].waiting)
+    until(lambda: running.executor.limiter.waiting_calls("acme") == 1)
     suspended.cancel()
-    time.sleep(0.1)
+    assert running.servicer.has_left.wait(10)
     _let_end(running, second)
 
 
-def _let_end(running: Running, *calls: Any) -> None:
+def _let_end(running: RunningServer, *calls: Any) -> None:
     running.servicer.may_end.set()
     for call in calls:
         call.result()
@@ -206,27 +207,29 @@ _ENDINGS = [
     _late_while_suspended,
     _cancelled_while_suspended,
     _too_many_are_suspended,
-    _cancelled_while_it_waits_to_go_on,
+    _cancelled_while_it_waits_to_continue,
 ]
 
 
 @pytest.mark.parametrize("end", _ENDINGS, ids=lambda end: end.__name__.strip("_"))
-def test_a_request_counts_until_its_call_ends(end: Callable[[Running], None]) -> None:
-    begun = _calls_begun()
-    with _running(HRAG_TENANT_MAX_WAITING_CALLS=2) as running:
+def test_a_request_counts_until_its_call_ends(end: Callable[[RunningServer], None]) -> None:
+    counted_before = _running_calls_metric()
+    with _running_server(HRAG_TENANT_MAX_WAITING_CALLS=2) as running:
         end(running)
-        until(lambda: running.executor._calls == 0)
+        until(lambda: running.executor.calls == 0)
         assert running.counted_bytes == 0
-        assert running.executor._tenants._tenants.keys() <= {"acme"}
-        until(lambda: _calls_begun() == begun)
+        assert running.executor.limiter.tenants <= {"acme"}
+        until(lambda: _running_calls_metric() == counted_before)
 
 
-def _calls_begun() -> float | None:
+def _running_calls_metric() -> float | None:
     return metrics.INSTRUMENTS.get_sample_value("hrag_calls_running")
 
 
-def test_answers_that_find_no_thread_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    with _running(HRAG_MAX_STREAMS=1) as running:
+def test_answers_without_a_thread_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with _running_server(HRAG_MAX_STREAMS=1) as running:
         start = threading.Thread.start
 
         def fails(thread: threading.Thread) -> None:
@@ -238,13 +241,15 @@ def test_answers_that_find_no_thread_do_not_count(monkeypatch: pytest.MonkeyPatc
         for _ in range(3):
             with pytest.raises(grpc.RpcError):
                 list(running.answer())
-        assert (running.executor._calls, running.counted_bytes) == (0, 0)
+        assert (running.executor.calls, running.counted_bytes) == (0, 0)
 
 
-def test_no_request_counts_when_a_server_has_stopped() -> None:
-    with _running() as running:
-        calls = [running.suspend(), running.hold(), running.wait(), running.wait()]
-        threading.Timer(0.2, running.servicer.may_end.set).start()
+def test_no_request_counts_after_a_server_has_stopped() -> None:
+    with _running_server() as running:
+        suspended, held = running.suspend(), running.hold()
+        # The handler ends only after the server has cancelled its call at the end of the drain.
+        held.add_done_callback(lambda _: running.servicer.may_end.set())
+        calls = [suspended, held, running.wait(), running.wait()]
         assert running.counted_bytes > 0
         assert running.server.stop(0.05)
         assert running.counted_bytes == 0

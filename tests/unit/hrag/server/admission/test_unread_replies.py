@@ -1,6 +1,5 @@
-"""Replies that clients do not read."""
+"""Replies that clients do not read use a limited number of bytes, for a limited time."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from hrag.errors import TooBusy
 from hrag.server.admission.unread_replies import UnreadReplies
+from tests.support.until import until
 
 
 class Context:
@@ -40,7 +40,7 @@ def _send(replies: UnreadReplies, tenant: str, size: int, **options: Any) -> Con
     return context
 
 
-def test_a_tenant_may_hold_half_of_the_bytes() -> None:
+def test_one_tenant_may_use_half_of_the_bytes() -> None:
     replies = _replies()
     _send(replies, "a", 40)
     with pytest.raises(TooBusy, match=r"tenant 'a' have 40 bytes.*HRAG_MAX_UNREAD_BYTES"):
@@ -49,7 +49,7 @@ def test_a_tenant_may_hold_half_of_the_bytes() -> None:
     assert replies.unread_bytes == 90
 
 
-def test_all_tenants_together_are_bounded() -> None:
+def test_the_bytes_of_all_tenants_together_are_limited() -> None:
     replies = _replies()
     _send(replies, "a", 50)
     _send(replies, "b", 50)
@@ -65,7 +65,7 @@ def test_a_reply_counts_until_its_call_ends() -> None:
     _send(replies, "a", 50)
 
 
-def test_a_reply_to_a_client_that_has_gone_does_not_count() -> None:
+def test_a_reply_to_a_client_that_has_left_does_not_count() -> None:
     replies = _replies()
     _send(replies, "a", 50, is_active=False)
     assert replies.unread_bytes == 0
@@ -74,11 +74,7 @@ def test_a_reply_to_a_client_that_has_gone_does_not_count() -> None:
 def test_a_reply_that_is_not_read_in_time_ends_its_call() -> None:
     replies = UnreadReplies(100, 0.05)
     slow = _send(replies, "a", 1)
-    for _ in range(200):
-        if slow.is_cancelled:
-            break
-        time.sleep(0.02)
-    assert slow.is_cancelled
+    until(lambda: slow.is_cancelled)
     slow.end()
     assert replies.unread_bytes == 0
     replies.close()

@@ -1,4 +1,4 @@
-"""API keys: creation, storage, verification, revocation."""
+"""API keys are created, stored, verified and revoked."""
 
 import errno
 import gc
@@ -31,14 +31,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def test_a_key_is_a_name_and_256_random_bits(path):
+def test_a_key_consists_of_an_id_and_256_random_bits(path):
     created = {new_key(path) for _ in range(20)}
     assert len(created) == 20
     assert all(re.fullmatch(r"hrag_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key) for key in created)
     assert {key.id for key in api_keys.read(path)} == set(map(id_of, created))
 
 
-def test_the_file_holds_hashes_only_and_has_mode_0600(path):
+def test_the_file_contains_only_hashes_and_has_mode_0600(path):
     key = new_key(path)
     secret = key.split("_", 2)[2]
     assert secret not in path.read_text("utf-8")
@@ -48,12 +48,12 @@ def test_the_file_holds_hashes_only_and_has_mode_0600(path):
 
 
 def test_a_change_is_on_the_disk_before_it_is_confirmed(path, monkeypatch):
-    """First the new file is synchronised, before it has its name, then the folder with the name."""
+    """The new file is synchronised before it gets its name, and the folder afterwards."""
     synced, fsync = [], os.fsync
 
-    def record(handle: int) -> None:
-        fsync(handle)
-        status = os.fstat(handle)
+    def record(descriptor: int) -> None:
+        fsync(descriptor)
+        status = os.fstat(descriptor)
         synced.append((stat.S_ISDIR(status.st_mode), status.st_size > 0, path.exists()))
 
     monkeypatch.setattr(os, "fsync", record)
@@ -159,8 +159,8 @@ def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
 
 
 def test_concurrently_created_keys_are_all_stored(path):
-    with ThreadPoolExecutor(8) as makers:
-        created = list(makers.map(lambda _: new_key(path), range(40)))
+    with ThreadPoolExecutor(8) as threads:
+        created = list(threads.map(lambda _: new_key(path), range(40)))
     assert {key.id for key in api_keys.read(path)} == set(map(id_of, created))
 
 
@@ -189,21 +189,21 @@ def test_invalid_values_create_no_key(path, tenants, note, message):
     assert not path.exists()
 
 
-def test_a_value_that_is_wrong_is_one_problem(path):
+def test_an_invalid_value_is_reported_as_one_problem(path):
     """If the only tenant of a list is invalid, the list is not also reported as too short."""
     with pytest.raises(ValueError, match=r"^tenants\.0: [^;]*$"):
         api_keys.create(path, ("b b",), Role.READ, "", None)
 
 
-def _line(**changed: object) -> dict[str, object]:
-    line = {
+def _stored_key(**changed: object) -> dict[str, object]:
+    stored_key = {
         "id": "0" * 12,
         "sha256": "0" * 64,
         "tenants": ["acme"],
         "role": "read",
         "created": "2026-01-01T00:00:00Z",
     }
-    return {**line, **changed}
+    return {**stored_key, **changed}
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ def _line(**changed: object) -> dict[str, object]:
         (b"\xff\xfe", "Invalid JSON"),
         (b"[]", "object"),
         (b"[" * 100_000, "Invalid JSON"),
-        ([_line(id="short")], "keys.0.id"),
-        ([_line(sha256="secret")], "keys.0.sha256"),
-        ([_line(tenants="acme")], "keys.0.tenants"),
-        ([_line(tenants=[])], "keys.0.tenants"),
-        ([_line(role="root")], "keys.0.role"),
-        ([_line(expires="soon")], "keys.0.expires"),
-        ([_line(revoked="2026-01-01T00:00:00")], "keys.0.revoked"),
-        ([_line(), _line()], "two keys have the same id"),
+        ([_stored_key(id="short")], "keys.0.id"),
+        ([_stored_key(sha256="secret")], "keys.0.sha256"),
+        ([_stored_key(tenants="acme")], "keys.0.tenants"),
+        ([_stored_key(tenants=[])], "keys.0.tenants"),
+        ([_stored_key(role="root")], "keys.0.role"),
+        ([_stored_key(expires="soon")], "keys.0.expires"),
+        ([_stored_key(revoked="2026-01-01T00:00:00")], "keys.0.revoked"),
+        ([_stored_key(), _stored_key()], "two keys have the same id"),
     ],
 )
 def test_an_invalid_key_file_is_refused_with_the_field(path, content, message):
@@ -239,15 +239,15 @@ def test_a_file_without_a_valid_key_is_logged(path):
         ApiKeys(path)(UNKNOWN_KEY)
     key = new_key(path)
     api_keys.revoke(path, id_of(key))
-    with capture_logs() as again:
+    with capture_logs() as logs_after_revocation:
         ApiKeys(path)
-    for lines in (logs, again):
+    for lines in (logs, logs_after_revocation):
         assert [line["event"] for line in lines] == ["no_valid_api_key"]
         assert lines[0]["file"] == str(path)
     new_key(path)
-    with capture_logs() as quiet:
+    with capture_logs() as logs_with_a_valid_key:
         ApiKeys(path)
-    assert quiet == []
+    assert logs_with_a_valid_key == []
 
 
 def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(path, monkeypatch):
@@ -269,27 +269,27 @@ def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(pa
 
 
 def test_verification_takes_the_same_time_for_known_and_unknown_ids(path):
-    """Compares medians of interleaved calls.
+    """The medians of interleaved calls are compared.
 
-    Without the dummy entry, an unknown id takes half as long.
+    Without the dummy entry, the refusal of an unknown id would take half as long.
     """
     key = new_key(path)
     accepted = ApiKeys(path)
-    wrong = {
-        "all but the end": altered(key),
-        "the id": f"hrag_{id_of(key)}_{'0' * 43}",
-        "nothing": UNKNOWN_KEY,
+    credentials = {
+        "only the end is wrong": altered(key),
+        "only the id is right": f"hrag_{id_of(key)}_{'0' * 43}",
+        "the id is unknown": UNKNOWN_KEY,
     }
-    took: dict[str, list[int]] = {kind: [] for kind in wrong}
+    durations_ns: dict[str, list[int]] = {kind: [] for kind in credentials}
     gc.disable()
     try:
         for _ in range(3000):
-            for kind, credential in wrong.items():
+            for kind, credential in credentials.items():
                 began = time.perf_counter_ns()
                 with suppress(Unauthenticated):
                     accepted(credential)
-                took[kind].append(time.perf_counter_ns() - began)
+                durations_ns[kind].append(time.perf_counter_ns() - began)
     finally:
         gc.enable()
-    medians = [statistics.median(times) for times in took.values()]
+    medians = [statistics.median(times) for times in durations_ns.values()]
     assert max(medians) < 1.2 * min(medians)

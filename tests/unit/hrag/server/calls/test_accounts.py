@@ -1,4 +1,4 @@
-"""The account that an encoded request counts against, which is read without parsing it."""
+"""The account that an encoded request counts against is read without parsing the request."""
 
 import threading
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_every_method_counts_for_the_tenant_of_its_request(method: str) -> None:
     [(["acme"], "acme"), (["globex", "acme"], "acme"), (["*"], "credential")],
 )
 @pytest.mark.parametrize("method", METHODS)
-def test_a_tenants_credentials_are_one_account_before_a_request_is_there(
+def test_all_credentials_of_a_tenant_are_one_account(
     method: str, tenants: list[str], expected: str
 ) -> None:
     assert _guard(method, *tenants).account == expected
@@ -64,19 +64,19 @@ def test_a_tenant_with_two_keys_has_one_share_of_the_streams(tmp_path: Path) -> 
     first, second, other = new_key(path, "acme"), new_key(path, "acme"), new_key(path, "globex")
     variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_MAX_STREAMS": 4}
     with connected(servicer_of(RETRIEVER), **variables) as channel:
-        streams = [_opened(channel, key) for key in (first, second)]
+        streams = [_open_reflection(channel, key) for key in (first, second)]
         with pytest.raises(grpc.RpcError) as caught:
-            next(_opened(channel, second))
+            next(_open_reflection(channel, second))
         error = error_from(caught.value)
         assert type(error) is TooBusy
         assert "acme has 2 open streams" in error.message
-        assert next(_opened(channel, other, b"\x3a\x00"))
+        assert next(_open_reflection(channel, other, b"\x3a\x00"))
         for stream in streams:
             stream.cancel()
 
 
-def _opened(channel: grpc.Channel, key: str, *messages: bytes) -> Any:
-    """Opens a stream of reflection that stays open unless it sends messages."""
+def _open_reflection(channel: grpc.Channel, key: str, *messages: bytes) -> Any:
+    """Opens a reflection stream. Without messages it stays open until it is cancelled."""
     ended = threading.Event()
     requests = iter(messages) if messages else (b"" for _ in iter(ended.wait, True))
     stream = channel.stream_stream(_REFLECTION)(
@@ -88,9 +88,9 @@ def _opened(channel: grpc.Channel, key: str, *messages: bytes) -> Any:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_count_for_somebody(message: bytes) -> None:
-    for depth_of in (_SEARCH, "/hrag.v1.RetrieverService/BatchSearch"):
-        assert _guard(depth_of, "*").account_of(message)
+def test_any_bytes_count_for_an_account(message: bytes) -> None:
+    for method in (_SEARCH, "/hrag.v1.RetrieverService/BatchSearch"):
+        assert _guard(method, "*").account_of(message)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,14 @@ def test_any_bytes_count_for_somebody(message: bytes) -> None:
         (["*", "a"], "credential"),
     ],
 )
-def test_a_message_that_begins_otherwise_gives_no_second_account(tenants, expected) -> None:
+def test_a_message_that_begins_without_its_tenant_gives_no_second_account(
+    tenants, expected
+) -> None:
     message = pb.SearchRequest(text="x").SerializeToString()
     tenant = pb.SearchRequest(tenant_id="acme").SerializeToString()
     assert _guard(_SEARCH, *tenants).account_of(message + tenant) == expected
 
 
-def test_a_tenant_that_is_too_long_is_not_decoded() -> None:
+def test_a_tenant_id_that_is_too_long_is_not_decoded() -> None:
     message = pb.SearchRequest(tenant_id="a" * 65).SerializeToString()
     assert _guard(_SEARCH, "acme").account_of(message) == "acme"

@@ -1,4 +1,4 @@
-"""Rate limits of every method: unary calls are refused, streams are throttled."""
+"""Every method has a rate limit: above it, unary calls are refused and streams are throttled."""
 
 import json
 import threading
@@ -23,6 +23,7 @@ from hrag.wire.status_codes import error_from
 from tests.support.methods import METHODS, code_of, request_of, servicer_of
 from tests.support.servers.credentials import new_key
 from tests.support.servers.servers import INDEXER, RETRIEVER, connected, serving
+from tests.support.until import until
 
 SLOW = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 2}
 _SEARCH = "/hrag.v1.RetrieverService/Search"
@@ -30,7 +31,7 @@ _BATCH = "/hrag.v1.RetrieverService/BatchSearch"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
 _WITHOUT_TENANT = {"/hrag.v1.RetrieverService/GetServerInfo"}
 _OK = grpc.StatusCode.OK
-_SPENT = grpc.StatusCode.RESOURCE_EXHAUSTED
+_REFUSED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class _Counting:
@@ -49,18 +50,18 @@ class _Counting:
 
 
 @pytest.mark.parametrize("path", sorted(set(METHODS) - _WITHOUT_TENANT - {_STREAM}))
-def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_others_are_not(path):
+def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_other_tenants_are_served(path):
     method = METHODS[path]
     service = method.containing_service.full_name
     servicer = _Counting(servicer_of(service))
     with connected(servicer, service, **SLOW) as channel:
         codes = [code_of(channel, path, [request_of(method, "acme")]) for _ in range(4)]
-        assert codes == [_OK, _OK, _SPENT, _SPENT]
+        assert codes == [_OK, _OK, _REFUSED, _REFUSED]
         assert servicer.calls == 2
         assert code_of(channel, path, [request_of(method, "globex")]) is _OK
 
 
-def test_calls_of_no_tenant_are_not_counted():
+def test_calls_without_a_tenant_are_not_counted():
     (path,) = _WITHOUT_TENANT
     with connected(servicer_of(RETRIEVER), **SLOW) as channel:
         assert {code_of(channel, path, [request_of(METHODS[path])]) for _ in range(9)} == {_OK}
@@ -70,7 +71,7 @@ def test_all_methods_of_a_service_count_together():
     unary = [path for path in METHODS if "IndexerService" in path and path != _STREAM]
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         codes = [code_of(channel, path, [request_of(METHODS[path], "acme")]) for path in unary]
-    assert codes == [_OK, _OK] + [_SPENT] * (len(unary) - 2)
+    assert codes == [_OK, _OK] + [_REFUSED] * (len(unary) - 2)
 
 
 def test_each_search_of_a_batch_counts():
@@ -81,8 +82,8 @@ def test_each_search_of_a_batch_counts():
             return code_of(channel, _BATCH, [request_of(METHODS[_BATCH], *tenants)])
 
         assert code(*["acme"] * 3, *["globex"] * 5) is _OK
-        assert code(*["acme"] * 3) is _SPENT
-        assert code("acme", "globex") is _SPENT
+        assert code(*["acme"] * 3) is _REFUSED
+        assert code("acme", "globex") is _REFUSED
         assert code(*["acme"] * 2) is _OK
 
 
@@ -94,7 +95,7 @@ def test_a_batch_that_is_too_long_is_refused_and_not_counted():
         assert _send(channel, _SEARCH, "acme") == b""  # The response is empty.
 
 
-def test_a_stranger_cannot_use_up_a_tenants_calls(tmp_path):
+def test_calls_without_a_valid_key_do_not_count_for_the_tenant(tmp_path):
     file = tmp_path / "keys.json"
     key, other_key = new_key(file, role=Role.READ), new_key(file, "globex", role=Role.ADMIN)
     auth = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": file}
@@ -103,9 +104,9 @@ def test_a_stranger_cannot_use_up_a_tenants_calls(tmp_path):
         for header in ((), (("authorization", f"Bearer {other_key}"),)):
             codes = {code_of(channel, _SEARCH, [request], *header) for _ in range(5)}
             assert codes <= {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
-        mine = ("authorization", f"Bearer {key}")
-        codes = [code_of(channel, _SEARCH, [request], mine) for _ in range(3)]
-    assert codes == [_OK, _OK, _SPENT]
+        tenants_header = ("authorization", f"Bearer {key}")
+        codes = [code_of(channel, _SEARCH, [request], tenants_header) for _ in range(3)]
+    assert codes == [_OK, _OK, _REFUSED]
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "x" * 10_000])
@@ -120,14 +121,15 @@ def _send(channel: grpc.Channel, path: str, tenant: str) -> Any:
     return send(request_of(METHODS[path], tenant), timeout=10)
 
 
-def _refused() -> float:
+def _refusals() -> float:
+    """Returns the number of calls that were refused because of their rate."""
     count = INSTRUMENTS.get_sample_value("hrag_quota_refusals_total", {"quota": "calls"})
     return count or 0.0
 
 
-def test_a_refusal_has_all_details_and_comes_at_once():
+def test_a_refusal_has_all_details_and_comes_immediately():
     variables = {"HRAG_TENANT_CALLS_PER_S": 0.5, "HRAG_TENANT_BURST": 1}
-    before = _refused()
+    refusals_before = _refusals()
     with (
         connected(servicer_of(RETRIEVER), **variables) as channel,
         capture_logs([call_fields]) as logs,
@@ -154,7 +156,7 @@ def test_a_refusal_has_all_details_and_comes_at_once():
     assert "HRAG_TENANT_CALLS_PER_S" in refusal.message
     line = next(line for line in logs if line.get("code") == "RESOURCE_EXHAUSTED")
     assert (line["reason"], line["tenant"]) == ("RATE_QUOTA_EXCEEDED", "acme")
-    assert _refused() - before == 1
+    assert _refusals() - refusals_before == 1
 
 
 def test_a_retry_after_the_reported_wait_is_admitted():
@@ -164,6 +166,7 @@ def test_a_retry_after_the_reported_wait_is_admitted():
             _send(channel, _SEARCH, "acme")
             with pytest.raises(grpc.RpcError) as caught:
                 _send(channel, _SEARCH, "acme")
+            # The test asserts that exactly this wait is long enough.
             time.sleep(error_from(caught.value).retry_s)
 
 
@@ -183,30 +186,40 @@ def test_a_stream_above_its_rate_is_throttled():
     with connected(servicer_of(INDEXER), INDEXER, **variables) as channel:
         began = time.perf_counter()
         assert len(list(_stream(channel, _documents(15)))) == 15
-        took = time.perf_counter() - began
-    assert 10 / 20 <= took < 3
-    assert (INSTRUMENTS.get_sample_value("hrag_throttled_total") or 0) >= 5
+        duration_s = time.perf_counter() - began
+    assert 10 / 20 <= duration_s < 3
+    assert _throttled_documents() >= 5
+
+
+def _throttled_documents() -> float:
+    """Returns the number of documents that waited because of their tenant's rate."""
+    return INSTRUMENTS.get_sample_value("hrag_throttled_total") or 0.0
 
 
 def test_a_throttled_stream_reads_nothing_ahead():
-    read = []
+    """The client sends until the buffers of its connection are full, and no further."""
+    sent = []
 
     def requests() -> Iterator[ipb.IngestDocumentsRequest]:
         for number in range(5000):
-            read.append(number)
+            sent.append(number)
             yield ipb.IngestDocumentsRequest(tenant_id="acme", collection="x" * 60_000)
 
+    throttled_before = _throttled_documents()
+    counts = []
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         responses = _stream(channel, requests(), 2000)
         assert [next(responses), next(responses)]
-        time.sleep(0.3)
-        so_far = len(read)
-        time.sleep(0.3)
-        assert len(read) == so_far < 1000
+        until(lambda: _throttled_documents() > throttled_before)
+        # While the stream waits, each stream of another tenant is received, answered and ended.
+        for number in range(20):
+            assert len(list(_stream(channel, _documents(2, f"other{number}")))) == 2
+            counts.append(len(sent))
         responses.cancel()
+    assert counts[-2] == counts[-1] < 1000
 
 
-def test_a_stream_whose_wait_exceeds_its_deadline_is_refused_at_once():
+def test_a_stream_whose_wait_exceeds_its_deadline_is_refused_immediately():
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         responses = _stream(channel, _documents(5))
         assert [next(responses), next(responses)]
@@ -240,28 +253,28 @@ def test_concurrent_calls_get_no_more_than_the_burst():
     codes = []
     with connected(servicer_of(RETRIEVER), **variables) as channel:
 
-        def ask() -> None:
+        def search() -> None:
             for _ in range(10):
                 codes.append(code_of(channel, _SEARCH, [request_of(METHODS[_SEARCH], "acme")]))
 
-        threads = [threading.Thread(target=ask) for _ in range(8)]
+        threads = [threading.Thread(target=search) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert (codes.count(_OK), codes.count(_SPENT)) == (25, 55)
+    assert (codes.count(_OK), codes.count(_REFUSED)) == (25, 55)
 
 
-def test_the_sdk_does_not_retry_and_reports_when_to():
+def test_the_sdk_does_not_retry_and_reports_when_to_retry():
     servicer = _Counting(servicer_of(RETRIEVER))
     with serving(servicer, **SLOW) as address, Client(address, address) as client:
         for _ in range(2):
             client.server_info()
             client.batch_search([SearchQuery("acme", "x")])
-        before = _refused()
+        refusals_before = _refusals()
         with pytest.raises(RateQuotaExceeded) as caught:
             client.search("acme", "x")
-    assert _refused() - before == 1
+    assert _refusals() - refusals_before == 1
     assert caught.value.tenant_id == "acme"
     assert 900 < caught.value.retry_s <= 1000
 
@@ -271,10 +284,10 @@ async def test_the_asyncio_sdk_does_not_retry_either():
         async with AsyncClient(address, address) as client:
             for _ in range(2):
                 await client.batch_search([SearchQuery("acme", "x")])
-            before = _refused()
+            refusals_before = _refusals()
             with pytest.raises(RateQuotaExceeded) as caught:
                 await client.search("acme", "x")
-    assert _refused() - before == 1
+    assert _refusals() - refusals_before == 1
     assert 900 < caught.value.retry_s <= 1000
 
 

@@ -27,7 +27,7 @@ CALLS = 5
 
 
 class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Ends each search as its text says."""
+    """Ends each search in the way that its text names."""
 
     def __init__(self) -> None:
         self._waited = False
@@ -61,51 +61,52 @@ def channel() -> Iterator[grpc.Channel]:
         yield channel
 
 
-def searched(text: str) -> Callable[[grpc.Channel], object]:
+def search_of(text: str) -> Callable[[grpc.Channel], object]:
     request = rpb.SearchRequest(tenant_id="t", collection="c", text=text)
     return lambda channel: retriever_pb2_grpc.RetrieverServiceStub(channel).Search(request)
 
 
-def answered(text: str) -> Callable[[grpc.Channel], object]:
+def answer_of(text: str) -> Callable[[grpc.Channel], object]:
     request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="t", text=text))
     return lambda channel: list(retriever_pb2_grpc.RetrieverServiceStub(channel).Answer(request))
 
 
-def malformed(channel: grpc.Channel) -> object:
+def send_malformed_request(channel: grpc.Channel) -> object:
     return channel.unary_unary("/hrag.v1.RetrieverService/Search")(b"\xff", timeout=10)
 
 
-def never_sent(channel: grpc.Channel) -> object:
+def send_no_request(channel: grpc.Channel) -> object:
     return channel.stream_unary("/hrag.v1.RetrieverService/Search")(iter(()), timeout=10)
 
 
-def unknown(channel: grpc.Channel) -> object:
+def check_unknown_service(channel: grpc.Channel) -> object:
     return channel.unary_unary("/grpc.health.v1.Health/Check")(b"\x0a\x04none", timeout=10)
 
 
 ENDINGS = {
-    "ok": searched("fine"),
-    "refused": searched("wrong"),
-    "internal error": searched("broken"),
-    "suspended": searched("waiting"),
-    "malformed": malformed,
-    "without a message": never_sent,
-    "an unknown health check": unknown,
-    "streamed": answered("fine"),
-    "streamed and refused": answered("wrong"),
+    "ok": search_of("fine"),
+    "refused": search_of("wrong"),
+    "internal error": search_of("broken"),
+    "suspended": search_of("waiting"),
+    "malformed": send_malformed_request,
+    "without a message": send_no_request,
+    "an unknown health check": check_unknown_service,
+    "streamed": answer_of("fine"),
+    "streamed and refused": answer_of("wrong"),
 }
 
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_call_that_has_ended_is_freed_at_once(channel, ending):
-    before = set(map(id, alive()))
+def test_a_call_that_has_ended_is_freed_immediately(channel, ending):
+    ids_before = set(map(id, living_objects()))
     for _ in range(CALLS):
         with suppress(grpc.RpcError):
             ENDINGS[ending](channel)
     # Some objects belong to the last call, or to the next call for which the server waits.
-    until(lambda: len([obj for obj in alive() if id(obj) not in before]) < CALLS)
+    until(lambda: len([obj for obj in living_objects() if id(obj) not in ids_before]) < CALLS)
 
 
-def alive() -> list[object]:
+def living_objects() -> list[object]:
+    """Returns the objects in memory that belong to calls of this process."""
     return [obj for obj in gc.get_objects() if isinstance(obj, PendingCall | Call | _RPCState)]

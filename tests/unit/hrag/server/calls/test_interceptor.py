@@ -1,8 +1,7 @@
-"""The interceptor of every call."""
+"""The interceptor authorizes, logs and ends every call."""
 
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ _INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
     """Answers a search with the length of its text, or raises `failure`.
 
-    An answer repeats the question without end, or raises `failure` after the first event.
+    An answer repeats the question endlessly, or raises `failure` after the first event.
     """
 
     def __init__(self, failure: Exception | None = None) -> None:
@@ -56,7 +55,7 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
 
 
 class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
-    """Answers each document with its id; fails for the document `bad`."""
+    """Answers each document with its id. Raises an error for the document `bad`."""
 
     def IngestDocuments(
         self, requests: Iterator[ipb.IngestDocumentsRequest], context: Any
@@ -98,7 +97,7 @@ def test_an_error_becomes_its_status() -> None:
     assert (type(error), error.field) == (errors.InvalidArgument, "limit")
 
 
-def test_an_internal_error_has_an_id_under_which_the_log_has_the_traceback() -> None:
+def test_an_internal_error_has_an_id_that_the_log_repeats_with_the_traceback() -> None:
     with capture_logs() as logs:
         failure = _failure(Retriever(RuntimeError("the secret of /etc/passwd")))
     assert failure.code() is grpc.StatusCode.INTERNAL
@@ -107,9 +106,9 @@ def test_an_internal_error_has_an_id_under_which_the_log_has_the_traceback() -> 
         r"internal error ([0-9a-f]{12}); the service's log has the details", failure.details()
     )
     assert matched is not None
-    (fault,) = (line for line in logs if line["event"] == "internal_error")
-    assert fault["id"] == matched[1]
-    assert str(fault["exc_info"]) == "the secret of /etc/passwd"
+    (log_line,) = (line for line in logs if line["event"] == "internal_error")
+    assert log_line["id"] == matched[1]
+    assert str(log_line["exc_info"]) == "the secret of /etc/passwd"
 
 
 def test_each_call_is_logged_once_with_method_code_and_time() -> None:
@@ -148,7 +147,7 @@ def _answer(channel: grpc.Channel, question: str = "why?") -> Any:
     return stub.Answer(rpb.AnswerRequest(question=question), timeout=5)
 
 
-def test_an_answer_streams_and_fails_as_other_calls_do() -> None:
+def test_an_answer_is_streamed_and_fails_like_other_calls() -> None:
     with connected(Retriever(errors.TooBusy("later"))) as channel:
         events = _answer(channel)
         assert next(events).text == "why?"
@@ -198,13 +197,13 @@ def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
     key = new_key(path, role=Role.WRITE)
     has_ended = threading.Event()
 
-    def nothing() -> Iterator[ipb.IngestDocumentsRequest]:
+    def no_requests() -> Iterator[ipb.IngestDocumentsRequest]:
         has_ended.wait(20)
         yield from ()
 
     with connected(Indexer(), INDEXER, HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
         responses = indexer_pb2_grpc.IndexerServiceStub(channel).IngestDocuments(
-            nothing(), timeout=10, metadata=(("authorization", f"Bearer {key}"),)
+            no_requests(), timeout=10, metadata=(("authorization", f"Bearer {key}"),)
         )
         responses.initial_metadata()  # It arrives when the call is authorized.
         api_keys.revoke(path, id_of(key))
@@ -217,33 +216,42 @@ def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
 def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     metadata = (("authorization", f"Bearer {(key := new_key(path))}"),)
-    waiting, may_go_on = threading.Event(), threading.Event()
+    waiting, may_continue = threading.Event(), threading.Event()
 
     class Waiting(Retriever):
         def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
-            if not may_go_on.is_set():
+            if not may_continue.is_set():
                 waiting.set()
-                raise Suspended(may_go_on.is_set, Deadline.after(20))
+                raise Suspended(may_continue.is_set, Deadline.after(20))
             return rpb.SearchResponse()
 
     with connected(Waiting(), HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path) as channel:
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
         request = rpb.SearchRequest(tenant_id=TENANT)
-        calling = search.future(request, timeout=20, metadata=metadata)
+        call = search.future(request, timeout=20, metadata=metadata)
         assert waiting.wait(5)
         api_keys.revoke(path, id_of(key))
-        time.sleep(1.1)  # The key file is checked once a second.
-        may_go_on.set()
-        assert calling.code() is grpc.StatusCode.UNAUTHENTICATED
+        # The server checks its key file once a second.
+        until(lambda: _is_unauthenticated(channel, metadata))
+        may_continue.set()
+        assert call.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def _is_unauthenticated(channel: grpc.Channel, metadata: Any) -> bool:
+    """Returns True if the server refuses the credential in `metadata`."""
+    call = channel.unary_unary("/hrag.v1.RetrieverService/GetServerInfo").future(
+        b"", timeout=5, metadata=metadata
+    )
+    return call.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_a_thread_is_busy_while_it_runs_a_call() -> None:
-    running, may_go_on = threading.Event(), threading.Event()
+    running, may_continue = threading.Event(), threading.Event()
 
     class Slow(Retriever):
         def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
             running.set()
-            may_go_on.wait(20)
+            may_continue.wait(20)
             return rpb.SearchResponse()
 
     def busy() -> float | None:
@@ -251,11 +259,11 @@ def test_a_thread_is_busy_while_it_runs_a_call() -> None:
 
     with connected(Slow()) as channel:
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
-        calling = search.future(rpb.SearchRequest(tenant_id=TENANT), timeout=20)
+        call = search.future(rpb.SearchRequest(tenant_id=TENANT), timeout=20)
         assert running.wait(5)
         assert busy() == 1
-        may_go_on.set()
-        calling.result()
+        may_continue.set()
+        call.result()
         until(lambda: busy() == 0)
 
 
@@ -308,7 +316,7 @@ def test_a_request_is_read_only_after_authorization(tmp_path: Path) -> None:
 
 
 def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
-    """A stranger may cause any number of rejections, and a line for each would fill the disk."""
+    """Anybody may cause any number of rejections. A line for each of them would fill the disk."""
     keys = tmp_path / "keys.json"
     new_key(keys)
     with (
@@ -319,11 +327,11 @@ def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
         for _ in range(200):
             with pytest.raises(grpc.RpcError):
                 search(b"", timeout=5)
-        until(lambda: _rejections(logs) == 200)
+        until(lambda: _rejected_calls(logs) == 200)
     assert len(logs) < 100
 
 
-def _rejections(logs: Sequence[Mapping[str, Any]]) -> int:
+def _rejected_calls(logs: Sequence[Mapping[str, Any]]) -> int:
     """Returns the number of rejected calls that the log reports."""
     lines = sum(line["event"] == "call" for line in logs)
     return lines + sum(line["count"] for line in logs if line["event"] == "calls_rejected")

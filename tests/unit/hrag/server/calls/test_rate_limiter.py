@@ -1,4 +1,4 @@
-"""The rate limiter, with a fake clock."""
+"""The rate limiter admits and refuses calls according to a fake clock."""
 
 import threading
 from collections import Counter
@@ -15,6 +15,8 @@ SECOND = 1_000_000_000
 
 
 class Clock:
+    """A fake clock in nanoseconds."""
+
     def __init__(self) -> None:
         self.now = 12_345_678_901_234_567
 
@@ -41,7 +43,7 @@ def _admitted(limiter: RateLimiter, tenant: str = "a", limit: int = 1000) -> int
 
 
 @pytest.mark.parametrize(
-    ("per_s", "burst", "first"),
+    ("per_s", "burst", "burst_calls"),
     [
         (3, None, 3),
         (3, 10, 10),
@@ -52,9 +54,9 @@ def _admitted(limiter: RateLimiter, tenant: str = "a", limit: int = 1000) -> int
         (2.5, None, 3),
     ],
 )
-def test_a_burst_then_the_rate_and_not_one_call_more(clock, per_s, burst, first):
+def test_the_burst_is_admitted_and_then_exactly_the_rate(clock, per_s, burst, burst_calls):
     limiter = _limiter(clock, per_s, burst)
-    assert _admitted(limiter) == first
+    assert _admitted(limiter) == burst_calls
     interval = round(SECOND / per_s)
     for _ in range(5):
         clock.now += interval - 1
@@ -62,7 +64,7 @@ def test_a_burst_then_the_rate_and_not_one_call_more(clock, per_s, burst, first)
         clock.now += 1
         assert _admitted(limiter) == 1
     clock.now += 1000 * SECOND
-    assert _admitted(limiter) == first
+    assert _admitted(limiter) == burst_calls
 
 
 def test_the_reported_wait_is_exact(clock):
@@ -78,8 +80,8 @@ def test_the_reported_wait_is_exact(clock):
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.01, 500), (500, 0.01), (3, 7)])
-def test_calls_owed_at_one_rate_are_as_many_at_another(clock, before, after):
-    """Otherwise a tenant whose rate is raised would wait for as long as at the old rate."""
+def test_owed_calls_stay_the_same_number_when_the_rate_changes(clock, before, after):
+    """Otherwise a tenant whose rate was raised would still wait for as long as at the old rate."""
     rate = before
     limiter = RateLimiter(lambda _tenant: Quota(calls_per_s=rate, burst=60), clock)
     assert _admitted(limiter) == 60
@@ -135,7 +137,7 @@ def test_each_search_of_a_batch_counts(clock):
     assert _admitted(limiter) == 3
 
 
-def test_a_batch_over_the_burst_needs_a_full_bucket_and_owes_the_rest(clock):
+def test_a_batch_larger_than_the_burst_needs_a_full_bucket_and_owes_the_difference(clock):
     limiter = _limiter(clock, 1, 4)
     limiter.try_acquire(["a"])
     assert limiter.try_acquire(["a"] * 10).retry_s == 1
@@ -154,7 +156,7 @@ def test_a_batch_of_two_tenants_counts_for_both_or_for_neither(clock):
     assert _admitted(limiter, "a") == 2
 
 
-def test_a_changed_quota_applies_at_once(clock):
+def test_a_changed_quota_applies_immediately(clock):
     quota = Quota(calls_per_s=1, burst=1)
     limiter = RateLimiter(lambda _tenant: quota, clock)
     assert _admitted(limiter) == 1
@@ -168,28 +170,28 @@ def test_a_changed_quota_applies_at_once(clock):
 def test_no_interval_has_more_calls_than_rate_and_burst_allow(steps):
     clock, rate, burst = Clock(), 3, 5
     limiter = _limiter(clock, rate, burst)
-    let_through = []
+    admissions = []
     for pause, attempts in steps:
         clock.now += pause
         admitted = sum(limiter.try_acquire(["a"]) is None for _ in range(attempts))
-        let_through.append((clock.now, admitted))
-    for start, (begin, _) in enumerate(let_through):
+        admissions.append((clock.now, admitted))
+    for start, (begin, _) in enumerate(admissions):
         calls = 0
-        for end, admitted in let_through[start:]:
+        for end, admitted in admissions[start:]:
             calls += admitted
             assert calls <= burst + (end - begin) * rate / SECOND + 1e-6
 
 
-def test_concurrent_threads_get_exactly_what_one_thread_would(clock):
+def test_concurrent_threads_get_exactly_as_many_calls_as_one_thread(clock):
     limiter = _limiter(clock, 1, 500)
     admitted: Counter[int] = Counter()
     start = threading.Barrier(8)
 
-    def ask(number: int) -> None:
+    def acquire(number: int) -> None:
         start.wait()
         admitted[number] = sum(limiter.try_acquire(["a"]) is None for _ in range(500))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=acquire, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -197,7 +199,7 @@ def test_concurrent_threads_get_exactly_what_one_thread_would(clock):
     assert admitted.total() == 500
 
 
-def test_only_tenants_with_recent_calls_are_kept(clock):
+def test_only_tenants_with_recent_calls_stay_in_memory(clock):
     limiter = _limiter(clock, 10, 10, max_tenants=10_000)
     largest = 0
     for number in range(50_000):

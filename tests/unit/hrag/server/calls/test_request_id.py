@@ -1,4 +1,4 @@
-"""Request ids, and the log fields of calls."""
+"""Calls have request ids and log fields."""
 
 from contextlib import suppress
 
@@ -25,14 +25,16 @@ class Context:
         return self._metadata
 
 
-@pytest.mark.parametrize("chosen", ["a", "4bf92f35-77b3", "x" * 64, "user@host/1=2"])
-def test_a_callers_plain_id_is_kept(chosen):
-    assert request_id(Context(("other", "b"), ("x-request-id", chosen))) == chosen
+@pytest.mark.parametrize("client_id", ["a", "4bf92f35-77b3", "x" * 64, "user@host/1=2"])
+def test_a_printable_request_id_of_the_client_is_kept(client_id):
+    assert request_id(Context(("other", "b"), ("x-request-id", client_id))) == client_id
 
 
-@pytest.mark.parametrize("chosen", ["", "x" * 65, "two words", "naïve", "a\nb", "\x1b[31m", b"a"])
-def test_an_id_that_is_long_or_not_printable_is_replaced(chosen):
-    replacement = request_id(Context(("x-request-id", chosen)))
+@pytest.mark.parametrize(
+    "client_id", ["", "x" * 65, "two words", "naïve", "a\nb", "\x1b[31m", b"a"]
+)
+def test_an_id_that_is_long_or_not_printable_is_replaced(client_id):
+    replacement = request_id(Context(("x-request-id", client_id)))
     assert len(replacement) == 16
     assert int(replacement, 16) >= 0
 
@@ -69,7 +71,7 @@ def test_log_fields_name_the_tenants_of_a_call(method, request_, tenant):
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers all calls, except that it fails for the tenant `bad`."""
+    """Answers all calls except those of the tenant `bad`, which fail."""
 
     def Search(self, request, context):
         if request.tenant_id == "bad":
@@ -82,7 +84,7 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
             raise RuntimeError("broken")
 
 
-def _returned(call) -> str:
+def _returned_request_id(call) -> str:
     return dict(call.trailing_metadata())["x-request-id"]
 
 
@@ -100,5 +102,5 @@ def test_the_id_is_returned_by_every_call(tenant, streamed):
         else:
             call = stub.Search.future(search, metadata=metadata, timeout=5)
             call.exception()
-        assert _returned(call) == "mine-1"
+        assert _returned_request_id(call) == "mine-1"
         assert (call.code() is grpc.StatusCode.OK) == (tenant == "good")

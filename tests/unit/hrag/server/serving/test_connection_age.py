@@ -1,40 +1,39 @@
-"""Connections end after some time, so that idle ones lock nobody out; calls are not affected."""
+"""Connections end after some time, so that idle connections never lock others out.
+
+Calls are not affected.
+"""
 
 import asyncio
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import grpc
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hrag.client import AsyncClient, Client
-from hrag.server.serving import grpc_server
+from hrag.server.serving.grpc_server import ConnectionPolicy
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from tests.support.methods import servicer_of
-from tests.support.servers.servers import RETRIEVER, connected, serving
+from tests.support.servers.servers import RETRIEVER, serving
 from tests.support.until import until
 
-_AGE_S = 0.3
+_SHORT_LIVED = ConnectionPolicy(max_age_ms=300)
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _PING = 4, 6
 _ACK = 1
 
 
-@pytest.fixture(autouse=True)
-def _short_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_server, "_MAX_CONNECTION_AGE_MS", int(_AGE_S * 1000))
-
-
 @contextmanager
 def _idle(address: str) -> Iterator[threading.Thread]:
-    """Keeps a connection open that answers settings and pings, but makes no call."""
+    """Keeps a connection open that answers settings and pings, but makes no call.
+
+    Yields the thread of the connection, which ends with the connection.
+    """
     host, _, port = address.rpartition(":")
     with closing(socket.create_connection((host, int(port)), timeout=20)) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
@@ -58,8 +57,34 @@ def _frame(kind: int, payload: bytes = b"", flags: int = 0) -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + bytes(4) + payload
 
 
-def test_idle_connections_lock_nobody_out() -> None:
-    with serving(servicer_of(RETRIEVER), HRAG_MAX_CONNECTIONS=3) as address, ExitStack() as idle:
+def _let_connections_end(address: str, count: int) -> None:
+    """Returns when `count` idle connections have reached their age, one after the other."""
+    for _ in range(count):
+        with _idle(address) as thread:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
+    """Answers every search, and records the connections over which searches arrive."""
+
+    def __init__(self) -> None:
+        self.peers: set[str] = set()
+
+    def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
+        self.peers.add(context.peer())
+        return rpb.SearchResponse(
+            mode=rpb.SEARCH_MODE_CONTEXT, retrieval=rpb.RETRIEVAL_HYBRID, sequence=7
+        )
+
+
+def test_idle_connections_never_lock_others_out() -> None:
+    with (
+        serving(
+            servicer_of(RETRIEVER), connections=_SHORT_LIVED, HRAG_MAX_CONNECTIONS=3
+        ) as address,
+        ExitStack() as idle,
+    ):
         threads = [idle.enter_context(_idle(address)) for _ in range(3)]
         until(lambda: not any(thread.is_alive() for thread in threads))
         with grpc.insecure_channel(address) as channel:
@@ -67,43 +92,66 @@ def test_idle_connections_lock_nobody_out() -> None:
             assert check(health_pb2.HealthCheckRequest(), timeout=5)
 
 
-def test_clients_connect_anew_and_their_calls_notice_nothing() -> None:
-    with serving(servicer_of(RETRIEVER)) as address, Client(address, address) as client:
-        for _ in range(12):
+def test_clients_connect_again_and_no_call_fails() -> None:
+    retriever = Retriever()
+    with (
+        serving(retriever, connections=_SHORT_LIVED) as address,
+        Client(address, address) as client,
+    ):
+
+        def has_connected_three_times() -> bool:
             client.search("acme", "x", timeout_s=5)
-            time.sleep(_AGE_S / 4)
-        time.sleep(2 * _AGE_S)
+            return len(retriever.peers) >= 3
+
+        until(has_connected_three_times)
+        _let_connections_end(address, 2)
         client.search("acme", "x", timeout_s=5)
 
 
-async def test_asyncio_clients_connect_anew_too() -> None:
-    with serving(servicer_of(RETRIEVER)) as address:
-        async with AsyncClient(address, address) as client:
-            for _ in range(12):
+async def test_asyncio_clients_connect_again_too() -> None:
+    retriever = Retriever()
+    with serving(retriever, connections=_SHORT_LIVED) as address:
+        async with AsyncClient(address, address) as client, asyncio.timeout(20):
+            while len(retriever.peers) < 3:
                 await client.search("acme", "x", timeout_s=5)
-                await asyncio.sleep(_AGE_S / 4)
 
 
 class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Needs much longer to answer than a connection exists."""
+    """Completes searches and answers only when the test permits it."""
+
+    def __init__(self) -> None:
+        self.is_searching = threading.Event()
+        self.may_end = threading.Event()
 
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
-        time.sleep(5 * _AGE_S)
+        self.is_searching.set()
+        assert self.may_end.wait(20)
         return rpb.SearchResponse(sequence=7)
 
     def Answer(self, request: rpb.AnswerRequest, context: Any) -> Iterator[rpb.AnswerResponse]:
-        for _ in range(5):
-            time.sleep(_AGE_S)
+        yield rpb.AnswerResponse(text="word")
+        assert self.may_end.wait(20)
+        for _ in range(4):
             yield rpb.AnswerResponse(text="word")
 
 
 def test_calls_answers_and_watches_outlast_their_connection() -> None:
-    with connected(Slow()) as channel:
+    servicer = Slow()
+    with (
+        serving(servicer, connections=_SHORT_LIVED) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         answer = stub.Answer(rpb.AnswerRequest(), timeout=20)
-        assert stub.Search(rpb.SearchRequest(), timeout=20).sequence == 7
-        assert len(list(answer)) == 5
+        assert next(answer).text == "word"
+        search = stub.Search.future(rpb.SearchRequest(), timeout=20)
+        assert servicer.is_searching.wait(10)
+        _let_connections_end(address, 3)
+        assert not search.done()
+        servicer.may_end.set()
+        assert search.result().sequence == 7
+        assert len(list(answer)) == 4
         assert watch.is_active()
         watch.cancel()

@@ -1,10 +1,10 @@
-"""Health checks and watches; strangers cannot block a service with them."""
+"""Health can be checked and watched. Strangers cannot block a service with checks or watches."""
 
 import json
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from queue import Queue
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from hrag.v1 import retriever_pb2_grpc
 from hrag.wire.status_codes import error_from
 from tests.support.methods import servicer_of
 from tests.support.servers.servers import RETRIEVER, connected, serving
+from tests.support.until import until
 
 _KNOWN = pb.HealthCheckResponse
 _UNREADABLE = b"\xff"
@@ -33,8 +34,8 @@ def channel() -> Iterator[grpc.Channel]:
 
 
 def test_list_returns_all_services(channel: grpc.Channel) -> None:
-    listed = health_pb2_grpc.HealthStub(channel).List(pb.HealthListRequest(), timeout=5)
-    assert {name: state.status for name, state in listed.statuses.items()} == {
+    response = health_pb2_grpc.HealthStub(channel).List(pb.HealthListRequest(), timeout=5)
+    assert {name: state.status for name, state in response.statuses.items()} == {
         "": _KNOWN.SERVING,
         RETRIEVER: _KNOWN.SERVING,
     }
@@ -46,7 +47,7 @@ def test_watching_an_unknown_service_reports_it_as_unknown(channel: grpc.Channel
     assert next(watched).status == _KNOWN.SERVICE_UNKNOWN
     with pytest.raises(grpc.RpcError) as caught:
         next(watched)
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, "it does not end by itself"
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, "only its deadline ends it"
 
 
 @pytest.mark.parametrize("name", ["Check", "List", "Watch"])
@@ -64,11 +65,11 @@ def test_a_malformed_request_is_an_invalid_argument(
 def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
     channel: grpc.Channel,
 ) -> None:
-    """A watcher that left while another one was notified used to deadlock all of gRPC."""
+    """A watcher that left while another watcher was notified used to deadlock all of gRPC."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
     failures = []
 
-    def come_and_go() -> None:
+    def join_and_leave() -> None:
         try:
             for _ in range(100):
                 watched = stub.Watch(pb.HealthCheckRequest(), timeout=5)
@@ -77,7 +78,7 @@ def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
         except grpc.RpcError as failure:
             failures.append(failure.code())
 
-    threads = [threading.Thread(target=come_and_go) for _ in range(4)]
+    threads = [threading.Thread(target=join_and_leave) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -123,10 +124,10 @@ def test_an_unknown_name_is_forgotten_when_its_watcher_leaves() -> None:
     assert received.get(timeout=5).status == _KNOWN.SERVICE_UNKNOWN
     context.leave()
     del name, context
-    assert _soon(lambda: reference() is None)
+    until(lambda: reference() is None)
 
 
-def test_watchers_hold_at_most_half_of_the_calls() -> None:
+def test_watchers_use_at_most_half_of_the_calls() -> None:
     health = Health(RETRIEVER, 4)
     watching = [_watch(health, lambda _: None) for _ in range(2)]
     with pytest.raises(ConnectionAbortedError):
@@ -135,8 +136,8 @@ def test_watchers_hold_at_most_half_of_the_calls() -> None:
     assert _watch(health, lambda _: None).code is None
 
 
-def test_clients_that_check_health_work_beside_a_strangers_watches() -> None:
-    """If a watch is refused with any other code, a client treats the service as down."""
+def test_clients_that_check_health_are_served_while_a_stranger_watches() -> None:
+    """If a watch is refused with an unexpected code, a client treats the service as down."""
     config = {"healthCheckConfig": {"serviceName": RETRIEVER}}
     config["loadBalancingConfig"] = [{"round_robin": {}}]
     with serving(servicer_of(RETRIEVER), HRAG_MAX_CONCURRENT_CALLS=4) as address:
@@ -159,10 +160,10 @@ def test_a_watcher_receives_changes_only() -> None:
     health = Health(RETRIEVER, 8)
     received: list[int] = []
     _watch(health, lambda response: received.append(response.status))
-    for now in (True, True, False):
-        health.set(serving=now)
-        expected = _KNOWN.SERVING if now else _KNOWN.NOT_SERVING
-        assert _soon(lambda last=expected: received[-1:] == [last])  # type: ignore[misc]
+    for is_serving in (True, True, False):
+        health.set(serving=is_serving)
+        expected = _KNOWN.SERVING if is_serving else _KNOWN.NOT_SERVING
+        until(lambda last=expected: received[-1:] == [last])  # type: ignore[misc]
     assert all(first != second for first, second in pairwise(received))
 
 
@@ -176,12 +177,5 @@ def test_watchers_that_do_not_read_delay_neither_calls_nor_other_watchers() -> N
     began = time.monotonic()
     health.set(serving=True)
     assert time.monotonic() - began < 5
-    assert _soon(lambda: received[-1:] == [_KNOWN.SERVING])
+    until(lambda: received[-1:] == [_KNOWN.SERVING])
     may_read.set()
-
-
-def _soon(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 5
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.005)
-    return holds()

@@ -1,4 +1,4 @@
-"""Keepalive pings: from clients within and above the limit, and to clients that disappeared."""
+"""Clients and server ping each other to keep connections and to detect broken ones."""
 
 import socket
 import struct
@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
-import pytest
 
-from hrag.server.serving import grpc_server
+from hrag.server.serving.grpc_server import ConnectionPolicy
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
-from tests.support.servers.servers import connected, serving
+from tests.support.servers.servers import serving
+from tests.support.until import until
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _PING, _GOAWAY = 4, 6, 7
@@ -27,12 +27,12 @@ class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
 
     def __init__(self) -> None:
         self.running = threading.Event()
-        self.gone = threading.Event()
+        self.has_left = threading.Event()
 
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
-        context.add_callback(self.gone.set)
+        context.add_callback(self.has_left.set)
         self.running.set()
-        self.gone.wait(2 * _SOON_S)
+        self.has_left.wait(2 * _SOON_S)
         return rpb.SearchResponse()
 
 
@@ -40,8 +40,8 @@ def _frame(kind: int, payload: bytes = b"") -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes((kind, 0)) + bytes(4) + payload
 
 
-def _refusal(address: str, pings: int, every_s: float) -> int | None:
-    """Returns the error code of the GOAWAY that a connection that only pings receives.
+def _ping(address: str, pings: int, interval_s: float) -> int | None:
+    """Opens a connection that only pings; returns the error code of the GOAWAY that it receives.
 
     Returns None if it receives no GOAWAY.
     """
@@ -51,7 +51,7 @@ def _refusal(address: str, pings: int, every_s: float) -> int | None:
         with suppress(ConnectionError):  # The server may have closed the connection already.
             for _ in range(pings):
                 link.sendall(_frame(_PING, bytes(8)))
-                time.sleep(every_s)
+                time.sleep(interval_s)  # The interval of pings is the behaviour under test.
             link.shutdown(socket.SHUT_WR)
         return _goaway(link)
 
@@ -69,29 +69,29 @@ def _goaway(link: socket.socket) -> int | None:
     return None
 
 
-@pytest.fixture
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_server, "_MIN_PING_MS", 100)
+_MIN_PING_100_MS = ConnectionPolicy(min_ping_ms=100)
 
 
-@pytest.mark.usefixtures("_often")
 def test_a_client_that_pings_within_the_limit_keeps_its_connection() -> None:
-    with serving(Waiting()) as address:
-        assert _refusal(address, pings=6, every_s=0.15) is None
+    with serving(Waiting(), connections=_MIN_PING_100_MS) as address:
+        assert _ping(address, pings=6, interval_s=0.15) is None
 
 
-@pytest.mark.usefixtures("_often")
 def test_a_client_that_pings_more_often_loses_its_connection() -> None:
-    with serving(Waiting()) as address:
-        assert _refusal(address, pings=6, every_s=0.01) == _ENHANCE_YOUR_CALM
+    with serving(Waiting(), connections=_MIN_PING_100_MS) as address:
+        assert _ping(address, pings=6, interval_s=0.01) == _ENHANCE_YOUR_CALM
 
 
 def test_the_limit_allows_pings_every_ten_seconds() -> None:
-    assert grpc_server._MIN_PING_MS <= 5_000
+    assert ConnectionPolicy().min_ping_ms <= 5_000
 
 
 class Relay:
-    """Forwards bytes between two sockets until `swallow` is called; then drops them."""
+    """Forwards bytes between two sockets until `swallow` is called; then drops them.
+
+    `parts_of_client` counts how often bytes of the client were forwarded. A client that waits for
+    a reply sends nothing except acknowledgements of pings.
+    """
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -99,6 +99,7 @@ class Relay:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = [self._listening]
         self._swallowing = threading.Event()
+        self.parts_of_client = 0
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
 
     def swallow(self) -> None:
@@ -106,11 +107,11 @@ class Relay:
 
     def serve(self) -> None:
         """Accepts one connection."""
-        ours, _ = self._listening.accept()
-        theirs = socket.create_connection(self._target)
-        self._open += [ours, theirs]
-        for source, sink in ((ours, theirs), (theirs, ours)):
-            threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+        client, _ = self._listening.accept()
+        server = socket.create_connection(self._target)
+        self._open += [client, server]
+        for source, sink in ((client, server), (server, client)):
+            threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
 
     def close(self) -> None:
         for open_socket in self._open:
@@ -118,52 +119,60 @@ class Relay:
                 open_socket.shutdown(socket.SHUT_RDWR)
             open_socket.close()
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        is_client = source is self._open[1]
         with suppress(OSError):
             while received := source.recv(65_536):
                 if not self._swallowing.is_set():
                     sink.sendall(received)
+                    self.parts_of_client += is_client
 
 
 @contextmanager
 def _relayed(address: str) -> Iterator[Relay]:
     relay = Relay(address)
-    taking = threading.Thread(target=relay.serve, daemon=True)
-    taking.start()
+    accepting = threading.Thread(target=relay.serve, daemon=True)
+    accepting.start()
     try:
         yield relay
     finally:
         relay.close()
-        taking.join()
+        accepting.join()
 
 
-def test_a_client_that_vanishes_does_not_hold_its_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(grpc_server, "_PING_INTERVAL_MS", 200)
-    monkeypatch.setattr(grpc_server, "_PING_TIMEOUT_MS", 300)
+def _wait_for_acknowledgements(relay: Relay, count: int) -> None:
+    """Returns when the client has acknowledged `count` further pings."""
+    before = relay.parts_of_client
+    until(lambda: relay.parts_of_client >= before + count)
+
+
+def test_a_call_of_a_client_that_vanished_ends() -> None:
     servicer = Waiting()
+    policy = ConnectionPolicy(ping_interval_ms=200, ping_timeout_ms=300)
     with (
-        serving(servicer) as address,
+        serving(servicer, connections=policy) as address,
         _relayed(address) as relay,
         grpc.insecure_channel(relay.address) as channel,
     ):
-        stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
-        calling = stub.Search.future(rpb.SearchRequest())
+        call = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(rpb.SearchRequest())
         assert servicer.running.wait(_SOON_S)
-        assert not servicer.gone.wait(1), "it answers pings, so it is there"
+        _wait_for_acknowledgements(relay, 4)
+        assert not servicer.has_left.is_set(), "a client that answers pings has not vanished"
         relay.swallow()
-        assert servicer.gone.wait(_SOON_S)
-        calling.cancel()
+        assert servicer.has_left.wait(_SOON_S)
+        call.cancel()
 
 
-def test_a_call_longer_than_many_pings_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_server, "_PING_INTERVAL_MS", 50)
+def test_a_call_that_is_longer_than_many_pings_continues() -> None:
     servicer = Waiting()
-    with connected(servicer) as channel:
-        stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
-        calling = stub.Search.future(rpb.SearchRequest())
+    with (
+        serving(servicer, connections=ConnectionPolicy(ping_interval_ms=50)) as address,
+        _relayed(address) as relay,
+        grpc.insecure_channel(relay.address) as channel,
+    ):
+        call = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(rpb.SearchRequest())
         assert servicer.running.wait(_SOON_S)
-        assert not servicer.gone.wait(0.5)
-        servicer.gone.set()
-        assert calling.result() == rpb.SearchResponse()
+        _wait_for_acknowledgements(relay, 10)
+        assert not servicer.has_left.is_set()
+        servicer.has_left.set()
+        assert call.result() == rpb.SearchResponse()

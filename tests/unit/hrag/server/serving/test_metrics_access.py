@@ -1,4 +1,4 @@
-"""Access control of the metrics: tokens, TLS, and acknowledgements for open ports."""
+"""Access to the metrics needs a token, TLS, or an acknowledgement that the port is open."""
 
 from pathlib import Path
 
@@ -32,44 +32,44 @@ def certificates(tmp_path: Path) -> dict[str, object]:
     }
 
 
-def opened(address: str, **variables: object) -> MetricsAccess:
+def open_access(address: str, **variables: object) -> MetricsAccess:
     return open_metrics_access(settings(**variables), address)
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1:9461", "[::1]:9461"])
-def test_loopback_needs_nothing(address):
-    assert opened(address) == OPEN
+def test_metrics_on_loopback_need_no_protection(address):
+    assert open_access(address) == OPEN
     assert OPEN.headers() == {}
 
 
-@pytest.mark.parametrize("sentence", ["", "true", METRICS_WORDS.upper(), PLAINTEXT_WORDS])
-def test_an_open_port_needs_the_exact_words(sentence):
+@pytest.mark.parametrize("acknowledgement", ["", "true", METRICS_WORDS.upper(), PLAINTEXT_WORDS])
+def test_an_exposed_port_needs_the_exact_words_of_the_acknowledgement(acknowledgement):
     with pytest.raises(SettingsError, match="HRAG_METRICS_TOKEN_FILE") as caught:
-        opened(EXPOSED, HRAG_INSECURE_METRICS=sentence)
+        open_access(EXPOSED, HRAG_INSECURE_METRICS=acknowledgement)
     assert all(part in str(caught.value) for part in (EXPOSED, METRICS_WORDS))
-    assert opened(EXPOSED, HRAG_INSECURE_METRICS=METRICS_WORDS) == OPEN
+    assert open_access(EXPOSED, HRAG_INSECURE_METRICS=METRICS_WORDS) == OPEN
 
 
-def test_a_token_does_not_travel_in_plaintext_unacknowledged(token_file, certificates):
+def test_a_token_is_sent_in_plaintext_only_with_an_acknowledgement(token_file, certificates):
     token = {"HRAG_METRICS_TOKEN_FILE": token_file}
     with pytest.raises(SettingsError, match="HRAG_METRICS_TLS"):
-        opened(EXPOSED, **token)
-    assert opened(EXPOSED, **token, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS).tls is None
-    access = opened(EXPOSED, **token, **certificates)
+        open_access(EXPOSED, **token)
+    assert open_access(EXPOSED, **token, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS).tls is None
+    access = open_access(EXPOSED, **token, **certificates)
     assert access.tls is not None
     assert access.headers() == {"Authorization": f"Bearer {TOKEN}"}
 
 
-def test_client_certificates_are_credentials_too(certificates):
-    assert opened(EXPOSED, **certificates).token is None
+def test_client_certificates_can_replace_a_token(certificates):
+    assert open_access(EXPOSED, **certificates).token is None
     del certificates["HRAG_TLS_CLIENT_CA_FILE"]
     with pytest.raises(SettingsError, match="HRAG_INSECURE_METRICS"):
-        opened(EXPOSED, **certificates)
+        open_access(EXPOSED, **certificates)
 
 
 def test_tls_needs_certificate_and_key():
     with pytest.raises(SettingsError, match="HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"):
-        opened("127.0.0.1:0", HRAG_METRICS_TLS=True)
+        open_access("127.0.0.1:0", HRAG_METRICS_TLS=True)
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"a space is in it", b"x" * 513, b"\xff" * 20])
@@ -77,7 +77,7 @@ def test_an_unusable_token_is_a_wrong_setting(tmp_path, content):
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match="16 to 512") as caught:
-        opened("127.0.0.1:0", HRAG_METRICS_TOKEN_FILE=path)
+        open_access("127.0.0.1:0", HRAG_METRICS_TOKEN_FILE=path)
     assert not content or content.decode("latin-1") not in str(caught.value)
     with pytest.raises(SettingsError, match="HRAG_METRICS_TOKEN_FILE"):
-        opened("127.0.0.1:0", HRAG_METRICS_TOKEN_FILE=tmp_path / "none")
+        open_access("127.0.0.1:0", HRAG_METRICS_TOKEN_FILE=tmp_path / "none")

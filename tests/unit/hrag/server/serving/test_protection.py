@@ -16,7 +16,7 @@ LOCAL = "127.0.0.1:50051"
 EXPOSED = "0.0.0.0:50051"
 
 
-def opened(address: str = LOCAL, **variables: object) -> Protection:
+def open_service(address: str = LOCAL, **variables: object) -> Protection:
     return open_protection(settings(**variables), address)
 
 
@@ -37,43 +37,43 @@ def jwt_settings(tmp_path: Path) -> dict[str, object]:
 
 
 def test_loopback_needs_no_credentials():
-    assert opened().authenticate is None
+    assert open_service().authenticate is None
 
 
 @pytest.mark.parametrize(
-    "sentence", ["", "true", "yes", NO_AUTH_WORDS.upper(), f"{NO_AUTH_WORDS}."]
+    "acknowledgement", ["", "true", "yes", NO_AUTH_WORDS.upper(), f"{NO_AUTH_WORDS}."]
 )
-def test_other_addresses_need_credentials_or_an_acknowledgement(sentence):
+def test_other_addresses_need_credentials_or_an_acknowledgement(acknowledgement):
     with pytest.raises(SettingsError) as caught:
-        opened(EXPOSED, HRAG_INSECURE_NO_AUTH=sentence)
+        open_service(EXPOSED, HRAG_INSECURE_NO_AUTH=acknowledgement)
     parts = ("HRAG_AUTH is none", EXPOSED, "HRAG_INSECURE_NO_AUTH", NO_AUTH_WORDS)
     assert all(part in str(caught.value) for part in parts)
 
 
 def test_configured_credential_files_are_opened(key_file, jwt_settings):
-    protection = opened(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=key_file)
+    protection = open_service(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=key_file)
     assert isinstance(protection.authenticate, ApiKeys)
-    assert isinstance(opened(**jwt_settings).authenticate, WebTokens)
+    assert isinstance(open_service(**jwt_settings).authenticate, WebTokens)
 
 
 @pytest.mark.parametrize("variable", ["HRAG_JWT_JWKS_FILE", "HRAG_JWT_ISSUER", "HRAG_JWT_AUDIENCE"])
-def test_what_tokens_need_must_be_set(jwt_settings, variable):
+def test_every_setting_that_tokens_need_must_be_set(jwt_settings, variable):
     del jwt_settings[variable]
     with pytest.raises(SettingsError, match=f"{variable} is not set; HRAG_AUTH=jwt requires it"):
-        opened(**jwt_settings)
+        open_service(**jwt_settings)
 
 
-def test_an_invalid_file_stops_the_start(tmp_path, jwt_settings):
+def test_an_invalid_credential_file_prevents_the_start(tmp_path, jwt_settings):
     path = tmp_path / "file.json"
     with pytest.raises(SettingsError, match="HRAG_API_KEYS_FILE is not set"):
-        opened(HRAG_AUTH="api_key")
+        open_service(HRAG_AUTH="api_key")
     with pytest.raises(SettingsError, match=r"HRAG_API_KEYS_FILE is .*hrag keys create"):
-        opened(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path)
+        open_service(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path)
     path.write_text(json.dumps({"keys": [{"id": "x"}]}), "utf-8")
     with pytest.raises(SettingsError, match=r"HRAG_API_KEYS_FILE is .*keys\.0"):
-        opened(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path)
+        open_service(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=path)
     with pytest.raises(SettingsError, match=r"HRAG_API_KEYS_FILE is .*Is a directory"):
-        opened(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=tmp_path)
+        open_service(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=tmp_path)
     path.write_text('{"keys": []}', "utf-8")
     with pytest.raises(SettingsError, match=r"HRAG_JWT_JWKS_FILE is .*no public key"):
-        opened(**{**jwt_settings, "HRAG_JWT_JWKS_FILE": path})
+        open_service(**{**jwt_settings, "HRAG_JWT_JWKS_FILE": path})

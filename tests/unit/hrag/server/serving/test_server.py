@@ -1,4 +1,4 @@
-"""The server of a service: binding, health, limits, stopping."""
+"""The server of a service binds its address, reports health, limits calls, and stops."""
 
 import math
 import threading
@@ -34,7 +34,7 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers a search when the test permits it."""
+    """Answers each search only when the test permits it."""
 
     def __init__(self) -> None:
         self.running = threading.Semaphore(0)
@@ -48,10 +48,10 @@ class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
 
 @contextmanager
 def _started(servicer: object, **variables: object) -> Iterator[tuple[Server, grpc.Channel]]:
-    listening = built(servicer, **variables)
-    listening.start()
-    with grpc.insecure_channel(f"127.0.0.1:{listening.port}") as channel:
-        yield listening, channel
+    server = built(servicer, **variables)
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield server, channel
 
 
 def _search(channel: grpc.Channel, timeout: float | None = 10) -> Any:
@@ -67,29 +67,34 @@ def _health(channel: grpc.Channel, name: str) -> int:
 
 def _refusal(channel: grpc.Channel) -> grpc.RpcError:
     """Returns the error of the first call that a stopping server refuses."""
-    while True:
+    refusals: list[grpc.RpcError] = []
+
+    def is_refused() -> bool:
         try:
             _health(channel, RETRIEVER)
-        except grpc.RpcError as refused:
-            return refused
-        time.sleep(0.005)
+        except grpc.RpcError as refusal:
+            refusals.append(refusal)
+        return bool(refusals)
+
+    until(is_refused)
+    return refusals[0]
 
 
 @pytest.mark.parametrize("name", ["", RETRIEVER])
-def test_health_follows_the_life_of_the_service(name: str) -> None:
+def test_health_is_serving_until_the_service_stops(name: str) -> None:
     servicer = Slow()
-    with _started(servicer) as (listening, channel):
+    with _started(servicer) as (server, channel):
         assert _health(channel, name) == _SERVING
         request = health_pb2.HealthCheckRequest(service=name)
-        watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=10)
-        assert next(watched).status == _SERVING
+        statuses = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=10)
+        assert next(statuses).status == _SERVING
         running = _search(channel)
         servicer.running.acquire()
         with ThreadPoolExecutor(1) as stopper:
-            stopped = stopper.submit(listening.stop, 10)
-            assert next(watched).status == _NOT_SERVING
+            stopped = stopper.submit(server.stop, 10)
+            assert next(statuses).status == _NOT_SERVING
             assert not stopped.done(), "a call is still running"
-            watched.cancel()
+            statuses.cancel()
             servicer.may_end.set()
             assert running.result().sequence == 7
             assert stopped.result() is True
@@ -102,23 +107,23 @@ def test_health_of_an_unknown_service_is_not_found() -> None:
 
 
 def test_a_bound_server_does_not_answer_before_its_start() -> None:
-    listening = built(Slow())
-    with grpc.insecure_channel(f"127.0.0.1:{listening.port}") as channel:
+    server = built(Slow())
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         with pytest.raises(grpc.RpcError) as caught:
             health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=0.2)
         assert caught.value.code() in (
             grpc.StatusCode.DEADLINE_EXCEEDED,
             grpc.StatusCode.UNAVAILABLE,
         )
-    listening.stop(0)
+    server.stop(0)
 
 
-def test_a_stopping_server_takes_no_new_calls() -> None:
+def test_a_stopping_server_refuses_new_calls() -> None:
     servicer = Slow()
-    with _started(servicer) as (listening, channel), ThreadPoolExecutor(1) as stopper:
+    with _started(servicer) as (server, channel), ThreadPoolExecutor(1) as stopper:
         running = _search(channel)
         servicer.running.acquire()
-        stopped = stopper.submit(listening.stop, 10)
+        stopped = stopper.submit(server.stop, 10)
         assert type(error_from(_refusal(channel))) is errors.ServiceUnavailable
         assert type(error_from(_search(channel))) is errors.ServiceUnavailable
         servicer.may_end.set()
@@ -128,20 +133,20 @@ def test_a_stopping_server_takes_no_new_calls() -> None:
 
 def test_a_call_that_outlasts_the_drain_is_cancelled_and_reported() -> None:
     servicer = Slow()
-    with _started(servicer) as (listening, channel):
+    with _started(servicer) as (server, channel):
         running = _search(channel)
         servicer.running.acquire()
         began = time.monotonic()
-        assert listening.stop(0.1) is False
+        assert server.stop(0.1) is False
         assert time.monotonic() - began < 2
         assert running.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
         servicer.may_end.set()
 
 
-def test_calls_whose_callers_leave_while_they_wait_take_no_place() -> None:
+def test_a_waiting_call_whose_caller_leaves_frees_its_waiting_place() -> None:
     servicer = Slow()
     variables = {"HRAG_THREADS": 2, "HRAG_TENANT_MAX_WAITING_CALLS": 4}
-    with _started(servicer, **variables) as (listening, channel):
+    with _started(servicer, **variables) as (server, channel):
         running = [_search(channel) for _ in range(2)]
         for _ in running:
             servicer.running.acquire()
@@ -149,18 +154,19 @@ def test_calls_whose_callers_leave_while_they_wait_take_no_place() -> None:
         waiting += [_search(channel) for _ in range(2)]
         assert all(call.code() is grpc.StatusCode.DEADLINE_EXCEEDED for call in waiting[:2])
         waiting[2].cancel()
-        until(lambda: listening.limits.executor._calls == 3)
-        more = [_search(channel) for _ in range(3)]
-        until(lambda: listening.limits.executor._calls == 6)
+        until(lambda: server.limits.executor.calls == 3)
+        further_calls = [_search(channel) for _ in range(3)]
+        until(lambda: server.limits.executor.calls == 6)
         servicer.may_end.set()
-        assert [call.result().sequence for call in (*running, waiting[3], *more)] == [7] * 6
-        until(lambda: listening.limits.executor._calls == 0)
+        calls = (*running, waiting[3], *further_calls)
+        assert [call.result().sequence for call in calls] == [7] * 6
+        until(lambda: server.limits.executor.calls == 0)
 
 
-def test_requests_are_bounded_until_they_are_answered() -> None:
+def test_the_bytes_of_unanswered_requests_are_limited() -> None:
     servicer = Slow()
     large = rpb.SearchRequest(text="x" * 300_000)
-    with _started(servicer, HRAG_MAX_UNANSWERED_BYTES=1 << 20) as (listening, channel):
+    with _started(servicer, HRAG_MAX_UNANSWERED_BYTES=1 << 20) as (server, channel):
         search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
         running = search.future(large, timeout=10)
         servicer.running.acquire()
@@ -171,14 +177,14 @@ def test_requests_are_bounded_until_they_are_answered() -> None:
         assert "HRAG_MAX_UNANSWERED_BYTES" in refusal.message
         servicer.may_end.set()
         assert running.result().sequence == 7
-        until(lambda: listening.limits.executor._calls == 0)
+        until(lambda: server.limits.executor.calls == 0)
         assert search(large, timeout=10).sequence == 7
 
 
-def test_without_a_further_thread_a_stream_is_refused_and_calls_go_on(monkeypatch) -> None:
+def test_without_a_free_thread_a_stream_is_refused_and_calls_continue(monkeypatch) -> None:
     servicer = Slow()
     servicer.may_end.set()
-    with _started(servicer) as (listening, channel):
+    with _started(servicer) as (server, channel):
         start = threading.Thread.start
 
         def fails(thread: threading.Thread) -> None:
@@ -189,17 +195,17 @@ def test_without_a_further_thread_a_stream_is_refused_and_calls_go_on(monkeypatc
         monkeypatch.setattr(threading.Thread, "start", fails)
         request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="t"))
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
-        for answers in (stub.Answer(request, timeout=10), _reflected(channel)):
+        for answers in (stub.Answer(request, timeout=10), _open_reflection(channel)):
             with pytest.raises(grpc.RpcError) as caught:
                 list(answers)
             assert type(error_from(caught.value)) is errors.TooBusy
         assert _search(channel).result().sequence == 7
-        executor = listening.limits.executor
-        until(lambda: (len(executor.streams), executor._calls) == (0, 0))
+        executor = server.limits.executor
+        until(lambda: (len(executor.streams), executor.calls) == (0, 0))
 
 
-def _reflected(channel: grpc.Channel) -> Any:
-    """Opens a stream of reflection calls."""
+def _open_reflection(channel: grpc.Channel) -> Any:
+    """Opens a reflection stream."""
     method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     return channel.stream_stream(method)(iter([b"\x3a\x00"]), timeout=10)
 
@@ -226,7 +232,7 @@ def test_a_message_far_over_the_document_limit_is_refused_by_its_length() -> Non
 
 
 @contextmanager
-def _full(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
+def _full_server(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
     """Yields a servicer, a channel, and two running calls, which are the maximum of the server."""
     servicer = Slow()
     with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as channel:
@@ -240,7 +246,7 @@ def _full(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_calls_above_the_limit_are_rejected_with_a_retry_delay(threads: int) -> None:
-    with _full(HRAG_THREADS=threads) as (servicer, channel, running):
+    with _full_server(HRAG_THREADS=threads) as (servicer, channel, running):
         for _ in range(100):
             refused = _search(channel).exception()
             assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -257,7 +263,7 @@ def test_calls_above_the_limit_are_rejected_with_a_retry_delay(threads: int) -> 
 
 
 def test_answers_above_the_limit_are_rejected_before_a_message_is_read() -> None:
-    with _full() as (_, channel, _running):
+    with _full_server() as (_, channel, _running):
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
         with pytest.raises(grpc.RpcError) as caught:
             next(stub.Answer(rpb.AnswerRequest(), timeout=5))
@@ -265,28 +271,28 @@ def test_answers_above_the_limit_are_rejected_before_a_message_is_read() -> None
 
 
 def test_rejected_calls_are_counted() -> None:
-    counted = partial(
+    refused_calls = partial(
         metrics.INSTRUMENTS.get_sample_value,
         "hrag_calls_total",
         {"method": "Search", "code": "RESOURCE_EXHAUSTED"},
     )
-    with _full() as (_, channel, _running):
-        before = counted() or 0
+    with _full_server() as (_, channel, _running):
+        before = refused_calls() or 0
         for _ in range(3):
             _search(channel).exception()
-        assert counted() == before + 3
+        assert refused_calls() == before + 3
 
 
 def test_health_checks_are_answered_above_the_limit() -> None:
-    with _full() as (_, channel, _running):
+    with _full_server() as (_, channel, _running):
         assert [_health(channel, RETRIEVER) for _ in range(20)] == [_SERVING] * 20
 
 
-@pytest.mark.parametrize("reflected", [True, False])
-def test_reflection_is_switchable(reflected: bool) -> None:
-    with connected(Slow(), HRAG_REFLECTION=reflected) as channel:
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_reflection_can_be_switched_off(is_enabled: bool) -> None:
+    with connected(Slow(), HRAG_REFLECTION=is_enabled) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
-        if reflected:
+        if is_enabled:
             assert set(database.get_services()) == {
                 RETRIEVER,
                 "grpc.health.v1.Health",
@@ -301,18 +307,18 @@ def test_reflection_is_switchable(reflected: bool) -> None:
 class Context:
     """A fake server context that has only what a deadline needs."""
 
-    def __init__(self, remaining_s: float | None, *, active: bool = True) -> None:
+    def __init__(self, remaining_s: float | None, *, is_active: bool = True) -> None:
         self._remaining_s = remaining_s
-        self._active = active
+        self._is_active = is_active
 
     def time_remaining(self) -> float | None:
         return self._remaining_s
 
     def is_active(self) -> bool:
-        return self._active
+        return self._is_active
 
 
-def test_the_callers_deadline_is_passed_on() -> None:
+def test_the_deadline_of_a_call_is_that_of_its_caller() -> None:
     assert 4 < deadline_of(Context(5)).remaining_s <= 5
 
 
@@ -324,4 +330,4 @@ def test_a_caller_without_a_deadline_has_none(remaining_s: float | None) -> None
 def test_the_deadline_ends_when_the_caller_leaves() -> None:
     deadline_of(Context(5)).check("waiting")
     with pytest.raises(errors.Cancelled):
-        deadline_of(Context(5, active=False)).check("waiting")
+        deadline_of(Context(5, is_active=False)).check("waiting")

@@ -1,10 +1,10 @@
-"""TLS: verification of servers and clients, and files that are replaced while a service runs."""
+"""TLS verifies servers and clients, and reads files that are replaced while a service runs."""
 
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,21 +12,14 @@ from structlog.testing import capture_logs
 from hrag.client import AsyncClient, Client
 from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS, SettingsError
 from hrag.errors import InvalidArgument, ServiceUnavailable
-from hrag.host import watched_file
 from hrag.server.serving.protection import open_protection
 from tests.support.methods import servicer_of
 from tests.support.servers.credentials import TENANT, new_key
 from tests.support.servers.pki import Authority, Pair, with_password
 from tests.support.servers.servers import RETRIEVER, serving, settings
+from tests.support.until import until
 
-_CHECKED_WITHIN_S = 0.15
 EXPOSED = "0.0.0.0:50052"
-
-
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes services check their files ten times a second."""
-    monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.1)
 
 
 @pytest.fixture
@@ -95,65 +88,71 @@ def test_a_token_is_sent_over_tls(authority, tmp_path):
 
 
 def test_clients_without_a_required_certificate_are_not_served(authority, stranger):
-    clients = authority.issue("client")
+    known_client = authority.issue("client")
     with _served(authority.issue(), authority.ca_file) as address:
-        known = {"cert_file": clients.cert_file, "key_file": clients.key_file}
-        assert _is_served(address, ca_file=authority.ca_file, **known)
+        assert _is_served(address, ca_file=authority.ca_file, **_access_with(known_client))
         assert not _is_served(address, ca_file=authority.ca_file)
-        unknown = stranger.issue("client")
-        known = {"cert_file": unknown.cert_file, "key_file": unknown.key_file}
-        assert not _is_served(address, ca_file=authority.ca_file, **known)
+        unknown_client = stranger.issue("client")
+        assert not _is_served(address, ca_file=authority.ca_file, **_access_with(unknown_client))
 
 
-def _replace(old: Pair, new: Pair) -> None:
-    old.cert_file.write_bytes(new.cert_file.read_bytes())
-    old.key_file.write_bytes(new.key_file.read_bytes())
+def _access_with(pair: Pair) -> dict[str, Path]:
+    """Returns the arguments with which a client presents a certificate."""
+    return {"cert_file": pair.cert_file, "key_file": pair.key_file}
+
+
+def _replace(pair: Pair, replacement: Pair) -> None:
+    pair.cert_file.write_bytes(replacement.cert_file.read_bytes())
+    pair.key_file.write_bytes(replacement.key_file.read_bytes())
 
 
 def test_new_connections_get_the_replaced_certificate(authority, stranger):
     pair = authority.issue()
     with (
         _served(pair) as address,
-        Client(address, address, ca_file=authority.ca_file) as old,
+        Client(address, address, ca_file=authority.ca_file) as early_client,
     ):
-        old.server_info()
+        early_client.server_info()
         _replace(pair, stranger.issue())
-        time.sleep(_CHECKED_WITHIN_S)
-        assert _is_served(address, ca_file=stranger.ca_file)
+        until(lambda: _is_served(address, ca_file=stranger.ca_file))
         assert not _is_served(address, ca_file=authority.ca_file)
-        old.server_info()  # This connection was opened before the replacement.
+        early_client.server_info()  # This connection was opened before the replacement.
 
 
 def test_a_replaced_client_authority_applies_to_new_connections(authority, stranger):
     client_ca = authority.ca_file.with_name("clients.pem")
     client_ca.write_bytes(authority.ca_file.read_bytes())
-    known, other = authority.issue("client"), stranger.issue("client")
+    before, after = authority.issue("client"), stranger.issue("client")
     with _served(authority.issue(), client_ca) as address:
-        client_pair = {"cert_file": known.cert_file, "key_file": known.key_file}
-        theirs = {"cert_file": other.cert_file, "key_file": other.key_file}
-        assert _is_served(address, ca_file=authority.ca_file, **client_pair)
+        assert _is_served(address, ca_file=authority.ca_file, **_access_with(before))
         client_ca.write_bytes(stranger.ca_file.read_bytes())
-        time.sleep(_CHECKED_WITHIN_S)
-        assert not _is_served(address, ca_file=authority.ca_file, **client_pair)
-        assert _is_served(address, ca_file=authority.ca_file, **theirs)
+        until(lambda: not _is_served(address, ca_file=authority.ca_file, **_access_with(before)))
+        assert _is_served(address, ca_file=authority.ca_file, **_access_with(after))
 
 
 @pytest.mark.parametrize("damage", [b"no certificate", None])
 def test_half_a_replacement_changes_nothing_and_is_logged(authority, stranger, damage):
-    """If the new content is None, the certificate is new and the key is still old."""
-    pair, new = authority.issue(), stranger.issue()
+    """If `damage` is None, the certificate is new and the key is still old."""
+    pair, replacement = authority.issue(), stranger.issue()
     with capture_logs() as logs, _served(pair) as address:
-        pair.cert_file.write_bytes(new.cert_file.read_bytes() if damage is None else damage)
-        time.sleep(_CHECKED_WITHIN_S)
+        content = replacement.cert_file.read_bytes() if damage is None else damage
+        pair.cert_file.write_bytes(content)
+
+        def is_served_after_the_failed_reload() -> bool:
+            """Returns True if the server has tried to read the files. Connects each time."""
+            assert _is_served(address, ca_file=authority.ca_file)
+            return _reloads(logs) == ["reload_failed"]
+
+        until(is_served_after_the_failed_reload)
         assert _is_served(address, ca_file=authority.ca_file)
-        pair.cert_file.write_bytes(new.cert_file.read_bytes())
-        pair.key_file.write_bytes(new.key_file.read_bytes())
-        time.sleep(_CHECKED_WITHIN_S)
-        assert _is_served(address, ca_file=stranger.ca_file)
-    assert [line["event"] for line in logs if "load" in line["event"]] == [
-        "reload_failed",
-        "reloaded",
-    ]
+        _replace(pair, replacement)
+        until(lambda: _is_served(address, ca_file=stranger.ca_file))
+    assert _reloads(logs) == ["reload_failed", "reloaded"]
+
+
+def _reloads(logs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the events of the log that are about reloaded files."""
+    return [line["event"] for line in logs if "load" in line["event"]]
 
 
 def _refusal(**variables: object) -> str:
@@ -162,30 +161,32 @@ def _refusal(**variables: object) -> str:
     return str(caught.value)
 
 
-def test_invalid_files_stop_the_start(authority, tmp_path):
-    pair, other = authority.issue(), authority.issue()
-    good = _files(pair, authority.ca_file)
+def test_invalid_files_prevent_the_start(authority, tmp_path):
+    pair, other_pair = authority.issue(), authority.issue()
+    valid_files = _files(pair, authority.ca_file)
     empty = tmp_path / "empty"
     empty.touch()
-    assert "must be set together" in _refusal(**good | {"HRAG_TLS_KEY_FILE": None})
+    assert "must be set together" in _refusal(**valid_files | {"HRAG_TLS_KEY_FILE": None})
     assert "must be set together" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
-    assert "private key" in _refusal(**good | {"HRAG_TLS_KEY_FILE": other.key_file})
-    assert "private key" in _refusal(**good | {"HRAG_TLS_CERT_FILE": empty})
+    assert "private key" in _refusal(**valid_files | {"HRAG_TLS_KEY_FILE": other_pair.key_file})
+    assert "private key" in _refusal(**valid_files | {"HRAG_TLS_CERT_FILE": empty})
     locked = tmp_path / "locked.key"
     locked.write_bytes(with_password(pair.key_file.read_bytes()))
-    assert "password" in _refusal(**good | {"HRAG_TLS_KEY_FILE": locked})
-    assert str(empty) in _refusal(**good | {"HRAG_TLS_CLIENT_CA_FILE": empty})
+    assert "password" in _refusal(**valid_files | {"HRAG_TLS_KEY_FILE": locked})
+    assert str(empty) in _refusal(**valid_files | {"HRAG_TLS_CLIENT_CA_FILE": empty})
     missing = tmp_path / "missing"
-    for variable in good:
-        assert f"No such file or directory: '{missing}'" in _refusal(**good | {variable: missing})
+    for variable in valid_files:
+        assert f"No such file or directory: '{missing}'" in _refusal(
+            **valid_files | {variable: missing}
+        )
 
 
-@pytest.mark.parametrize("sentence", ["", "yes", NO_AUTH_WORDS])
-def test_plaintext_to_other_machines_needs_an_acknowledgement(sentence, tmp_path):
+@pytest.mark.parametrize("acknowledgement", ["", "yes", NO_AUTH_WORDS])
+def test_plaintext_to_other_machines_needs_an_acknowledgement(acknowledgement, tmp_path):
     new_key(tmp_path / "keys.json")
     variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
     with pytest.raises(SettingsError, match=f"HRAG_INSECURE_PLAINTEXT='{PLAINTEXT_WORDS}'"):
-        open_protection(settings(**variables, HRAG_INSECURE_PLAINTEXT=sentence), EXPOSED)
+        open_protection(settings(**variables, HRAG_INSECURE_PLAINTEXT=acknowledgement), EXPOSED)
     with capture_logs() as logs:
         open_protection(settings(**variables, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS), EXPOSED)
     assert [(line["event"], line["log_level"]) for line in logs] == [

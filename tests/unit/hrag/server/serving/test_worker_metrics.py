@@ -1,4 +1,4 @@
-"""The metrics of all workers, even while one of them exits."""
+"""The metrics of all workers are served together, even while one of them exits."""
 
 import socket
 import threading
@@ -21,7 +21,7 @@ def _reply(page: bytes, length: int = 0) -> bytes:
 
 
 @contextmanager
-def _replying(reply: bytes) -> Iterator[int]:
+def _worker_that_replies(reply: bytes) -> Iterator[int]:
     """Runs a worker that sends these bytes and exits; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -49,11 +49,13 @@ def _replying(reply: bytes) -> Iterator[int]:
         _reply(b"\xff"),
     ],
 )
-def test_a_worker_that_exits_while_it_is_scraped_takes_no_others_metrics_with_it(
+def test_the_metrics_of_other_workers_stay_if_one_exits_while_it_is_scraped(
     reply: bytes,
 ) -> None:
     with ExitStack() as workers:
-        ports = [workers.enter_context(_replying(data)) for data in (_reply(_PAGE), reply)]
+        ports = [
+            workers.enter_context(_worker_that_replies(data)) for data in (_reply(_PAGE), reply)
+        ]
         families = {family.name: family for family in WorkerMetrics(ports).collect()}
     assert [sample.labels for sample in families["a"].samples] == [{"method": "x", "worker": "0"}]
     assert "hrag_workers" in families

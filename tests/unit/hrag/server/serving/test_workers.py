@@ -1,4 +1,4 @@
-"""A supervisor whose workers are small programs, and the signals that stop a process."""
+"""A supervisor replaces its workers, which are small programs here; signals stop a process."""
 
 import os
 import signal
@@ -30,8 +30,8 @@ from tests.support.servers.processes import is_alive
 from tests.support.until import until
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
-# Only the first started worker runs the body of `if first`; all share the folder.
-_TAKE_TURNS = """
+# Only the first started worker runs the body of `if first`. All workers share the folder.
+_FIND_FIRST_WORKER = """
 import os, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
 try:
@@ -43,7 +43,7 @@ except FileExistsError:
 
 
 class Supervised:
-    """A supervisor in a thread, and its log."""
+    """A supervisor that runs in a thread, and its log."""
 
     def __init__(self, command: list[str], count: int, threads: ThreadPoolExecutor) -> None:
         self.logs: list[Any] = []
@@ -85,8 +85,7 @@ def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Su
 
 def test_workers_run_until_the_stop() -> None:
     with _supervised(_SERVE, count=3) as supervised:
-        until(lambda: len(supervised.pids) == 3)
-        time.sleep(0.2)
+        until(lambda: supervised.ports == [7, 7, 7])
         assert all(map(is_alive, supervised.pids))
         supervised.stopping.set()
         supervised.wait()
@@ -144,20 +143,22 @@ def test_workers_run_where_their_cores_cannot_be_chosen(monkeypatch: pytest.Monk
         assert "worker_start_failed" not in [line["event"] for line in supervised.logs]
 
 
-def test_a_worker_that_exits_is_replaced_and_the_others_stay() -> None:
+def test_a_worker_that_exits_is_replaced_and_the_other_workers_continue() -> None:
     with _supervised(_SERVE, count=2) as supervised:
         until(lambda: len(supervised.pids) == 2)
-        killed, other = supervised.pids
+        killed, surviving = supervised.pids
         os.kill(killed, signal.SIGKILL)
         until(lambda: len(supervised.pids) == 3)
-        assert is_alive(other)
+        assert is_alive(surviving)
         assert supervised.logged("worker_exited") == [killed]
         assert supervised.logged("worker_exited", "code") == [-signal.SIGKILL]
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_a_worker_that_fails_before_any_has_served_ends_all(tmp_path: Path, code: int) -> None:
-    program = _TAKE_TURNS + f"if first: sys.exit({code})\nsys.stdin.read()"
+def test_a_worker_that_fails_before_any_has_served_ends_all_workers(
+    tmp_path: Path, code: int
+) -> None:
+    program = _FIND_FIRST_WORKER + f"if first: sys.exit({code})\nsys.stdin.read()"
     with _supervised(program, tmp_path, count=3) as supervised:
         with pytest.raises(SystemExit) as caught:
             supervised.wait()
@@ -165,11 +166,10 @@ def test_a_worker_that_fails_before_any_has_served_ends_all(tmp_path: Path, code
         assert len(supervised.pids) == 3
 
 
-def test_a_worker_that_fails_after_others_served_is_restarted(tmp_path: Path) -> None:
-    program = _TAKE_TURNS + "if not first: sys.exit(1)\n" + _SERVE
+def test_a_worker_that_fails_after_another_served_is_restarted(tmp_path: Path) -> None:
+    program = _FIND_FIRST_WORKER + "if not first: sys.exit(1)\n" + _SERVE
     with _supervised(program, tmp_path) as supervised:
-        until((tmp_path / "first").exists)
-        time.sleep(0.3)
+        until(lambda: supervised.ports == [7])
         os.kill(supervised.pids[0], signal.SIGKILL)
         until(lambda: len(supervised.pids) >= 4)
         assert set(supervised.logged("worker_exited", "code")[1:]) == {1}
@@ -182,10 +182,9 @@ def test_a_worker_that_is_killed_before_it_served_is_replaced() -> None:
         until(lambda: len(supervised.pids) == 2)
 
 
-def test_metrics_ports_are_those_of_serving_workers() -> None:
+def test_only_serving_workers_have_a_metrics_port() -> None:
     with _supervised(_SERVE, count=2) as supervised:
         until(lambda: supervised.ports == [7, 7])
-        supervised.stopping.wait(0.2)
         os.kill(supervised.pids[0], signal.SIGKILL)
         until(lambda: 0 in supervised.ports)
         until(lambda: supervised.ports == [7, 7])
@@ -198,13 +197,13 @@ def test_a_report_sent_just_before_the_exit_counts() -> None:
 
 def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     program = """
-    import pathlib, signal, sys, time
+    import pathlib, signal, sys
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    pathlib.Path(sys.argv[1], "deaf").touch()
-    time.sleep(100)
+    pathlib.Path(sys.argv[1], "ignores SIGTERM").touch()
+    while True: signal.pause()
     """
     with _supervised(program, tmp_path) as supervised:
-        until((tmp_path / "deaf").exists)
+        until((tmp_path / "ignores SIGTERM").exists)
         began = time.monotonic()
         supervised.stopping.set()
         supervised.wait()
@@ -242,8 +241,8 @@ def test_the_worker_command_keeps_the_options_of_python() -> None:
     statement = "print(*worker_command(), sep='\\0', end='')"
     program = f"from hrag.server.serving.workers import worker_command; {statement}"
     command = [sys.executable, "-P", "-X", "utf8", "-c", program, "argument"]
-    ran = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert ran.stdout.split("\0") == command
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert result.stdout.split("\0") == command
     assert worker_command()[0] == sys.executable
 
 
@@ -271,8 +270,8 @@ def test_a_reserved_address_is_available_only_to_processes_that_share_it() -> No
             pass
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", _port(address)), timeout=5)
-    with reserved(address) as again:
-        assert again == address
+    with reserved(address) as reserved_again:
+        assert reserved_again == address
 
 
 @pytest.mark.parametrize("options", [[], [socket.SO_REUSEADDR, socket.SO_REUSEPORT]])
@@ -296,7 +295,8 @@ def test_an_address_of_another_supervisor_is_refused() -> None:
 
 
 def test_closing_connections_do_not_occupy_the_address() -> None:
-    with _listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as listener:  # gRPC sets this option too.
+    # gRPC sets the option SO_REUSEADDR too.
+    with _listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as listener:
         address = listener.getsockname()
         with socket.create_connection(address) as caller:
             listener.accept()[0].close()  # The side that closes first stays in TIME_WAIT.
@@ -331,7 +331,7 @@ def test_an_address_of_another_machine_is_refused(address: str) -> None:
 def _process(serve: str, **variables: str) -> subprocess.Popen[str]:
     """Starts a process whose function `serve(settings, stopping)` has the body `serve`."""
     program = f"""
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 from hrag.config import CommonSettings
 from hrag.server.serving.service_process import abandon, run
 
@@ -389,9 +389,16 @@ def test_standard_input_is_ignored_by_default() -> None:
 @pytest.mark.slow
 def test_a_signal_stops_a_process_that_holds_the_events_lock() -> None:
     """A signal handler may run while the main thread holds the lock."""
-    for _ in range(4):  # A handler that set the event hung in every second process.
-        with _process("while not stopping.wait(0): pass") as process:
-            time.sleep(0.02)
+    serve = """turns = 0
+    while not stopping.wait(0):
+        turns += 1
+        if turns == 1000: print("in the loop", flush=True)
+"""
+    # A handler that set the event hung in every second process.
+    for _ in range(4):
+        with _process(serve) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "in the loop\n"
             process.terminate()
             try:
                 assert process.wait(10) == 0
@@ -399,9 +406,9 @@ def test_a_signal_stops_a_process_that_holds_the_events_lock() -> None:
                 process.kill()
 
 
-def test_an_abandoned_process_exits_at_once_and_logs_why() -> None:
-    left_behind = "threading.Thread(target=time.sleep, args=(100,)).start()"
-    with _process(f"{left_behind}; abandon('a thread still ran')") as process:
+def test_an_abandoned_process_exits_immediately_and_logs_why() -> None:
+    serve = "threading.Thread(target=threading.Event().wait).start(); abandon('a thread still ran')"
+    with _process(serve) as process:
         assert process.wait(20) == 0
         assert process.stderr is not None
         assert "a thread still ran" in process.stderr.read()

@@ -1,4 +1,4 @@
-"""The terms that analyzers extract from texts and queries, case by case, compiled and plain."""
+"""Analyzers extract terms from texts and queries, with the compiled and the plain extractor."""
 
 import unicodedata
 
@@ -24,9 +24,14 @@ STEMMER = Stemmer.Stemmer("english", 0)
 
 
 @pytest.fixture(scope="module", params=[hrag_fast, _analysis_reference], ids=["kernel", "twin"])
-def english(request) -> Analyzer:
-    """The default analyzer, with the compiled extractor and with its plain twin."""
-    extractor = request.param.TermExtractor(STEMMER.stemWord, ascii_only=True)
+def extractor(request):
+    """The compiled extractor of English terms, and its plain twin."""
+    return request.param.TermExtractor(STEMMER.stemWord, ascii_only=True)
+
+
+@pytest.fixture(scope="module")
+def english(extractor) -> Analyzer:
+    """The default analyzer, with each of the extractors."""
     return Analyzer("english/1", extractor, STOP_WORDS["english"])
 
 
@@ -81,14 +86,14 @@ def texts_of(terms):
         ("zero\u200bwidth", ["zero", "width"]),
     ],
 )
-def test_terms_of_a_text(english, text, terms):
+def test_a_text_has_these_terms_in_this_order(extractor, english, text, terms):
     assert english.terms(text).tolist() == [term_id(term) for term in terms]
-    without_stop_words = Analyzer("x", english._extractor)
+    without_stop_words = Analyzer("x", extractor)
     assert texts_of(without_stop_words.query_terms(text)) == list(dict.fromkeys(terms))
 
 
 def test_the_terms_of_one_analyzer_name_never_change():
-    """Ids are stored. If this fails, the rules or the stemmer have changed: add a new version."""
+    """Stores contain these ids. If this test fails, the changed rules need a new version."""
     assert analyzer("english/1").terms("Running C++ 数 naïve").tolist() == [
         0x13DF1AAE72A7E7,
         0x77093774D2DA81,
@@ -99,10 +104,10 @@ def test_the_terms_of_one_analyzer_name_never_change():
 
 
 def test_words_of_more_than_64_characters_are_not_stemmed(english):
-    stemmed, whole = "x" * 58 + "ability", "y" * 58 + "ability"
-    assert english.terms(stemmed[1:]).tolist() == [term_id(STEMMER.stemWord(stemmed[1:]))]
-    assert STEMMER.stemWord(whole) != whole
-    assert english.terms(whole).tolist() == [term_id(whole)]
+    short_word, long_word = "x" * 58 + "ability", "y" * 58 + "ability"
+    assert english.terms(short_word[1:]).tolist() == [term_id(STEMMER.stemWord(short_word[1:]))]
+    assert STEMMER.stemWord(long_word) != long_word
+    assert english.terms(long_word).tolist() == [term_id(long_word)]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_leaf_terms_are_counted_and_sorted(english):
     assert terms.entries[2:].tolist() == sorted([a << 8 | MAX_FREQUENCY, b << 8 | 1])
 
 
-def test_no_leaves_have_no_terms(english):
+def test_without_leaves_there_are_no_terms(english):
     terms = english.leaf_terms([])
     assert terms.starts.tolist() == [0]
     assert terms.entries.tolist() == terms.lengths.tolist() == []
@@ -168,7 +173,7 @@ def test_matches_overlap_and_are_in_order(english):
     assert rows == [(0, 3, "a.b"), (2, 3, "b"), (4, 5, "数"), (4, 6, "数据")]
 
 
-def test_word_ids_are_distinct_and_leave_joined_runs_out(english):
+def test_word_ids_are_distinct_and_contain_no_joined_runs(english):
     ids = english.word_ids("a.b 数 b running").tolist()
     assert ids == sorted(term_id(term) for term in ("a", "b", "数", "run"))
 
@@ -179,29 +184,29 @@ def test_word_ids_are_distinct_and_leave_joined_runs_out(english):
         ("What does error E-4711 mean?", ["error", "e", "4711", "e-4711", "mean"]),
         ("the The cats cat", ["cat"]),
         ("To be, or not to be", ["to", "be", "or", "not"]),
-        ("does a doe", ["doe"]),  # The stem of `does` is `doe`, too.
+        ("does a doe", ["doe"]),  # The stem of `does` is `doe` too.
         ("in-house", ["hous", "in-house"]),
     ],
 )
-def test_stop_words_leave_a_query_if_something_remains(english, query, terms):
+def test_stop_words_are_removed_from_a_query_if_other_words_remain(english, query, terms):
     assert texts_of(english.query_terms(query)) == terms
 
 
-def test_stop_words_are_in_the_index(english):
+def test_stop_words_are_terms_of_a_text(english):
     assert english.terms("the").tolist() == [term_id("the")]
 
 
-def test_query_terms_know_their_ids(english):
+def test_query_terms_have_the_ids_of_their_texts(english):
     terms = english.query_terms("cats 数据")
     assert [term.id for term in terms] == [term_id(term.text) for term in terms]
 
 
-def test_queries_have_a_largest_number_of_terms(english):
+def test_the_number_of_terms_of_a_query_is_limited(english):
     terms = english.query_terms(" ".join(f"w{i}" for i in range(MAX_QUERY_TERMS + 5)))
     assert texts_of(terms) == [f"w{i}" for i in range(MAX_QUERY_TERMS)]
 
 
-def test_english_has_69_stop_words_and_others_have_none():
+def test_english_has_69_stop_words_and_simple_has_none():
     assert len(STOP_WORDS["english"]) == 69
     assert set(STOP_WORDS) <= set(LANGUAGES)
     assert texts_of(analyzer("simple/1").query_terms("the cat")) == ["the", "cat"]

@@ -1,4 +1,4 @@
-"""Quoted phrases and `+must` words: how they are parsed, and when a text contains them."""
+"""Quoted phrases and `+must` words of a query are required parts of a text."""
 
 import re
 import time
@@ -90,7 +90,7 @@ def test_texts_lack_what_is_required(text, required):
     assert not RequiredParts(required).are_in([text])
 
 
-def test_each_part_is_in_one_of_the_texts_and_none_continues_in_the_next():
+def test_each_part_must_be_in_one_text_and_cannot_continue_in_the_next():
     texts = "Terms of Service\n", "You agree."
     assert RequiredParts(["terms of service", "you agree"]).are_in(texts)
     assert not RequiredParts(["service you"]).are_in(texts)
@@ -98,10 +98,10 @@ def test_each_part_is_in_one_of_the_texts_and_none_continues_in_the_next():
 
 @given(st.text("ab ", max_size=30), st.text("ab ", min_size=1, max_size=6))
 def test_every_occurrence_of_a_part_is_checked(text, part):
-    """The part may overlap itself."""
+    """Occurrences of a part may overlap."""
     text, part = (" ".join(value.split()) for value in (text, part))
-    has = part and re.search(rf"(?<!\w(?=\w)){re.escape(part)}(?!(?<=\w)\w)", text) is not None
-    assert not part or RequiredParts([part]).are_in([text]) == has
+    expected = re.search(rf"(?<!\w(?=\w)){re.escape(part)}(?!(?<=\w)\w)", text) is not None
+    assert not part or RequiredParts([part]).are_in([text]) == expected
 
 
 @pytest.mark.parametrize(
