@@ -96,7 +96,7 @@ def key_headers(key_file: Path) -> dict[str, list[tuple[str, str]]]:
     """Returns the headers of each kind of caller with an API key."""
     read = new_key(key_file)
     revoked = new_key(key_file, role=Role.ADMIN)
-    api_keys.revoke(key_file, id_of(revoked))
+    revoke(key_file, id_of(revoked))
     expired_key = expired(key_file, new_key(key_file, role=Role.ADMIN))
     callers = {
         "read": read,
@@ -300,7 +300,7 @@ def test_revoking_a_key_ends_the_stream_it_opened(tmp_path: Path) -> None:
 
     def requests() -> Iterator[Any]:
         yield ipb.IngestDocumentsRequest(tenant_id=TENANT)
-        api_keys.revoke(file, id_of(key))
+        revoke(file, id_of(key))
         while may_send.acquire(timeout=10):
             yield ipb.IngestDocumentsRequest(tenant_id=TENANT)
 
