@@ -13,8 +13,8 @@ from benchmarks.report import interleaved, measured, ratio, seconds
 from hrag.text import tokens
 from hrag.types import TreeSettings
 from hrag.values.tree import ParsedText
-from hrag_fast import _reference
 from indexer_svc.chunker import build_tree
+from tests import twins
 
 MAX_RATIO = 1.5
 SMALL, LARGE = 100_000, 10_000_000
@@ -58,7 +58,7 @@ def test_ratio_of_boundary_ranks_to_its_twin(language, report):
     took = interleaved(
         [
             lambda _, kernels=kernels: seconds(lambda: kernels.boundary_ranks(text, ends))
-            for kernels in (hrag_fast, _reference)
+            for kernels in (hrag_fast, twins)
         ],
         ROUNDS[SMALL],
     )

@@ -17,7 +17,8 @@ import Stemmer
 import hrag_fast
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio
-from hrag_fast import MAX, _analysis_reference, _bm25_reference, _reference
+from hrag_fast import MAX
+from tests import twins
 
 LEAVES = 1_000_000
 LEAVES_PER_DOCUMENT = 100
@@ -66,7 +67,7 @@ def seconds(function, arguments, calls):
     return (time.perf_counter() - started) / calls
 
 
-@pytest.mark.parametrize("kernels", [hrag_fast, _reference], ids=["kernel", "twin"])
+@pytest.mark.parametrize("kernels", [hrag_fast, twins], ids=["kernel", "twin"])
 @pytest.mark.parametrize("hit_count", [100, 1000])
 def test_climb(benchmark, index, kernels, hit_count):
     groups = benchmark(kernels.climb, *hits(hit_count), *index, MAX)
@@ -80,7 +81,7 @@ def test_ratio_of_climb_to_its_twin(index, hit_count, report):
     took = interleaved(
         [
             lambda _: seconds(hrag_fast.climb, arguments, 20_000 // hit_count),
-            lambda _: seconds(_reference.climb, arguments, 1_000 // hit_count),
+            lambda _: seconds(twins.climb, arguments, 1_000 // hit_count),
         ],
         ROUNDS,
     )
@@ -91,7 +92,7 @@ def test_ratio_of_climb_to_its_twin(index, hit_count, report):
     assert report.missed == []
 
 
-@pytest.mark.parametrize("kernels", [hrag_fast, _reference], ids=["kernel", "twin"])
+@pytest.mark.parametrize("kernels", [hrag_fast, twins], ids=["kernel", "twin"])
 @pytest.mark.parametrize(
     "sentence",
     ["The end of a line, and more. ", "一行的结尾，还有更多。"],
@@ -123,7 +124,7 @@ def query():
 @pytest.mark.parametrize("count", [100, 1000])
 def test_ratio_of_bm25_to_its_twin(query, count, report):
     buffer, arguments = query
-    kernel, twin = (kernels.Postings(buffer) for kernels in (hrag_fast, _bm25_reference))
+    kernel, twin = (kernels.Postings(buffer) for kernels in (hrag_fast, twins))
     rows, _ = kernel.best(*arguments, count)
     assert rows.tolist() == twin.best(*arguments, count)[0].tolist()
     took = interleaved(
@@ -146,9 +147,7 @@ def test_ratio_of_analysis_to_its_twin(language, report):
     cuts = range(0, len(text), len(text) // ANALYSED_LEAVES)
     leaves = [text[cut : cut + cuts.step] for cut in cuts]
     stem = Stemmer.Stemmer("english", 0).stemWord
-    kernel, twin = (
-        kernels.TermExtractor(stem, ascii_only=True) for kernels in (hrag_fast, _analysis_reference)
-    )
+    kernel, twin = (kernels.TermExtractor(stem, ascii_only=True) for kernels in (hrag_fast, twins))
     assert kernel.leaf_terms(leaves).entries.tolist() == twin.leaf_terms(leaves).entries.tolist()
     took = interleaved(
         [

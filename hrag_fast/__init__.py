@@ -3,7 +3,8 @@
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`). A
   `GraphSearch` can continue where it stopped. `inner_products` scans vectors that are in no index.
 * `Postings` finds leaves by BM25 in an inverted index. `postings_of` and `write_postings` build
-  an inverted index. `forward_matches` and `bm25` score leaves that are in no inverted index.
+  an inverted index. `forward_matches` finds the terms of a query in leaves that are in no inverted
+  index. `hrag/text/bm25.py` has the formula.
 * `rows_of_documents` finds the leaves of the documents that match a filter.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
@@ -16,9 +17,9 @@
   the same rules, so that other code can compare texts in the same way.
 
 The functions receive arrays and texts, and return arrays and bytes. They know nothing of stores or
-services. The `.pyi` files are the documentation; the modules named `..._reference.py` define the
-right answers. If the extension is not compiled, the import fails: nobody would notice a fallback
-that is only slow.
+services. The `.pyi` files are the documentation. In the repository, `tests/twins` has a plain
+Python twin of most kernels, which defines the right answers. If the extension is not compiled, the
+import fails: nobody would notice a fallback that is only slow.
 """
 
 try:
@@ -32,7 +33,6 @@ try:
         term_id,
     )
     from hrag_fast._bm25 import Postings
-    from hrag_fast._bm25_formula import bm25
     from hrag_fast._boundaries import (
         CUT_CODE_POINT,
         CUT_FORBIDDEN,
@@ -41,8 +41,8 @@ try:
         CUT_WORD,
         boundary_ranks,
     )
-    from hrag_fast._characters import inside_word
-    from hrag_fast._cited import matched_sentence, merged_spans
+    from hrag_fast._characters import MAX_CLUSTER, inside_word
+    from hrag_fast._cited import MAX_SECTIONS_TRIED, REACH, matched_sentence, merged_spans
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph, GraphSearch, inner_products
@@ -51,8 +51,7 @@ try:
     from hrag_fast._protojson import JsonSchema
     from hrag_fast._rows import rows_of_documents
     from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
-    from hrag_fast._sentences import sentence_ends
-    from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
+    from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
     from hrag_fast._unigram import UnigramTokenizer
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
@@ -72,9 +71,12 @@ __all__ = [
     "CUT_SENTENCE",
     "CUT_WORD",
     "MAX",
+    "MAX_CLUSTER",
     "MAX_FREQUENCY",
+    "MAX_SECTIONS_TRIED",
     "MAX_SENTENCE_CHARS",
     "MEAN",
+    "REACH",
     "SUM",
     "CitedDocument",
     "Graph",
@@ -90,7 +92,6 @@ __all__ = [
     "TermExtractor",
     "Token",
     "UnigramTokenizer",
-    "bm25",
     "boundary_ranks",
     "climb",
     "fold",

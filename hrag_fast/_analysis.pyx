@@ -4,8 +4,8 @@
 It makes two passes over flat buffers. The first pass folds the text into UTF-8, and writes a class
 for each byte. It uses tables of characters, and Python's `unicodedata` for characters that
 combine. The second pass cuts the text into words, joined runs and CJK terms, hashes them, and looks
-up the stems of words. `_analysis.pyi` is the documentation for callers; `_analysis_reference.py`
-has the plain twin, which defines the right answer.
+up the stems of words. `_analysis.pyi` is the documentation for callers;
+`tests/twins/analysis.py` has the plain twin, which defines the right answer.
 
 Threads: all code runs under the GIL. Another thread may get the GIL while Python code is called,
 which happens if a stem, a page of characters or a cluster is not cached. So buffers belong to one
@@ -228,11 +228,11 @@ cdef class Buffers:
         uint32_t* places
         size_t size
         size_t capacity
-        Occurrence* found
-        size_t found_size
-        size_t found_capacity
+        Occurrence* occurrences
+        size_t occurrence_count
+        size_t occurrence_capacity
         Match* matches
-        uint64_t* ids  # The ids of `found`, sorted.
+        uint64_t* ids  # The ids of `occurrences`, sorted.
         uint32_t* offsets
         size_t ids_capacity
 
@@ -243,7 +243,7 @@ cdef class Buffers:
         PyMem_Free(self.bytes)
         PyMem_Free(self.classes)
         PyMem_Free(self.places)
-        PyMem_Free(self.found)
+        PyMem_Free(self.occurrences)
         PyMem_Free(self.matches)
         PyMem_Free(self.ids)
         PyMem_Free(self.offsets)
@@ -308,21 +308,21 @@ cdef class Buffers:
         self.size = size - (size > 0 and follows_space)
 
     cdef inline int emit(self, uint64_t term, size_t start, size_t end) except -1:
-        if self.found_size == self.found_capacity:
-            self.grow_found()
-        self.found[self.found_size] = Occurrence(term, <uint32_t>start, <uint32_t>end)
-        self.found_size += 1
+        if self.occurrence_count == self.occurrence_capacity:
+            self.grow_occurrences()
+        self.occurrences[self.occurrence_count] = Occurrence(term, <uint32_t>start, <uint32_t>end)
+        self.occurrence_count += 1
         return 0
 
-    cdef int grow_found(self) except -1:
-        cdef size_t capacity = larger(self.found_capacity, 256)
-        self.found = <Occurrence*>resized(self.found, capacity * sizeof(Occurrence))
-        self.found_capacity = capacity
+    cdef int grow_occurrences(self) except -1:
+        cdef size_t capacity = larger(self.occurrence_capacity, 256)
+        self.occurrences = <Occurrence*>resized(self.occurrences, capacity * sizeof(Occurrence))
+        self.occurrence_capacity = capacity
         return 0
 
     cdef int sort(self) except -1:
-        """Sorts the ids of `found` into `ids`. Ids are hashes, so their first bits are random."""
-        cdef size_t n = self.found_size
+        """Sorts the ids of occurrences into `ids`. Ids are hashes: their first bits are random."""
+        cdef size_t n = self.occurrence_count
         cdef int bits = 4
         while (<size_t>1 << bits) < 2 * n and bits < 24:
             bits += 1
@@ -331,7 +331,7 @@ cdef class Buffers:
             self.ids = <uint64_t*>resized(self.ids, needed * sizeof(uint64_t))
             self.offsets = <uint32_t*>resized(self.offsets, needed * sizeof(uint32_t))
             self.ids_capacity = needed
-        sort_hashes(self.found, n, bits, self.ids, self.offsets)
+        sort_hashes(self.occurrences, n, bits, self.ids, self.offsets)
         return 0
 
     cdef size_t match(self, const uint64_t* wanted, size_t n) except? 0:
@@ -343,9 +343,9 @@ cdef class Buffers:
         cdef size_t i, place, which, size = 0
         cdef Match match
         cdef Occurrence occurrence
-        self.matches = <Match*>resized(self.matches, (self.found_size + 1) * sizeof(Match))
-        for i in range(self.found_size):
-            occurrence = self.found[i]
+        self.matches = <Match*>resized(self.matches, (self.occurrence_count + 1) * sizeof(Match))
+        for i in range(self.occurrence_count):
+            occurrence = self.occurrences[i]
             which = lower_bound(wanted, n, occurrence.id)
             if which == n or wanted[which] != occurrence.id:
                 continue
@@ -412,7 +412,7 @@ cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t 
 
 
 cdef void sort_hashes(
-    const Occurrence* found, size_t n, int bits, uint64_t* ids, uint32_t* offsets
+    const Occurrence* occurrences, size_t n, int bits, uint64_t* ids, uint32_t* offsets
 ) noexcept nogil:
     """Sorts ids by buckets of their first `bits` of 56. `offsets` has an entry per bucket."""
     cdef size_t i, bucket, buckets = <size_t>1 << bits
@@ -420,15 +420,15 @@ cdef void sort_hashes(
     cdef int shift = 56 - bits
     memset(offsets, 0, buckets * sizeof(uint32_t))
     for i in range(n):
-        offsets[found[i].id >> shift] += 1
+        offsets[occurrences[i].id >> shift] += 1
     for i in range(buckets):
         count = offsets[i]
         largest = max(largest, count)
         offsets[i] = end
         end += count
     for i in range(n):
-        bucket = found[i].id >> shift
-        ids[offsets[bucket]] = found[i].id
+        bucket = occurrences[i].id >> shift
+        ids[offsets[bucket]] = occurrences[i].id
         offsets[bucket] += 1
     if largest <= CROWDED:
         insertion_sort(ids, n)
@@ -504,10 +504,10 @@ cdef class TermExtractor:
         buffers.fold(text)
         self.scan(buffers, True)
         cdef size_t i
-        ids = np.empty(buffers.found_size, np.uint64)
+        ids = np.empty(buffers.occurrence_count, np.uint64)
         cdef uint64_t[::1] out = ids
-        for i in range(buffers.found_size):
-            out[i] = buffers.found[i].id
+        for i in range(buffers.occurrence_count):
+            out[i] = buffers.occurrences[i].id
         return ids
 
     def word_ids(self, str text not None):
@@ -516,7 +516,7 @@ cdef class TermExtractor:
         self.scan(buffers, False)
         buffers.sort()
         cdef size_t i, size = 0
-        for i in range(buffers.found_size):
+        for i in range(buffers.occurrence_count):
             if i == 0 or buffers.ids[i] != buffers.ids[i - 1]:
                 buffers.ids[size] = buffers.ids[i]
                 size += 1
@@ -542,9 +542,9 @@ cdef class TermExtractor:
             buffers.fold(text)
             self.scan(buffers, True)
             buffers.sort()
-            entries.extend(buffers.ids, buffers.found_size)
+            entries.extend(buffers.ids, buffers.occurrence_count)
             starts_out[i + 1] = entries.size
-            lengths_out[i] = buffers.found_size
+            lengths_out[i] = buffers.occurrence_count
             turn += buffers.size
             if turn >= TEXT_BYTES_A_TURN:
                 turn = 0
@@ -561,13 +561,13 @@ cdef class TermExtractor:
         self.scan(buffers, True)
         cdef const uint64_t* wanted = &ids[0] if n > 0 else NULL
         cdef size_t size = buffers.match(wanted, n)
-        cdef const Match* found = buffers.matches
+        cdef const Match* matches = buffers.matches
         starts, ends, which = (np.empty(size, np.uint32) for _ in range(3))
         cdef uint32_t[::1] starts_out = starts, ends_out = ends, which_out = which
         for i in range(size):
-            starts_out[i] = found[i].start
-            ends_out[i] = found[i].end
-            which_out[i] = found[i].which
+            starts_out[i] = matches[i].start
+            ends_out[i] = matches[i].end
+            which_out[i] = matches[i].which
         return Matches(starts, ends, which)
 
     def tokens(self, str text not None):
@@ -577,8 +577,8 @@ cdef class TermExtractor:
         cdef list result = []
         buffers.fold(text)
         self.scan(buffers, True)
-        for i in range(buffers.found_size):
-            occurrence = buffers.found[i]
+        for i in range(buffers.occurrence_count):
+            occurrence = buffers.occurrences[i]
             result.append(Token(
                 PyUnicode_DecodeUTF8(
                     <const char*>buffers.bytes + occurrence.start,
@@ -603,10 +603,10 @@ cdef class TermExtractor:
         )
 
     cdef int scan(self, Buffers buffers, bint joined) except -1:
-        """Fills `buffers.found` with the terms of the folded text."""
+        """Fills `buffers.occurrences` with the terms of the folded text."""
         cdef const uint8_t* classes = buffers.classes
         cdef size_t place = 0, size = buffers.size
-        buffers.found_size = 0
+        buffers.occurrence_count = 0
         while place < size:
             if classes[place] == WORD:
                 place = self.scan_run(buffers, place, joined)

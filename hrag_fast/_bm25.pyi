@@ -17,11 +17,11 @@ class Postings(PostingLists):
     """An immutable inverted index of n rows, searched by BM25.
 
     A score is BM25 (Robertson and Zaragoza, 2009) divided by its largest possible value. It is the
-    sum of `weight * frequency / (frequency + (a + b * length))` over the terms of the query that
-    the row has. If k1 and b are the parameters of BM25, the argument `a` is `k1 * (1 - b)` and the
-    argument `b` is `k1 * b / average_length`. Weights are the terms' inverse document frequencies
-    divided by their sum. Scores are computed in float32, and added in ascending order of term ids.
-    So the same query gives the same bits in `best`, in `scores` and in `bm25`.
+    sum of `weight * frequency / (frequency + norm)` over the terms of the query that the row has,
+    where `norm` is `norm_base + norm_per_term * length`. `hrag/text/bm25.py` has the formula whole:
+    it computes the weights and the norm of a query. Scores are computed in float32, and added in
+    ascending order of term ids. So the same query gives the same bits in `best`, in `scores` and in
+    the function `leaf_scores` of that module.
 
     Safe to use from several threads.
     """
@@ -30,8 +30,8 @@ class Postings(PostingLists):
         self,
         ids: NDArray[np.uint64],
         weights: NDArray[np.float32],
-        a: float,
-        b: float,
+        norm_base: float,
+        norm_per_term: float,
         lengths: NDArray[np.uint32],
         allowed: NDArray[np.uint8] | None,
         count: int,
@@ -41,7 +41,7 @@ class Postings(PostingLists):
 
         * `ids`: uint64[q], ascending term ids; unknown ones are ignored.
         * `weights`: float32[q], from 0 to 1.
-        * `a`, `b`: finite, not negative.
+        * `norm_base`, `norm_per_term`: finite, not negative.
         * `lengths`: uint32[n], the number of terms in each row.
         * `allowed`: uint8[n]; rows with 0 are left out. If it is None, all rows are allowed.
         * `count`: not negative.
@@ -51,16 +51,16 @@ class Postings(PostingLists):
 
         Takes time linear in the postings of the terms, and less time if few rows are allowed.
 
-        Raises ValueError for lengths that disagree, ids that do not ascend, and weights, `a` or
-        `b` out of range. Raises OverflowError for a negative count.
+        Raises ValueError for lengths that disagree, ids that do not ascend, and a weight or a part
+        of the norm that is out of range. Raises OverflowError for a negative count.
         """
 
     def scores(
         self,
         ids: NDArray[np.uint64],
         weights: NDArray[np.float32],
-        a: float,
-        b: float,
+        norm_base: float,
+        norm_per_term: float,
         lengths: NDArray[np.uint32],
         rows: NDArray[np.uint32],
     ) -> NDArray[np.float32]:

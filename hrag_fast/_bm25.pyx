@@ -3,11 +3,10 @@
 # cython: cdivision=True
 """`Postings`: searches an inverted index by BM25.
 
-The formula is BM25 of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
-Beyond" (Foundations and Trends in Information Retrieval 3(4), 2009), with Lucene's idf and without
-the constant factor. A search goes through windows of rows. In each window it goes through the
-terms and adds their shares to an array of sums that stays in the CPU's cache. Lucene's bulk scorer
-of disjunctions works in the same way.
+`hrag/text/bm25.py` has the formula and its constants; the kernel is called with numbers that are
+made from them. A search goes through windows of rows. In each window it goes through the terms and
+adds their shares to an array of sums that stays in the CPU's cache. Lucene's bulk scorer of
+disjunctions works in the same way.
 
 The search does not prune. MaxScore (Turtle and Flood, "Query Evaluation: Strategies and
 Optimizations", Information Processing & Management 31(6), 1995) would skip long lists that cannot
@@ -17,7 +16,7 @@ the time at best and costs as much in other cases: reading a posting takes a hun
 of looking up a row.
 
 Arguments are checked, then one C loop runs without Python objects. `_bm25.pyi` is the
-documentation for callers; `_bm25_reference.py` has the plain twin, which defines the right
+documentation for callers; `tests/twins/postings.py` has the plain twin, which defines the right
 answer; `_posting_lists.pyx` describes the layout.
 """
 
@@ -69,8 +68,8 @@ cdef extern from *:
     // vector code.
     HRAG_CPU_CLONES
     static void hrag_add(
-        const uint16_t* units, const uint16_t* end, float weight, float a, float b,
-        const uint32_t* lengths, float* sums
+        const uint16_t* units, const uint16_t* end, float weight,
+        float norm_base, float norm_per_term, const uint32_t* lengths, float* sums
     ) {
         uint16_t rows[HRAG_BATCH];
         float counts[HRAG_BATCH], row_lengths[HRAG_BATCH], shares[HRAG_BATCH];
@@ -96,27 +95,28 @@ cdef extern from *:
             }
             for (size_t i = 0; i < n; i++) row_lengths[i] = (float)lengths[rows[i]];
             for (size_t i = 0; i < n; i++)
-                shares[i] = weight * counts[i] / (counts[i] + (a + b * row_lengths[i]));
+                shares[i] = weight * counts[i]
+                    / (counts[i] + (norm_base + norm_per_term * row_lengths[i]));
             for (size_t i = 0; i < n; i++) sums[rows[i]] += shares[i];
         }
     }
 
-    // Writes the rows whose sum is above the bound. Returns their number.
+    // Writes the rows whose sum is above the bound. Returns how many there are.
     HRAG_CPU_CLONES
     static size_t hrag_above(const float* sums, size_t count, float bound, uint16_t* rows) {
-        size_t found = 0, i = 0;
+        size_t written = 0, i = 0;
         for (; i + HRAG_SCAN <= count; i += HRAG_SCAN) {
             int any = 0;
             for (size_t j = 0; j < HRAG_SCAN; j++) any |= sums[i + j] > bound;
             if (!any) continue;
             for (size_t j = 0; j < HRAG_SCAN; j++) {  // No branch must be predicted.
-                rows[found] = (uint16_t)(i + j);
-                found += sums[i + j] > bound;
+                rows[written] = (uint16_t)(i + j);
+                written += sums[i + j] > bound;
             }
         }
         for (; i < count; i++)
-            if (sums[i] > bound) rows[found++] = (uint16_t)i;
-        return found;
+            if (sums[i] > bound) rows[written++] = (uint16_t)i;
+        return written;
     }
 
     HRAG_CPU_CLONES
@@ -127,8 +127,8 @@ cdef extern from *:
     }
     """
     void hrag_add(
-        const uint16_t* units, const uint16_t* end, float weight, float a, float b,
-        const uint32_t* lengths, float* sums
+        const uint16_t* units, const uint16_t* end, float weight,
+        float norm_base, float norm_per_term, const uint32_t* lengths, float* sums
     ) noexcept nogil
     size_t hrag_above(
         const float* sums, size_t count, float bound, uint16_t* rows
@@ -142,8 +142,8 @@ cdef enum:
 
 cdef struct Query:
     const float* weights
-    float a
-    float b
+    float norm_base
+    float norm_per_term
     const uint32_t* lengths
 
 
@@ -190,14 +190,16 @@ cdef class Postings(PostingLists):
         self,
         const uint64_t[::1] ids not None,
         const float[::1] weights not None,
-        float a,
-        float b,
+        float norm_base,
+        float norm_per_term,
         const uint32_t[::1] lengths not None,
         const uint8_t[::1] allowed,
         size_t count,
     ):
         """Returns the rows with the highest scores; see `_bm25.pyi`."""
-        cdef Query query = checked_query(&self.index, ids, weights, a, b, lengths)
+        cdef Query query = checked_query(
+            &self.index, ids, weights, norm_base, norm_per_term, lengths
+        )
         cdef const uint8_t* flags = NULL
         if allowed is not None:
             check_entries("allowed", allowed.shape[0], self.index.header.rows)
@@ -220,13 +222,15 @@ cdef class Postings(PostingLists):
         self,
         const uint64_t[::1] ids not None,
         const float[::1] weights not None,
-        float a,
-        float b,
+        float norm_base,
+        float norm_per_term,
         const uint32_t[::1] lengths not None,
         const uint32_t[::1] rows not None,
     ):
         """Returns the scores of rows; see `_bm25.pyi`."""
-        cdef Query query = checked_query(&self.index, ids, weights, a, b, lengths)
+        cdef Query query = checked_query(
+            &self.index, ids, weights, norm_base, norm_per_term, lengths
+        )
         cdef vector[Cursor] cursors
         cdef size_t i, count = rows.shape[0]
         for i in range(count):
@@ -249,8 +253,8 @@ cdef Query checked_query(
     const Index* index,
     const uint64_t[::1] ids,
     const float[::1] weights,
-    float a,
-    float b,
+    float norm_base,
+    float norm_per_term,
     const uint32_t[::1] lengths,
 ) except *:
     """Returns the query without its terms. Raises ValueError if an argument is not allowed."""
@@ -264,14 +268,14 @@ cdef Query checked_query(
     for i in range(<size_t>weights.shape[0]):
         if not 0 <= weights[i] <= 1:
             raise ValueError(f"weights[{i}] is {weights[i]}; it must be from 0 to 1")
-    if not (isfinite(a) and a >= 0):
-        raise ValueError(f"a is {a}; it must be finite and not negative")
-    if not (isfinite(b) and b >= 0):
-        raise ValueError(f"b is {b}; it must be finite and not negative")
+    if not (isfinite(norm_base) and norm_base >= 0):
+        raise ValueError(f"norm_base is {norm_base}; it must be finite and not negative")
+    if not (isfinite(norm_per_term) and norm_per_term >= 0):
+        raise ValueError(f"norm_per_term is {norm_per_term}; it must be finite and not negative")
     check_entries("lengths", lengths.shape[0], index.header.rows)
     query.weights = &weights[0]
-    query.a = a
-    query.b = b
+    query.norm_base = norm_base
+    query.norm_per_term = norm_per_term
     query.lengths = &lengths[0]
     return query
 
@@ -311,7 +315,8 @@ cdef inline float share(
 ) noexcept nogil:
     """Returns what a term adds to the score of a row."""
     cdef float count = <float>frequency
-    return weight * count / (count + (query.a + query.b * <float>query.lengths[row]))
+    cdef float length = <float>query.lengths[row]
+    return weight * count / (count + (query.norm_base + query.norm_per_term * length))
 
 
 cdef uint32_t lowest_window(vector[Cursor]& cursors) noexcept nogil:
@@ -428,8 +433,8 @@ cdef void add_blocks(Window& window, const Query* query) noexcept nogil:
     cdef size_t i
     for i in range(window.blocks.size()):
         hrag_add(
-            window.blocks[i].first, window.blocks[i].end, window.weights[i], query.a, query.b,
-            query.lengths + window.first, window.sums.data(),
+            window.blocks[i].first, window.blocks[i].end, window.weights[i],
+            query.norm_base, query.norm_per_term, query.lengths + window.first, window.sums.data(),
         )
 
 

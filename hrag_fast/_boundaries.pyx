@@ -2,7 +2,8 @@
 """`boundary_ranks`: ranks how well each offset of a text suits a cut. Every ingest uses it.
 
 It checks its arguments, then runs one C loop without Python objects. `_boundaries.pyi` is the
-documentation for callers; `_reference.py` has the plain twin, which defines the right answer.
+documentation for callers; `tests/twins/boundaries.py` has the plain twin, which defines the right
+answer.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Folds texts and classifies characters, by Unicode's rules.
+"""Folds clusters of characters and classifies characters, by Unicode's rules.
 
 Folding makes spellings that mean the same equal. It drops invisible characters, then applies NFKC,
 then case folding, then NFKC again. It works cluster by cluster. A cluster is a character and the
@@ -7,8 +7,8 @@ Hangul syllables. Nothing composes and nothing is reordered across the border of
 folded text consists of its folded clusters in order, and each folded character has a place in the
 original text.
 
-The compiled term extractor reads the tables that `character_page` returns; its plain twin calls
-the other functions. So both follow the Unicode version of the running Python.
+The compiled term extractor reads the tables that `character_page` returns, and calls `folded_bytes`
+for a cluster of several characters. So it follows the Unicode version of the running Python.
 """
 
 import re
@@ -16,7 +16,6 @@ import struct
 import sys
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator
 
 # For streams, Unicode limits sequences of marks to 30 (UAX #15, Stream-Safe Text Format). Python
 # sorts marks in quadratic time, so every cluster is cut at this length.
@@ -66,23 +65,6 @@ PAGE_SIZE = 256
 # The fields of an entry: the class; 1 if `may_combine`; the number of UTF-8 bytes of the folded
 # form, or 0 if this form is not exactly one character; these bytes.
 ENTRY = struct.Struct("<BBBx4s")
-
-
-def fold(text: str, *, single_spaces: bool = False) -> str:
-    """The twin of `hrag_fast.fold`, which `_analysis.pyi` documents."""
-    folded = "".join(fold_cluster(text[start:end]) for start, end in clusters(text))
-    return " ".join(folded.split()) if single_spaces else folded
-
-
-def clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Yields the start and end of each cluster, in characters, in order and without gaps."""
-    start = 0
-    for place in range(1, len(text)):
-        if place - start == MAX_CLUSTER or not may_combine(text[place]):
-            yield start, place
-            start = place
-    if text:
-        yield start, len(text)
 
 
 def may_combine(character: str) -> bool:

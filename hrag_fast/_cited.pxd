@@ -4,7 +4,8 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 
-cdef struct Stretch:  # A range of a document's text, and the section that has most of it.
+cdef struct TextRange:
+    # A range of a document's text, and the section that has most of it.
     size_t byte_start
     size_t byte_end
     uint32_t char_start
@@ -24,9 +25,9 @@ cdef inline size_t count_before(const uint32_t[::1] starts, uint64_t char) noexc
     return first
 
 
-cdef Stretch sentence_of(
+cdef TextRange sentence_of(
     const uint8_t[::1] text,
-    const Stretch* leaf,
+    const TextRange* leaf,
     const uint32_t[::1] section_starts,
     object heading_end,
     object matches,

@@ -5,12 +5,19 @@ ValueError, a wrong type raises TypeError. The GIL is kept: a leaf takes some mi
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from hrag_fast._analysis import Matches
+
+REACH: Final = 125
+"""This many characters around a leaf are read first, to complete a sentence. If they are too few,
+MAX_SENTENCE_CHARS are read."""
+MAX_SECTIONS_TRIED: Final = 16
+"""If several sections begin at one place, the headings of at most this many are looked for."""
 
 def matched_sentence(
     text: Buffer,
@@ -31,7 +38,7 @@ def matched_sentence(
     * `heading_end`: a function. It is called with a part of the text, an offset in this part, and
       the section that begins there. It returns the offset after the section's heading, or the same
       offset if the section has no heading. If several sections begin at one place, it is called
-      for the first 16.
+      for the first MAX_SECTIONS_TRIED of them.
     * `matches`: where terms occur in the leaf, in code points from its start.
     * `weights`: float32, the weight of each of the terms that `matches` numbers.
 

@@ -3,8 +3,8 @@
 """`matched_sentence`: finds the sentence that a citation points to. Every passage uses it.
 
 It cuts a leaf, with some of the text around it, into sentences and headings. It adds up the weights
-of the terms in each of them. `_cited.pyi` is the documentation for callers; `_cited_reference.py`
-has the plain twin, which defines the right answer.
+of the terms in each of them. `_cited.pyi` is the documentation for callers;
+`tests/twins/cited_places.py` has the plain twin, which defines the right answer.
 """
 
 from cpython.unicode cimport Py_UNICODE_ISALNUM, Py_UNICODE_ISSPACE, PyUnicode_DecodeUTF8
@@ -13,9 +13,7 @@ from libcpp.algorithm cimport lower_bound, sort, upper_bound
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from hrag_fast._cited_reference import MAX_SECTIONS_TRIED, REACH
-from hrag_fast._sentences import sentence_ends
-from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
+from hrag_fast._sentences import MAX_SENTENCE_CHARS, sentence_ends
 
 cdef extern from *:
     """
@@ -28,6 +26,15 @@ cdef extern from *:
     }
     """
     void hrag_sort_unique[T](vector[T]& values) except +
+
+# First, this many characters are read on either side of a leaf to complete a sentence. Only if
+# they are too few, MAX_SENTENCE_CHARS are read: most leaves begin and end with whole sentences.
+REACH = MAX_SENTENCE_CHARS // 8
+
+# At most this many sections that begin at one place are tried: a page to which thousands of
+# bookmarks lead must not be read thousands of times. The first sections are tried, because the
+# indexer places a bookmark whose title it cannot find at the place of the bookmark before it.
+MAX_SECTIONS_TRIED = 16
 
 cdef uint32_t NONE = 0xFFFFFFFF
 cdef size_t MOST_TRIED = MAX_SECTIONS_TRIED
@@ -51,7 +58,7 @@ def matched_sentence(
     const float[::1] weights=None,
 ):
     """Returns the sentence of a leaf that a citation points to; see `_cited.pyi`."""
-    cdef Stretch span, sentence
+    cdef TextRange span, sentence
     (
         span.byte_start, span.byte_end, span.char_start, span.char_end, _, _, _, _, _, span.section
     ) = leaf
@@ -59,9 +66,9 @@ def matched_sentence(
     return sentence.byte_start, sentence.byte_end, sentence.char_start, sentence.char_end
 
 
-cdef Stretch sentence_of(
+cdef TextRange sentence_of(
     const uint8_t[::1] text,
-    const Stretch* leaf,
+    const TextRange* leaf,
     const uint32_t[::1] section_starts,
     object heading_end,
     object matches,
@@ -73,11 +80,14 @@ cdef Stretch sentence_of(
         and leaf.char_start < leaf.char_end
     ):
         raise ValueError(
-            f"bytes {leaf.byte_start} to {leaf.byte_end}, characters {leaf.char_start} to "
-            f"{leaf.char_end} of a text of {text.shape[0]} bytes"
+            f"the leaf has bytes {leaf.byte_start} to {leaf.byte_end} and characters "
+            f"{leaf.char_start} to {leaf.char_end}; it must not be empty, and must lie in the text "
+            f"of {text.shape[0]} bytes"
         )
     if leaf.section != NONE and leaf.section >= <size_t>section_starts.shape[0]:
-        raise IndexError(f"section {leaf.section} of {section_starts.shape[0]}")
+        raise IndexError(
+            f"the leaf has section {leaf.section}; it must be below {section_starts.shape[0]}"
+        )
     cdef Excerpt excerpt = Excerpt(text, section_starts, heading_end)
     excerpt.read(leaf[0], SHORT_REACH)
     cdef size_t best = excerpt.best(leaf[0], matches, weights)
@@ -114,10 +124,10 @@ cdef class Excerpt:
         self.section_starts = section_starts
         self.heading_end = heading_end
 
-    cdef int read(self, const Stretch& leaf, size_t reach) except -1:
+    cdef int read(self, const TextRange& leaf, size_t reach) except -1:
         """Reads the leaf with up to `reach` more code points on either side."""
-        cdef size_t before = self.go_back(leaf.byte_start, reach)
-        cdef size_t after = self.go_on(leaf.byte_end, reach)
+        cdef size_t before = self.extend_back(leaf.byte_start, reach)
+        cdef size_t after = self.extend_forward(leaf.byte_end, reach)
         self.text = PyUnicode_DecodeUTF8(
             <const char*>&self.data[self.byte_start], self.byte_end - self.byte_start, NULL
         )
@@ -125,8 +135,8 @@ cdef class Excerpt:
             before + leaf.char_end - leaf.char_start + after != <size_t>len(self.text)
         ):
             raise ValueError(
-                f"bytes {leaf.byte_start} to {leaf.byte_end} are not characters "
-                f"{leaf.char_start} to {leaf.char_end}"
+                f"the leaf's bytes {leaf.byte_start} to {leaf.byte_end} are not its characters "
+                f"{leaf.char_start} to {leaf.char_end} of the text"
             )
         self.char_start = <uint32_t>(leaf.char_start - before)
         self.borders.clear()
@@ -147,7 +157,7 @@ cdef class Excerpt:
         )
         return 0
 
-    cdef size_t go_back(self, size_t byte, size_t reach) noexcept:
+    cdef size_t extend_back(self, size_t byte, size_t reach) noexcept:
         """Sets the first byte. Returns how many code points lie between it and `byte`."""
         cdef size_t chars = 0
         while byte and chars < reach:
@@ -156,7 +166,7 @@ cdef class Excerpt:
         self.byte_start = byte
         return chars
 
-    cdef size_t go_on(self, size_t byte, size_t reach) noexcept:
+    cdef size_t extend_forward(self, size_t byte, size_t reach) noexcept:
         """Sets the end in bytes. Returns how many code points lie between `byte` and it."""
         cdef size_t chars = 0, size = self.data.shape[0]
         while byte < size and (chars < reach or self.data[byte] & 0xC0 == 0x80):
@@ -226,7 +236,7 @@ cdef class Excerpt:
     cdef bint is_whole(self, size_t sentence) noexcept:
         return self.is_known(sentence) and self.is_known(sentence + 1)
 
-    cdef size_t best(self, const Stretch& leaf, matches, const float[::1] weights) except? 0:
+    cdef size_t best(self, const TextRange& leaf, matches, const float[::1] weights) except? 0:
         """Returns the number of the sentence to cite."""
         cdef vector[Weighed] weighed
         if matches is not None:
@@ -235,7 +245,7 @@ cdef class Excerpt:
 
     cdef int weigh(
         self,
-        const Stretch& leaf,
+        const TextRange& leaf,
         const uint32_t[::1] starts,
         const uint32_t[::1] ends,
         const uint32_t[::1] which,
@@ -253,11 +263,14 @@ cdef class Excerpt:
         if not starts.shape[0] == ends.shape[0] == which.shape[0]:
             raise ValueError(
                 f"matches have {starts.shape[0]} starts, {ends.shape[0]} ends and "
-                f"{which.shape[0]} terms"
+                f"{which.shape[0]} terms; the numbers must be equal"
             )
         for i in range(<size_t>starts.shape[0]):
             if which[i] >= <size_t>weights.shape[0]:
-                raise IndexError(f"term {which[i]} of {weights.shape[0]}")
+                raise IndexError(
+                    f"which[{i}] is {which[i]}; it must be below {weights.shape[0]}, the number "
+                    "of weights"
+                )
             sentence = self.place(leaf.char_start + starts[i])
             if (
                 weights[which[i]] > 0
@@ -296,7 +309,7 @@ cdef class Excerpt:
                 return candidate.sentence
         return best.sentence
 
-    cdef size_t first(self, const Stretch& leaf) noexcept:
+    cdef size_t first(self, const TextRange& leaf) noexcept:
         """Returns the first sentence, with a word, of the section that has most of the leaf.
 
         It is a heading only if there is no other sentence.
@@ -317,7 +330,7 @@ cdef class Excerpt:
                 heading = min(heading, sentence)
         return start if heading == self.borders.size() else heading
 
-    cdef bint has_word(self, const Stretch& leaf, size_t sentence) noexcept:
+    cdef bint has_word(self, const TextRange& leaf, size_t sentence) noexcept:
         """Returns True if the part of a sentence inside the leaf has a letter or digit."""
         cdef size_t at = max(self.borders[sentence], leaf.char_start) - self.char_start
         cdef size_t end = min(self.borders[sentence + 1], leaf.char_end) - self.char_start
@@ -326,9 +339,9 @@ cdef class Excerpt:
                 return True
         return False
 
-    cdef Stretch span(self, const Stretch& leaf, size_t sentence) noexcept:
+    cdef TextRange span(self, const TextRange& leaf, size_t sentence) noexcept:
         """Returns the span of a sentence. The leaf's edge replaces an end that is not known."""
-        cdef Stretch result
+        cdef TextRange result
         cdef size_t start = self.borders[sentence] if self.is_known(sentence) else leaf.char_start
         cdef size_t end = (
             self.borders[sentence + 1] if self.is_known(sentence + 1) else leaf.char_end
@@ -369,7 +382,10 @@ def merged_spans(parts, uint32_t first, uint32_t end):
     for char_start, matches in parts:
         starts, ends = matches.starts, matches.ends
         if starts.shape[0] != ends.shape[0]:
-            raise ValueError(f"matches have {starts.shape[0]} starts and {ends.shape[0]} ends")
+            raise ValueError(
+                f"matches have {starts.shape[0]} starts and {ends.shape[0]} ends; the numbers must "
+                "be equal"
+            )
         for i in range(<size_t>starts.shape[0]):
             span = Range(char_start + starts[i], char_start + ends[i])
             if first <= span.first and span.second <= end:

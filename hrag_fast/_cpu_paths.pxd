@@ -9,14 +9,14 @@ cdef inline tuple path_names():
     return ("plain", "avx2", "avx512_vnni")
 
 
-cdef inline tuple own_paths():
+cdef inline tuple available_paths():
     """Returns the names of the paths that this processor can run, slowest first."""
     return tuple([name for number, name in enumerate(path_names()) if has_path(number)])
 
 
 cdef inline int path_of(name) except -1:
     """Returns the number of a path, or of the fastest one if `name` is None."""
-    paths = own_paths()
+    paths = available_paths()
     if name is None:
         name = paths[len(paths) - 1]
     if name not in paths:

@@ -26,8 +26,7 @@ def forward_matches(
     * `ids`: uint64[q], ascending term ids.
 
     Returns three arrays uint32[m], one entry for each match: rows relative to `first`,
-    positions in `ids`, and frequencies from 1 to 255. They ascend by row and then by term, as
-    `bm25` expects them.
+    positions in `ids`, and frequencies from 1 to 255. They ascend by row and then by term.
 
     Raises ValueError for rows that do not exist, ids that do not ascend, or starts outside of the
     entries. Raises MemoryError.

@@ -7,7 +7,7 @@ of the query's term ids, which are hashes. One look-up in this table, which is i
 rules out nearly every entry. There is only one branch for sixteen entries. The entries that remain
 are looked up by binary search.
 
-`_forward.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin, which
+`_forward.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain twin, which
 defines the right answer.
 """
 

@@ -9,7 +9,7 @@ neighbor search using Hierarchical Navigable Small World graphs" (arXiv 1603.093
 The file is checked once, when it is opened. From then on no link can lead out of it. A search
 checks its arguments and then runs one C loop without Python objects and without the GIL.
 `_graph.pyi` is the documentation for callers, `_graph_loops.h` has the innermost loops;
-`_reference.py` has the plain twin, which defines the right answer.
+`tests/twins/graph.py` has the plain twin, which defines the right answer.
 
 A search mostly waits for memory. So to follow links, it compares codes of the vectors, which are a
 quarter as long (scalar quantisation). The mean of many vectors is subtracted from each vector, then
@@ -141,7 +141,10 @@ cdef class Graph:
         with nogil:
             valid = self.links_are_valid()
         if not valid:
-            raise ValueError("a link of the index leads out of it")
+            raise ValueError(
+                "the links of the index are damaged: a list of links has a wrong length, or a link "
+                "leads to no element"
+            )
         if self.path == FLOAT32:
             self.rows = self.elements + self.header.data_offset
             self.row_bytes = self.vector_size * sizeof(float)
@@ -165,7 +168,7 @@ cdef class Graph:
             or not 0 < header.count <= min(rest // header.element_bytes, MAX_ELEMENTS)
             or header.entry_point >= header.count
         ):
-            raise ValueError("the header is not one of an index of inner products")
+            raise ValueError("the file does not begin with the header of an index of inner products")
 
     def _read_upper_offsets(self):
         """Returns where each element's links above level 0 begin in the file; 0 if it has none."""
@@ -184,7 +187,7 @@ cdef class Graph:
                     at += length
                 i += 1
         if i != self.header.count or at != size:
-            raise ValueError(f"the index has {size} bytes, its links take {at}")
+            raise ValueError(f"the index has {size} bytes, but its links end at byte {at}")
         return offsets
 
     def _read_internal_ids(self):
@@ -201,7 +204,10 @@ cdef class Graph:
                 out[item] = <uint32_t>i
                 i += 1
         if i != self.header.count:
-            raise ValueError(f"its items are not numbered from 0 to {self.header.count - 1}")
+            raise ValueError(
+                f"the {self.header.count} items of the index must be numbered from 0 to "
+                f"{self.header.count - 1}, each number once"
+            )
         return ids
 
     def _make_codes(self):
@@ -315,7 +321,7 @@ cdef class Graph:
         """Finds the best of the items by an exact scan; see `_graph.pyi`."""
         self._check_query(query)
         cdef vector[uint32_t] internal_ids
-        cdef vector[Scored] found
+        cdef vector[Scored] scored
         cdef vector[int16_t] codes
         cdef float unit
         cdef size_t i
@@ -329,12 +335,12 @@ cdef class Graph:
         unit = self.round_query(&query[0], codes)
         cdef Query rounded_query = Query(&query[0], codes.data())
         with nogil:
-            self.choose(&rounded_query, unit, internal_ids, count, found)
-            self.score_chosen(&query[0], internal_ids, found)
-            partial_sort(found.begin(), found.begin() + count, found.end())
+            self.choose(&rounded_query, unit, internal_ids, count, scored)
+            self.score_chosen(&query[0], internal_ids, scored)
+            partial_sort(scored.begin(), scored.begin() + count, scored.end())
             for i in range(count):
-                scores_out[i] = -found[i].first
-                positions_out[i] = found[i].second
+                scores_out[i] = -scored[i].first
+                positions_out[i] = scored[i].second
         return positions, scores
 
     cdef int _read_items(
@@ -559,7 +565,7 @@ cdef class GraphSearch:
     cdef object visited
     cdef uint16_t* tagged
     cdef uint16_t tag
-    cdef vector[Candidate] found  # A heap of the `ef` nearest, the farthest first.
+    cdef vector[Candidate] nearest_heap  # The `ef` nearest elements, the farthest first.
     cdef vector[Candidate] frontier  # A heap, the nearest first, because distances are negated.
     # All other elements, with the flag IN_FRONTIER if they are or were in the frontier.
     cdef vector[Candidate] farther
@@ -591,7 +597,7 @@ cdef class GraphSearch:
             return items, scores
         cdef uint32_t[::1] items_out = items
         cdef float[::1] scores_out = scores
-        cdef size_t found
+        cdef size_t written
         # Codes may rank the last of the wanted items after others, so a few more candidates are
         # needed. A measurement had 2,000 vectors of 64 dimensions that are much alike, and ef 200.
         # With one more candidate in 32, recall@200 was 0.001 less than by vectors. With one more
@@ -600,16 +606,16 @@ cdef class GraphSearch:
         self.ef = max(self.ef, count + spare)
         try:
             with nogil:
-                found = self.find(self.graph, count, &items_out[0], &scores_out[0])
+                written = self.find(self.graph, count, &items_out[0], &scores_out[0])
         except MemoryError:
             self.start_over()
             raise
-        return items[:found], scores[:found]
+        return items[:written], scores[:written]
 
     cdef void start_over(self) noexcept:
         """Clears all state: a search that got no memory may have stopped at any point."""
         self.tag = next_tag(self.tagged, self.graph.header.count)
-        self.found.clear()
+        self.nearest_heap.clear()
         self.frontier.clear()
         self.farther.clear()
 
@@ -620,9 +626,9 @@ cdef class GraphSearch:
 
         It stops under the same condition as hnswlib.
         """
-        if self.found.empty():
+        if self.nearest_heap.empty():
             self.begin(graph)
-        elif self.found.size() < self.ef:
+        elif self.nearest_heap.size() < self.ef:
             self.widen()
         self.search_layer(graph)
         return self.write_nearest(graph, count, items, scores)
@@ -631,13 +637,13 @@ cdef class GraphSearch:
         cdef uint32_t start = graph.descend(&self.query)
         cdef float distance = graph.distance(&self.query, start)
         self.tagged[1 + start] = self.tag
-        push(self.found, Candidate(distance, start))
+        push(self.nearest_heap, Candidate(distance, start))
         push(self.frontier, Candidate(-distance, start))
         return 0
 
     cdef int widen(self) except -1 nogil:
-        """Moves the nearest of `farther` to `found`, up to its new size, and to the frontier."""
-        cdef size_t moved = min(self.ef - self.found.size(), self.farther.size())
+        """Moves the nearest of `farther` to `nearest_heap`, up to `ef`, and to the frontier."""
+        cdef size_t moved = min(self.ef - self.nearest_heap.size(), self.farther.size())
         cdef size_t i
         cdef Candidate candidate
         if moved < self.farther.size():
@@ -648,12 +654,12 @@ cdef class GraphSearch:
             candidate = self.farther[i]
             if not candidate.second & IN_FRONTIER:
                 push(self.frontier, Candidate(-candidate.first, candidate.second))
-            push(self.found, Candidate(candidate.first, candidate.second & ~IN_FRONTIER))
+            push(self.nearest_heap, Candidate(candidate.first, candidate.second & ~IN_FRONTIER))
         self.farther.erase(self.farther.begin(), self.farther.begin() + moved)
         return 0
 
     cdef int search_layer(self, Graph graph) except -1 nogil:
-        cdef float bound = self.found.front().first
+        cdef float bound = self.nearest_heap.front().first
         cdef float distance
         cdef vector[uint32_t] unvisited  # The links of one element.
         cdef size_t unvisited_count, i
@@ -668,16 +674,16 @@ cdef class GraphSearch:
             for i in range(unvisited_count):
                 current = unvisited[i]
                 distance = graph.distance(&self.query, current)
-                if self.found.size() < self.ef or distance < bound:
+                if self.nearest_heap.size() < self.ef or distance < bound:
                     push(self.frontier, Candidate(-distance, current))
-                    push(self.found, Candidate(distance, current))
-                    if self.found.size() > self.ef:
-                        farthest = self.found.front()
+                    push(self.nearest_heap, Candidate(distance, current))
+                    if self.nearest_heap.size() > self.ef:
+                        farthest = self.nearest_heap.front()
                         self.farther.push_back(
                             Candidate(farthest.first, farthest.second | IN_FRONTIER)
                         )
-                        pop(self.found)
-                    bound = self.found.front().first
+                        pop(self.nearest_heap)
+                    bound = self.nearest_heap.front().first
                 else:
                     self.farther.push_back(Candidate(distance, current))
         return 0
@@ -685,21 +691,21 @@ cdef class GraphSearch:
     cdef size_t write_nearest(
         self, Graph graph, size_t count, uint32_t* items, float* scores
     ) except -1 nogil:
-        """Writes the `count` items of `found` with the best scores. Returns their number."""
-        cdef size_t found_count = self.found.size()
+        """Writes the `count` elements of `nearest_heap` with the best scores. Returns their number."""
+        cdef size_t nearest_count = self.nearest_heap.size()
         cdef size_t i
         cdef vector[uint32_t] internal_ids
         cdef vector[float] exact
         cdef vector[Candidate] best
-        internal_ids.resize(found_count)
-        exact.resize(found_count)
-        best.resize(found_count)
-        for i in range(found_count):
-            internal_ids[i] = self.found[i].second
-        graph.score(self.query.vector, internal_ids.data(), found_count, exact.data())
-        for i in range(found_count):
+        internal_ids.resize(nearest_count)
+        exact.resize(nearest_count)
+        best.resize(nearest_count)
+        for i in range(nearest_count):
+            internal_ids[i] = self.nearest_heap[i].second
+        graph.score(self.query.vector, internal_ids.data(), nearest_count, exact.data())
+        for i in range(nearest_count):
             best[i] = Candidate(-exact[i], internal_ids[i])
-        count = min(count, found_count)
+        count = min(count, nearest_count)
         partial_sort(best.begin(), best.begin() + count, best.end())
         for i in range(count):
             items[i] = <uint32_t>graph.item(best[i].second)

@@ -17,7 +17,7 @@ encodes for the same values; a property test compares the two.
 from array import array
 
 from hrag_fast._cited import merged_spans
-from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
+from hrag_fast._sentences import MAX_SENTENCE_CHARS
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -25,7 +25,7 @@ from libc.stdint cimport SIZE_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from hrag_fast._cited cimport Stretch, count_before, sentence_of
+from hrag_fast._cited cimport TextRange, count_before, sentence_of
 
 cdef enum:  # Wire types.
     VARINT = 0
@@ -138,7 +138,8 @@ cdef class CitedDocument:
         self.heading_end = heading_end
         if self.page_numbers.shape[0] != self.page_starts.shape[0]:
             raise ValueError(
-                f"{self.page_numbers.shape[0]} page numbers, {self.page_starts.shape[0]} starts"
+                f"page_starts has {self.page_starts.shape[0]} entries; it must have "
+                f"{self.page_numbers.shape[0]}, as page_numbers"
             )
 
     cdef bytes section_path(self, uint32_t section, bint of_sentence):
@@ -194,9 +195,15 @@ cdef class PassageEncoder:
         self.find = find
         self.weights = weights
         self.spans = spans
-        for count in (self.child_scores.shape[0], self.lexical.shape[0], self.dense.shape[0]):
+        for name, count in (
+            ("child_scores", self.child_scores.shape[0]),
+            ("lexical", self.lexical.shape[0]),
+            ("dense", self.dense.shape[0]),
+        ):
             if self.children.shape[0] != count:
-                raise ValueError(f"{self.children.shape[0]} children, {count} scores")
+                raise ValueError(
+                    f"{name} has {count} entries; it must have {self.children.shape[0]}, as children"
+                )
 
     def passage(
         self,
@@ -215,13 +222,18 @@ cdef class PassageEncoder:
         cdef Level chunks = level_of(tree, level)
         cdef Level leaves = level_of(tree, self.leaf_level)
         if index >= chunks.count:
-            raise IndexError(f"chunk {index} of {chunks.count}")
+            raise IndexError(
+                f"index is {index}; it must be below {chunks.count}, the number of chunks on the "
+                "level"
+            )
         if group + 1 >= <size_t>self.starts.shape[0] or group >= <size_t>self.scores.shape[0]:
-            raise IndexError(f"group {group} of {self.scores.shape[0]}")
+            raise IndexError(
+                f"group is {group}; it must be below {self.scores.shape[0]}, the number of groups"
+            )
         if not self.starts[group] <= self.starts[group + 1] <= <size_t>self.children.shape[0]:
             raise IndexError(
-                f"children {self.starts[group]} to {self.starts[group + 1]} "
-                f"of {self.children.shape[0]}"
+                f"group {group} has children {self.starts[group]} to {self.starts[group + 1]}; they "
+                f"must ascend and be at most {self.children.shape[0]}, the number of children"
             )
         cdef Record chunk = chunks.first[index]
         if record is not None:
@@ -232,12 +244,13 @@ cdef class PassageEncoder:
             ) = record
         if not chunk.byte_start <= chunk.byte_end <= <size_t>text.shape[0]:
             raise ValueError(
-                f"bytes {chunk.byte_start} to {chunk.byte_end} of a text of {text.shape[0]}"
+                f"the chunk has bytes {chunk.byte_start} to {chunk.byte_end}; they must ascend and "
+                f"be at most {text.shape[0]}, the length of the text"
             )
         check_size(chunk.byte_end - chunk.byte_start + PyBytes_GET_SIZE(document.fields), max_bytes)
         if check is not None:
             check(max(chunk.byte_start, REACH_BYTES) - REACH_BYTES, chunk.byte_end + REACH_BYTES)
-        cdef Stretch sentence
+        cdef TextRange sentence
         term_spans = ()
         if document.heading_end is not None:
             term_spans = self.cite(document, &chunk, text, leaves, group, &sentence, max_bytes)
@@ -263,20 +276,22 @@ cdef class PassageEncoder:
         const uint8_t[::1] text,
         Level leaves,
         size_t group,
-        Stretch* sentence,
+        TextRange* sentence,
         size_t max_bytes,
     ):
         """Writes the sentence to cite in the best leaf. Returns the spans of terms in all."""
         cdef size_t i, span_bytes = 0
         cdef Record part
-        cdef Stretch leaf
+        cdef TextRange leaf
         parts, matches = [], None
         for i in range(self.starts[group], self.starts[group + 1]):
             if not self.part_of_child(chunk, leaves, i, &part):
                 continue
             if self.find is not None:
                 if part.byte_start > part.byte_end:
-                    raise ValueError(f"a leaf has bytes {part.byte_start} to {part.byte_end}")
+                    raise ValueError(
+                        f"a leaf has bytes {part.byte_start} to {part.byte_end}; they must ascend"
+                    )
                 content = PyUnicode_DecodeUTF8(
                     <const char*>&text[part.byte_start], part.byte_end - part.byte_start, NULL
                 )
@@ -297,7 +312,7 @@ cdef class PassageEncoder:
             if self.find is None or not self.spans:
                 break
         if sentence != NULL:
-            raise ValueError(f"no leaf of group {group} has a part in the passage")
+            raise ValueError(f"no leaf of group {group} lies in the passage, so none can be cited")
         return merged_spans(parts, chunk.char_start, chunk.char_end) if self.spans else ()
 
     cdef bytes encoded(
@@ -311,7 +326,7 @@ cdef class PassageEncoder:
         size_t group,
         merged,
         term_spans,
-        const Stretch* sentence,
+        const TextRange* sentence,
         size_t max_bytes,
     ):
         """Returns the encoded passage. `sentence` is the sentence to cite, or NULL."""
@@ -401,10 +416,16 @@ cdef class PassageEncoder:
         """Writes the part of a child inside the span of `inside`. Returns False if it is empty."""
         cdef size_t row = self.children[child], leaf
         if row >= <size_t>self.labels.shape[0]:
-            raise IndexError(f"row {row} of {self.labels.shape[0]}")
+            raise IndexError(
+                f"children[{child}] is row {row}; it must be below {self.labels.shape[0]}, the "
+                "number of labels"
+            )
         leaf = leaf_of(self.labels[row])
         if leaf >= leaves.count:
-            raise IndexError(f"leaf {leaf} of {leaves.count}")
+            raise IndexError(
+                f"labels[{row}] names leaf {leaf}; it must be below {leaves.count}, the number of "
+                "leaves of the document"
+            )
         part[0] = leaves.first[leaf]
         if part.char_end <= inside.char_start or inside.char_end <= part.char_start:
             return False
@@ -417,7 +438,9 @@ cdef class PassageEncoder:
 
 cdef inline int check_size(size_t size, size_t max_bytes) except -1:
     if size > max_bytes:
-        raise OverflowError(f"a passage of {size} bytes or more; at most {max_bytes} are allowed")
+        raise OverflowError(
+            f"the passage has {size} bytes or more; at most {max_bytes} are allowed"
+        )
     return 0
 
 
@@ -443,9 +466,9 @@ cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
         memcpy(&levels, &tree[0], sizeof(uint32_t))
     base = sizeof(uint32_t) * (<size_t>levels + 1)
     if base > size:
-        raise ValueError(f"{size} bytes are too few for a tree of {levels} levels")
+        raise ValueError(f"the tree has {size} bytes, which are too few for its {levels} levels")
     if level >= levels:
-        raise IndexError(f"level {level} of {levels}")
+        raise IndexError(f"level is {level}; it must be below {levels}, the number of levels")
     for i in range(levels):
         memcpy(&count, &tree[(i + 1) * sizeof(uint32_t)], sizeof(uint32_t))
         if i == level:
@@ -453,7 +476,7 @@ cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
             result.count = count
         base += count * sizeof(Record)
     if base != size:
-        raise ValueError(f"a tree of {levels} levels takes {base} bytes, not {size}")
+        raise ValueError(f"the tree has {size} bytes; its {levels} levels take {base}")
     return result
 
 
@@ -599,7 +622,7 @@ cdef inline void put_pages(
 
 
 cdef void put_sentence(
-    Writer* writer, CitedDocument document, const Stretch* sentence, bytes section_path
+    Writer* writer, CitedDocument document, const TextRange* sentence, bytes section_path
 ) noexcept:
     cdef const uint8_t* field_end = writer.at
     cdef Record span

@@ -12,7 +12,7 @@ The layout, little-endian; `_posting_lists.pxd` names its parts:
   7, and the frequency follows in a second unit.
 
 The buffer is checked once, when it is opened. From then on no offset can lead out of it.
-`_posting_lists.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin,
+`_posting_lists.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain twin,
 which defines the right answer.
 """
 

@@ -7,7 +7,7 @@ and writes each list as soon as it is complete. The number of terms determines w
 begin, so terms are counted first. A file of any length needs memory only for one list and for
 some small buffers.
 
-`_postings_writer.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin,
+`_postings_writer.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain twin,
 which defines the right answer; `_posting_lists.pyx` describes the layout.
 """
 
@@ -218,8 +218,8 @@ def postings_of(
         row = read_forward(starts, entries, lists)
     if row < rows:
         raise ValueError(
-            f"row {row} is no row of the forward form: its entries must lie in entries, "
-            "ascend by term, and have frequencies above 0"
+            f"row {row} is damaged: starts must lead to a range of entries, which must ascend by "
+            "term and have frequencies above 0"
         )
     with nogil:
         lists.sort_terms()

@@ -121,7 +121,7 @@ cdef int write_message(JsonSchema schema, Input *source, string &out, int depth)
     cdef size_t start
     cdef Input values
     if depth > MAX_DEPTH:
-        raise ValueError(f"the message nests over {MAX_DEPTH} deep")
+        raise ValueError(f"messages are nested more than {MAX_DEPTH} deep")
     out.push_back(b"{")
     while source.at < source.end:
         tag = varint(source)
@@ -134,7 +134,10 @@ cdef int write_message(JsonSchema schema, Input *source, string &out, int depth)
             out.push_back(b"]")
             in_array = 0
         if in_array != number and written & (<uint64_t> 1 << number):
-            raise ValueError(f"the values of the field {number} do not stand together")
+            raise ValueError(
+                f"field {number} occurs again; a single value may occur once, and the values of a "
+                "repeated field must follow each other"
+            )
         if not field.is_repeated:
             expect(field.wire_type, tag & 7)
             start = out.size()
@@ -368,7 +371,7 @@ cdef int skip(Input *source, int wire_type) except -1:
     return 0
 
 
-cdef int expect(int wire_type, int found) except -1:
-    if found != wire_type:
-        raise ValueError(f"a field has the wire type {found}; it must be {wire_type}")
+cdef int expect(int wire_type, int actual) except -1:
+    if actual != wire_type:
+        raise ValueError(f"a field has the wire type {actual}; it must be {wire_type}")
     return 0

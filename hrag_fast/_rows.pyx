@@ -5,7 +5,7 @@ It makes a bitmap of documents, then one pass over all labels. No branch depends
 half of the documents match, a CPU mispredicts half of the branches that depend on them, and that
 takes longer than all other work.
 
-`_rows.pyi` is the documentation for callers; `_reference.py` has the plain twin, which defines
+`_rows.pyi` is the documentation for callers; `tests/twins/rows.py` has the plain twin, which defines
 the right answer.
 """
 
@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 cdef enum:
     LEAF_INDEX_BITS = 20
     # A bitmap has at most this many bytes per row. If documents are sparser, each row's document is
-    # found by binary search.
+    # searched by bisection.
     BYTES_A_ROW = 16
     # A thread that releases the GIL may wait for another thread's whole switch interval to get it
     # back. Up to this many rows, looking them up takes about 10 us. So keeping the GIL delays

@@ -25,7 +25,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
-from hrag_fast._cpu_paths cimport own_paths, path_of
+from hrag_fast._cpu_paths cimport available_paths, path_of
 
 cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
     cdef enum:
@@ -86,7 +86,7 @@ cdef float EPSILON = 1e-12
 
 def supported_paths():
     """Returns the paths that this processor can run; see `_sentence_encoder.pyi`."""
-    return own_paths()
+    return available_paths()
 
 
 cdef struct Matrix:

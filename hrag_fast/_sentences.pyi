@@ -1,5 +1,10 @@
 """Types and documentation of the compiled `sentence_ends`."""
 
+from typing import Final
+
+MAX_SENTENCE_CHARS: Final = 1000
+"""A longer sentence is cut at the end of a line or of a word."""
+
 def sentence_ends(text: str) -> list[int]:
     """Returns the end of each sentence in characters, ascending; the last is the text's end.
 

@@ -2,22 +2,30 @@
 """`sentence_ends`: finds where the sentences of a text end. Every cited passage uses it.
 
 It makes one pass over the characters. `_sentences.pyi` is the documentation for callers.
-`_sentences_reference.py` has the plain twin, whose regular expressions define the right answer.
+`tests/twins/sentences.py` has the plain twin, whose regular expressions define the right answer.
 Docstrings here refer to the names of the twin.
 """
 
+import re
+
 from cpython.unicode cimport Py_UNICODE_ISDECIMAL, Py_UNICODE_ISLOWER, Py_UNICODE_ISSPACE
 
-from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS, cuts, ends_abbreviation
-
-cdef Py_ssize_t MAX_CHARS = MAX_SENTENCE_CHARS
-
 cdef enum:
+    MAX_CHARS = 1000  # A longer sentence is cut.
     HEADING_DEPTH = 6
     ITEM_INDENT = 8
     ITEM_DIGITS = 3
     LONGEST_WORD = 6  # The longest abbreviation in lower case is `approx`.
     LONGEST_NAME = 4  # The longest one with a capital letter is `Prof`.
+    ABBREVIATION_REACH = 16  # An abbreviation and the character before it fit into this many.
+
+MAX_SENTENCE_CHARS = MAX_CHARS
+
+# Few full stops get as far as this expression: see `may_abbreviate`.
+cdef object ABBREVIATION = re.compile(
+    r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mt|No|Nos|Fig|Figs|Eq|Sec|Ch|Vol|pp?|"
+    r"vs|cf|al|ca|approx|resp|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|[A-Z](?:\.[A-Z])+)\.$"
+)
 
 
 def sentence_ends(str text not None):
@@ -25,7 +33,7 @@ def sentence_ends(str text not None):
     cdef Py_ssize_t size = len(text), at = 0, start = 0, end
     cdef list ends = []
     while at < size:
-        end = found_end(text, at, size) if may_end(text[at]) else 0
+        end = match_end(text, at, size) if may_end(text[at]) else 0
         if not end:
             at += 1
             continue
@@ -40,13 +48,22 @@ def sentence_ends(str text not None):
 
 cdef int add(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
     """Adds a sentence, in parts if it is long. A blank sentence is joined to the last one."""
-    if end - start > MAX_CHARS:
-        for part in cuts(text, start, end):
-            add_part(ends, text, start, part)
-            start = part
-    else:
-        add_part(ends, text, start, end)
+    cdef Py_ssize_t cut
+    while end - start > MAX_CHARS:
+        cut = cut_of(text, start)
+        add_part(ends, text, start, cut)
+        start = cut
+    add_part(ends, text, start, end)
     return 0
+
+
+cdef Py_ssize_t cut_of(str text, Py_ssize_t start) except -1:
+    """Returns where a sentence that is too long is cut: after a line, after a word, or anywhere."""
+    cdef Py_ssize_t end = start + MAX_CHARS, half = start + MAX_CHARS // 2
+    cdef Py_ssize_t cut = text.rfind("\n", half, end) + 1
+    if not cut:
+        cut = text.rfind(" ", half, end) + 1
+    return cut if cut else end
 
 
 cdef int add_part(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
@@ -88,7 +105,7 @@ cdef Py_ssize_t after_closers(str text, Py_ssize_t at, Py_ssize_t size) except -
     return at
 
 
-cdef Py_ssize_t found_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
+cdef Py_ssize_t match_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
     """Returns where a match of `_ENDS` that begins at a character ends; 0 if there is none."""
     cdef Py_UCS4 first = text[at]
     cdef Py_ssize_t closed, end = at + 1
@@ -172,7 +189,7 @@ cdef bint has_blank_line(str text, Py_ssize_t at, Py_ssize_t end) except -1:
 
 
 cdef bint may_abbreviate(str text, Py_ssize_t stop) except -1:
-    """Returns True if a full stop may end an `_ABBREVIATION`. It is False for nearly all words."""
+    """Returns True if a full stop may end an ABBREVIATION. It is False for nearly all words."""
     cdef Py_ssize_t at = stop
     while at and stop - at <= LONGEST_WORD and is_ascii_letter(text[at - 1]):
         at -= 1
@@ -183,6 +200,11 @@ cdef bint may_abbreviate(str text, Py_ssize_t stop) except -1:
     return (stop - at == 2 and text[at] in u"acpv") or (
         stop - at == LONGEST_WORD and text[at] == u"a"
     )
+
+
+cdef bint ends_abbreviation(str text, Py_ssize_t stop) except -1:
+    """Returns True if the full stop at `stop` ends an abbreviation."""
+    return ABBREVIATION.search(text[max(0, stop + 1 - ABBREVIATION_REACH) : stop + 1]) is not None
 
 
 cdef inline bint is_ascii_letter(Py_UCS4 character) noexcept:

@@ -309,6 +309,20 @@ def test_the_kernels_import_nothing_of_ours() -> None:
             assert all(_is_in(each, "hrag_fast") for each in ours), name
 
 
+def test_the_product_imports_nothing_of_tests_and_benchmarks() -> None:
+    """The plain twins of the kernels are in `tests/twins`, so no wheel has them."""
+    for name in MODULES:
+        imported = {module.split(".")[0] for module in _imports(name)}
+        assert imported & {"tests", "benchmarks"} == set(), name
+
+
+def test_the_kernels_have_no_twins_beside_them() -> None:
+    """The kernels need each Python module of `hrag_fast`; a twin would be one that they do not."""
+    modules = {name for name in MODULES if _is_in(name, "hrag_fast")}
+    assert modules - _loaded_by("import hrag_fast") == set()
+    assert [name for name in modules if name.endswith("_reference")] == []
+
+
 def test_no_imports_run_in_a_circle() -> None:
     """Not even those inside functions."""
     graph = {

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import hrag_fast
 from hrag.text.analysis import analyzer
 from hrag.text.analysis.query_syntax import RequiredParts, parse
-from hrag_fast import _analysis_reference
-from hrag_fast._characters import MAX_CLUSTER, clusters
+from hrag_fast import MAX_CLUSTER
+from tests import twins
+from tests.twins.analysis import clusters
 
 INVISIBLE = "\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00\ufe0f\U000e0100\U000e01ef"
 ALPHABETS = (
@@ -53,7 +54,7 @@ def halved(word):
 
 PAIRS = [
     (kernel(stem, ascii_only=ascii_only), twin(stem, ascii_only=ascii_only))
-    for kernel, twin in [(hrag_fast.TermExtractor, _analysis_reference.TermExtractor)]
+    for kernel, twin in [(hrag_fast.TermExtractor, twins.TermExtractor)]
     for stem, ascii_only in [(halved, False), (halved, True), (None, False)]
 ]
 
@@ -106,7 +107,7 @@ def assert_same_terms(kernel, twin, text):
 @examples
 @given(TEXTS)
 def test_folding_equals_its_twin_and_unicode(text):
-    folded = _analysis_reference.fold(text)
+    folded = twins.fold(text)
     assert hrag_fast.fold(text) == folded
     assert hrag_fast.fold(text, single_spaces=True) == " ".join(folded.split())
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):

@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hrag_fast
-from hrag_fast import COUNT, CUT_FORBIDDEN, CUT_PARAGRAPH, MAX, MEAN, SUM, _reference
+from hrag_fast import COUNT, CUT_FORBIDDEN, CUT_PARAGRAPH, MAX, MEAN, SUM
+from tests import twins
 
 AGGREGATIONS = (MAX, SUM, MEAN, COUNT)
 FEW_SCORES = st.sampled_from([-0.5, -0.0, 0.0, 0.25, 0.5])  # Ties, and zeros of both signs.
@@ -42,7 +43,7 @@ def assert_same(groups, expected):
 
 @given(climbs())
 def test_climb_equals_its_twin(arguments):
-    assert_same(hrag_fast.climb(*arguments), _reference.climb(*arguments))
+    assert_same(hrag_fast.climb(*arguments), twins.climb(*arguments))
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
@@ -59,7 +60,7 @@ def test_climb_equals_its_twin_on_long_lists(candidate_count, aggregation):
         (random.random(n) < 0.9).astype(np.uint8),
         aggregation,
     )
-    assert_same(hrag_fast.climb(*arguments), _reference.climb(*arguments))
+    assert_same(hrag_fast.climb(*arguments), twins.climb(*arguments))
 
 
 @given(climbs())
@@ -93,7 +94,7 @@ def selections(draw):
 def test_rows_of_documents_equal_their_twin(arguments):
     found, expected = (
         hrag_fast.rows_of_documents(*arguments),
-        _reference.rows_of_documents(*arguments),
+        twins.rows_of_documents(*arguments),
     )
     assert found.dtype == expected.dtype == np.uint32
     assert found.tolist() == expected.tolist()
@@ -121,7 +122,7 @@ def test_boundary_ranks_equal_their_twin_at_every_byte(text):
     data = text.encode()
     ends = every_end(data)
     ranks = hrag_fast.boundary_ranks(data, ends)
-    assert ranks.tolist() == _reference.boundary_ranks(data, ends).tolist()
+    assert ranks.tolist() == twins.boundary_ranks(data, ends).tolist()
 
 
 @given(TEXTS, st.data())

@@ -186,14 +186,20 @@ GIVEN = SimpleNamespace(
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"starts": [0, 2]}, "children 0 to 2 of 1"),
-        ({"starts": [1, 0]}, "children 1 to 0 of 1"),
-        ({"group": 1}, "group 1 of 1"),
-        ({"group": 2**64 - 1}, "group 18446744073709551615 of 1"),
-        ({"index": 1}, "chunk 1 of 1"),
-        ({"hits": [(1, 0.5)]}, "row 1 of 1"),
-        ({"record": RECORD._replace(byte_end=5)}, "bytes 0 to 5 of a text of 4"),
-        ({"chunks": [RECORD._replace(byte_start=5)]}, "bytes 5 to 4 of a text of 4"),
+        ({"starts": [0, 2]}, "group 0 has children 0 to 2; they must ascend and be at most 1"),
+        ({"starts": [1, 0]}, "group 0 has children 1 to 0; they must ascend and be at most 1"),
+        ({"group": 1}, "group is 1; it must be below 1"),
+        ({"group": 2**64 - 1}, "group is 18446744073709551615; it must be below 1"),
+        ({"index": 1}, "index is 1; it must be below 1, the number of chunks"),
+        ({"hits": [(1, 0.5)]}, r"children\[0\] is row 1; it must be below 1"),
+        (
+            {"record": RECORD._replace(byte_end=5)},
+            "has bytes 0 to 5; .* at most 4, the length",
+        ),
+        (
+            {"chunks": [RECORD._replace(byte_start=5)]},
+            "has bytes 5 to 4; they must ascend",
+        ),
         ({"chunks": [RECORD._replace(section=1)]}, "tuple index out of range"),
     ],
 )
@@ -223,34 +229,34 @@ def encode_in(tree: bytes, level: int = LEVEL, leaf: int = 0) -> bytes:
 def test_a_leaf_that_the_tree_has_not_is_refused():
     tree = tree_of([], [RECORD], [RECORD])
     assert encode_in(tree)
-    with pytest.raises(IndexError, match="leaf 5 of 1"):
+    with pytest.raises(IndexError, match=r"labels\[0\] names leaf 5; it must be below 1"):
         encode_in(tree, leaf=5)
 
 
 def test_a_level_that_the_tree_has_not_is_refused():
-    with pytest.raises(IndexError, match="level 3 of 3"):
+    with pytest.raises(IndexError, match="level is 3; it must be below 3"):
         encode_in(tree_of([], [RECORD], [RECORD]), level=3)
-    with pytest.raises(IndexError, match="level 1 of 1"):
+    with pytest.raises(IndexError, match="level is 1; it must be below 1"):
         encode_in(tree_of([RECORD]), level=0)
 
 
 @pytest.mark.parametrize("change", [lambda tree: tree[:-1], lambda tree: tree + b"\0"])
 def test_a_tree_of_another_length_is_refused(change):
-    with pytest.raises(ValueError, match=r"a tree of 3 levels takes 96 bytes, not 9[57]"):
+    with pytest.raises(ValueError, match=r"the tree has 9[57] bytes; its 3 levels take 96"):
         encode_in(change(tree_of([], [RECORD], [RECORD])))
 
 
 @pytest.mark.parametrize("tree", [b"", b"\3\0\0", b"\3\0\0\0" * 3, b"\xff" * 40])
 def test_what_is_no_tree_is_refused(tree):
-    with pytest.raises((ValueError, IndexError), match=r"too few for a tree|level 2 of 0"):
+    with pytest.raises((ValueError, IndexError), match=r"too few for its|level is 2; it must be"):
         encode_in(tree)
 
 
 def test_children_without_scores_are_refused():
-    with pytest.raises(ValueError, match="1 children, 0 scores"):
+    with pytest.raises(ValueError, match="child_scores has 0 entries; it must have 1, as children"):
         PassageEncoder(np.array([0], np.uint64), groups_of([0], []), LEAF_LEVEL)
 
 
 def test_pages_without_starts_are_refused():
-    with pytest.raises(ValueError, match="2 page numbers, 1 starts"):
+    with pytest.raises(ValueError, match="page_starts has 1 entries; it must have 2"):
         CitedDocument(b"", b"d", GIVEN.section_paths.__getitem__, [1, 2], [0])

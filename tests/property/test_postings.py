@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hrag_fast
-from hrag_fast import _bm25_reference as reference
+from hrag.text.bm25 import LengthNorm, leaf_scores
+from tests import twins
 from tests.support.documents.lexical import DROPPED, forward, query
 
 # Rows beside the borders of windows, so that short lists have several blocks.
@@ -77,12 +78,12 @@ def assert_same_answers(postings, twin, query, mask, rows, count):
 def test_postings_equal_their_twin(rows_and_count, data):
     arguments = forward(*rows_and_count)
     buffer = hrag_fast.postings_of(*arguments)
-    assert buffer == reference.postings_of(*arguments)
+    assert buffer == twins.postings_of(*arguments)
     rows = rows_and_count[1]
     some = [row for row in data.draw(st.lists(ROWS, max_size=20)) if row < rows]
     assert_same_answers(
         hrag_fast.Postings(buffer),
-        reference.Postings(buffer),
+        twins.Postings(buffer),
         data.draw(queries(rows)),
         data.draw(masks(rows)),
         np.array(some, np.uint32),
@@ -98,22 +99,23 @@ def test_of_equal_rows_the_lowest_are_the_best_whichever_terms_they_have(random,
     buffer = hrag_fast.postings_of(*forward(terms, len(rows)))
     arguments = query(dict.fromkeys(TERMS_OF_EQUALS, 0.25), rows=len(rows))
     found = hrag_fast.Postings(buffer).best(*arguments, None, count)
-    assert_same(found, reference.Postings(buffer).best(*arguments, None, count))
+    assert_same(found, twins.Postings(buffer).best(*arguments, None, count))
 
 
 @given(sparse_rows(), st.data())
 def test_rows_without_postings_are_found_as_by_the_twin_and_scored_alike(rows_and_count, data):
     starts, entries, count = forward(*rows_and_count)
-    ids, *formula, lengths = data.draw(queries(count))
+    ids, weights, *norm, lengths = data.draw(queries(count))
     first = data.draw(st.integers(0, count))
     last = data.draw(st.integers(first, count))
     arguments = (starts, entries, first, last, ids)
     matches = hrag_fast.forward_matches(*arguments)
-    assert_same(matches, reference.forward_matches(*arguments))
+    assert_same(matches, twins.forward_matches(*arguments))
     postings = hrag_fast.Postings(hrag_fast.postings_of(starts, entries, count))
     rows = np.arange(first, last, dtype=np.uint32)
-    expected = postings.scores(ids, *formula, lengths, rows)
-    assert_same([hrag_fast.bm25(*formula, *matches, lengths[first:last])], [expected])
+    expected = postings.scores(ids, weights, *norm, lengths, rows)
+    scores = leaf_scores(weights, LengthNorm(*norm), *matches, lengths[first:last])
+    assert_same([scores], [expected])
 
 
 @given(st.lists(sparse_rows(), max_size=3), RANDOM, st.booleans(), st.sampled_from([0, 0.3, 1]))
@@ -148,7 +150,7 @@ def test_damaged_postings_are_refused_or_are_other_postings(rows_and_count, data
     for _ in range(data.draw(st.integers(1, 3))):
         buffer[data.draw(st.integers(0, len(buffer) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        twin = reference.Postings(buffer)
+        twin = twins.Postings(buffer)
     except ValueError:
         twin = None
     try:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hrag_fast import MAX_SENTENCE_CHARS, _sentences_reference, sentence_ends
+from hrag_fast import MAX_SENTENCE_CHARS, sentence_ends
+from tests import twins
 
 PIECES = (
     *'.!?。；…｡\n\f#|-*•)]"”」([',
@@ -19,7 +20,7 @@ PIECES = (
 @example(".\n\nlower")
 @example("x. \ud800")
 def test_sentence_ends_equal_their_twin(text):
-    assert sentence_ends(text) == _sentences_reference.sentence_ends(text)
+    assert sentence_ends(text) == twins.sentence_ends(text)
 
 
 ABBREVIATIONS = (
@@ -32,13 +33,13 @@ ABBREVIATIONS = (
 @pytest.mark.parametrize("word", ABBREVIATIONS)
 def test_an_abbreviation_ends_no_sentence(word):
     text = f"It says {word}. Next"
-    assert sentence_ends(text) == _sentences_reference.sentence_ends(text) == [len(text)]
+    assert sentence_ends(text) == twins.sentence_ends(text) == [len(text)]
 
 
 @given(st.sampled_from(PIECES), st.integers(-3, 3), st.sampled_from(PIECES))
 def test_long_sentences_are_cut_as_by_the_twin(piece, more, between):
     text = "ab " * 200 + between + (piece + "c") * (MAX_SENTENCE_CHARS + more)
-    assert sentence_ends(text) == _sentences_reference.sentence_ends(text)
+    assert sentence_ends(text) == twins.sentence_ends(text)
 
 
 @pytest.mark.parametrize("wrong", [None, b"a. b", 3, type("Text", (str,), {})("a. b")])

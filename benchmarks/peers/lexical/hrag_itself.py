@@ -6,7 +6,6 @@ rows.
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from math import log1p
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
 )
 from hrag.text.analysis import LeafTerms, QueryTerm, analyzer
+from hrag.text.bm25 import inverse_document_frequency
 
 SEED = 103
 QUERIES = 500
@@ -47,7 +47,10 @@ def make_corpus(folder: Path, leaf_count: int) -> Leaves:
     for text in store.questions(leaf_count, _LEAVES_EACH, SEED, QUERIES):
         term_ids = [term.id for term in english.query_terms(text)]
         known = [number_of[term_id] for term_id in term_ids if term_id in number_of]
-        idf = sum(_idf(leaf_counts.get(term_id, 0), len(leaves)) for term_id in term_ids)
+        idf = sum(
+            inverse_document_frequency(leaf_counts.get(term_id, 0), len(leaves))
+            for term_id in term_ids
+        )
         queries.append(Query(text, known, idf))
     save_queries(queries, folder)
     return leaves
@@ -60,10 +63,6 @@ def _leaf_terms(folder: Path) -> LeafTerms:
         (record,) = listed_segments(opened, txn, number)
         ordinals = [ordinal for ordinal, _ in covered_ordinals(opened, txn, number, record)]
         return read_leaves(opened, txn, number, settings, ordinals).terms
-
-
-def _idf(frequency: int, leaf_count: int) -> float:
-    return log1p((leaf_count - frequency + 0.5) / (frequency + 0.5))
 
 
 class Hrag:

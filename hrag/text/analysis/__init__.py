@@ -14,7 +14,6 @@ from hrag.text.analysis.analyzer import (
     analyzer,
     analyzer_name,
 )
-from hrag.text.analysis.weights import term_weights
 from hrag_fast import MAX_FREQUENCY, LeafTerms, Matches, term_id
 
 __all__ = [
@@ -29,5 +28,4 @@ __all__ = [
     "analyzer",
     "analyzer_name",
     "term_id",
-    "term_weights",
 ]

@@ -21,7 +21,7 @@ def forward(rows, count):
     return np.cumsum(sizes), np.array(entries, np.uint64), count
 
 
-def query(terms, lengths=None, *, rows=0, a=0.3, b=0.9 / 120):
+def query(terms, lengths=None, *, rows=0, norm_base=0.3, norm_per_term=0.9 / 120):
     """The first five arguments of `best`; `terms` has weights by term."""
     ids, weights = zip(*sorted(terms.items()), strict=True) if terms else ((), ())
     if lengths is None:
@@ -29,8 +29,8 @@ def query(terms, lengths=None, *, rows=0, a=0.3, b=0.9 / 120):
     return (
         np.array(ids, np.uint64),
         np.array(weights, np.float32),
-        a,
-        b,
+        norm_base,
+        norm_per_term,
         np.asarray(lengths, np.uint32),
     )
 

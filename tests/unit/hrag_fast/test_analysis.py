@@ -1,4 +1,4 @@
-"""What the compiled term extractor must stand: long words, crowds, threads, wrong arguments."""
+"""The term extractor: caches of stems, frequent terms, threads, folding, and wrong arguments."""
 
 import sys
 import threading
@@ -9,23 +9,17 @@ import numpy as np
 import pytest
 
 import hrag_fast
-from hrag_fast import TermExtractor, _analysis_reference, term_id
-from hrag_fast._characters import (
-    CJK,
-    MAX_CLUSTER,
-    SPACE,
-    WORD,
-    character_class,
-    clusters,
-    may_combine,
-)
+from hrag_fast import MAX_CLUSTER, TermExtractor, term_id
+from hrag_fast._characters import CJK, SPACE, WORD, character_class, may_combine
+from tests import twins
+from tests.twins.analysis import clusters
 
 
 def shortened(word):
     return word[:3]
 
 
-@pytest.fixture(params=[hrag_fast, _analysis_reference], ids=["kernel", "twin"])
+@pytest.fixture(params=[hrag_fast, twins], ids=["kernel", "twin"])
 def extractor(request):
     return request.param.TermExtractor(shortened)
 
@@ -44,34 +38,34 @@ def test_terms_do_not_depend_on_how_python_stores_a_text(extractor, other):
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 64, 65, 300])
 @pytest.mark.parametrize("letter", ["x", "ж", "𐐨"])
-def test_words_of_every_size_are_stemmed_alike_when_remembered(extractor, size, letter):
+def test_words_of_every_size_have_the_same_stem_when_it_is_cached(extractor, size, letter):
     words = [letter * size, letter * (size - 1) + "y", "y" + letter * (size - 1)]
     stems = [word if size > 64 else word[:3] for word in words]
     for _ in range(2):
         assert extractor.terms(" ".join(words)).tolist() == ids_of(stems)
 
 
-def test_more_words_than_are_remembered():
-    """Forgotten stems are asked for again; remembered ones are not."""
-    asked = []
-    kernel = TermExtractor(lambda word: asked.append(word) or word[:-1])
+def test_stems_of_more_words_than_the_cache_has_are_right():
+    """The stemmer is called again for a word that was evicted, and not for a cached word."""
+    stemmed = []
+    kernel = TermExtractor(lambda word: stemmed.append(word) or word[:-1])
     words = [f"{i:05}x" for i in range(40_000)] + [f"{i:030}x" for i in range(10_000)]
     for _ in range(2):
         assert kernel.terms(" ".join(words)).tolist() == ids_of([word[:-1] for word in words])
-    assert len(asked) > len(words)
-    asked.clear()
+    assert len(stemmed) > len(words)
+    stemmed.clear()
     kernel.terms(f"{words[-1]} " * 5)
-    assert asked == []
+    assert stemmed == []
 
 
-def test_an_empty_stem_leaves_the_word():
-    for kernels in (hrag_fast, _analysis_reference):
-        kernel = kernels.TermExtractor(lambda word: "")
-        assert kernel.terms("word").tolist() == [term_id("word")]
-        assert kernel.term(kernel.tokens("word")[0]) == "word"
+def test_a_word_with_an_empty_stem_is_its_own_term():
+    for kernels in (hrag_fast, twins):
+        extractor = kernels.TermExtractor(lambda word: "")
+        assert extractor.terms("word").tolist() == [term_id("word")]
+        assert extractor.term(extractor.tokens("word")[0]) == "word"
 
 
-def test_an_error_of_the_stemmer_arrives():
+def test_an_error_of_the_stemmer_is_raised():
     def failing(word):
         raise KeyError(word)
 
@@ -80,8 +74,8 @@ def test_an_error_of_the_stemmer_arrives():
         kernel.leaf_terms(["数据", "word"])
 
 
-def test_a_leaf_of_few_terms_many_times_over(extractor):
-    """Crowded buckets are sorted, too."""
+def test_a_leaf_that_repeats_few_terms_has_sorted_entries(extractor):
+    """Equal ids are in one bucket of the sort, which is then too large for insertion sort."""
     text = "aa bb cc " * 200 + " ".join(str(i) for i in range(100, 400))
     entries = extractor.leaf_terms([text]).entries.tolist()
     frequencies = {entry >> 8: entry & 0xFF for entry in entries}
@@ -91,7 +85,7 @@ def test_a_leaf_of_few_terms_many_times_over(extractor):
 
 
 def test_threads_share_an_extractor():
-    """A stemmer that lets other threads run finds the extractor in any state."""
+    """The stemmer releases the GIL, so other threads run in the middle of each call."""
 
     def slow(word):
         time.sleep(0)
@@ -131,7 +125,7 @@ def test_texts_must_be_str(argument):
         kernel.leaf_terms(["text", argument])
 
 
-def test_one_text_is_no_sequence_of_texts(extractor):
+def test_one_text_in_place_of_a_sequence_of_texts_is_refused(extractor):
     with pytest.raises(TypeError, match="not one str"):
         extractor.leaf_terms("text")
 
@@ -150,7 +144,7 @@ def test_ids_must_be_ascending_uint64():
     assert kernel.matches("text", read_only).ends.tolist() == [4]
 
 
-@pytest.mark.parametrize("kernels", [hrag_fast, _analysis_reference], ids=["kernel", "twin"])
+@pytest.mark.parametrize("kernels", [hrag_fast, twins], ids=["kernel", "twin"])
 def test_texts_are_folded(kernels):
     assert kernels.fold("Ｓtraße e\u0301 ﬁ \udc00") == "strasse é fi \ufffd"
     assert kernels.fold(" A\n\t B\u3000 ", single_spaces=True) == "a b"
@@ -162,13 +156,13 @@ def test_long_sequences_of_marks_are_folded_in_pieces():
     text = "a" + "\u0316\u0301" * 500
     sizes = [end - start for start, end in clusters(text)]
     assert sizes == [MAX_CLUSTER] * 31 + [9]
-    assert hrag_fast.fold(text) == _analysis_reference.fold(text)
+    assert hrag_fast.fold(text) == twins.fold(text)
 
 
 def test_nothing_composes_across_clusters():
-    """What Unicode lets compose with a character before it may combine."""
+    """Each character that composes with the one before it, by Unicode, belongs to its cluster."""
     decompositions = [unicodedata.decomposition(chr(code)).split() for code in range(0x20000)]
-    canonical = [each for each in decompositions if len(each) == 2 and each[0][0] != "<"]
+    canonical = [pair for pair in decompositions if len(pair) == 2 and pair[0][0] != "<"]
     seconds = {chr(int(second, 16)) for _, second in canonical}
     assert len(seconds) > 50
     assert all(may_combine(second) for second in seconds | {"\u1161", "\u11a8"})

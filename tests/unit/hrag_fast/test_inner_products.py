@@ -1,4 +1,4 @@
-"""Vectors that no index holds are scored as those in an index are."""
+"""`inner_products` scores vectors that are in no index, with the same bits as `Graph.scores`."""
 
 import hnswlib
 import numpy as np
@@ -9,7 +9,7 @@ from hrag_fast import Graph, inner_products
 
 @pytest.mark.parametrize("dimension", [1, 2, 16, 33, 384])
 @pytest.mark.parametrize("count", [1, 300])
-def test_vectors_have_the_same_score_in_an_index_and_outside(tmp_path, count, dimension):
+def test_vectors_have_the_same_scores_inside_and_outside_of_an_index(tmp_path, count, dimension):
     random = np.random.default_rng(dimension)
     vectors = random.standard_normal((count, dimension)).astype(np.float32)
     query = random.standard_normal(dimension).astype(np.float32)
@@ -24,8 +24,8 @@ def test_vectors_have_the_same_score_in_an_index_and_outside(tmp_path, count, di
 
 
 def test_no_vectors_have_no_scores():
-    found = inner_products(np.ones(3, np.float32), np.empty((0, 3), np.float32))
-    assert (found.dtype, found.shape) == (np.float32, (0,))
+    scores = inner_products(np.ones(3, np.float32), np.empty((0, 3), np.float32))
+    assert (scores.dtype, scores.shape) == (np.float32, (0,))
 
 
 def test_vectors_of_another_dimension_are_refused():

@@ -1,8 +1,10 @@
-"""What the kernels and their twins promise, case by case, on both."""
+"""`climb`, `rows_of_documents` and `boundary_ranks`: the same cases on kernels and twins."""
 
-import importlib
+import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +20,11 @@ from hrag_fast import (
     MAX,
     MEAN,
     SUM,
-    _reference,
 )
+from tests import twins
 
 
-@pytest.fixture(params=[hrag_fast, _reference], ids=["kernel", "twin"])
+@pytest.fixture(params=[hrag_fast, twins], ids=["kernel", "twin"])
 def kernels(request):
     return request.param
 
@@ -32,7 +34,7 @@ def label(document, leaf):
 
 
 class Index:
-    """Rows of (document, leaf, ancestor); all are alive but `deleted`."""
+    """Rows of (document, leaf, ancestor). All are alive, except the rows in `deleted`."""
 
     def __init__(self, *leaves, deleted=()):
         self.labels = np.array([label(d, leaf) for d, leaf, _ in leaves], dtype=np.uint64)
@@ -47,7 +49,8 @@ class Index:
         return kernels.climb(rows, scores, self.labels, self.ancestors, self.alive, aggregation)
 
 
-# Document 1: leaves 0 and 1 below ancestor 0, leaf 2 below ancestor 1. Document 2: one leaf.
+# Document 1 has leaves 0 and 1 below ancestor 0, and leaf 2 below ancestor 1. Document 2 has one
+# leaf.
 INDEX = Index((1, 0, 0), (1, 1, 0), (1, 2, 1), (2, 0, 0))
 CANDIDATES = [(3, 0.75), (0, 0.25), (1, 0.5), (2, 0.5)]
 
@@ -75,7 +78,7 @@ def test_results_have_the_documented_dtypes(kernels):
         (COUNT, {label(2, 0): 1.0, label(1, 0): 2.0, label(1, 1): 1.0}),
     ],
 )
-def test_aggregation_makes_a_groups_score(kernels, aggregation, scores):
+def test_the_score_of_a_group_follows_the_aggregation(kernels, aggregation, scores):
     groups = INDEX.climb(kernels, CANDIDATES, aggregation)
     assert dict(zip(groups.keys.tolist(), groups.scores.tolist(), strict=True)) == scores
 
@@ -105,18 +108,18 @@ def test_deleted_rows_are_dropped(kernels):
 @pytest.mark.parametrize(
     "candidates", [[], [(0, 0.5), (1, 0.25)]], ids=["no candidates", "all deleted"]
 )
-def test_nothing_alive_gives_no_groups(kernels, candidates):
+def test_candidates_that_are_all_deleted_give_no_groups(kernels, candidates):
     groups = Index((1, 0, 0), (1, 1, 0), deleted=(0, 1)).climb(kernels, candidates)
     assert groups.starts.tolist() == [0]
     assert [len(array) for array in groups] == [0, 0, 1, 0, 0]
 
 
-def test_an_empty_index_answers_no_candidates(kernels):
+def test_an_empty_index_gives_no_groups(kernels):
     assert Index().climb(kernels, []).starts.tolist() == [0]
 
 
-def test_one_ancestor_takes_a_whole_long_list(kernels):
-    """Past the shortest run, so that the sort merges."""
+def test_a_long_list_of_candidates_may_have_one_ancestor(kernels):
+    """The list is longer than the shortest run, so that the sort merges runs."""
     index = Index(*((7, leaf, 3) for leaf in range(1000)))
     groups = index.climb(kernels, [(row, row * 37 % 1000 / 1000) for row in range(1000)])
     assert groups.keys.tolist() == [label(7, 3)]
@@ -124,7 +127,7 @@ def test_one_ancestor_takes_a_whole_long_list(kernels):
     assert groups.child_scores.tolist() == sorted(groups.child_scores.tolist(), reverse=True)
 
 
-def test_equal_scores_throughout_leave_label_order(kernels):
+def test_candidates_with_equal_scores_are_in_the_order_of_labels(kernels):
     index = Index(*((leaf, 0, 0) for leaf in range(1000)))
     groups = index.climb(kernels, [(row, 0.5) for row in reversed(range(1000))])
     assert groups.children.tolist() == list(range(1000))
@@ -138,14 +141,14 @@ def test_the_largest_label_and_ancestor_fit(kernels):
     assert groups.keys.tolist() == [(1 << 64) - 1, label(top, 0)]
 
 
-def test_sums_are_made_in_double_precision(kernels):
-    """In single precision 2**24 + 1 is 2**24."""
+def test_sums_are_computed_in_double_precision(kernels):
+    """The sum 2**24 + 1 is 2**24 in single precision."""
     index = Index((1, 0, 0), (1, 1, 0), (1, 2, 0))
     candidates = [(0, 16777216.0), (1, 1.0), (2, -16777216.0)]
     assert index.climb(kernels, candidates, SUM).scores.tolist() == [1.0]
 
 
-def test_read_only_arrays_are_taken(kernels):
+def test_arrays_may_be_read_only(kernels):
     rows = np.frombuffer(np.array([3, 0], dtype=np.uint32).tobytes(), dtype=np.uint32)
     scores = np.frombuffer(np.array([0.5, 1.0], dtype=np.float32).tobytes(), dtype=np.float32)
     labels = np.frombuffer(INDEX.labels.tobytes(), dtype=np.uint64)
@@ -154,7 +157,7 @@ def test_read_only_arrays_are_taken(kernels):
 
 
 @pytest.mark.parametrize("row", [4, 2**32 - 1])
-def test_a_row_past_the_index_is_refused_by_place_and_number(kernels, row):
+def test_a_row_that_the_index_does_not_have_is_refused(kernels, row):
     with pytest.raises(IndexError, match=rf"rows\[1\] is {row}; it must be below 4"):
         INDEX.climb(kernels, [(0, 0.5), (row, 0.5)])
 
@@ -166,7 +169,7 @@ def test_an_unknown_aggregation_is_refused(kernels, aggregation):
 
 
 @pytest.mark.parametrize("name", ["scores", "ancestors", "alive"])
-def test_lengths_that_disagree_are_refused(kernels, name):
+def test_arrays_of_different_lengths_are_refused(kernels, name):
     arguments = {
         "rows": np.zeros(1, dtype=np.uint32),
         "scores": np.zeros(1, dtype=np.float32),
@@ -191,9 +194,10 @@ def test_the_kernel_refuses_a_wrong_dtype_or_layout():
         hrag_fast.climb(None, np.zeros(2, dtype=np.float32), *rest)
 
 
-def test_rows_of_documents_are_those_of_their_leaves(kernels):
-    labels = np.array([label(*each) for each in ((5, 0), (7, 0), (7, 1), (2**43, 0), (6, 9))], "u8")
-    for chosen, rows in (
+def test_rows_of_documents_are_the_rows_of_their_leaves(kernels):
+    leaves = ((5, 0), (7, 0), (7, 1), (2**43, 0), (6, 9))
+    labels = np.array([label(*leaf) for leaf in leaves], "u8")
+    for documents, expected in (
         ([], []),
         ([7], [1, 2]),
         ([1, 6, 8], [4]),
@@ -201,16 +205,16 @@ def test_rows_of_documents_are_those_of_their_leaves(kernels):
         ([5, 2**43], [0, 3]),
         ([0, 2**44 - 1], []),
     ):
-        found = kernels.rows_of_documents(labels, np.array(chosen, "u8"))
-        assert (found.dtype, found.tolist()) == (np.uint32, rows)
+        rows = kernels.rows_of_documents(labels, np.array(documents, "u8"))
+        assert (rows.dtype, rows.tolist()) == (np.uint32, expected)
     assert not len(kernels.rows_of_documents(labels[:0], np.array([5], "u8")))
 
 
 def test_documents_that_do_not_ascend_give_rows_that_exist():
-    labels = np.array([label(each, 0) for each in range(10)], "u8")
-    for chosen in ([9, 3], [4, 3], [3, 9, 5], [2, 2**60, 7], [2**64 - 1, 0], [0, 2**64 - 1]):
-        found = hrag_fast.rows_of_documents(labels, np.array(chosen, "u8"))
-        assert set(found.tolist()) <= set(range(10))
+    labels = np.array([label(document, 0) for document in range(10)], "u8")
+    for documents in ([9, 3], [4, 3], [3, 9, 5], [2, 2**60, 7], [2**64 - 1, 0], [0, 2**64 - 1]):
+        rows = hrag_fast.rows_of_documents(labels, np.array(documents, "u8"))
+        assert set(rows.tolist()) <= set(range(10))
 
 
 def test_labels_and_documents_of_another_type_are_refused():
@@ -227,8 +231,8 @@ def test_labels_and_documents_of_another_type_are_refused():
             hrag_fast.rows_of_documents(labels, wrong)
 
 
-def test_threads_get_their_own_answers():
-    """2,000 candidates: past what is done under the GIL."""
+def test_threads_that_climb_at_the_same_time_get_the_right_groups():
+    """The GIL is released, because there are 2,000 candidates."""
     index = Index(*((row // 5, row % 5, 0) for row in range(2000)))
     inputs = [[(row, (row * step) % 2000) for row in range(2000)] for step in (1, 3, 7, 9)]
     alone = [index.climb(hrag_fast, candidates).children.tolist() for candidates in inputs]
@@ -238,7 +242,7 @@ def test_threads_get_their_own_answers():
 
 
 def rank(kernels, before, after):
-    """The rank of the cut between two texts."""
+    """Returns the rank of the cut between two texts."""
     head = before.encode()
     ends = np.array([len(head)], dtype=np.uint32)
     return int(kernels.boundary_ranks(head + after.encode(), ends)[0])
@@ -308,7 +312,7 @@ def test_rank_of_a_cut(kernels, before, after, expected):
 
 @pytest.mark.parametrize("closer", "\"')]}”’」』）》】")
 @pytest.mark.parametrize("mark", ".!?。！？；…．｡")
-def test_every_closer_may_follow_every_sentence_end(kernels, mark, closer):
+def test_each_closing_quote_or_bracket_may_follow_each_sentence_end(kernels, mark, closer):
     assert rank(kernels, f"end{mark}{closer} ", "next") == CUT_SENTENCE
 
 
@@ -324,12 +328,12 @@ def test_every_closer_may_follow_every_sentence_end(kernels, mark, closer):
         (0x20000, 0x3FFFF),
     ],
 )
-def test_cjk_ranges_end_where_documented(kernels, first, last):
+def test_each_cjk_range_has_the_documented_ends(kernels, first, last):
     ranks = [rank(kernels, "x", chr(c) + "x") for c in (first - 1, first, last, last + 1)]
     assert ranks == [CUT_CODE_POINT, CUT_WORD, CUT_WORD, CUT_CODE_POINT]
 
 
-def test_every_byte_inside_a_code_point_is_forbidden(kernels):
+def test_cuts_inside_a_code_point_are_forbidden(kernels):
     text = "aé文😀".encode()
     ends = np.arange(1, len(text) + 1, dtype=np.uint32)
     ranks = kernels.boundary_ranks(text, ends)
@@ -354,23 +358,26 @@ def test_the_kernel_ranks_cuts_of_bytes_only():
 
 
 def test_bytes_that_are_not_utf8_stay_inside_the_text():
-    """Their ranks mean nothing, but nothing beyond the text is read."""
+    """The ranks have no meaning, but nothing outside of the text is read."""
     text = b"\x80" * 40 + b"\xf4\xff\xe3"
     ranks = hrag_fast.boundary_ranks(text, np.arange(1, len(text) + 1, dtype=np.uint32))
     assert ranks.max() <= CUT_PARAGRAPH
 
 
-def test_a_missing_extension_is_an_error_that_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "hrag_fast._climb", None)
-    monkeypatch.delitem(sys.modules, "hrag_fast")
-    with pytest.raises(ImportError, match=r"_climb is not compiled; install g\+\+ "):
-        importlib.import_module("hrag_fast")
+def test_a_missing_extension_is_an_error_that_says_what_to_do(tmp_path):
+    """The package is installed without a compiler, so it has no compiled modules."""
+    package = Path(hrag_fast.__file__).parent
+    shutil.copytree(package, tmp_path / "hrag_fast", ignore=shutil.ignore_patterns("*.so"))
+    command = [sys.executable, "-c", "import hrag_fast"]
+    ran = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "ImportError: hrag_fast._analysis is not compiled; install g++ " in ran.stderr
 
 
 @pytest.mark.parametrize(
     "kind",
     [hrag_fast.CitedDocument, hrag_fast.Graph, hrag_fast.PassageEncoder, hrag_fast.Postings],
 )
-def test_no_kernel_exists_without_what_it_reads(kind):
+def test_no_kernel_is_created_without_its_data(kind):
     with pytest.raises(TypeError, match="argument"):
         kind.__new__(kind)

@@ -1,6 +1,6 @@
-"""Kernels that get no memory: they raise MemoryError, and the process goes on.
+"""A kernel that gets no memory raises MemoryError, and can be called again in the same process.
 
-Each case runs in a process of its own, whose address space is limited once its arrays exist.
+Each case runs in a new process, whose address space is limited after its arrays are allocated.
 """
 
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 POSTINGS = """
 from hrag_fast import Postings, forward_matches, postings_of, write_postings
 
-ROWS = 1_000_000  # All have the terms 2 and 3, one in five has 1 too.
+ROWS = 1_000_000  # All rows have the terms 2 and 3. One row in five also has the term 1.
 has = np.ones((ROWS, 3), bool)
 has[:, 0] = np.arange(ROWS) % 5 == 0
 starts = np.concatenate([[0], np.cumsum(has.sum(axis=1))])
@@ -73,7 +73,7 @@ limit_to_spare({spare_bytes})
 try:
     call()
 except MemoryError as error:
-    assert type(error) is MemoryError, "numpy's own"
+    assert type(error) is MemoryError, "numpy raised it, not the kernel"
 else:
     sys.exit("there was enough memory")
 limit(unlimited)
@@ -85,16 +85,16 @@ def call():
 
 search = graph.search(numbers[0], 10)
 expected = call()
-found, spare_bytes = None, 0
-while found is None:
+result, spare_bytes = None, 0
+while result is None:
     search = graph.search(numbers[0], 10)
     limit_to_spare(spare_bytes)
     try:
-        found = call()
+        result = call()
     except MemoryError:
         spare_bytes += {step_bytes}
     limit(unlimited)
-    assert all(map(np.array_equal, found or call(), expected))
+    assert all(map(np.array_equal, result or call(), expected))
 assert spare_bytes >= {least_steps} * {step_bytes}, spare_bytes
 """
 CALLS = {
@@ -122,13 +122,14 @@ starts = np.array([0, len(ids)])
 limit_to_spare(50_000_000)
 encoder.encode(ids, starts)
 """
-SPARE_BYTES = 5_000_000  # For small objects and for `scores`' result, not for 8 bytes a row.
+# This is enough for small objects and for the result of `scores`, but not for 8 bytes per row.
+SPARE_BYTES = 5_000_000
 NO_POSTINGS = """
 try:
     Postings(path.read_bytes())
 except ValueError:
     sys.exit()
-sys.exit("the file holds postings")
+sys.exit("the file has valid postings")
 """
 
 
@@ -140,7 +141,7 @@ def run(prepare, call, then, path):
 def run_limited(prepare, script, path):
     """Asserts that a new process runs the script to its end and writes no error."""
     script = LIMIT.format(prepare=prepare) + script
-    # Large blocks come from the system, not from what was freed before.
+    # Large blocks come from the system, not from memory that was freed before.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", script, path],
@@ -154,24 +155,27 @@ def run_limited(prepare, script, path):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_kernels_without_memory_raise_and_can_be_called_again(name, tmp_path):
+def test_kernels_without_memory_raise_memory_error_and_can_be_called_again(name, tmp_path):
     run(*CALLS[name], "call()", tmp_path / "unused")
 
 
 def test_a_query_of_32_kb_is_encoded_in_50_mb(tmp_path):
-    """That is 54,000 tokens, if it is all U+FDFA."""
+    """A query of 32 KB has up to 54,000 tokens, if all its characters are U+FDFA."""
     run_limited(MODEL, LONG_QUERY, tmp_path / "unused")
 
 
-def test_a_file_whose_merge_got_no_memory_holds_no_postings(tmp_path):
+def test_a_merge_that_got_no_memory_leaves_a_file_without_valid_postings(tmp_path):
     path = tmp_path / "merged"
     run(POSTINGS, "write_postings(path, [(postings, rows)])", NO_POSTINGS, path)
     assert path.stat().st_size > 0
 
 
 @pytest.mark.parametrize("name", GRAPH_CALLS)
-def test_a_graph_raises_wherever_memory_ends_and_then_finds_the_same(name, tmp_path):
-    """With a little more memory each time, until it is enough; searches go on after a failure."""
+def test_a_graph_raises_at_each_allocation_and_then_finds_the_same(name, tmp_path):
+    """Each call has 16 KB more memory than the last one, until it succeeds.
+
+    A search can continue after a failure.
+    """
     script = RUN_WITH_MORE_AND_MORE.format(
         call=GRAPH_CALLS[name], step_bytes=STEP_BYTES, least_steps=LEAST_STEPS
     )

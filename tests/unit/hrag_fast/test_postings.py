@@ -1,4 +1,4 @@
-"""What lexical search and its twin promise, case by case, on both."""
+"""Lexical search: the same cases on the kernels and the twins."""
 
 import mmap
 from concurrent.futures import ThreadPoolExecutor
@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import hrag_fast
-from hrag_fast import _bm25_reference as reference
-from hrag_fast import bm25
+from hrag.text.bm25 import LengthNorm, leaf_scores, length_norm
+from tests import twins
 from tests.support.documents.lexical import DROPPED, forward, query, zipf_rows
+from tests.twins.postings import HEADER, WINDOW_ROWS
 
-WINDOW = reference.WINDOW_ROWS
-# Three rows: both terms, the one, the other often.
+# Row 0 has both terms, row 1 has the term 10, row 2 has the term 20 often.
 ROWS = {0: {10: 1, 20: 1}, 1: {10: 2}, 2: {20: 40}}
 
 
-@pytest.fixture(params=[hrag_fast, reference], ids=["kernel", "twin"])
+@pytest.fixture(params=[hrag_fast, twins], ids=["kernel", "twin"])
 def kernels(request):
     return request.param
 
@@ -33,7 +33,7 @@ def ids_of(*terms):
 
 def test_a_score_is_the_weighted_sum_of_saturated_frequencies(kernels):
     postings = postings_of(kernels, ROWS, 3)
-    terms = query({10: 0.75, 20: 0.25}, [2, 200, 40], a=0.3, b=0.009)
+    terms = query({10: 0.75, 20: 0.25}, [2, 200, 40], norm_base=0.3, norm_per_term=0.009)
     rows, scores = postings.best(*terms, None, 10)
     assert rows.tolist() == [0, 1, 2]
     expected = [1 / (1.3 + 0.018), 0.75 * 2 / (2.3 + 1.8), 0.25 * 40 / (40.3 + 0.36)]
@@ -43,28 +43,28 @@ def test_a_score_is_the_weighted_sum_of_saturated_frequencies(kernels):
 
 
 def test_rows_with_equal_scores_come_in_their_order(kernels):
-    """The best rows are the lowest ones, whichever windows they are in."""
-    rows = {row: {5: 1} for row in (3, 700, WINDOW - 1, WINDOW, 3 * WINDOW)}
-    postings = postings_of(kernels, rows, 3 * WINDOW + 1)
+    """The best rows are the lowest ones, in all windows."""
+    rows = {row: {5: 1} for row in (3, 700, WINDOW_ROWS - 1, WINDOW_ROWS, 3 * WINDOW_ROWS)}
+    postings = postings_of(kernels, rows, 3 * WINDOW_ROWS + 1)
     for count in range(1, 7):
-        found, _ = postings.best(*query({5: 0.5}, rows=postings.rows), None, count)
-        assert found.tolist() == sorted(rows)[:count]
+        best, _ = postings.best(*query({5: 0.5}, rows=postings.rows), None, count)
+        assert best.tolist() == sorted(rows)[:count]
 
 
-def test_only_rows_with_a_score_are_found(kernels):
+def test_only_rows_with_a_score_are_returned(kernels):
     postings = postings_of(kernels, ROWS, 5)
-    found, scores = postings.best(*query({10: 0.5, 20: 0, 30: 0.5}, rows=5), None, 10)
-    assert found.tolist() == [1, 0]
-    assert (found.dtype, scores.dtype) == (np.uint32, np.float32)
+    rows, scores = postings.best(*query({10: 0.5, 20: 0, 30: 0.5}, rows=5), None, 10)
+    assert rows.tolist() == [1, 0]
+    assert (rows.dtype, scores.dtype) == (np.uint32, np.float32)
     for terms in ({}, {20: 0.0}, {9: 1.0}):
         assert len(postings.best(*query(terms, rows=5), None, 10)[0]) == 0
 
 
-def test_only_allowed_rows_are_found(kernels):
+def test_only_allowed_rows_are_returned(kernels):
     postings = postings_of(kernels, ROWS, 3)
     allowed = np.array([0, 1, 7], np.uint8)
-    found, _ = postings.best(*query({10: 0.5, 20: 0.5}, rows=3), allowed, 10)
-    assert found.tolist() == [2, 1]
+    rows, _ = postings.best(*query({10: 0.5, 20: 0.5}, rows=3), allowed, 10)
+    assert rows.tolist() == [2, 1]
 
 
 def test_document_frequencies_count_living_rows(kernels):
@@ -77,39 +77,39 @@ def test_document_frequencies_count_living_rows(kernels):
 
 def test_rows_with_all_have_every_term(kernels):
     postings = postings_of(kernels, ROWS, 4)
-    for terms, rows in (((10,), [0, 1]), ((10, 20), [0]), ((10, 30), []), ((), [0, 1, 2, 3])):
-        found = postings.rows_with_all(ids_of(*terms))
-        assert found.tolist() == rows
-        assert found.dtype == np.uint32
+    for terms, expected in (((10,), [0, 1]), ((10, 20), [0]), ((10, 30), []), ((), [0, 1, 2, 3])):
+        rows = postings.rows_with_all(ids_of(*terms))
+        assert rows.tolist() == expected
+        assert rows.dtype == np.uint32
 
 
 def test_frequencies_are_counted_up_to_255(kernels):
     rows = {row: {1: frequency} for row, frequency in enumerate([1, 6, 7, 8, 254, 255, 300])}
     postings = postings_of(kernels, rows, 7)
-    scores = postings.scores(*query({1: 1}, rows=7, b=0), np.arange(7, dtype=np.uint32))
+    scores = postings.scores(*query({1: 1}, rows=7, norm_per_term=0), np.arange(7, dtype=np.uint32))
     expected = [f / (f + 0.3) for f in (1, 6, 7, 8, 254, 255, 255)]
     assert scores == pytest.approx(expected)
 
 
-def test_a_list_takes_a_unit_a_posting_and_two_a_window():
-    rows = {row: {1: 1} for row in range(WINDOW + 1)}
-    buffer = hrag_fast.postings_of(*forward(rows, WINDOW + 1))
-    assert len(buffer) == reference.HEADER.size + 20 + 8 + 2 * (WINDOW + 1 + 2 + 2)
+def test_a_list_has_one_unit_for_a_posting_and_two_for_a_window():
+    rows = {row: {1: 1} for row in range(WINDOW_ROWS + 1)}
+    buffer = hrag_fast.postings_of(*forward(rows, WINDOW_ROWS + 1))
+    assert len(buffer) == HEADER.size + 20 + 8 + 2 * (WINDOW_ROWS + 1 + 2 + 2)
 
 
 @cache
 def long_lists():
     """Lists of thousands of postings in three windows: postings, their twin, lengths."""
-    count = 2 * WINDOW + 500
+    count = 2 * WINDOW_ROWS + 500
     starts, entries, lengths = zipf_rows(count, vocabulary=300, shortest=5, longest=40)
     entries[::97] |= np.uint64(8)  # Frequencies of 8 and more.
     buffer = hrag_fast.postings_of(starts, entries, count)
-    return hrag_fast.Postings(buffer), reference.Postings(buffer), lengths
+    return hrag_fast.Postings(buffer), twins.Postings(buffer), lengths
 
 
 @pytest.mark.parametrize("allowed_share", [1, 0.5, 0.002])
 def test_long_lists_equal_the_twin(allowed_share):
-    """With more candidates than are wanted, all allowed, many or few."""
+    """There are more candidates than the best 200, and all, half or few rows are allowed."""
     postings, twin, lengths = long_lists()
     random = np.random.default_rng(1)
     allowed = (random.random(len(lengths)) < allowed_share).astype(np.uint8)
@@ -118,8 +118,8 @@ def test_long_lists_equal_the_twin(allowed_share):
     expected_rows, expected_scores = twin.best(*terms, allowed, 200)
     assert rows.tolist() == expected_rows.tolist()
     assert scores.tobytes() == expected_scores.tobytes()
-    some = random.permutation(len(lengths))[:3000].astype(np.uint32)
-    assert postings.scores(*terms, some).tobytes() == twin.scores(*terms, some).tobytes()
+    shuffled = random.permutation(len(lengths))[:3000].astype(np.uint32)
+    assert postings.scores(*terms, shuffled).tobytes() == twin.scores(*terms, shuffled).tobytes()
     ids = ids_of(0, 1, 2)
     assert postings.rows_with_all(ids).tolist() == twin.rows_with_all(ids).tolist()
     live_counts = postings.document_frequencies(ids, allowed)
@@ -127,8 +127,8 @@ def test_long_lists_equal_the_twin(allowed_share):
 
 
 def test_threads_share_postings(tmp_path):
-    """Mapped, read-only, and searched by several threads at once."""
-    count = WINDOW + 100
+    """The file is mapped into memory, read-only, and several threads search it at the same time."""
+    count = WINDOW_ROWS + 100
     starts, entries, lengths = zipf_rows(count, vocabulary=300, shortest=5, longest=40)
     path = tmp_path / "postings"
     path.write_bytes(hrag_fast.postings_of(starts, entries, count))
@@ -137,8 +137,8 @@ def test_threads_share_postings(tmp_path):
     terms = query(dict.fromkeys(range(20), 0.05), lengths)
     expected = postings.best(*terms, None, 50)[0].tolist()
     with ThreadPoolExecutor(4) as threads:
-        found = threads.map(lambda _: postings.best(*terms, None, 50)[0].tolist(), range(20))
-        assert all(rows == expected for rows in found)
+        results = threads.map(lambda _: postings.best(*terms, None, 50)[0].tolist(), range(20))
+        assert all(rows == expected for rows in results)
 
 
 def test_matches_of_the_forward_form_are_relative_to_the_first_row(kernels):
@@ -152,11 +152,12 @@ def test_matches_of_the_forward_form_are_relative_to_the_first_row(kernels):
 
 def test_matches_give_the_scores_of_rows_without_postings():
     starts, entries, count = forward(ROWS, 3)
-    ids, weights, a, b, lengths = query({10: 0.75, 20: 0.25}, [2, 3, 40])
+    ids, weights, *norm, lengths = query({10: 0.75, 20: 0.25}, [2, 3, 40])
     matches = hrag_fast.forward_matches(starts, entries, 0, count, ids)
     postings = postings_of(hrag_fast, ROWS, 3)
-    expected = postings.scores(ids, weights, a, b, lengths, np.arange(3, dtype=np.uint32))
-    assert bm25(weights, a, b, *matches, lengths).tobytes() == expected.tobytes()
+    expected = postings.scores(ids, weights, *norm, lengths, np.arange(3, dtype=np.uint32))
+    scores = leaf_scores(weights, LengthNorm(*norm), *matches, lengths)
+    assert scores.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -168,14 +169,14 @@ def test_matches_give_the_scores_of_rows_without_postings():
         ("weights", [0.5, 1.5], r"weights\[1\] is 1.5; it must be from 0 to 1"),
         ("weights", [-0.5, 0.5], r"weights\[0\] is -0.5; it must be from 0 to 1"),
         ("weights", [0.5, np.nan], r"weights\[1\] is nan; it must be from 0 to 1"),
-        ("a", -1.0, "a is -1.0; it must be finite and not negative"),
-        ("b", np.inf, "b is inf; it must be finite and not negative"),
+        ("norm_base", -1.0, "norm_base is -1.0; it must be finite and not negative"),
+        ("norm_per_term", np.inf, "norm_per_term is inf; it must be finite and not negative"),
         ("lengths", [1, 2], "lengths has 2 entries; it must have 3"),
     ],
 )
-def test_queries_that_are_none_are_refused(kernels, name, value, message):
+def test_invalid_queries_are_refused(kernels, name, value, message):
     postings = postings_of(kernels, ROWS, 3)
-    names = ("ids", "weights", "a", "b", "lengths")
+    names = ("ids", "weights", "norm_base", "norm_per_term", "lengths")
     arguments = dict(zip(names, query({10: 0.5, 20: 0.5}, rows=3), strict=True))
     if isinstance(value, list):
         value = np.array(value, arguments[name].dtype)
@@ -203,17 +204,17 @@ def test_rows_that_do_not_exist_are_refused(kernels):
 @pytest.mark.parametrize(
     ("starts", "entries"),
     [
-        ([0, 2], [1 << 8]),  # Past the entries.
+        ([0, 2], [1 << 8]),  # The row ends after the entries.
         ([0, 2, 1], [1 << 8 | 1, 2 << 8 | 1]),
         ([-1, 1], [1 << 8 | 1]),
-        ([0, 1], [1 << 8]),  # Never.
+        ([0, 1], [1 << 8]),  # The frequency is 0.
         ([0, 2], [2 << 8 | 1, 1 << 8 | 1]),
         ([0, 2], [1 << 8 | 1, 1 << 8 | 2]),
     ],
 )
-def test_what_is_no_forward_form_is_refused(kernels, starts, entries):
+def test_a_damaged_forward_form_is_refused(kernels, starts, entries):
     arrays = np.array(starts, np.int64), np.array(entries, np.uint64)
-    with pytest.raises(ValueError, match="row"):
+    with pytest.raises(ValueError, match=r"row \d is damaged|does not lie in entries"):
         kernels.postings_of(*arrays, len(starts) - 1)
 
 
@@ -234,14 +235,14 @@ def test_arguments_that_disagree_with_the_forward_form_are_refused(kernels):
 
 @pytest.mark.parametrize("remap", [[0, 1], [0, 0, 1], [0, 1, 3], [1, 2, DROPPED]])
 def test_remaps_that_lose_or_repeat_a_row_are_refused(kernels, tmp_path, remap):
-    """The file is not even opened."""
+    """They are refused before the file is opened."""
     source = (postings_of(kernels, ROWS, 3), np.array(remap, np.uint32))
     with pytest.raises(ValueError, match="remap"):
         kernels.write_postings(tmp_path / "merged", [source])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sources_that_are_none_are_refused(tmp_path):
+def test_sources_without_postings_or_remap_are_refused(tmp_path):
     postings, remap = postings_of(hrag_fast, ROWS, 3), np.arange(3, dtype=np.uint32)
     for source in ((postings, None), (None, remap)):
         with pytest.raises(TypeError, match="source 1 must have postings and a remap, not None"):
@@ -258,10 +259,10 @@ def test_files_that_cannot_be_written_are_an_error(kernels, tmp_path):
 
 
 def test_every_changed_byte_is_refused_or_harmless():
-    """A buffer with a byte changed is no postings, or postings for which the twin answers alike."""
-    rows = {0: {1: 1, 2: 9}, 31: {1: 7}, 40: {2: 1}, WINDOW: {1: 255}, WINDOW + 3: {1: 2}}
+    """A buffer with a changed byte is refused, or the kernel and the twin read the same from it."""
+    rows = {0: {1: 1, 2: 9}, 31: {1: 7}, 40: {2: 1}, WINDOW_ROWS: {1: 255}, WINDOW_ROWS + 3: {1: 2}}
     rows |= {row: {3: 1} for row in range(100, 140)}
-    buffer = hrag_fast.postings_of(*forward(rows, WINDOW + 4))
+    buffer = hrag_fast.postings_of(*forward(rows, WINDOW_ROWS + 4))
     everything = np.arange(256, dtype=np.uint64)
     refused = 0
     for at in range(len(buffer)):
@@ -273,20 +274,20 @@ def test_every_changed_byte_is_refused_or_harmless():
             except ValueError:
                 refused += 1
                 continue
-            twin = reference.Postings(damaged)
+            twin = twins.Postings(damaged)
             counts = postings.document_frequencies(everything, None)
             assert counts.tolist() == twin.document_frequencies(everything, None).tolist()
     assert refused > len(buffer)
 
 
-def test_buffers_that_hold_no_postings_are_refused(kernels):
+def test_buffers_without_valid_postings_are_refused(kernels):
     buffer = kernels.postings_of(*forward(ROWS, 3))
     for damaged in (b"", buffer[:20], buffer[:-1], buffer + b"\0", b"x" + buffer[1:]):
         with pytest.raises(ValueError, match="postings"):
             kernels.Postings(damaged)
 
 
-def test_postings_without_a_buffer_cannot_be_made():
+def test_postings_cannot_be_created_without_a_buffer():
     with pytest.raises(TypeError, match="exactly 1 positional argument"):
         hrag_fast.Postings.__new__(hrag_fast.Postings)
     with pytest.raises(TypeError, match="buffer"):
@@ -302,7 +303,7 @@ def test_postings_must_be_aligned_in_memory():
 @pytest.mark.slow
 @pytest.mark.parametrize("deleted_share", [0.0, 0.2])
 def test_scores_are_those_of_bm25s(deleted_share):
-    """bm25s indexes the living rows alone; here the others stay in the postings."""
+    """bm25s indexes the living rows only. Here, deleted rows stay in the postings."""
     import bm25s
 
     count = 10_000
@@ -325,10 +326,10 @@ def test_scores_are_those_of_bm25s(deleted_share):
         frequencies = postings.document_frequencies(ids, flags).astype(np.float64)
         idf = np.log(1 + (living - frequencies + 0.5) / (frequencies + 0.5))
         weights = (idf / idf.sum()).astype(np.float32)
-        b = 1.2 * 0.75 / lengths[alive].mean()
-        rows, scores = postings.best(ids, weights, 1.2 * 0.25, b, lengths, flags, living)
+        norm = length_norm(living, int(lengths[alive].sum()))
+        rows, scores = postings.best(ids, weights, *norm, lengths, flags, living)
         expected = np.zeros(count)
         expected[alive] = oracle.get_scores([str(word) for word in words])
-        found = np.zeros(count)
-        found[rows] = scores * idf.sum()
-        assert np.allclose(found, expected, atol=1e-4)
+        actual = np.zeros(count)
+        actual[rows] = scores * idf.sum()
+        assert np.allclose(actual, expected, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Encodings that no serialiser writes: read as protobuf reads them, or refused."""
+"""Encodings that no serialiser writes are read in the same way as by protobuf, or refused."""
 
 import json
 from itertools import pairwise
@@ -28,7 +28,7 @@ def _response() -> bytes:
     return response.SerializeToString()
 
 
-def test_fields_that_are_not_known_are_passed_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x03\x05" + b"\xfa\x03\x02ab" + b"\xfd\x03abcd" + b"\xf9\x03abcdefgh"
     far = b"\x80\x80\x40\x01"
     for more in (unknown, far):
@@ -37,7 +37,7 @@ def test_fields_that_are_not_known_are_passed_over() -> None:
         )
 
 
-def test_numbers_are_read_packed_or_not() -> None:
+def test_repeated_numbers_are_read_packed_and_unpacked() -> None:
     packed = rpb.Vector(values=[1.0, 2.5]).SerializeToString()
     single = b"".join(b"\x0d" + packed[at : at + 4] for at in (2, 6))
     assert rpb.Vector.FromString(single).values == [1.0, 2.5]
@@ -51,8 +51,8 @@ def test_defaults_that_were_encoded_are_left_out_unless_they_were_set() -> None:
 
 
 @pytest.mark.parametrize("encoded", [b"\x18\x01\x18\x02", b"\x18\x01\x0a\x01a\x18\x02"])
-def test_a_single_value_that_is_there_twice_is_refused(encoded: bytes) -> None:
-    with pytest.raises(ValueError, match="values of the field 3 do not stand together"):
+def test_a_single_value_that_occurs_twice_is_refused(encoded: bytes) -> None:
+    with pytest.raises(ValueError, match="field 3 occurs again; a single value may occur once"):
         write(tpb.Chunk, encoded)
 
 
@@ -76,12 +76,14 @@ def test_messages_nested_too_deep_are_refused() -> None:
         deep = bytes([tags[(level + 1) % 2], len(deep) & 127 | 128, len(deep) >> 7]) + deep
     assert write(fpb.FilterList, deep).count(b"{") == 100
     deeper = bytes([tags[0], len(deep) & 127 | 128, len(deep) >> 7]) + deep
-    with pytest.raises(ValueError, match="nests over 100 deep"):
+    with pytest.raises(ValueError, match="messages are nested more than 100 deep"):
         write(fpb.Filter, deeper)
 
 
 @given(data=st.data())
-def test_any_bytes_are_read_as_protobuf_reads_them_or_refused(data: st.DataObject) -> None:
+def test_damaged_messages_are_read_as_by_protobuf_or_refused(
+    data: st.DataObject,
+) -> None:
     encoded = bytearray(_response())
     cuts = sorted(data.draw(st.lists(st.integers(0, len(encoded)), max_size=4)))
     for start, end in pairwise(cuts):
@@ -89,12 +91,13 @@ def test_any_bytes_are_read_as_protobuf_reads_them_or_refused(data: st.DataObjec
     try:
         written = write(rpb.SearchResponse, bytes(encoded))
         message = rpb.SearchResponse.FromString(bytes(encoded))
-    except (ValueError, DecodeError, InvalidArgument):  # The last for metadata that are no JSON.
+    except (ValueError, DecodeError, InvalidArgument):
+        # InvalidArgument is raised for metadata that are not JSON.
         return
     assert json.loads(written).keys() == json_format.MessageToDict(message).keys()
 
 
-def test_kinds_and_numbers_that_no_message_has_are_refused() -> None:
+def test_unknown_kinds_and_too_large_field_numbers_are_refused() -> None:
     schema = JsonSchema()
     with pytest.raises(ValueError, match="a has the kind 10"):
         schema.add(1, "a", GROUP, False, False)

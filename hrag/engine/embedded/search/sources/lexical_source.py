@@ -1,10 +1,8 @@
 """The lexical source: ranks leaves by the terms that they share with the query, with BM25.
 
-BM25 is described in Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and
-Beyond (2009). This source uses the idf of Lucene, k1 = 1.2 and b = 0.75. Each score is divided by
-the largest score that is possible for the query's terms, so all scores lie in 0..1 for every
-query. The statistics count all living leaves of the collection, in segments and tail. So deleted
-leaves do not count, and scores do not depend on how leaves are distributed over segments.
+`hrag.text.bm25` has the formula. Its statistics count all living leaves of the collection, in
+segments and tail. So deleted leaves do not count, and scores do not depend on how leaves are
+distributed over segments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +15,10 @@ from hrag.engine.common.candidates import Candidates, RowNumbers, Scores, best_o
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
-from hrag.text.analysis import QueryTerm, term_weights
-from hrag_fast import Postings, bm25, forward_matches
+from hrag.text.analysis import QueryTerm
+from hrag.text.bm25 import LengthNorm, leaf_scores, length_norm, term_weights
+from hrag_fast import Postings, forward_matches
 
-_K1 = 1.2
-_B = 0.75
 # A view caches the document frequencies of at most this many terms, in about two megabytes.
 _MAX_FREQUENCIES = 1 << 14
 
@@ -48,14 +45,13 @@ class LexicalQuery:
     """A query's terms with the statistics of one view.
 
     `ids` are the ids of the q terms, ascending: `uint64[q]`. `weights` are `float32[q]`: each
-    term's share of the largest possible score. The length norm of a leaf with n terms is
-    `a + b * n`. `in_tail` are the occurrences of the terms in the tail.
+    term's share of the largest possible score. `norm` gives the length norm of each leaf.
+    `in_tail` are the occurrences of the terms in the tail.
     """
 
     ids: NDArray[np.uint64]
     weights: Scores
-    a: float
-    b: float
+    norm: LengthNorm
     in_tail: TermMatches
 
 
@@ -68,12 +64,10 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
         ids, view
     )
     weights = term_weights(terms, frequencies.tolist(), view.living)
-    mean_length = view.living_terms / max(view.living, 1)
     return LexicalQuery(
         ids=ids,
         weights=np.array(weights, np.float32),
-        a=_K1 * (1 - _B),
-        b=_K1 * _B / max(mean_length, 1.0),
+        norm=length_norm(view.living, view.living_terms),
         in_tail=in_tail,
     )
 
@@ -132,8 +126,7 @@ class LexicalSource:
             rows, scores = _postings(segment).best(
                 query.ids,
                 query.weights,
-                query.a,
-                query.b,
+                *query.norm,
                 eligible.view.lengths[base:end],
                 allowed,
                 count + 1,  # An additional row shows that the segment has more than `count`.
@@ -158,8 +151,7 @@ class LexicalSource:
                 scores[start:stop] = _postings(segment).scores(
                     query.ids,
                     query.weights,
-                    query.a,
-                    query.b,
+                    *query.norm,
                     view.lengths[base:end],
                     rows[start:stop] - np.uint32(base),
                 )
@@ -180,10 +172,9 @@ def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
     if not len(matches.rows):
         return np.empty(0, np.uint32), np.empty(0, np.float32)
     rows, numbers = np.unique(matches.rows, return_inverse=True)
-    scores = bm25(
+    scores = leaf_scores(
         query.weights,
-        query.a,
-        query.b,
+        query.norm,
         numbers.astype(np.uint32),
         matches.term_indices,
         matches.frequencies,

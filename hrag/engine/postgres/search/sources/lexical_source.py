@@ -1,10 +1,9 @@
 """The lexical source: ranks leaves by the BM25 score of the query's terms.
 
-The formula, the analyzer and the statistics are the same in every engine; see
-`hrag.text.analysis.term_weights` and `hrag_fast.bm25`. One statement reads the postings of the
-query's terms, the term vectors of documents that are in no part yet, and the tombstones of deleted
-documents. Scores are computed in this process for a limited number of documents at a time, so that
-memory does not grow with the number of matches.
+The analyzer, the formula (`hrag.text.bm25`) and the statistics are the same in every engine. One
+statement reads the postings of the query's terms, the term vectors of documents that are in no part
+yet, and the tombstones of deleted documents. Scores are computed in this process for a limited
+number of documents at a time, so that memory does not grow with the number of matches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +23,11 @@ from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.text.analysis import QueryTerm, term_weights
+from hrag.text.analysis import QueryTerm
+from hrag.text.bm25 import leaf_scores, length_norm, term_weights
 from hrag.values.deadline import Deadline
-from hrag_fast import bm25, forward_matches
+from hrag_fast import forward_matches
 
-_K1 = 1.2
-_B = 0.75
 # About this many postings are unpacked and scored at a time; they take about 8 MB.
 _SLICE_POSTINGS = 1 << 17
 # At most this many unpacked postings, 20 MB, are cached between counting and scoring. If there are
@@ -103,14 +101,13 @@ class LexicalQuery:
             frequencies += np.bincount(matches.term_indices, minlength=len(terms))
         weights = term_weights(terms, frequencies.tolist(), collection.leaves)
         self.weights = np.array(weights, np.float32)
-        mean_length = collection.terms / max(collection.leaves, 1)
-        b = _K1 * _B / max(mean_length, 1.0)
+        norm = length_norm(collection.leaves, collection.terms)
         labels, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
         for matches in slices or stored.slices(deadline):
             by_leaf = matches.by_leaf()
             labels.append(by_leaf.labels)
             columns = by_leaf.rows, by_leaf.term_indices, by_leaf.frequencies
-            scores.append(bm25(self.weights, _K1 * (1 - _B), b, *columns, by_leaf.lengths))
+            scores.append(leaf_scores(self.weights, norm, *columns, by_leaf.lengths))
         all_labels = np.concatenate(labels)
         order = np.argsort(all_labels, kind="stable")
         self._labels, self._scores = all_labels[order], np.concatenate(scores)[order]

@@ -18,12 +18,12 @@ from hrag.text.analysis import (
     term_id,
 )
 from hrag.text.analysis.stop_words import STOP_WORDS
-from hrag_fast import _analysis_reference
+from tests import twins
 
 STEMMER = Stemmer.Stemmer("english", 0)
 
 
-@pytest.fixture(scope="module", params=[hrag_fast, _analysis_reference], ids=["kernel", "twin"])
+@pytest.fixture(scope="module", params=[hrag_fast, twins], ids=["kernel", "twin"])
 def extractor(request):
     """The compiled extractor of English terms, and its plain twin."""
     return request.param.TermExtractor(STEMMER.stemWord, ascii_only=True)

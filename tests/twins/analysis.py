@@ -1,7 +1,6 @@
-"""The plain Python twin of the compiled term extractor. It defines the right answer.
+"""The twin of `_analysis.pyx`, with strings and regular expressions. It gives the same results.
 
-It is written to be read, with strings and regular expressions. `_analysis.pyi` documents both;
-tests check that both give the same results.
+It reads the same tables of characters as the kernel, from `hrag_fast/_characters.py`.
 """
 
 import re
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag_fast import MAX_CLUSTER, MAX_FREQUENCY, LeafTerms, Matches, Token
 from hrag_fast._characters import (
     CJK,
     JOINER,
@@ -22,14 +22,10 @@ from hrag_fast._characters import (
     SUFFIX,
     WORD,
     character_class,
-    clusters,
-    fold,
     fold_cluster,
+    may_combine,
 )
 
-__all__ = ["LeafTerms", "Matches", "TermExtractor", "Token", "fold", "term_id"]
-
-MAX_FREQUENCY = 255
 MAX_STEMMED_CHARS = 64
 _LETTERS = {OTHER: " ", SPACE: " ", WORD: "w", CJK: "c", MARK: "m", JOINER: "j", SUFFIX: "s"}
 _WORDS_WITH_MARKS = re.compile("w[wm]*")
@@ -38,29 +34,29 @@ _WORDS = re.compile("w+")
 _MASK = (1 << 64) - 1
 
 
-class LeafTerms(NamedTuple):
-    starts: NDArray[np.int64]
-    entries: NDArray[np.uint64]
-    lengths: NDArray[np.uint32]
-
-
-class Matches(NamedTuple):
-    starts: NDArray[np.uint32]
-    ends: NDArray[np.uint32]
-    which: NDArray[np.uint32]
-
-
-class Token(NamedTuple):
-    text: str
-    is_word: bool
-
-
 class _Span(NamedTuple):
     """A token's place in the folded text, and its kind: "word", "joined" or "cjk"."""
 
     start: int
     end: int
     kind: str
+
+
+def fold(text: str, *, single_spaces: bool = False) -> str:
+    """The twin of `hrag_fast.fold`, which `_analysis.pyi` documents."""
+    folded = "".join(fold_cluster(text[start:end]) for start, end in clusters(text))
+    return " ".join(folded.split()) if single_spaces else folded
+
+
+def clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Yields the start and end of each cluster, in characters, in order and without gaps."""
+    start = 0
+    for place in range(1, len(text)):
+        if place - start == MAX_CLUSTER or not may_combine(text[place]):
+            yield start, place
+            start = place
+    if text:
+        yield start, len(text)
 
 
 def term_id(term: str) -> int:

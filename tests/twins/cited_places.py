@@ -1,4 +1,4 @@
-"""The plain Python twins of the compiled part of citations. They define the right answers."""
+"""The twins of `_cited.pyx`, with slices of strings. They give the same spans."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS, sentence_ends
-
-# First, this many characters are read on either side of a leaf to complete a sentence. Only if
-# they are too few, MAX_SENTENCE_CHARS are read: most leaves begin and end with whole sentences.
-REACH = MAX_SENTENCE_CHARS // 8
-
-# At most this many sections that begin at one place are tried: a page to which thousands of
-# bookmarks lead must not be read thousands of times. The first sections are tried, because the
-# indexer places a bookmark whose title it cannot find at the place of the bookmark before it.
-MAX_SECTIONS_TRIED = 16
+from hrag_fast import MAX_SECTIONS_TRIED, MAX_SENTENCE_CHARS, REACH
+from tests.twins.sentences import sentence_ends
 
 _NONE = 0xFFFF_FFFF
 _WORD = re.compile(r"\w")

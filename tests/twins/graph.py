@@ -1,23 +1,13 @@
-"""The plain Python twins of compiled kernels. They define the right answers.
+"""The twin of `_graph.pyx`, with lists of links and with numpy.
 
-They are written to be read, with dicts, sorts and strings. The stubs (`.pyi`) document both. Tests
-check that `climb` and `boundary_ranks` give the same bits as their twins, and that `Graph` gives
-the same results except for the rounding of scores. Benchmarks compare their speed.
+It follows the same links and returns the same items. Its scores are computed in float64, so they
+may differ from those of the kernel in the last bits.
 """
 
 import struct
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hrag_fast._boundaries import (
-    CUT_CODE_POINT,
-    CUT_FORBIDDEN,
-    CUT_PARAGRAPH,
-    CUT_SENTENCE,
-    CUT_WORD,
-)
-from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups
 
 # The header of a file of hnswlib; `_graph.pyx` names its fields.
 HEADER = struct.Struct("<6QiI3QdQ")
@@ -28,171 +18,6 @@ MAX_INT32 = 0x7FFFFFFF
 WANTED_A_SPARE = 16
 MEAN_OF = 1024
 SMALLEST, LARGEST = 1e-30, 3e38
-WHITE_SPACE = " \t\n\v\f\r\u3000"
-CLOSERS = "\"')]}”’」』）》】"
-SENTENCE_ENDS = (".", "!", "?")
-CJK_SENTENCE_ENDS = ("。", "！", "？", "；", "…", "．", "｡")
-BLANK_LOOK_BACK = 64
-CLOSER_LOOK_BACK = 16
-MAX_CODE_POINT_BYTES = 4
-CJK_RANGES = (
-    (0x3000, 0x303F),  # Punctuation.
-    (0x3040, 0x30FF),  # Kana.
-    (0x3400, 0x4DBF),  # Ideographs, extension A.
-    (0x4E00, 0x9FFF),  # Ideographs.
-    (0xAC00, 0xD7AF),  # Hangul.
-    (0xF900, 0xFAFF),  # Compatibility ideographs.
-    (0xFF00, 0xFFEF),  # Full-width forms.
-    (0x20000, 0x3FFFF),  # Ideographs beyond the basic plane.
-)
-
-
-def rows_of_documents(
-    labels: NDArray[np.uint64], ordinals: NDArray[np.uint64]
-) -> NDArray[np.uint32]:
-    """The twin of `hrag_fast.rows_of_documents`, which `_rows.pyi` documents."""
-    documents = set(ordinals.tolist())
-    rows = [row for row, label in enumerate(labels.tolist()) if label >> 20 in documents]
-    return np.array(rows, np.uint32)
-
-
-def climb(
-    rows: NDArray[np.uint32],
-    scores: NDArray[np.float32],
-    labels: NDArray[np.uint64],
-    ancestors: NDArray[np.uint32],
-    alive: NDArray[np.uint8],
-    aggregation: int,
-) -> Groups:
-    """The twin of `hrag_fast.climb`, which `_climb.pyi` documents."""
-    _check(rows, scores, labels, ancestors, alive, aggregation)
-    families: dict[int, list[tuple[float, int, int]]] = {}
-    for i, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
-        if row >= len(labels):
-            raise IndexError(f"rows[{i}] is {row}; it must be below {len(labels)}")
-        if alive[row]:
-            label = int(labels[row])
-            key = (label >> 20) << 20 | int(ancestors[row])
-            families.setdefault(key, []).append((score, label, row))
-
-    ranked = []
-    for key, family in families.items():
-        score = _aggregated([score for score, _, _ in family], aggregation)
-        family.sort(key=lambda child: (-child[0], child[1]))
-        ranked.append((score, key, family))
-    ranked.sort(key=lambda group: (-group[0], -group[2][0][0], group[1]))
-    return _groups(ranked)
-
-
-def _check(
-    rows: NDArray[np.uint32],
-    scores: NDArray[np.float32],
-    labels: NDArray[np.uint64],
-    ancestors: NDArray[np.uint32],
-    alive: NDArray[np.uint8],
-    aggregation: int,
-) -> None:
-    if len(scores) != len(rows):
-        raise ValueError(f"scores has {len(scores)} entries; it must have {len(rows)}, as rows")
-    for name, column in (("ancestors", ancestors), ("alive", alive)):
-        if len(column) != len(labels):
-            raise ValueError(
-                f"{name} has {len(column)} entries; it must have {len(labels)}, as labels"
-            )
-    if aggregation not in (MAX, SUM, MEAN, COUNT):
-        raise ValueError(
-            f"aggregation is {aggregation}; it must be {MAX} (MAX), {SUM} (SUM), "
-            f"{MEAN} (MEAN) or {COUNT} (COUNT)"
-        )
-
-
-def _aggregated(scores: list[float], aggregation: int) -> float:
-    if aggregation == MAX:
-        return max(scores)
-    if aggregation == COUNT:
-        return float(len(scores))
-    total = 0.0
-    # The built-in sum() is not used: since Python 3.12 it corrects its rounding errors.
-    for score in scores:
-        total += score
-    return float(np.float32(total if aggregation == SUM else total / len(scores)))
-
-
-def _groups(ranked: list[tuple[float, int, list[tuple[float, int, int]]]]) -> Groups:
-    starts = [0]
-    children: list[int] = []
-    child_scores: list[float] = []
-    for _, _, family in ranked:
-        children.extend(row for _, _, row in family)
-        child_scores.extend(score for score, _, _ in family)
-        starts.append(len(children))
-    return Groups(
-        np.array([key for _, key, _ in ranked], dtype=np.uint64),
-        np.array([score for score, _, _ in ranked], dtype=np.float32),
-        np.array(starts, dtype=np.uint32),
-        np.array(children, dtype=np.uint32),
-        np.array(child_scores, dtype=np.float32),
-    )
-
-
-def boundary_ranks(text: bytes, ends: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """The twin of `hrag_fast.boundary_ranks`, which `_boundaries.pyi` documents."""
-    for i, end in enumerate(ends.tolist()):
-        if not 0 < end <= len(text):
-            raise IndexError(
-                f"ends[{i}] is {end}; it must be from 1 to {len(text)}, the text's bytes"
-            )
-    return np.array([_rank(text, end) for end in ends.tolist()], dtype=np.uint8)
-
-
-def _rank(text: bytes, end: int) -> int:
-    if end == len(text):
-        return CUT_PARAGRAPH
-    if _is_continuation(text[end]) or text[end - 1 : end + 1] == b"\r\n":
-        return CUT_FORBIDDEN
-    before = _code_points(text, end - MAX_CODE_POINT_BYTES, end)[-1]
-    after = _code_points(text, end, end + MAX_CODE_POINT_BYTES)[0]
-    blanks = _trailing(WHITE_SPACE, text, end, BLANK_LOOK_BACK)
-    newlines = _newlines(blanks)
-    next_to_blank = blanks != "" or after in WHITE_SPACE
-    if newlines >= 2 or "\f" in blanks:
-        return CUT_PARAGRAPH
-    if newlines == 1 or _ends_sentence(text, end - len(blanks.encode()), next_to_blank):
-        return CUT_SENTENCE
-    if next_to_blank or _is_cjk(before) or _is_cjk(after):
-        return CUT_WORD
-    return CUT_CODE_POINT
-
-
-def _ends_sentence(text: bytes, end: int, next_to_blank: bool) -> bool:
-    closers = _trailing(CLOSERS, text, end, CLOSER_LOOK_BACK)
-    end -= len(closers.encode())
-    before = _code_points(text, end - MAX_CODE_POINT_BYTES, end)
-    return before.endswith(CJK_SENTENCE_ENDS) or (next_to_blank and before.endswith(SENTENCE_ENDS))
-
-
-def _trailing(alphabet: str, text: bytes, end: int, look_back: int) -> str:
-    """Returns the characters of `alphabet` just before `end`, at most `look_back` bytes."""
-    window = _code_points(text, end - look_back, end)
-    return window[len(window.rstrip(alphabet)) :]
-
-
-def _code_points(text: bytes, start: int, end: int) -> str:
-    """Returns the code points that are wholly between two byte offsets."""
-    return text[max(start, 0) : end].decode(errors="ignore")
-
-
-def _newlines(blanks: str) -> int:
-    one_each = blanks.replace("\r\n", "\n").replace("\r", "\n")
-    return one_each.count("\n")
-
-
-def _is_continuation(byte: int) -> bool:
-    return 0x80 <= byte < 0xC0
-
-
-def _is_cjk(character: str) -> bool:
-    return any(first <= ord(character) <= last for first, last in CJK_RANGES)
 
 
 class Graph:

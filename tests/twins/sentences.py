@@ -1,12 +1,9 @@
-"""The plain Python twin of `sentence_ends`, by regular expressions. It defines the right answer.
-
-For rare cases, the kernel calls functions of this module.
-"""
+"""The twin of `_sentences.pyx`, with regular expressions. It gives the same ends."""
 
 import re
 from collections.abc import Iterator
 
-MAX_SENTENCE_CHARS = 1000
+from hrag_fast import MAX_SENTENCE_CHARS
 
 _CLOSERS = "\"')\\]}”’」』）》】"
 # Quantifiers are possessive, and no match starts inside a run, so matching takes linear time.
@@ -36,7 +33,7 @@ def sentence_ends(text: str) -> list[int]:
     result: list[int] = []
     start = 0
     for end in ends:
-        result += cuts(text, start, end)
+        result += _cuts(text, start, end)
         start = end
     return _without_blank(text, result)
 
@@ -57,16 +54,16 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
     after = text[match.end() : match.end() + 1]
     if after.islower() and "\n\n" not in match[0]:
         return False
-    return "\n\n" in match[0] or not (after and ends_abbreviation(text, match.start()))
+    return "\n\n" in match[0] or not (after and _ends_abbreviation(text, match.start()))
 
 
-def ends_abbreviation(text: str, stop: int) -> bool:
+def _ends_abbreviation(text: str, stop: int) -> bool:
     """Returns True if the full stop at `stop` ends an abbreviation."""
     before = text[max(0, stop + 1 - _LONGEST_ABBREVIATION) : stop + 1]
     return _ABBREVIATION.search(before) is not None
 
 
-def cuts(text: str, start: int, end: int) -> list[int]:
+def _cuts(text: str, start: int, end: int) -> list[int]:
     """Returns `end`, preceded by the cuts that keep each part within MAX_SENTENCE_CHARS."""
     cuts = []
     while end - start > MAX_SENTENCE_CHARS:

@@ -1,7 +1,7 @@
-"""The plain Python twins of the kernels of lexical search. They define the right answers.
+"""The twins of the kernels of lexical search, with dicts. They give the same bits.
 
-The stubs (`_posting_lists.pyi`, `_bm25.pyi`, `_forward.pyi`, `_postings_writer.pyi`) document
-both. Tests check that results and files of both are equal bit by bit.
+The kernels are `_posting_lists.pyx`, `_bm25.pyx`, `_forward.pyx` and `_postings_writer.pyx`. The
+twins compute scores by `hrag.text.bm25`, which defines what a score is.
 """
 
 import struct
@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag_fast._bm25_formula import bm25
+from hrag.text.bm25 import LengthNorm, leaf_scores
+from hrag_fast import MAX_FREQUENCY
 
 HEADER = struct.Struct("<8sIIQQ")
 MAGIC = b"hragbm25"
@@ -20,7 +21,6 @@ VERSION = 1
 WINDOW_ROWS = 8192
 MAX_ROWS = WINDOW_ROWS << 16
 LONG_FREQUENCY = 7
-MAX_FREQUENCY = 255
 DROPPED = 0xFFFFFFFF
 
 Lists = dict[int, dict[int, int]]
@@ -53,15 +53,15 @@ class Postings:
         self,
         ids: NDArray[np.uint64],
         weights: NDArray[np.float32],
-        a: float,
-        b: float,
+        norm_base: float,
+        norm_per_term: float,
         lengths: NDArray[np.uint32],
         allowed: NDArray[np.uint8] | None,
         count: int,
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Returns the rows with the highest scores; see `_bm25.pyi`."""
         self._check_column("allowed", allowed)
-        scores = self._all_scores(ids, weights, a, b, lengths)
+        scores = self._all_scores(ids, weights, norm_base, norm_per_term, lengths)
         ranked = [row for row in np.flatnonzero(scores) if allowed is None or allowed[row]]
         ranked.sort(key=lambda row: (-scores[row], row))
         best = np.array(ranked[:count], np.uint32)
@@ -71,13 +71,13 @@ class Postings:
         self,
         ids: NDArray[np.uint64],
         weights: NDArray[np.float32],
-        a: float,
-        b: float,
+        norm_base: float,
+        norm_per_term: float,
         lengths: NDArray[np.uint32],
         rows: NDArray[np.uint32],
     ) -> NDArray[np.float32]:
         """Returns the scores of rows; see `_bm25.pyi`."""
-        scores = self._all_scores(ids, weights, a, b, lengths)
+        scores = self._all_scores(ids, weights, norm_base, norm_per_term, lengths)
         for i, row in enumerate(rows.tolist()):
             if row >= self.rows:
                 raise IndexError(f"rows[{i}] is {row}; it must be below {self.rows}")
@@ -95,8 +95,8 @@ class Postings:
         self,
         ids: NDArray[np.uint64],
         weights: NDArray[np.float32],
-        a: float,
-        b: float,
+        norm_base: float,
+        norm_per_term: float,
         lengths: NDArray[np.uint32],
     ) -> NDArray[np.float32]:
         _check_ascending(ids)
@@ -105,7 +105,7 @@ class Postings:
         for i, weight in enumerate(weights.tolist()):
             if not 0 <= weight <= 1:
                 raise ValueError(f"weights[{i}] is {weight}; it must be from 0 to 1")
-        for name, value in (("a", a), ("b", b)):
+        for name, value in (("norm_base", norm_base), ("norm_per_term", norm_per_term)):
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name} is {value}; it must be finite and not negative")
         self._check_column("lengths", lengths)
@@ -114,7 +114,8 @@ class Postings:
             for which, term in enumerate(ids.tolist())
             for row, frequency in self.lists.get(term, {}).items()
         ]
-        return bm25(weights, a, b, *_columns(matches), lengths)
+        norm = LengthNorm(norm_base, norm_per_term)
+        return leaf_scores(weights, norm, *_columns(matches), lengths)
 
     def _check_column(self, name: str, column: NDArray[np.generic] | None) -> None:
         if column is not None and len(column) != self.rows:
@@ -231,7 +232,7 @@ def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: in
     for row, pairs in _forward_rows(starts, entries, 0, rows):
         terms = [term for term, _ in pairs]
         if terms != sorted(set(terms)) or not all(frequency for _, frequency in pairs):
-            raise ValueError(f"row {row} is no row of the forward form")
+            raise ValueError(f"row {row} is damaged")
         for term, frequency in pairs:
             lists.setdefault(term, {})[row] = frequency
     return _packed(rows, lists)

