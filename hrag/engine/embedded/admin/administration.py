@@ -71,9 +71,9 @@ class EmbeddedAdministration:
         return vacuum.vacuum(self._settings.data_dir)
 
     def migrate(self) -> MigrationReport:
-        """Raises NotSupported: a writer upgrades the store when it opens it."""
+        """Raises NotSupported: an embedded store has one schema version and is not migrated."""
         raise NotSupported(
-            "an embedded store needs no migration: the indexer upgrades it when it opens it"
+            "an embedded store needs no migration: a store of another schema version is refused"
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:

@@ -11,12 +11,20 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import lmdb
 import structlog
 
-from hrag.engine.embedded.store import disk, location, page_probe, privacy, schema, store_locks
+from hrag.engine.embedded.store import (
+    content,
+    disk,
+    location,
+    page_probe,
+    privacy,
+    schema,
+    store_locks,
+)
 from hrag.engine.embedded.store.checksums import SUM_BYTES
 from hrag.engine.embedded.store.commit_cache import CommitCache
 from hrag.engine.embedded.store.lmdb_file import (
@@ -66,6 +74,11 @@ class Store:
         self._reserve: Reserve | None = None
         self._locks = locks
         self._cache = CommitCache(0)
+
+    def add_database(self, name: str, handle: Any) -> None:
+        """Adds an opened database of `schema.DATABASES` to `db`."""
+        parts = content.PARTS if name == schema.CONTENTS else (name,)
+        self.db.update({part: Database.of(part, handle) for part in parts})
 
     def read(self) -> AbstractContextManager[Txn]:
         """Begins a read transaction, which sees one snapshot of the store.
@@ -280,13 +293,12 @@ def _create_databases(store: Store) -> None:
     """Creates all databases in a new store; opens the databases of an existing one."""
     if store.env.stat()["entries"]:
         _find_databases(store)
-        _upgrade(store)
         return
     if any(store.segments.iterdir()):
         raise damaged_pages(store.directory, "it has segments and no database")
     with store.write() as txn:
         for name in schema.DATABASES:
-            store.db[name] = Database.of(name, open_database(store.env, name, txn.raw), store.db)
+            store.add_database(name, open_database(store.env, name, txn.raw))
         meta = store.db["meta"]
         txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=meta)
         txn.put(schema.STORE_ID, uuid.uuid4().hex.encode(), db=meta)
@@ -301,7 +313,7 @@ def _find_databases(store: Store) -> None:
     is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
         try:
-            store.db[name] = Database.of(name, open_database(store.env, name), store.db)
+            store.add_database(name, open_database(store.env, name))
         except lmdb.NotFoundError:
             if is_empty:
                 raise StoreMissing(f"{store.directory} holds no complete store yet") from None
@@ -313,15 +325,6 @@ def _find_databases(store: Store) -> None:
                 _check_schema(store, txn)
 
 
-def _upgrade(store: Store) -> None:
-    """Stores the newest schema version, because this process writes values of that version."""
-    with store.read() as txn:
-        version = store.number(txn, schema.SCHEMA)
-    if version != schema.SCHEMA_VERSION:
-        with store.write() as txn:
-            txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=store.db["meta"])
-
-
 def _check_schema(store: Store, txn: Txn) -> None:
     meta = store.db["meta"]
     # The value has a checksum or none, depending on the version.
@@ -329,11 +332,11 @@ def _check_schema(store: Store, txn: Txn) -> None:
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
         value = txn.checked(schema.SCHEMA, value, meta)
     version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
-    if not schema.OLDEST_VERSION <= version <= schema.SCHEMA_VERSION:
+    if version != schema.SCHEMA_VERSION:
         raise StoreUnavailable(
             f"the store in {store.directory} has schema version {version}; this hrag reads "
-            f"versions {schema.OLDEST_VERSION} to {schema.SCHEMA_VERSION}; ingest the documents "
-            "into a new store, or use the hrag that wrote it"
+            f"version {schema.SCHEMA_VERSION} only; ingest the documents into a new store, or use "
+            "the hrag that wrote it"
         )
 
 

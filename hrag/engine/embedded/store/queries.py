@@ -203,6 +203,5 @@ def erase_entries(
     if address is not None:
         slot = address[: schema.SLOT_BYTES]
         txn.delete_content(slot, db=store.db[schema.CONTENTS])
-        for database in schema.BY_SLOT:
-            txn.delete(address, db=store.db[database])
+        txn.delete(address, db=store.db["documents"])
         txn.put(slot, b"", db=store.db["free_slots"])

@@ -20,8 +20,6 @@ order of name.
 | texts               | slot u64, number u8          | content: tree, text and vectors of a |
 |                     |                              | document, cut into several values;   |
 |                     |                              | see `content.py`                     |
-| trees               | slot u64                     | only of schema 8 or older; see below |
-| vectors             | slot u64                     | only of schema 8 or older; see below |
 | free_slots          | slot u64                     | empty                                |
 | terms               | see `metadata_terms.py`      | ordinals of the documents that have  |
 |                     |                              | the term, ascending; each u64 is an  |
@@ -38,10 +36,7 @@ order of name.
 |                     |                              | which document the leaves of this    |
 |                     |                              | summary document summarise           |
 
-Schema 8 and older stored a document's content as three values under its slot: `texts` has the
-text in UTF-8, `trees` a `hrag.values.tree.Tree`, and `vectors` float32[leaves, dimension],
-little-endian. The document's record is a JSON object there. A document stays in this form until it
-is ingested again.
+A store may also have the databases `trees` and `vectors`. They are empty and not used any more.
 
 A checksum of 64 bits follows every value; a text has one checksum for each of its blocks. See
 `checksums.py`. The seed of a checksum comes from the database and the key. In the databases whose
@@ -61,8 +56,6 @@ A reader follows the cursor to learn which collections have changed.
 import struct
 
 SCHEMA_VERSION = 9
-# The oldest version that can be opened. Readers use it unchanged; a writer upgrades it.
-OLDEST_VERSION = 7
 
 DATABASES = (
     "meta",
@@ -75,8 +68,6 @@ DATABASES = (
     "ordinals",
     "documents",
     "texts",
-    "trees",
-    "vectors",
     "free_slots",
     "terms",
     "changes",
@@ -102,7 +93,8 @@ BY_COLLECTION = (
 )
 # A key of these databases has several values, all of the same size.
 MANY_VALUED = ("terms",)
-# Keys of these databases are addresses where they are passed to `Txn`; see `address`.
+# Keys of these databases are addresses where they are passed to `Txn`; see `address`. `texts`,
+# `trees` and `vectors` are the parts of a content, which the database `texts` contains.
 BY_SLOT = ("documents", "texts", "trees", "vectors")
 # This database contains the contents of documents.
 CONTENTS = "texts"

@@ -4,7 +4,7 @@ A flipped bit raises DataLoss, whose message names the document; a read never re
 value. `Database` says how the values of each database are protected; see `schema`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
@@ -53,16 +53,10 @@ class Database:
     """True if values have a checksum for each block instead of one checksum."""
     part: int | None
     """Which part of a document's content this is: an index into `content.PARTS`, or None."""
-    contents: Any
-    """The handle of the database that contains the contents of documents."""
 
     @classmethod
-    def of(cls, name: str, handle: Any, databases: "Mapping[str, Database]") -> "Database":
-        """Returns the database with this name of `schema.DATABASES`.
-
-        `databases` has the databases that come before it in `schema.DATABASES`.
-        """
-        contents = databases.get(schema.CONTENTS)
+    def of(cls, name: str, handle: Any) -> "Database":
+        """Returns the database with this name of `schema.DATABASES`, or a part of contents."""
         return cls(
             name,
             handle,
@@ -71,7 +65,6 @@ class Database:
             name not in schema.WITHOUT_CHECKSUM,
             name in schema.IN_BLOCKS,
             content.PARTS.index(name) if name in content.PARTS else None,
-            handle if contents is None else contents.handle,
         )
 
 
@@ -186,7 +179,7 @@ class Txn:
         """
         self._content = None
         sealed = [(data, _checksums(address, data, db)) for db, data in parts]
-        slot, handle = address[: schema.SLOT_BYTES], parts[0][0].contents
+        slot, handle = address[: schema.SLOT_BYTES], parts[0][0].handle
         values = content.cut(content.joined(sealed, address))
         for number, value in enumerate(values):
             self.raw.put(content.value_key(slot, number), value, db=handle, append=append)
@@ -194,15 +187,10 @@ class Txn:
         while not append and self.raw.delete(content.value_key(slot, surplus), db=handle):
             surplus += 1
 
-    def has_content(self, address: bytes, db: Database) -> bool:
-        """Returns True if a document's tree, text and vectors are stored as one content."""
-        key = content.value_key(address[: schema.SLOT_BYTES], 0)
-        return self.raw.get(key, db=db.contents) is not None
-
     def delete_content(self, slot: bytes, db: Database) -> None:
         """Deletes all values under a packed slot in the database of contents."""
         self._content = None
-        with self.raw.cursor(db=db.contents) as cursor:
+        with self.raw.cursor(db=db.handle) as cursor:
             cursor.set_range(slot)
             while cursor.key()[: len(slot)] == slot:
                 cursor.delete()
@@ -262,8 +250,7 @@ class Txn:
         """Returns the same as `_read_stored`, but raises DamagedContent instead of DataLoss."""
         if db.part is not None:
             stored_content = self._read_content(key, db, db.part)
-            if stored_content is not None:
-                return stored_content.part(db.part)
+            return None if stored_content is None else stored_content.part(db.part)
         return self.raw.get(key[: db.key_bytes], db=db.handle)
 
     def _read_content(self, address: bytes, db: Database, part: int) -> Content | None:
@@ -273,14 +260,14 @@ class Txn:
         """
         loaded, first_key = self._content, content.value_key(address[: schema.SLOT_BYTES], 0)
         if loaded is None or loaded.address != address:
-            first = self.raw.get(first_key, db=db.contents)
+            first = self.raw.get(first_key, db=db.handle)
             if first is None:
                 return None
             loaded = self._content = Content(address, first)
         if len(loaded.data) < loaded.needed_bytes(part):
             values = [loaded.data]
             missing_bytes = loaded.size_bytes - len(loaded.data)
-            with self.raw.cursor(db=db.contents) as cursor:
+            with self.raw.cursor(db=db.handle) as cursor:
                 cursor.set_key(first_key)
                 while missing_bytes > 0 and cursor.next():
                     values.append(cursor.value())

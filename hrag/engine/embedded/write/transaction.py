@@ -26,7 +26,7 @@ from hrag.engine.embedded.store.damaged_documents import (
     recounted,
     rewrite_terms,
 )
-from hrag.engine.embedded.store.lmdb_records import Change, packed_document
+from hrag.engine.embedded.store.lmdb_records import Change
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.queries import (
@@ -175,16 +175,7 @@ class WriteTransaction(SharedState):
         new = replace(old, metadata=metadata, source=source, content_hash="")
         address = address_of(self._store, self._txn, old.collection, ordinal)
         tree = required(self._txn.get(address, db=self._store.db["trees"]))
-        has_content = self._has_content(address)
-        new_bytes = stored_bytes(new, terms_of(new), len(tree), has_content=has_content)
-        return replace(new, stored_bytes=new_bytes)
-
-    def _has_content(self, address: bytes) -> bool:
-        """Returns True if the document is stored as a content, which schema 8 did not have.
-
-        A document keeps its form until it is ingested again.
-        """
-        return self._txn.has_content(address, db=self._store.db[schema.CONTENTS])
+        return replace(new, stored_bytes=stored_bytes(new, terms_of(new), len(tree)))
 
     def _replace_record(
         self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
@@ -197,8 +188,7 @@ class WriteTransaction(SharedState):
         for term in after - before:
             txn.put(term, term_entry(term, ordinal), db=db["terms"])
         address = address_of(self._store, txn, handle.collection_id, ordinal)
-        record = packed_document(new, has_content=self._has_content(address))
-        txn.put(address, record, db=db["documents"])
+        txn.put(address, new.to_short_bytes(), db=db["documents"])
         self._count(handle, old, ordinal, -1)
         self._count(handle, new, ordinal, 1)
         self._log(handle, Change(), new.sequence)
@@ -299,7 +289,7 @@ class WriteTransaction(SharedState):
             txn.put(term, term_entry(term, ordinal), db=db["terms"])
         address = schema.address(slot, record.collection, ordinal)
         # A new slot comes after all other slots. Appending its values makes LMDB fill the pages.
-        txn.put(address, packed_document(record), db=db["documents"], append=is_new)
+        txn.put(address, record.to_short_bytes(), db=db["documents"], append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
         parts = (
             (db["trees"], document.tree.to_bytes()),
@@ -308,14 +298,14 @@ class WriteTransaction(SharedState):
         )
         txn.put_content(address, parts, append=is_new)
 
-    def _slot_to_keep(self, handle: CollectionHandle, ordinal: int) -> bytes | None:
+    def _slot_to_keep(self, handle: CollectionHandle, ordinal: int) -> bytes:
         """Returns the packed slot whose values the next version overwrites.
 
         Deleting the values instead would make LMDB merge pages, which writing the new values would
-        split again. Returns None for a document in the form of schema 8 or older.
+        split again.
         """
         address = address_of(self._store, self._txn, handle.collection_id, ordinal)
-        return address[: schema.SLOT_BYTES] if self._has_content(address) else None
+        return address[: schema.SLOT_BYTES]
 
     def _allocate_slot(self) -> tuple[bytes, bool]:
         """Returns a packed slot, and True if it is a new one.

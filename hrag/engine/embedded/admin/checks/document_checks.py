@@ -147,8 +147,7 @@ def _content_problems(
     yield from _text_problems(text, document)
     yield from _tree_problems(tree, document, settings)
     yield from _vector_problems(vectors, leaf_count, settings.dimension)
-    has_content = walk.txn.has_content(address, walk.store.db[schema.CONTENTS])
-    size_bytes = stored_bytes(document, terms_of(document), len(tree), has_content=has_content)
+    size_bytes = stored_bytes(document, terms_of(document), len(tree))
     if size_bytes != document.stored_bytes:
         yield f"it takes {size_bytes} bytes, its record says {document.stored_bytes}"
 

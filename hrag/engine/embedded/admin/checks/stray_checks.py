@@ -72,7 +72,7 @@ def slot_problems(walk: Walk) -> Iterator[str]:
         yield "two documents have the same slot"
     for slot in sorted(used & free):
         yield f"slot {schema.read_u64(slot)} is listed as free, but a document uses it"
-    for name in schema.BY_SLOT:
+    for name in ("documents", schema.CONTENTS):
         for slot, _ in groupby(bytes(key[: schema.SLOT_BYTES]) for key in walk.keys(name)):
             if slot not in used:
                 yield f"{name} has slot {schema.read_u64(slot)}, which no document has"
