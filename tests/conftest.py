@@ -21,7 +21,6 @@ from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.environment import Store, open_for_writing
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
-from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import SummaryUnit
 from hrag.values.quotas import QuotaOf, unlimited
@@ -157,7 +156,7 @@ class Engine:
         record = seal(self.store, opened.collection_id)
         if opened.settings.summaries is not SummaryUnit.NONE:
             with self.store.read() as txn:
-                summaries = read_collection(self.store, txn, opened.collection_id).summaries
+                summaries = txn.collections.require(opened.collection_id).summaries
             seal(self.store, summaries)
         self.restart_reader()
         return record

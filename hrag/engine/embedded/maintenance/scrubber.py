@@ -74,11 +74,11 @@ class Scrubber:
 
     def _is_listed(self, collection: int, record: SegmentRecord) -> bool:
         with self._store.read() as txn:
-            return is_listed(self._store, txn, collection, record)
+            return is_listed(txn, collection, record)
 
     def _listed(self) -> list[tuple[int, SegmentRecord]]:
         with self._store.read() as txn:
-            return list(all_segments(self._store, txn))
+            return list(all_segments(txn))
 
     def _is_damaged(self, collection: int, record: SegmentRecord) -> bool:
         try:

@@ -36,12 +36,7 @@ from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.lmdb_records import Counters, SegmentRecord
-from hrag.engine.embedded.store.queries import (
-    collection_exists,
-    read_collection,
-    read_counters,
-    set_analyzer,
-)
+from hrag.engine.embedded.store.queries import set_analyzer
 from hrag.observe import metrics
 
 _log = structlog.get_logger()
@@ -63,7 +58,7 @@ Between = Callable[[], None]
 def all_collections(store: Store) -> set[int]:
     """Returns the numbers of all collections, summary collections and damaged ones included."""
     with store.read() as txn:
-        return {schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])}
+        return set(txn.collections.keys())
 
 
 def tail_leaves(store: Store, collection: int) -> int:
@@ -80,9 +75,9 @@ def tail_bytes(store: Store, collection: int) -> int:
 def _read_counters(store: Store, collection: int) -> Counters:
     """Returns a collection's counters, all 0 if it has been deleted."""
     with store.read() as txn:
-        if not collection_exists(store, txn, collection):
+        if not txn.collections.has(collection):
             return Counters()
-        return read_counters(store, txn, collection)
+        return txn.counters.require(collection)
 
 
 def build(
@@ -115,10 +110,10 @@ def reindex(store: Store, collection: int, threshold: int, between: Between = la
 def _upgrade_analyzer(store: Store, collection: int) -> None:
     """Sets the newest version of the analyzer in a collection that needs no segment."""
     with store.write() as txn:
-        if collection_exists(store, txn, collection):
-            settings = read_collection(store, txn, collection).settings
-            if set_analyzer(store, txn, collection, with_newest_analyzer(settings).analyzer):
-                note_commit(store, txn, collection)
+        if txn.collections.has(collection):
+            settings = txn.collections.require(collection).settings
+            if set_analyzer(txn, collection, with_newest_analyzer(settings).analyzer):
+                note_commit(txn, collection)
 
 
 def _build(store: Store, plan: BuildPlan, between: Between, insert: Insert) -> SegmentRecord | None:
@@ -156,7 +151,7 @@ def _record(plan: BuildPlan, segment_id: int, *, rows: int, items: int) -> Segme
 
 def _next_id(store: Store) -> int:
     with store.write() as txn:
-        return store.next_number(txn, schema.LAST_SEGMENT)
+        return txn.next_number(schema.LAST_SEGMENT)
 
 
 _Builder: TypeAlias = tuple[SegmentBuilder, VectorPart | None]
@@ -177,7 +172,7 @@ def _begin(
         if resumed is not None:
             return *resumed, documents
         with store.read() as txn:
-            base_documents = leaves.covered_ordinals(store, txn, plan.collection, plan.base.record)
+            base_documents = leaves.covered_ordinals(txn, plan.collection, plan.base.record)
             documents = (*base_documents, *documents)
     vectors = None
     if plan.settings.dimension:
@@ -247,7 +242,7 @@ def _living_rows(
 ) -> NDArray[np.bool_]:
     with store.read() as txn:
         deleted = manifest.deleted_ordinals(
-            store, txn, plan.collection, record.first_ordinal, record.last_ordinal
+            txn, plan.collection, record.first_ordinal, record.last_ordinal
         )
     return np.isin(ordinals_of(labels), deleted, invert=True)
 
@@ -276,9 +271,9 @@ def _add(store: Store, plan: BuildPlan, builder: SegmentBuilder, ordinals: list[
         living = [
             ordinal
             for ordinal in ordinals
-            if txn.get(schema.in_collection(plan.collection, ordinal), db=store.db["ordinals"])
+            if txn.ordinals.get((plan.collection, ordinal)) is not None
         ]
-        block = leaves.read_leaves(store, txn, plan.collection, plan.settings, living)
+        block = leaves.read_leaves(txn, plan.collection, plan.settings, living)
     builder.add(block)
 
 
@@ -288,10 +283,10 @@ def _publish(
     published = False
     try:
         with store.write() as txn:
-            if not collection_exists(store, txn, collection):
+            if not txn.collections.has(collection):
                 return None
-            set_analyzer(store, txn, collection, record.analyzer)
-            replaced = manifest.publish(store, txn, collection, record, contents)
+            set_analyzer(txn, collection, record.analyzer)
+            replaced = manifest.publish(txn, collection, record, contents)
             reach("publish.written")
         published = True
     finally:

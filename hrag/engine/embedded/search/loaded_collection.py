@@ -17,14 +17,10 @@ from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.damage import is_reported, report_damage
 from hrag.engine.embedded.store.change_log import changes_after
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentRecord
-from hrag.engine.embedded.store.queries import (
-    collection_exists,
-    listed_segments,
-    read_collection,
-    read_counters,
-)
+from hrag.engine.embedded.store.queries import listed_segments
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 
 _log = structlog.get_logger()
@@ -70,7 +66,7 @@ class LoadedCollection:
     @contextmanager
     def _read(self) -> Iterator[Txn]:
         with self._store.read() as txn:
-            if not collection_exists(self._store, txn, self._number):
+            if not txn.collections.has(self._number):
                 raise CollectionDeleted
             yield txn
 
@@ -81,7 +77,7 @@ class LoadedCollection:
         newer than the transaction.
         """
         committed = txn.cache.once(
-            ("counters", self._number), lambda: read_counters(self._store, txn, self._number)
+            ("counters", self._number), lambda: txn.counters.require(self._number)
         )
         view = self._view
         if view.sequence < committed.sequence:
@@ -101,8 +97,8 @@ class LoadedCollection:
         with self._refreshing:
             with self._read() as txn:
                 self.view_at(txn)
-                listed = listed_segments(self._store, txn, self._number)
-                settings = read_collection(self._store, txn, self._number).settings
+                listed = listed_segments(txn, self._number)
+                settings = txn.collections.require(self._number).settings
             if retry_damaged:
                 self._retry_damaged(listed)
             is_current = (
@@ -139,7 +135,7 @@ class LoadedCollection:
         if changes is None:
             self._view = self._load_view(txn)
         else:
-            self._view = view.advanced(self._store, txn, changes, committed.sequence)
+            self._view = view.advanced(txn, changes, committed.sequence)
         return self._view
 
     def _changes_after(self, txn: Txn, committed: Counters, sequence: int) -> list[Change] | None:
@@ -150,7 +146,7 @@ class LoadedCollection:
         if sequence < committed.log_start:
             return None
         try:
-            return list(changes_after(self._store, txn, self._number, sequence))
+            return list(changes_after(txn, self._number, sequence))
         except DataLoss:
             return None
 
@@ -162,14 +158,14 @@ class LoadedCollection:
         """
         while True:
             with self._read() as txn:
-                listed = listed_segments(self._store, txn, self._number)
+                listed = listed_segments(txn, self._number)
             ids = {record.segment_id for record in listed}
             known = self._segments.keys() | self._damaged
             failed = self._load_segments(
                 [record for record in listed if record.segment_id not in known]
             )
             with self._read() as txn:
-                now = listed_segments(self._store, txn, self._number)
+                now = listed_segments(txn, self._number)
                 if {record.segment_id for record in now} != ids:
                     continue
                 self._segments = {
@@ -196,8 +192,8 @@ class LoadedCollection:
         return failed
 
     def _load_view(self, txn: Txn) -> View:
-        settings = read_collection(self._store, txn, self._number).settings
-        return load_view(self._store, txn, settings, self._number, self._segments)
+        settings = txn.collections.require(self._number).settings
+        return load_view(txn, settings, self._number, self._segments)
 
     def _report(self, failed: dict[int, str]) -> None:
         for segment_id, problem in failed.items():

@@ -21,11 +21,11 @@ from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, Loa
 from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
-from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import find_collection, read_collection
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.queries import find_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.engine_documents import Exported
 from hrag.observe import metrics
 from hrag.values.collections import Alias, Collection
@@ -96,15 +96,13 @@ class EmbeddedReader:
             with self._store.read() as txn:
                 number = txn.cache.once(
                     ("collection", tenant_id, collection),
-                    lambda: find_collection(self._store, txn, tenant_id, collection),
+                    lambda: find_collection(txn, tenant_id, collection),
                 )
                 numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
                 current = (self._view_at(txn, number) for number in numbers)
                 views = [view for view in current if view is not None]
                 if len(views) == len(numbers):
-                    yield EmbeddedSnapshot(
-                        self._store, txn, tenant_id, self._caches, deadline, *views
-                    )
+                    yield EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, *views)
                     return
             deadline.check("loading the collection")
             for number in numbers:
@@ -123,7 +121,7 @@ class EmbeddedReader:
 
     def _summaries_of(self, txn: Txn, number: int) -> int:
         """Returns the number of a collection's summary collection, or raises NoSummaries."""
-        record = read_collection(self._store, txn, number)
+        record = txn.collections.require(number)
         if not record.summaries:
             raise no_summaries(record.name)
         return record.summaries
@@ -131,11 +129,11 @@ class EmbeddedReader:
     def sequence(self, tenant_id: str) -> int:
         """Returns the sequence of the tenant's last change. Implements `Reader.sequence`."""
         with self._store.read() as txn:
-            return read_usage(self._store, txn, tenant_id).sequence
+            return read_usage(txn, tenant_id).sequence
 
     def _read_commit_cursor(self) -> int:
         with self._store.read() as txn:
-            return commit_cursor(self._store, txn)
+            return commit_cursor(txn)
 
     def collections(self) -> Iterator[Collection]:
         """Yields the collections of all tenants. Implements `Reader.collections`."""
@@ -174,8 +172,8 @@ class EmbeddedReader:
         """
         with self._store.read() as txn:
             # Values are not checked here, so that a damaged value affects only its collection.
-            entries = txn.entries(self._store.db["segments"])
-            numbers = {schema.read_in_collection(key)[0] for key, _ in entries}
+            keys = txn.segments.keys()
+            numbers = {number for number, _ in keys}
         for number in sorted(numbers):
             if sum(self._sizes.values()) >= _EVICT_TO * self._budget_bytes:
                 _log.info("memory_budget_full", budget_bytes=self._budget_bytes)
@@ -256,8 +254,8 @@ class EmbeddedReader:
         meanwhile. As long as a collection fails, `_cursor` does not advance; `_position` does.
         """
         with self._store.read() as txn:
-            committed = commit_cursor(self._store, txn)
-            changed = changed_after(self._store, txn, self._position)
+            committed = commit_cursor(txn)
+            changed = changed_after(txn, self._position)
         numbers = set(self._loaded) if changed is None else changed
         numbers = {number for number in numbers if number not in self._failing}
         damaged = _due(self._damaged)

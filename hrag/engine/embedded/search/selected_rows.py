@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hrag.engine.common.candidates import RowNumbers
 from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
@@ -73,7 +73,6 @@ class _Entry:
 
 
 def evaluate(
-    store: Store,
     txn: Txn,
     view: View,
     filter: Filter,
@@ -89,5 +88,5 @@ def evaluate(
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:
         return cache.get(view, ("term", term), read, _TERM_BYTES)
 
-    evaluation = FilterEvaluation(store, txn, view.collection, view.ordinals, deadline, keep)
+    evaluation = FilterEvaluation(txn, view.collection, view.ordinals, deadline, keep)
     return view.rows_of(evaluation.select(filter))

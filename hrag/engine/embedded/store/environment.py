@@ -11,20 +11,12 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import lmdb
 import structlog
 
-from hrag.engine.embedded.store import (
-    content,
-    disk,
-    location,
-    page_probe,
-    privacy,
-    schema,
-    store_locks,
-)
+from hrag.engine.embedded.store import disk, location, page_probe, privacy, schema, store_locks
 from hrag.engine.embedded.store.checksums import SUM_BYTES
 from hrag.engine.embedded.store.commit_cache import CommitCache
 from hrag.engine.embedded.store.lmdb_file import (
@@ -36,11 +28,10 @@ from hrag.engine.embedded.store.lmdb_file import (
 )
 from hrag.engine.embedded.store.owners import owner_of
 from hrag.engine.embedded.store.reserve import MAX_RESERVE_BYTES, Reserve
-from hrag.engine.embedded.store.transactions import Database, RawTxn, Txn
+from hrag.engine.embedded.store.tables import Database, RawTxn
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.host.private_files import FILE_MODE, make_folder, opener
 from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
-
-__all__ = ["Store", "Txn", "open_alone", "open_for_reading", "open_for_writing"]
 
 # The unfinished copy of a restore, in the store's folder.
 RESTORE = "restore.tmp"
@@ -52,7 +43,7 @@ _LOCK_BYTES = (MAX_READERS + 64) * 64
 
 
 class Store:
-    """An open environment with its databases; `store.db["texts"]` is one of them.
+    """An open environment with its databases, by name.
 
     The files `locks` stay open, and so locked, until the store is closed.
     """
@@ -67,18 +58,13 @@ class Store:
         self.env = env
         self.directory = directory
         self.segments = directory / location.SEGMENTS
-        self.db: dict[str, Database] = {}
+        self.databases: dict[str, Database] = {}
         self._data = directory / location.DATA
         self._identity = location.identity(self._data)
         self._reserve_bytes = reserve_bytes
         self._reserve: Reserve | None = None
         self._locks = locks
         self._cache = CommitCache(0)
-
-    def add_database(self, name: str, handle: Any) -> None:
-        """Adds an opened database of `schema.DATABASES` to `db`."""
-        parts = content.PARTS if name == schema.CONTENTS else (name,)
-        self.db.update({part: Database.of(part, handle) for part in parts})
 
     def read(self) -> AbstractContextManager[Txn]:
         """Begins a read transaction, which sees one snapshot of the store.
@@ -121,7 +107,7 @@ class Store:
     def _transaction(self, *, write: bool) -> Iterator[Txn]:
         try:
             with self.env.begin(write=write, buffers=True) as raw:
-                yield Txn(raw, self._owner_of) if write else self._reader(raw)
+                yield Txn(raw, self.databases, owner_of) if write else self._reader(raw)
         except lmdb.Error as error:
             domain_error = explained(error, self.directory)
             if domain_error is None:
@@ -135,7 +121,7 @@ class Store:
             # A transaction on an older commit must not replace the cache of a newer commit.
             if txn_id > self._cache.txn_id:
                 self._cache = cache
-        return Txn(raw, self._owner_of, cache)
+        return Txn(raw, self.databases, owner_of, cache)
 
     def require_place(self) -> None:
         """Raises StoreUnavailable if the folder was moved, replaced or removed meanwhile.
@@ -149,9 +135,6 @@ class Store:
                 "more is written; move it back, or restart the services with HRAG_DATA_DIR set "
                 "to its new path: the folder contains everything that was acknowledged"
             )
-
-    def _owner_of(self, txn: Txn, database: str, key: bytes) -> str:
-        return owner_of(txn, self.db, database, key)
 
     def require_space(self, extra_bytes: int = 0) -> None:
         """Raises StorageFull unless `extra_bytes` fit on the disk without touching the reserve.
@@ -202,28 +185,6 @@ class Store:
         self.env.close()
         for lock in self._locks:
             lock.close()
-
-    def number(self, txn: Txn, name: bytes) -> int:
-        """Returns one of the store's counters, 0 before its first use."""
-        value = txn.get(name, db=self.db["meta"])
-        return 0 if value is None else schema.read_u64(value)
-
-    def next_number(self, txn: Txn, name: bytes) -> int:
-        """Increments the counter `name` and returns its new value."""
-        number = self.number(txn, name) + 1
-        txn.put(name, schema.u64(number), db=self.db["meta"])
-        return number
-
-    def scan(
-        self, txn: Txn, database: str, prefix: bytes, start: bytes = b""
-    ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the entries whose key begins with `prefix`, in order, from the key `start` on.
-
-        The values have no checksums. Raises DataLoss at a damaged one.
-        """
-        db = self.db[database]
-        for key, value in txn.entries(db, prefix, start):
-            yield key, txn.checked(key, value, db)
 
 
 # Opening a store.
@@ -298,10 +259,9 @@ def _create_databases(store: Store) -> None:
         raise damaged_pages(store.directory, "it has segments and no database")
     with store.write() as txn:
         for name in schema.DATABASES:
-            store.add_database(name, open_database(store.env, name, txn.raw))
-        meta = store.db["meta"]
-        txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=meta)
-        txn.put(schema.STORE_ID, uuid.uuid4().hex.encode(), db=meta)
+            store.databases[name] = Database.of(name, open_database(store.env, name, txn.raw))
+        txn.put_number(schema.SCHEMA, schema.SCHEMA_VERSION)
+        txn.meta.put(schema.STORE_ID, uuid.uuid4().hex.encode())
 
 
 def _find_databases(store: Store) -> None:
@@ -313,7 +273,7 @@ def _find_databases(store: Store) -> None:
     is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
         try:
-            store.add_database(name, open_database(store.env, name))
+            store.databases[name] = Database.of(name, open_database(store.env, name))
         except lmdb.NotFoundError:
             if is_empty:
                 raise StoreMissing(f"{store.directory} holds no complete store yet") from None
@@ -326,12 +286,12 @@ def _find_databases(store: Store) -> None:
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
-    meta = store.db["meta"]
     # The value has a checksum or none, depending on the version.
-    value = txn.raw.get(schema.SCHEMA, db=meta.handle)
+    value = txn.raw.get(schema.SCHEMA, db=store.databases["meta"].handle)
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
-        value = txn.checked(schema.SCHEMA, value, meta)
-    version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
+        version = txn.number(schema.SCHEMA)
+    else:
+        version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
     if version != schema.SCHEMA_VERSION:
         raise StoreUnavailable(
             f"the store in {store.directory} has schema version {version}; this hrag reads "

@@ -1,6 +1,7 @@
 """The usage record of each tenant: the amount of stored data, and the last sequence.
 
-The record is updated in the transaction of each change. Summing the counters of a tenant's
+The record is updated in the transaction of each change. It is never deleted, so that a tenant's
+sequences never restart; see `Usage`. Summing the counters of a tenant's
 collections instead would take 3 us for each collection: with ten thousand collections, every
 commit would take longer than its sync to disk. Deleting frees quota at the commit, although
 LMDB's pages are freed later, in the background.
@@ -12,7 +13,7 @@ from itertools import starmap
 from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.transactions import Txn
 
 # The layout of LMDB 0.9: a page has 4 KiB and a header; an entry has a header and a 16-bit offset.
 # An entry larger than `_LARGEST_NODE` is stored in separate pages, so that at least two entries
@@ -27,18 +28,9 @@ _IN_COLLECTION = _U32 + _U64
 _NOTHING = Usage()
 
 
-def read_usage(store: Store, txn: Txn, tenant_id: str) -> Usage:
+def read_usage(txn: Txn, tenant_id: str) -> Usage:
     """Returns the tenant's record; all fields are 0 before its first change."""
-    value = txn.get(schema.tenant(tenant_id), db=store.db["tenants"])
-    return _NOTHING if value is None else Usage.from_bytes(value)
-
-
-def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
-    """Stores the tenant's record.
-
-    Records are never deleted, so that a tenant's sequences never restart; see `Usage`.
-    """
-    txn.put(schema.tenant(tenant_id), usage.to_bytes(), db=store.db["tenants"])
+    return txn.tenants.get(tenant_id) or _NOTHING
 
 
 def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:

@@ -5,16 +5,10 @@ Each value is read at most once, and written once at the end of the transaction.
 
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
 from hrag.engine.common.validation import check_quota, no_collection
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import append_change, note_commit, trimmed
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.lmdb_records import Change, Counters
-from hrag.engine.embedded.store.queries import (
-    collection_exists,
-    read_collection,
-    read_counters,
-)
-from hrag.engine.embedded.store.tenant_usage import read_usage, write_usage
+from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.engine_documents import CollectionHandle
 from hrag.values.quotas import QuotaOf
 
@@ -22,8 +16,7 @@ from hrag.values.quotas import QuotaOf
 class SharedState:
     """The state that all changes of one transaction share; `finish` writes it."""
 
-    def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
-        self._store = store
+    def __init__(self, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._txn = txn
         self._max_log_entries = max_log_entries
         self._quota_of = quota_of
@@ -41,16 +34,16 @@ class SharedState:
 
     def finish(self) -> None:
         """Writes the shared state; call it after the last change."""
-        store, txn = self._store, self._txn
-        for name, value in self._numbers.items():
-            txn.put(name, schema.u64(value), db=store.db["meta"])
+        txn = self._txn
+        for name, number in self._numbers.items():
+            txn.put_number(name, number)
         for number, changed in self._counters.items():
-            counters = trimmed(store, txn, number, changed, self._max_log_entries)
-            txn.put(schema.u32(number), counters.to_bytes(), db=store.db["counters"])
+            counters = trimmed(txn, number, changed, self._max_log_entries)
+            txn.counters.put(number, counters)
         for tenant_id, usage in self._usage.items():
-            write_usage(store, txn, tenant_id, usage)
+            txn.tenants.put(tenant_id, usage)
         for number in self.changed:
-            note_commit(store, txn, number)
+            note_commit(txn, number)
 
     def _next_number(self, name: bytes) -> int:
         """Increments one of the store's numbers and returns it. Raises DataLoss."""
@@ -60,7 +53,7 @@ class SharedState:
 
     def _last_number(self, name: bytes) -> int:
         """Returns the last value of one of the store's numbers. Raises DataLoss."""
-        return self._numbers.get(name) or self._store.number(self._txn, name)
+        return self._numbers.get(name) or self._txn.number(name)
 
     def _next_sequence(self, tenant_id: str) -> int:
         usage = self._usage_of(tenant_id)
@@ -71,18 +64,18 @@ class SharedState:
         """Returns the collection's record. Raises CollectionNotFound if it has been deleted."""
         record = self._collections.get(handle.collection_id)
         if record is None:
-            record = existing_collection(self._store, self._txn, handle)
+            record = existing_collection(self._txn, handle)
             self._collections[handle.collection_id] = record
         return record
 
     def _counters_of(self, handle: CollectionHandle) -> Counters:
         number = handle.collection_id
         counters = self._counters.get(number)
-        return read_counters(self._store, self._txn, number) if counters is None else counters
+        return self._txn.counters.require(number) if counters is None else counters
 
     def _usage_of(self, tenant_id: str) -> Usage:
         usage = self._usage.get(tenant_id)
-        return read_usage(self._store, self._txn, tenant_id) if usage is None else usage
+        return read_usage(self._txn, tenant_id) if usage is None else usage
 
     def _check_quota(self, tenant_id: str, added: Usage) -> None:
         """Raises StorageQuotaExceeded if the tenant's quota does not allow `added` as well."""
@@ -106,14 +99,12 @@ class SharedState:
     def _log(self, handle: CollectionHandle, change: Change, sequence: int) -> None:
         """Adds a change to the collection's change log."""
         number, counters = handle.collection_id, self._counters_of(handle)
-        self._counters[number] = append_change(
-            self._store, self._txn, number, counters, change, sequence
-        )
+        self._counters[number] = append_change(self._txn, number, counters, change, sequence)
         self.changed.add(number)
 
 
-def existing_collection(store: Store, txn: Txn, handle: CollectionHandle) -> CollectionRecord:
+def existing_collection(txn: Txn, handle: CollectionHandle) -> CollectionRecord:
     """Returns the collection's record. Raises CollectionNotFound if it has been deleted."""
-    if not collection_exists(store, txn, handle.collection_id):
+    if not txn.collections.has(handle.collection_id):
         raise no_collection(handle.tenant_id, handle.name)
-    return read_collection(store, txn, handle.collection_id)
+    return txn.collections.require(handle.collection_id)

@@ -20,6 +20,7 @@ from hrag.engine.common.validation import (
 )
 from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.codecs import DocumentEntry
 from hrag.engine.embedded.store.damaged_documents import (
     find_damaged,
     is_intact,
@@ -27,7 +28,7 @@ from hrag.engine.embedded.store.damaged_documents import (
     rewrite_terms,
 )
 from hrag.engine.embedded.store.lmdb_records import Change
-from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
+from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.queries import (
     address_of,
@@ -35,8 +36,6 @@ from hrag.engine.embedded.store.queries import (
     erase_entries,
     find_document,
     is_living,
-    read_document,
-    required,
 )
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
 from hrag.engine.embedded.write.shared_state import SharedState
@@ -105,16 +104,13 @@ class WriteTransaction(SharedState):
             summary_tokens=counters.summary_tokens + tokens
         )
         if is_waiting and summaries.summaries:
-            address = address_of(self._store, self._txn, handle.collection_id, ordinal)
-            document = read_document(self._store, self._txn, address)
+            address = address_of(self._txn, handle.collection_id, ordinal)
+            document = self._txn.documents.require(address)
             collection = summary_handle(handle, self._read_collection(handle).summaries)
             self.put(collection, as_document(document, summaries))
             sections = tuple(summary.leaves for summary in summaries.summaries[1:])
-            self._txn.put(
-                schema.in_collection(collection.collection_id, self._numbers[schema.LAST_ORDINAL]),
-                Summarised(ordinal, sections).to_bytes(),
-                db=self._store.db["summarised"],
-            )
+            key = collection.collection_id, self._numbers[schema.LAST_ORDINAL]
+            self._txn.summarised.put(key, Summarised(ordinal, sections))
         return is_waiting
 
     def put_stored(
@@ -173,22 +169,22 @@ class WriteTransaction(SharedState):
         Its content hash is empty, so that it equals that of no document that is put later.
         """
         new = replace(old, metadata=metadata, source=source, content_hash="")
-        address = address_of(self._store, self._txn, old.collection, ordinal)
-        tree = required(self._txn.get(address, db=self._store.db["trees"]))
+        address = address_of(self._txn, old.collection, ordinal)
+        tree = self._txn.contents.tree(address)
         return replace(new, stored_bytes=stored_bytes(new, terms_of(new), len(tree)))
 
     def _replace_record(
         self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
     ) -> None:
         """Replaces the record of a version of a document, and its terms; logs the change."""
-        txn, db = self._txn, self._store.db
+        txn = self._txn
         before, after = set(terms_of(old)), set(terms_of(new))
         for term in before - after:
-            txn.delete(term, term_entry(term, ordinal), db=db["terms"])
+            txn.terms.remove(term, ordinal)
         for term in after - before:
-            txn.put(term, term_entry(term, ordinal), db=db["terms"])
-        address = address_of(self._store, txn, handle.collection_id, ordinal)
-        txn.put(address, new.to_short_bytes(), db=db["documents"])
+            txn.terms.add(term, ordinal)
+        address = address_of(txn, handle.collection_id, ordinal)
+        txn.documents.put(address, new)
         self._count(handle, old, ordinal, -1)
         self._count(handle, new, ordinal, 1)
         self._log(handle, Change(), new.sequence)
@@ -219,13 +215,13 @@ class WriteTransaction(SharedState):
         self._read_collection(handle)
         deleted, number = 0, handle.collection_id
         for ordinal in ordinals:
-            if not is_living(self._store, self._txn, number, ordinal):
+            if not is_living(self._txn, number, ordinal):
                 continue
             try:
-                address = address_of(self._store, self._txn, number, ordinal)
-                document = read_document(self._store, self._txn, address)
+                address = address_of(self._txn, number, ordinal)
+                document = self._txn.documents.require(address)
             except DataLoss:
-                document_id = document_name(self._txn, self._store.db, number, ordinal)
+                document_id = document_name(self._txn, number, ordinal)
             else:
                 if document.sequence > until:
                     continue
@@ -239,7 +235,7 @@ class WriteTransaction(SharedState):
     def _find(
         self, handle: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord | None]:
-        return find_document(self._store, self._txn, handle.collection_id, document_id)
+        return find_document(self._txn, handle.collection_id, document_id)
 
     def _check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
         """Reads the shared state that putting a document changes. Raises DataLoss if it is damaged.
@@ -260,12 +256,12 @@ class WriteTransaction(SharedState):
 
         Raises DataLoss if it is damaged.
         """
-        store, txn, number = self._store, self._txn, handle.collection_id
+        txn, number = self._txn, handle.collection_id
         self._read_collection(handle)
         sealed_ordinal = self._counters_of(handle).sealed_ordinal
-        stored = find_damaged(store, txn, number, document_id)
+        stored = find_damaged(txn, number, document_id)
         if stored is not None and stored.ordinal <= sealed_ordinal:
-            manifest.read_deleted_leaves(store, txn, number, stored.ordinal)
+            manifest.read_deleted_leaves(txn, number, stored.ordinal)
 
     def _add(
         self,
@@ -279,24 +275,23 @@ class WriteTransaction(SharedState):
 
         It overwrites the version in `slot`, or if that is None, it gets another slot.
         """
-        txn, db = self._txn, self._store.db
-        name = schema.document_id(record.collection, record.document_id)
-        entry = schema.in_collection(record.collection, ordinal)
+        txn, collection = self._txn, record.collection
         slot, is_new = self._allocate_slot() if slot is None else (slot, False)
-        txn.put(name, schema.u64(ordinal), db=db["document_ids"])
-        txn.put(entry, schema.document_entry(record.leaf_count, slot), db=db["ordinals"])
+        txn.document_ids.put((collection, record.document_id), ordinal)
+        txn.ordinals.put((collection, ordinal), DocumentEntry(record.leaf_count, slot))
         for term in terms:
-            txn.put(term, term_entry(term, ordinal), db=db["terms"])
-        address = schema.address(slot, record.collection, ordinal)
+            txn.terms.add(term, ordinal)
+        address = schema.address(slot, collection, ordinal)
         # A new slot comes after all other slots. Appending its values makes LMDB fill the pages.
-        txn.put(address, record.to_short_bytes(), db=db["documents"], append=is_new)
+        txn.documents.put(address, record, append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
-        parts = (
-            (db["trees"], document.tree.to_bytes()),
-            (db["texts"], document.parsed.text.encode()),
-            (db["vectors"], vectors.data.cast("B") if vectors.size else b""),
+        txn.contents.put(
+            address,
+            document.tree.to_bytes(),
+            document.parsed.text.encode(),
+            vectors.data.cast("B") if vectors.size else b"",
+            append=is_new,
         )
-        txn.put_content(address, parts, append=is_new)
 
     def _slot_to_keep(self, handle: CollectionHandle, ordinal: int) -> bytes:
         """Returns the packed slot whose values the next version overwrites.
@@ -304,7 +299,7 @@ class WriteTransaction(SharedState):
         Deleting the values instead would make LMDB merge pages, which writing the new values would
         split again.
         """
-        address = address_of(self._store, self._txn, handle.collection_id, ordinal)
+        address = address_of(self._txn, handle.collection_id, ordinal)
         return address[: schema.SLOT_BYTES]
 
     def _allocate_slot(self) -> tuple[bytes, bool]:
@@ -315,20 +310,18 @@ class WriteTransaction(SharedState):
         slot = self._free_slot()
         if slot is None:
             return schema.u64(self._next_number(schema.LAST_SLOT)), True
-        self._txn.delete(slot, db=self._store.db["free_slots"])
+        self._txn.free_slots.delete(slot)
         return slot, False
 
     def _free_slot(self) -> bytes | None:
-        free = next(self._store.scan(self._txn, "free_slots", b""), None)
-        return None if free is None else bytes(free[0])
+        return next(self._txn.free_slots.keys(), None)
 
     def _delete(
         self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
     ) -> None:
         """Deletes a document and its id, in the change with this sequence; logs the change."""
         self._remove(handle, ordinal, document, sequence)
-        name = schema.document_id(handle.collection_id, document.document_id)
-        self._txn.delete(name, db=self._store.db["document_ids"])
+        self._txn.document_ids.delete((handle.collection_id, document.document_id))
         self._log(handle, Change(removed=ordinal), sequence)
 
     def _remove(
@@ -346,10 +339,10 @@ class WriteTransaction(SharedState):
         """
         if self._read_collection(handle).summaries:
             self._remove_summaries(handle, ordinal, document.document_id, sequence)
-        erase_document(self._store, self._txn, ordinal, document, keep_slot=keep_slot)
+        erase_document(self._txn, ordinal, document, keep_slot=keep_slot)
         if ordinal <= self._counters_of(handle).sealed_ordinal:
             number, leaf_count = handle.collection_id, document.leaf_count
-            manifest.add_tombstone(self._store, self._txn, number, ordinal, leaf_count)
+            manifest.add_tombstone(self._txn, number, ordinal, leaf_count)
         self._count(handle, document, ordinal, -1)
 
     # Damaged documents.
@@ -358,21 +351,20 @@ class WriteTransaction(SharedState):
         self, handle: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord | None] | None:
         """Returns the result of `_find`, or None if any stored value of the document is damaged."""
-        if is_intact(self._store, self._txn, handle.collection_id, document_id):
+        if is_intact(self._txn, handle.collection_id, document_id):
             return self._find(handle, document_id)
         return None
 
     def _has_intact_summaries(self, handle: CollectionHandle, document_id: str) -> bool:
         """Returns True if the document's summaries are not damaged, or if it has none."""
         number = self._read_collection(handle).summaries
-        return not number or is_intact(self._store, self._txn, number, document_id)
+        return not number or is_intact(self._txn, number, document_id)
 
     def _delete_damaged(self, handle: CollectionHandle, document_id: str) -> int:
         """Deletes a document that cannot be read; returns the sequence of the deletion."""
         sequence = self._next_sequence(handle.tenant_id)
         ordinal = self._remove_damaged(handle, document_id, sequence)
-        name = schema.document_id(handle.collection_id, document_id)
-        self._txn.delete(name, db=self._store.db["document_ids"])
+        self._txn.document_ids.delete((handle.collection_id, document_id))
         self._log(handle, Change(removed=ordinal), sequence)
         return sequence
 
@@ -382,15 +374,15 @@ class WriteTransaction(SharedState):
         Returns 0 if no entry leads to an ordinal any more. Terms and counters are computed again
         from the collection's other documents.
         """
-        store, txn, number = self._store, self._txn, handle.collection_id
-        damaged = find_damaged(store, txn, number, document_id)
+        txn, number = self._txn, handle.collection_id
+        damaged = find_damaged(txn, number, document_id)
         if damaged is not None:
             if self._read_collection(handle).summaries:
                 self._remove_summaries(handle, damaged.ordinal, document_id, sequence)
-            erase_entries(store, txn, number, damaged.ordinal, damaged.address)
+            erase_entries(txn, number, damaged.ordinal, damaged.address)
             if damaged.ordinal <= self._counters_of(handle).sealed_ordinal:
-                manifest.add_tombstone(store, txn, number, damaged.ordinal, damaged.leaf_count)
-        rewrite_terms(store, txn, number)
+                manifest.add_tombstone(txn, number, damaged.ordinal, damaged.leaf_count)
+        rewrite_terms(txn, number)
         self._recount(handle)
         return 0 if damaged is None else damaged.ordinal
 
@@ -403,10 +395,10 @@ class WriteTransaction(SharedState):
         document, unless the collection has been counted again since the damage. So the collection
         is counted here without it.
         """
-        store, txn, number = self._store, self._txn, handle.collection_id
-        damaged = find_damaged(store, txn, number, document.document_id)
+        txn, number = self._txn, handle.collection_id
+        damaged = find_damaged(txn, number, document.document_id)
         before = self._counters_of(handle)
-        after = recounted(store, txn, number, before, without=damaged.ordinal if damaged else 0)
+        after = recounted(txn, number, before, without=damaged.ordinal if damaged else 0)
         return Usage(
             documents=after.documents + 1 - before.documents,
             stored_bytes=after.stored_bytes + new_bytes - before.stored_bytes,
@@ -415,7 +407,7 @@ class WriteTransaction(SharedState):
     def _recount(self, handle: CollectionHandle) -> None:
         """Counts the collection's documents again, and corrects the tenant's usage accordingly."""
         before = self._counters_of(handle)
-        after = recounted(self._store, self._txn, handle.collection_id, before)
+        after = recounted(self._txn, handle.collection_id, before)
         documents = after.documents - before.documents
         added = Usage(
             documents=0 if self._read_collection(handle).summarises else documents,
@@ -442,14 +434,12 @@ class WriteTransaction(SharedState):
             self._delete(collection, number, summaries, sequence)
 
     def _mark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> None:
-        entry = schema.in_collection(handle.collection_id, ordinal)
-        self._txn.put(entry, b"", db=self._store.db["unsummarised"])
+        self._txn.unsummarised.add((handle.collection_id, ordinal))
         self._count_unsummarised(handle, 1)
 
     def _unmark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> bool:
         """Deletes the entry of a document that waits for summaries; returns True if it existed."""
-        entry = schema.in_collection(handle.collection_id, ordinal)
-        is_waiting = bool(self._txn.delete(entry, db=self._store.db["unsummarised"]))
+        is_waiting = self._txn.unsummarised.delete((handle.collection_id, ordinal))
         self._count_unsummarised(handle, -is_waiting)
         return is_waiting
 

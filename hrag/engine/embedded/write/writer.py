@@ -15,7 +15,6 @@ from hrag.engine.common.document_results import growth, unchanged_result
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.validation import check_quota, no_document
 from hrag.engine.embedded.store.damaged_documents import is_intact
-from hrag.engine.embedded.store.environment import Txn
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.queries import (
     address_of,
@@ -23,13 +22,10 @@ from hrag.engine.embedded.store.queries import (
     find_document,
     handle_of,
     listed_segments,
-    read_collection,
-    read_counters,
-    read_document,
-    required,
 )
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.totals import measure
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.collections import CollectionWriter
 from hrag.engine.embedded.write.selection import matching_ordinals, ordinals_by_id
 from hrag.engine.embedded.write.shared_state import existing_collection
@@ -83,10 +79,10 @@ class EmbeddedWriter(CollectionWriter):
         stored_bytes: int = 1,
     ) -> Admission:
         with self._store.read() as txn:
-            number = find_collection(self._store, txn, tenant_id, collection)
-            handle = handle_of(self._store, txn, number)
+            number = find_collection(txn, tenant_id, collection)
+            handle = handle_of(txn, number)
             try:
-                _, stored = find_document(self._store, txn, number, document_id)
+                _, stored = find_document(txn, number, document_id)
             except DataLoss:
                 # Ingesting the document mends it, and `put` checks the quota.
                 return Admission(handle, None)
@@ -94,15 +90,15 @@ class EmbeddedWriter(CollectionWriter):
             if unchanged is not None and not self._is_intact(txn, number, document_id):
                 unchanged = None
             if unchanged is None:
-                used = read_usage(self._store, txn, tenant_id).info(self._quota_of(tenant_id))
+                used = read_usage(txn, tenant_id).info(self._quota_of(tenant_id))
                 check_quota(tenant_id, used, growth(stored, stored_bytes).info())
         return Admission(handle, unchanged)
 
     def _is_intact(self, txn: Txn, number: int, document_id: str) -> bool:
         """Returns True if no stored value of a document and its summaries is damaged."""
-        summaries = read_collection(self._store, txn, number).summaries
+        summaries = txn.collections.require(number).summaries
         numbers = (number, summaries) if summaries else (number,)
-        return all(is_intact(self._store, txn, checked, document_id) for checked in numbers)
+        return all(is_intact(txn, checked, document_id) for checked in numbers)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         if self._maintenance is not None:
@@ -169,9 +165,9 @@ class EmbeddedWriter(CollectionWriter):
     ) -> Iterator[DocumentDeletion]:
         store, number = self._store, collection.collection_id
         with store.read() as txn:
-            existing_collection(store, txn, collection)
-            sequence = read_usage(store, txn, collection.tenant_id).sequence
-            ordinals = matching_ordinals(store, txn, number, filter, deadline).tolist()
+            existing_collection(txn, collection)
+            sequence = read_usage(txn, collection.tenant_id).sequence
+            ordinals = matching_ordinals(txn, number, filter, deadline).tolist()
         if not ordinals:
             yield DocumentDeletion(0, sequence)
         for start in range(0, len(ordinals), _DELETIONS_PER_COMMIT):
@@ -194,8 +190,8 @@ class EmbeddedWriter(CollectionWriter):
     ) -> tuple[DocumentInfo, str, int]:
         with self._store.read() as txn:
             ordinal, document = self._find_document(txn, collection, document_id)
-            address = address_of(self._store, txn, collection.collection_id, ordinal)
-            text = required(txn.get(address, db=self._store.db["texts"]))
+            address = address_of(txn, collection.collection_id, ordinal)
+            text = txn.contents.text(address)
             info = document.info()
             return info, *read_part(text, part, reply.after(field_bytes(info_bytes(info))))
 
@@ -211,18 +207,12 @@ class EmbeddedWriter(CollectionWriter):
     ) -> Listing[DocumentInfo]:
         number = collection.collection_id
         with self._store.read() as txn:
-            existing_collection(self._store, txn, collection)
-            matches = (
-                None
-                if filter is None
-                else matching_ordinals(self._store, txn, number, filter, deadline)
-            )
-            all_ordinals = ordinals_by_id(self._store, txn, number, page_token, matches, deadline)
+            existing_collection(txn, collection)
+            matches = None if filter is None else matching_ordinals(txn, number, filter, deadline)
+            all_ordinals = ordinals_by_id(txn, number, page_token, matches, deadline)
             ordinals = list(islice(all_ordinals, page_size + 1))
-            addresses = (
-                address_of(self._store, txn, number, ordinal) for ordinal in ordinals[:page_size]
-            )
-            infos = (read_document(self._store, txn, address).info() for address in addresses)
+            addresses = (address_of(txn, number, ordinal) for ordinal in ordinals[:page_size])
+            infos = (txn.documents.require(address).info() for address in addresses)
             items = tuple(fitting(infos, reply))
         token = items[-1].document_id if len(ordinals) > len(items) else ""
         return Listing(items, token)
@@ -232,20 +222,18 @@ class EmbeddedWriter(CollectionWriter):
     ) -> DocumentCount:
         store, number = self._store, collection.collection_id
         with store.read() as txn:
-            existing_collection(store, txn, collection)
-            matching = total = read_counters(store, txn, number).documents
+            existing_collection(txn, collection)
+            matching = total = txn.counters.require(number).documents
             if filter is not None:
-                matching = len(matching_ordinals(store, txn, number, filter, deadline))
-            return DocumentCount(
-                matching, total, read_usage(store, txn, collection.tenant_id).sequence
-            )
+                matching = len(matching_ordinals(txn, number, filter, deadline))
+            return DocumentCount(matching, total, read_usage(txn, collection.tenant_id).sequence)
 
     def _find_document(
         self, txn: Txn, collection: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord]:
-        existing_collection(self._store, txn, collection)
+        existing_collection(txn, collection)
         number = collection.collection_id
-        ordinal, document = find_document(self._store, txn, number, document_id)
+        ordinal, document = find_document(txn, number, document_id)
         if document is None:
             raise no_document(collection, document_id)
         return ordinal, document
@@ -255,13 +243,13 @@ class EmbeddedWriter(CollectionWriter):
     def status(self, collection: CollectionHandle) -> IndexStatus:
         store, number, tenant_id = self._store, collection.collection_id, collection.tenant_id
         with store.read() as txn:
-            record = existing_collection(store, txn, collection)
-            counters = read_counters(store, txn, number)
-            used = read_usage(store, txn, tenant_id)
-            segments = listed_segments(store, txn, number)
+            record = existing_collection(txn, collection)
+            counters = txn.counters.require(number)
+            used = read_usage(txn, tenant_id)
+            segments = listed_segments(txn, number)
             summaries = 0
             if record.summaries:
-                summaries = read_counters(store, txn, record.summaries).leaves
+                summaries = txn.counters.require(record.summaries).leaves
         return IndexStatus(
             committed_sequence=counters.sequence,
             document_count=counters.documents,
@@ -293,7 +281,7 @@ class EmbeddedWriter(CollectionWriter):
         excluding: Container[int] = (),
     ) -> Unsummarised | None:
         with self._store.read() as txn:
-            return next_unsummarised(self._store, txn, embedder, after, excluding)
+            return next_unsummarised(txn, embedder, after, excluding)
 
     def put_summaries(
         self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
@@ -320,7 +308,7 @@ class EmbeddedWriter(CollectionWriter):
         """
         store = self._store
         with store.write() if extra_bytes is None else store.growing_write(extra_bytes) as txn:
-            changes = WriteTransaction(self._store, txn, self._max_log_entries, self._quota_of)
+            changes = WriteTransaction(txn, self._max_log_entries, self._quota_of)
             yield changes
             changes.finish()
             reach(f"{failpoint}.written")

@@ -134,9 +134,9 @@ def _parts(
 def _blocks(
     walk: Walk, number: int, settings: CollectionSettings, record: SegmentRecord
 ) -> Iterator[LeafBlock]:
-    for ordinal, _ in leaves.covered_ordinals(walk.store, walk.txn, number, record):
+    for ordinal, _ in leaves.covered_ordinals(walk.txn, number, record):
         try:
-            yield leaves.read_leaves(walk.store, walk.txn, number, settings, [ordinal])
+            yield leaves.read_leaves(walk.txn, number, settings, [ordinal])
         except _DAMAGED:
             continue
 

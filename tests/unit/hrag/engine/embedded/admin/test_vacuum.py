@@ -17,6 +17,7 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 from tests.crash.disks import MIB, Ballast, small_disk
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.engines.damage import entries_of
 from tests.support.servers.forked import ran
 
 NOBODY = 65534
@@ -53,9 +54,7 @@ def contents(folder: Path) -> list[tuple[str, bytes, bytes]]:
     """Every entry of every database."""
     with closing(open_alone(folder)) as store, store.read() as txn:
         return [
-            (name, bytes(key), bytes(value))
-            for name in store.db
-            for key, value in txn.entries(store.db[name])
+            (name, key, value) for name in store.databases for key, value in entries_of(txn, name)
         ]
 
 

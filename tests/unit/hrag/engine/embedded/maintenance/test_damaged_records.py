@@ -17,8 +17,9 @@ from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from hrag.values.deadline import Deadline
@@ -59,7 +60,7 @@ def path_of(store: Store, record: SegmentRecord) -> Path:
 
 def deleted_collections(store: Store) -> int:
     with store.read() as txn:
-        return txn.stat(store.db["deleted_collections"])["entries"]
+        return txn.deleted_collections.size
 
 
 def reclaim_all(store: Store) -> None:
@@ -154,7 +155,7 @@ def test_a_damaged_record_goes_with_its_collection_and_the_files_later(store, wr
     flip(store, "segments")
     reclaim_all(store)
     with store.read() as txn:
-        assert txn.stat(store.db["segments"])["entries"] == 0
+        assert txn.segments.size == 0
     assert deleted_collections(store) == 0
     assert path_of(store, record).exists()
     OrphanCollector(store, grace_s=0).collect()
@@ -166,10 +167,10 @@ def mended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Until it is set, the first collection cannot be erased."""
     erase, mended = reclaim._erase_documents, threading.Event()
 
-    def fail(store: Store, txn: Txn, deleted: bytes) -> bool:
-        if deleted == schema.u32(1) and not mended.is_set():
+    def fail(txn: Txn, deleted: int) -> bool:
+        if deleted == 1 and not mended.is_set():
             raise DataLoss("no part of it can be erased")
-        return erase(store, txn, deleted)
+        return erase(txn, deleted)
 
     monkeypatch.setattr(reclaim, "_erase_documents", fail)
     return mended

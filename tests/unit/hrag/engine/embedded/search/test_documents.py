@@ -34,4 +34,4 @@ def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str, monkey
 def flip_last(engine: Engine, name: str) -> None:
     """Flips a bit in the last byte of the tree or text, and back when called again."""
     with engine.store.write() as txn:
-        flip_part(engine.store, txn, name, -1)
+        flip_part(txn, name, -1)

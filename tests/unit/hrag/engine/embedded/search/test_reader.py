@@ -414,6 +414,6 @@ def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
     number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
     with engine.store.read() as txn:
-        cursor = change_log.commit_cursor(engine.store, txn)
-        assert change_log.changed_after(engine.store, txn, cursor - 3) == {number}
-        assert change_log.changed_after(engine.store, txn, cursor - 4) is None
+        cursor = change_log.commit_cursor(txn)
+        assert change_log.changed_after(txn, cursor - 3) == {number}
+        assert change_log.changed_after(txn, cursor - 4) is None

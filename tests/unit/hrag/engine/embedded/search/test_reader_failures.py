@@ -30,7 +30,7 @@ from tests.support.documents.fakes import (
     search_leaves,
     sentences,
 )
-from tests.support.engines.damage import flip_part
+from tests.support.engines.damage import entries_of, flip_part, overwrite
 from tests.support.until import until
 
 NAMES = ("first", "second")
@@ -77,22 +77,21 @@ def failures(logs: list[Any]) -> list[Any]:
 def damaged_document(engine: Engine) -> Iterator[None]:
     """Flips a bit in the vectors of the store's first document: in the tail of `first`."""
     with engine.store.write() as txn:
-        flip_part(engine.store, txn, "vectors", 3)
+        flip_part(txn, "vectors", 3)
     yield
     with engine.store.write() as txn:
-        flip_part(engine.store, txn, "vectors", 3)
+        flip_part(txn, "vectors", 3)
 
 
 @contextmanager
 def damaged_record(engine: Engine) -> Iterator[None]:
     """Flips a bit in the manifest's entry of the store's first segment."""
     with engine.store.write() as txn:
-        database = engine.store.db["segments"]
-        key, value = (bytes(each) for each in next(txn.entries(database)))
-        txn.raw.put(key, bytes([value[0] ^ 1, *value[1:]]), db=database.handle)
+        key, value = entries_of(txn, "segments")[0]
+        overwrite(txn, "segments", key, bytes([value[0] ^ 1, *value[1:]]))
     yield
     with engine.store.write() as txn:
-        txn.raw.put(key, value, db=database.handle)
+        overwrite(txn, "segments", key, value)
 
 
 # Loading
@@ -121,14 +120,13 @@ def test_a_collection_that_cannot_be_loaded_does_not_keep_others_from_it(engine,
 def damaged_changes(engine: Engine) -> Iterator[None]:
     """Flips a bit in the last entry of each collection's log."""
     with engine.store.write() as txn:
-        database = engine.store.db["changes"]
-        entries = [tuple(map(bytes, entry)) for entry in txn.entries(database)]
+        entries = entries_of(txn, "changes")
         for key, value in entries:
-            txn.raw.put(key, bytes([value[0] ^ 1, *value[1:]]), db=database.handle)
+            overwrite(txn, "changes", key, bytes([value[0] ^ 1, *value[1:]]))
     yield
     with engine.store.write() as txn:
         for key, value in entries:
-            txn.raw.put(key, value, db=database.handle)
+            overwrite(txn, "changes", key, value)
 
 
 def test_a_collection_whose_log_is_damaged_is_loaded_again(engine, models):

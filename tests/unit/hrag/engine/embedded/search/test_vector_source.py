@@ -32,7 +32,7 @@ def view(engine: Engine) -> View:
     engine.writer.delete(engine.open(), "d6")
     with engine.store.read() as txn:
         by_id = {segment.record.segment_id: segment}
-        return load_view(engine.store, txn, SETTINGS, 1, by_id)
+        return load_view(txn, SETTINGS, 1, by_id)
 
 
 def nearest(seed: int, eligible: EligibleRows, count: int) -> Candidates:
@@ -72,9 +72,7 @@ def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view
     segments = {each.record.segment_id: each for each in view.segments}
     small = load(engine.store.segments, engine.seal())
     with engine.store.read() as txn:
-        both = load_view(
-            engine.store, txn, SETTINGS, opened, {**segments, small.record.segment_id: small}
-        )
+        both = load_view(txn, SETTINGS, opened, {**segments, small.record.segment_id: small})
     query = VectorQuery(query_vector(0))
     found = VectorSource().candidates(query, EligibleRows(both), 1)
     assert list(query._searches) == list(segments)
@@ -128,7 +126,7 @@ def test_equal_vectors_have_equal_scores_in_a_segment_and_in_the_tail(engine: En
     segment = load(engine.store.segments, engine.seal())
     engine.writer.put(engine.open(), copies[1])
     with engine.store.read() as txn:
-        view = load_view(engine.store, txn, settings, 1, {segment.record.segment_id: segment})
+        view = load_view(txn, settings, 1, {segment.record.segment_id: segment})
     rows = np.arange(view.count, dtype=np.uint32)
     for seed in range(20):
         query = VectorQuery(query_vector(seed, 384))

@@ -10,9 +10,8 @@ from hrag.engine.common.labels import labels_of
 from hrag.engine.embedded.search import view as view_module
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import LoadedSegment, load
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.change_log import changes_after
 from hrag.engine.embedded.store.lmdb_records import Change
-from hrag.engine.embedded.store.queries import read_counters
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 
@@ -35,13 +34,13 @@ def document(number: int) -> PreparedDocument:
 def loaded(engine: Engine, *segments: LoadedSegment) -> View:
     with engine.store.read() as txn:
         by_id = {segment.record.segment_id: segment for segment in segments}
-        return load_view(engine.store, txn, SETTINGS, 1, by_id)
+        return load_view(txn, SETTINGS, 1, by_id)
 
 
 def advanced(engine: Engine, view: View, *changes: Change) -> View:
     with engine.store.read() as txn:
-        sequence = read_counters(engine.store, txn, 1).sequence
-        return view.advanced(engine.store, txn, changes, sequence)
+        sequence = txn.counters.require(1).sequence
+        return view.advanced(txn, changes, sequence)
 
 
 def ordinals(view: View) -> dict[int, int]:
@@ -96,9 +95,7 @@ def test_an_older_view_stays_as_it_was(filled, sealed):
 
 def _log_after(engine: Engine, sequence: int) -> Iterator[Change]:
     with engine.store.read() as txn:
-        start = schema.in_collection(1, sequence + 1)
-        for _, value in engine.store.scan(txn, "changes", schema.u32(1), start):
-            yield Change.from_bytes(value)
+        yield from changes_after(txn, 1, sequence)
 
 
 def test_what_came_and_went_between_two_views_is_in_neither(filled):

@@ -25,7 +25,7 @@ def _evaluation(deadline: Deadline = NEVER, seconds: float = 0.0) -> FilterEvalu
         return np.arange(_DOCUMENTS, dtype=np.uint64)
 
     nothing: Any = None
-    return FilterEvaluation(nothing, nothing, 1, everything, deadline)
+    return FilterEvaluation(nothing, 1, everything, deadline)
 
 
 @pytest.mark.parametrize("kind", [AnyOf, AllOf])

@@ -104,8 +104,8 @@ def test_a_store_in_use_cannot_be_had_alone(tmp_path):
 
 def test_a_process_that_is_killed_has_the_store_no_more(tmp_path):
     script = (
-        "import sys, pathlib, time; from hrag.engine.embedded.store import locks\n"
-        "file = locks.join(pathlib.Path(sys.argv[1]), lambda: None)\n"
+        "import sys, pathlib, time; from hrag.engine.embedded.store import store_locks\n"
+        "file = store_locks.join(pathlib.Path(sys.argv[1]), lambda: None)\n"
         "print('in', flush=True); time.sleep(60)"
     )
     with talking("-c", script, str(tmp_path)) as (process, said):
@@ -123,14 +123,14 @@ from hrag.engine.embedded.store import store_locks
 from hrag.errors import StoreUnavailable
 from tests.support.servers.forked import talking
 folder, ours, theirs = pathlib.Path(sys.argv[1]), *sys.argv[2:]
-locks._namespace = ours.encode
-locks._TRIES, locks._PAUSE_S = 4, 0.0002
+store_locks._namespace = ours.encode
+store_locks._TRIES, store_locks._PAUSE_S = 4, 0.0002
 mark = folder / f"{ours}-{os.getpid()}"
 until = time.monotonic() + 1
 entered = 0
 while time.monotonic() < until:
     try:
-        with locks.join(folder, lambda: None):
+        with store_locks.join(folder, lambda: None):
             mark.touch()
             entered += 1
             if list(folder.glob(f"{theirs}-*")):

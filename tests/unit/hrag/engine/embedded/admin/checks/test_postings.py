@@ -27,7 +27,7 @@ from hrag_fast import Postings, write_postings
 from tests.crash.disks import MIB, Ballast, small_disk
 from tests.support.documents.fakes import collection_settings, run_maintenance, seal
 from tests.support.documents.vocabulary import wordy
-from tests.support.engines.damage import delete_content, put_part
+from tests.support.engines.damage import delete_content, put_encoded, put_part
 
 SEGMENT = "collection t/c: segment 1: "
 FOREVER = 10**9
@@ -65,15 +65,14 @@ def delete(writer: EmbeddedWriter, *numbers: int) -> None:
 
 def only_segment(store: Store) -> SegmentRecord:
     with store.read() as txn:
-        (record,) = listed_segments(store, txn, 1)
+        (record,) = listed_segments(txn, 1)
     return record
 
 
 def relist(store: Store, record: SegmentRecord, **fields: object) -> None:
     """Lists the record with changed fields."""
     with store.write() as txn:
-        key = schema.in_collection(1, record.last_ordinal)
-        txn.put(key, replace(record, **fields).to_bytes(), db=store.db["segments"])
+        txn.segments.put((1, record.last_ordinal), replace(record, **fields))
 
 
 def accept(store: Store, name: str) -> None:
@@ -195,8 +194,8 @@ def test_a_text_that_was_changed_is_found(store):
     sealed(store)
     address = schema.address(schema.u64(4), 1, 4)
     with store.write() as txn:
-        text = bytes(txn.get(address, db=store.db["texts"])).replace(b"valve", b"slave")
-        put_part(txn, store.db, address, "texts", text)
+        text = bytes(txn.contents.text(address)).replace(b"valve", b"slave")
+        put_part(txn, address, "texts", text)
     problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 4"
     assert check(store).problems == (problem,)
 
@@ -216,19 +215,19 @@ def test_a_damaged_document_hides_no_others(store, settings, name, value):
     with store.write() as txn:
         address = schema.address(schema.u64(2), 1, 2)
         if name == "documents" and value is None:
-            txn.delete(address, db=store.db[name])
+            txn.documents.delete(address)
         elif name == "documents":
-            txn.put(address, value, db=store.db[name])
+            put_encoded(txn, name, address, value)
         elif value is None:
-            delete_content(txn, store.db, address)
+            delete_content(txn, address)
         else:
-            put_part(txn, store.db, address, name, value)
+            put_part(txn, address, name, value)
     before = check(store).problems
     assert before != ()
     with store.write() as txn:
         address = schema.address(schema.u64(6), 1, 6)
-        text = bytes(txn.get(address, db=store.db["texts"])).replace(b"pump", b"dump")
-        put_part(txn, store.db, address, "texts", text)
+        text = bytes(txn.contents.text(address)).replace(b"pump", b"dump")
+        put_part(txn, address, "texts", text)
     problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 6"
     assert set(check(store).problems) - set(before) == {problem}
 
@@ -236,7 +235,7 @@ def test_a_damaged_document_hides_no_others(store, settings, name, value):
 def test_an_analyzer_that_is_not_the_collections_is_found(store):
     sealed(store)
     with store.write() as txn:
-        set_analyzer(store, txn, 1, "")
+        set_analyzer(txn, 1, "")
     problem = f"{SEGMENT}its embedder, dimension or analyzer is not the collection's"
     assert check(store).problems == (problem,)
 
@@ -245,7 +244,7 @@ def test_an_analyzer_of_another_version_is_said(store):
     sealed(store)
     relist(store, only_segment(store), analyzer="english/9")
     with store.write() as txn:
-        set_analyzer(store, txn, 1, "english/9")
+        set_analyzer(txn, 1, "english/9")
     (problem,) = check(store).problems
     assert problem.startswith(
         f"{SEGMENT}its postings cannot be compared with the texts: analyzer is"
