@@ -144,7 +144,7 @@ def summary_collection(store: Store, collection: CollectionHandle) -> Collection
 
 def texts_of(writer: EmbeddedWriter, document_id: str = "d", name: str = "c") -> list[str]:
     """A document's summary, then its sections'."""
-    collection = summary_collection(writer._store, writer.open("t", name))
+    collection = summary_collection(writer.commits.store, writer.open("t", name))
     return writer.document_with_text(collection, document_id)[1].splitlines()
 
 

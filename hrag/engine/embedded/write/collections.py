@@ -5,7 +5,6 @@ finds a collection by its name or by an alias.
 """
 
 from itertools import islice
-from typing import Protocol
 
 from hrag.engine.common.records import CollectionRecord, Usage
 from hrag.engine.common.summary_documents import summary_settings
@@ -17,9 +16,8 @@ from hrag.engine.common.validation import (
     no_alias,
 )
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES, note_commit
+from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.codecs import CollectionName
-from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import (
     aliases_of,
@@ -31,6 +29,7 @@ from hrag.engine.embedded.store.queries import (
 )
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.transactions import Txn
+from hrag.engine.embedded.write.commits import WriterPart
 from hrag.engine.engine_documents import CollectionHandle
 from hrag.values.collections import (
     Alias,
@@ -40,47 +39,20 @@ from hrag.values.collections import (
     Listing,
     SummaryUnit,
 )
-from hrag.values.deadline import Deadline
-from hrag.values.quotas import QuotaOf, unlimited
 
 
-class IndexMaintenance(Protocol):
-    """Builds and maintains the index in the background."""
-
-    def changed(self, collection: int) -> None:
-        """Notes that a commit has changed the collection; the writer calls it after the commit."""
-
-    def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
-        """Applies backpressure: waits while too many leaves of the collection are not indexed.
-
-        Raises DeadlineExceeded.
-        """
-
-
-class CollectionWriter:
+class CollectionWriter(WriterPart):
     """Implements the methods of `hrag.engine.Writer` that concern collections and aliases."""
-
-    def __init__(
-        self,
-        store: Store,
-        maintenance: IndexMaintenance | None = None,
-        max_log_entries: int = MAX_LOG_ENTRIES,
-        quota_of: QuotaOf = unlimited,
-    ) -> None:
-        self._store = store
-        self._maintenance = maintenance
-        self._max_log_entries = max_log_entries
-        self._quota_of = quota_of
 
     def create_collection(
         self, tenant_id: str, name: str, settings: CollectionSettings
     ) -> tuple[Collection, int]:
-        with self._store.growing_write(0) as txn:
+        with self.commits.store.growing_write(0) as txn:
             existing = txn.collection_names.get((tenant_id, name))
             if existing is not None:
                 raise name_taken(tenant_id, name, "name", is_alias=existing.is_alias)
             used, added = read_usage(txn, tenant_id), Usage(collections=1, sequence=1)
-            check_quota(tenant_id, used.info(self._quota_of(tenant_id)), added.info())
+            check_quota(tenant_id, used.info(self.commits.quota_of(tenant_id)), added.info())
             used = used.plus(added)
             txn.tenants.put(tenant_id, used)
             number = txn.next_number(schema.LAST_COLLECTION)
@@ -105,7 +77,7 @@ class CollectionWriter:
         note_commit(txn, number)
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
-        with self._store.write() as txn:
+        with self.commits.store.write() as txn:
             number = find_collection(txn, tenant_id, name)
             record = txn.collections.require(number)
             tenant_aliases = aliases_of(txn, tenant_id)
@@ -123,28 +95,28 @@ class CollectionWriter:
                 txn.counters.delete(deleted)
                 txn.deleted_collections.add(deleted)
                 note_commit(txn, deleted)
-        self._notify_maintenance(*numbers)
+        self.commits.notify_maintenance(*numbers)
         return used.sequence
 
     def collection(self, tenant_id: str, name: str) -> Collection:
-        with self._store.read() as txn:
+        with self.commits.store.read() as txn:
             number = find_collection(txn, tenant_id, name)
             return describe_collection(txn, number)
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
-        with self._store.read() as txn:
+        with self.commits.store.read() as txn:
             all_numbers = collection_numbers(txn, tenant_id, page_token)
             numbers = list(islice(all_numbers, page_size + 1))
             page = [describe_collection(txn, number) for number in numbers[:page_size]]
         return Listing(tuple(page), page[-1].name if len(numbers) > page_size else "")
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
-        with self._store.read() as txn:
+        with self.commits.store.read() as txn:
             number = find_collection(txn, tenant_id, name)
             return handle_of(txn, number)
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
-        with self._store.growing_write(0) as txn:
+        with self.commits.store.growing_write(0) as txn:
             number = find_collection(txn, tenant_id, collection)
             used, previous = read_usage(txn, tenant_id), ""
             existing = txn.collection_names.get((tenant_id, alias))
@@ -164,7 +136,7 @@ class CollectionWriter:
         return AliasChange(new_alias, previous, used.sequence)
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
-        with self._store.write() as txn:
+        with self.commits.store.write() as txn:
             existing = txn.collection_names.get((tenant_id, alias))
             if existing is None or not existing.is_alias:
                 raise no_alias(tenant_id, alias)
@@ -175,11 +147,5 @@ class CollectionWriter:
         return used.sequence
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
-        with self._store.read() as txn:
+        with self.commits.store.read() as txn:
             return describe_aliases(txn, tenant_id)
-
-    def _notify_maintenance(self, *collections: int) -> None:
-        """Reports collections that a commit has changed, by number."""
-        if self._maintenance is not None:
-            for number in collections:
-                self._maintenance.changed(number)

@@ -1,4 +1,4 @@
-"""Finds the next document whose summaries are not written yet.
+"""The documents whose summaries are not written yet: marks them, and finds the next one.
 
 A damaged document, or a damaged collection, is reported with a number that excludes it from the
 next search. The number is the document's ordinal, or the negated number of the collection.
@@ -12,6 +12,7 @@ from hrag.engine.embedded.store.queries import (
     handle_of,
 )
 from hrag.engine.embedded.store.transactions import Txn
+from hrag.engine.embedded.write.shared_state import SharedState
 from hrag.engine.engine_documents import CollectionHandle, UnreadableVersion, Unsummarised
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
@@ -77,3 +78,22 @@ def _read_unsummarised(
         tree=Tree(bytes(txn.contents.tree(address))),
         spent_tokens=spent_tokens,
     )
+
+
+class PendingSummaries:
+    """The documents that wait for summaries, as one transaction changes them."""
+
+    def __init__(self, txn: Txn, shared: SharedState) -> None:
+        self._txn = txn
+        self._shared = shared
+
+    def add(self, handle: CollectionHandle, ordinal: int) -> None:
+        """Says that a document waits for summaries."""
+        self._txn.unsummarised.add((handle.collection_id, ordinal))
+        self._shared.add_to_counters(handle, unsummarised=1)
+
+    def remove(self, handle: CollectionHandle, ordinal: int) -> bool:
+        """Says that a document does not wait any more; returns True if it waited."""
+        is_waiting = self._txn.unsummarised.delete((handle.collection_id, ordinal))
+        self._shared.add_to_counters(handle, unsummarised=-is_waiting)
+        return is_waiting

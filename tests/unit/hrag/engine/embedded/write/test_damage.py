@@ -14,7 +14,7 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.write.transaction import WriteTransaction
+from hrag.engine.embedded.write.document_versions import DocumentVersions
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.errors import DataLoss, DocumentNotFound, HragError
@@ -176,10 +176,10 @@ def search_by_summaries(store: Store) -> int:
 
 
 def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer, monkeypatch):
-    add, opened = WriteTransaction._add, writer.open("t", "c")
+    add, opened = DocumentVersions.add, writer.open("t", "c")
 
     def fail(
-        changes: WriteTransaction,
+        changes: DocumentVersions,
         ordinal: int,
         record: object,
         terms: object,
@@ -190,7 +190,7 @@ def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer
         if document.document_id == "d1":
             raise DataLoss("damage that is found late")
 
-    monkeypatch.setattr(WriteTransaction, "_add", fail)
+    monkeypatch.setattr(DocumentVersions, "add", fail)
     group = [(opened, prepared(f"d{number}", NEW, seed=number)) for number in range(3)]
     results = writer.put_many(group)
     assert outcomes(results) == [IngestOutcome.UPDATED, DataLoss, IngestOutcome.UPDATED]
