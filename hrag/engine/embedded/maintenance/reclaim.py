@@ -5,6 +5,7 @@ transaction, so that writes do not wait long. If the process stops before that i
 process continues. Damaged records of the collection are erased, too.
 """
 
+from collections.abc import Callable
 from itertools import islice
 
 from hrag.engine.embedded.segments import segment_files
@@ -26,8 +27,22 @@ _DOCUMENTS = 200
 _TERMS = 1024
 
 
-def reclaim_some(store: Store) -> bool:
-    """Erases a part of one deleted collection. Returns False if there is none.
+def reclaim_part(store: Store, number: int, max_documents: int = _DOCUMENTS) -> None:
+    """Erases a part of one deleted collection: at most `max_documents`, or what remains after them.
+
+    Raises DataLoss, StoreUnavailable or StorageFull.
+    """
+    with store.write() as txn:
+        has_erased = _erase_documents(txn, number, max_documents)
+        unlisted = [] if has_erased else _erase_rest(txn, number)
+        reach("reclaim.written")
+    reach("reclaim.committed")
+    for segment_id in unlisted:
+        segment_files.remove(store.segments, segment_id)
+
+
+def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = reclaim_part) -> bool:
+    """Calls `reclaim_part` for one deleted collection. Returns False if there is none.
 
     If a collection's entries cannot be read or erased, the next deleted collection is tried. If no
     collection can be erased, raises the first error: DataLoss or StoreUnavailable. Raises
@@ -37,7 +52,7 @@ def reclaim_some(store: Store) -> bool:
     deleted = _next_deleted(store)
     while deleted is not None:
         try:
-            _reclaim_part(store, deleted)
+            reclaim_part(store, deleted)
             return True
         except (DataLoss, StoreUnavailable) as error:
             failure = failure or error
@@ -54,18 +69,9 @@ def _next_deleted(store: Store, after: int = 0) -> int | None:
         return next((number for number in numbers if number > after), None)
 
 
-def _reclaim_part(store: Store, deleted: int) -> None:
-    with store.write() as txn:
-        unlisted = [] if _erase_documents(txn, deleted) else _erase_rest(txn, deleted)
-        reach("reclaim.written")
-    reach("reclaim.committed")
-    for segment_id in unlisted:
-        segment_files.remove(store.segments, segment_id)
-
-
-def _erase_documents(txn: Txn, number: int) -> bool:
+def _erase_documents(txn: Txn, number: int, max_documents: int) -> bool:
     """Erases some documents of a deleted collection. Returns False if it has none."""
-    ordinals = [ordinal for _, ordinal in islice(txn.ordinals.keys(number), _DOCUMENTS)]
+    ordinals = [ordinal for _, ordinal in islice(txn.ordinals.keys(number), max_documents)]
     terms = 0
     for ordinal in ordinals:
         try:

@@ -27,8 +27,10 @@ class Scrubber:
     another segment.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, sizes_per_call: int = _SIZES) -> None:
+        """Each call compares the file sizes of at most `sizes_per_call` segments."""
         self._store = store
+        self._sizes_per_call = sizes_per_call
         self._unverified: deque[tuple[int, SegmentRecord]] = deque()
         self._sizes_due: deque[tuple[int, SegmentRecord]] = deque()
         self.damaged: frozenset[int] = frozenset()
@@ -64,7 +66,8 @@ class Scrubber:
         """
         if not self._sizes_due:
             self._sizes_due.extend(self._listed())
-        entries = [self._sizes_due.popleft() for _ in range(min(_SIZES, len(self._sizes_due)))]
+        count = min(self._sizes_per_call, len(self._sizes_due))
+        entries = [self._sizes_due.popleft() for _ in range(count)]
         return [
             entry
             for entry in entries

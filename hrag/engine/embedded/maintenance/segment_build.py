@@ -41,8 +41,7 @@ from hrag.observe import metrics
 
 _log = structlog.get_logger()
 
-# Leaves are inserted in blocks of this many, each in a fraction of a second. `between` is called
-# before each block.
+# Leaves are inserted in blocks of this many, each in a fraction of a second.
 _BLOCK_LEAVES = 1024
 # A build does not resume from an index if a larger share of its items is unused, because the graph
 # would give worse results.
@@ -81,16 +80,23 @@ def _read_counters(store: Store, collection: int) -> Counters:
 
 
 def build(
-    store: Store, plan: BuildPlan, between: Between = lambda: None, insert: Insert = insert
+    store: Store,
+    plan: BuildPlan,
+    between: Between = lambda: None,
+    insert: Insert = insert,
+    *,
+    block_leaves: int = _BLOCK_LEAVES,
 ) -> SegmentRecord | None:
     """Builds and publishes one segment.
+
+    Leaves are inserted in blocks of about `block_leaves`; `between` is called before each block.
 
     Returns the segment's record. Returns None if the segment would have no leaves or the collection
     has been deleted. Raises OSError or StorageFull if the disk is full, and any exception of
     `between`. Then the store is unchanged.
     """
     with metrics.segment_build("tail" if plan.tail else "merge"):
-        return _build(store, plan, between, insert)
+        return _build(store, plan, between, insert, block_leaves)
 
 
 def reindex(store: Store, collection: int, threshold: int, between: Between = lambda: None) -> int:
@@ -116,11 +122,13 @@ def _upgrade_analyzer(store: Store, collection: int) -> None:
                 note_commit(txn, collection)
 
 
-def _build(store: Store, plan: BuildPlan, between: Between, insert: Insert) -> SegmentRecord | None:
+def _build(
+    store: Store, plan: BuildPlan, between: Between, insert: Insert, block_leaves: int
+) -> SegmentRecord | None:
     bytes_per_leaf = _FLOAT_BYTES * plan.settings.dimension + _OVERHEAD_BYTES
     store.require_space(plan.max_leaves * bytes_per_leaf)
     builder, vectors, documents = _begin(store, plan, insert)
-    for block in _blocks(documents):
+    for block in _blocks(documents, block_leaves):
         between()
         _add(store, plan, builder, block)
     reach("seal.built" if plan.tail else "merge.built")
@@ -247,10 +255,10 @@ def _living_rows(
     return np.isin(ordinals_of(labels), deleted, invert=True)
 
 
-def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:
+def _blocks(documents: tuple[tuple[int, int], ...], block_leaves: int) -> Iterator[list[int]]:
     """Yields the ordinals of documents in blocks.
 
-    The documents of a block have `_BLOCK_LEAVES` leaves or a few more, those of the last block
+    The documents of a block have `block_leaves` leaves or a few more, those of the last block
     may have fewer.
     """
     block: list[int] = []
@@ -258,7 +266,7 @@ def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:
     for ordinal, count in documents:
         block.append(ordinal)
         leaf_count += count
-        if leaf_count >= _BLOCK_LEAVES:
+        if leaf_count >= block_leaves:
             yield block
             block, leaf_count = [], 0
     if block:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import lmdb
@@ -222,8 +223,8 @@ def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) ->
 # Deleted collections
 
 
-def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer, monkeypatch):
-    monkeypatch.setattr(reclaim, "_DOCUMENTS", 2)
+def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer):
+    two_documents = partial(reclaim.reclaim_part, max_documents=2)
     before = entries(store)
     opened = writer.open("t", "c")
     for number in range(5):
@@ -231,7 +232,7 @@ def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer, monkeypat
     writer.delete_collection("t", "c")
     assert check(store).problems == ()
     rounds = 0
-    while reclaim.reclaim_some(store):
+    while reclaim.reclaim_some(store, two_documents):
         rounds += 1
         assert check(store).problems == ()
     assert rounds == 4  # Two, two and one document, then the collection itself.
