@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -167,9 +167,10 @@ class Engine:
         """Builds and merges segments until none is due; returns how many were built."""
         return run_maintenance(self.store, self.open(name=name).collection_id, threshold, damaged)
 
-    def restart_reader(self) -> None:
+    def restart_reader(self, **options: Any) -> None:
+        """Begins with an empty reader. `options` are limits, caches or the clock of the reader."""
         self.reader.close()
-        self.reader = self.opened.reader()
+        self.reader = EmbeddedReader(self.store, **options) if options else self.opened.reader()
 
 
 @contextmanager
@@ -177,8 +178,10 @@ def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
     """A new store with its writer and reader; whoever uses it fails if it ends inconsistent."""
     engine = open_engine(EngineSettings().model_copy(update={"data_dir": path}))
     assert isinstance(engine, EmbeddedEngine)
-    yield Engine(engine, engine.writer(quota_of), engine.reader())
+    tested = Engine(engine, engine.writer(quota_of), engine.reader())
+    yield tested
     problems = engine.administration().check().problems
+    tested.reader.close()
     engine.close()
     assert problems == ()
 

@@ -10,6 +10,7 @@ from hrag.engine.common.records import CollectionRecord, Usage
 from hrag.engine.embedded.admin.checks import (
     document_checks,
     index_checks,
+    posting_checks,
     stray_checks,
     summary_checks,
     value_checks,
@@ -23,14 +24,19 @@ from hrag.engine.reports import CheckReport
 from hrag.values.errors import DataLoss
 
 
-def check(store: Store, on_problem: Callable[[str], object] = str) -> CheckReport:
+def check(
+    store: Store,
+    on_problem: Callable[[str], object] = str,
+    part_entries: int = posting_checks.PART_ENTRIES,
+) -> CheckReport:
     """Checks a store and returns a report. Its `problems` are empty if the store is intact.
 
-    Each problem is passed to `on_problem` as soon as it is found, because reading a damaged page
+    Postings are compared with the texts in parts of about `part_entries` entries. Each problem
+    is passed to `on_problem` as soon as it is found, because reading a damaged page
     may end the process.
     """
     with store.read() as txn:
-        walk = Walk(store, txn)
+        walk = Walk(store, txn, part_entries)
         problems: dict[str, None] = {}
         for part in (
             value_checks.value_problems(walk),

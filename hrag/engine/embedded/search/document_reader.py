@@ -37,7 +37,7 @@ _CHECK_AGAIN_S = 60
 class RecentChecks:
     """The parts of a document whose checksums were verified recently.
 
-    Searches do not verify them again until the monotonic clock reaches `until_s`. Safe to use
+    Searches do not verify them again until the clock reaches `until_s`. Safe to use
     from several threads without a lock: threads that race verify a part twice.
     """
 
@@ -125,7 +125,11 @@ class CitationCache:
     no lock: threads that race read an entry twice or drop it too early, and nothing worse.
     """
 
-    def __init__(self, max_bytes: int = _CITATION_BYTES) -> None:
+    def __init__(
+        self, max_bytes: int = _CITATION_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock` returns seconds. Checksums that were verified long ago are verified again."""
+        self.clock = clock
         self._half_bytes = max_bytes // 2
         self._young: dict[int, Citation] = {}
         self._young_bytes = 0
@@ -163,7 +167,7 @@ class DocumentReader:
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
-        self._now_s = time.monotonic()
+        self._now_s = citations.clock()
         # Passages often share a document, so documents that were read are kept.
         self._opened: dict[int, tuple[_StoredDocument, TreeText]] = {}
 

@@ -39,7 +39,9 @@ class SelectionCache:
     Safe to use from several threads.
     """
 
-    def __init__(self, max_bytes: int = _CACHED_BYTES) -> None:
+    def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
+        """The documents of a term are cached if they take at least `min_term_bytes`."""
+        self.min_term_bytes = min_term_bytes
         self._entries: LRUCache[tuple[int, Key], _Entry] = LRUCache(
             max_bytes, getsizeof=lambda entry: entry.size_bytes
         )
@@ -86,7 +88,7 @@ def evaluate(
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:
-        return cache.get(view, ("term", term), read, _TERM_BYTES)
+        return cache.get(view, ("term", term), read, cache.min_term_bytes)
 
     evaluation = FilterEvaluation(txn, view.collection, view.ordinals, deadline, keep)
     return view.rows_of(evaluation.select(filter))

@@ -206,9 +206,13 @@ class View:
             segment_frequencies={},
         )
 
-    def rows_of(self, ordinals: Ordinals) -> RowNumbers:
-        """Returns the rows of the leaves of documents, ascending: `uint32[n]`."""
-        if len(ordinals) * _BISECTION_COST > self.count:
+    def rows_of(self, ordinals: Ordinals, bisection_cost: int = _BISECTION_COST) -> RowNumbers:
+        """Returns the rows of the leaves of documents, ascending: `uint32[n]`.
+
+        Finding one document by bisection is assumed to cost as much as scanning `bisection_cost`
+        rows.
+        """
+        if len(ordinals) * bisection_cost > self.count:
             return rows_of_documents(self.labels[: self.count], ordinals)
         return self.rows_between(first_labels(ordinals), first_labels(ordinals + np.uint64(1)))
 

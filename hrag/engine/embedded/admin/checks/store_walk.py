@@ -23,12 +23,14 @@ Numbers = TypeVar("Numbers", Counters, Usage)
 class Walk:
     """A read transaction on a store, and the totals that were counted in it so far.
 
-    `usage` has the counted usage of each tenant. `uncounted` are tenants with damaged entries, so
+    Postings are compared with the texts in parts of about `part_entries` entries. `usage` has
+    the counted usage of each tenant. `uncounted` are tenants with damaged entries, so
     that their totals cannot be compared.
     """
 
     store: Store
     txn: Txn
+    part_entries: int
     collections: int = 0
     documents: int = 0
     leaves: int = 0

@@ -11,7 +11,7 @@ from hrag.engine.embedded.admin.backup import backup, restore
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.segments import damage, segment_files
-from hrag.engine.embedded.store import schema, store_locks
+from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.write.writer import EmbeddedWriter
@@ -354,15 +354,12 @@ def test_a_folder_that_holds_a_store_is_refused_and_left_alone(made, tmp_path):
     assert contents(tmp_path / "new") == before
 
 
-def test_a_store_in_use_is_refused(store, made, monkeypatch):
-    monkeypatch.setattr(store_locks, "_TRIES", 1)
+def test_a_store_in_use_is_refused(store, made):
     with pytest.raises(StoreUnavailable, match="in use by a running service"):
         restore(made, store.directory, quietly)
 
 
-def test_nobody_opens_a_store_that_is_half_restored(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(store_locks, "_TRIES", 1)
-
+def test_nobody_opens_a_store_that_is_half_restored(made, tmp_path):
     def intrude() -> None:
         with pytest.raises(StoreUnavailable, match="is being vacuumed or restored"):
             open_for_writing(tmp_path / "new")

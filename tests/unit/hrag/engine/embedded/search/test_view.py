@@ -7,7 +7,6 @@ import pytest
 
 from hrag.engine import PreparedDocument
 from hrag.engine.common.labels import labels_of
-from hrag.engine.embedded.search import view as view_module
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import LoadedSegment, load
 from hrag.engine.embedded.store.change_log import changes_after
@@ -149,9 +148,8 @@ def test_what_a_segment_is_missing_for_lies_in_the_tail(filled, segments_loaded)
 
 
 @pytest.mark.parametrize("cost", [0, 1000])
-def test_rows_of_documents_are_found_by_bisection_and_by_looking_at_all(filled, monkeypatch, cost):
+def test_rows_of_documents_are_found_by_bisection_and_by_a_scan(filled, cost):
     """In a segment, in the tail, and of documents that the view does not have."""
-    monkeypatch.setattr(view_module, "_BISECTION_COST", cost)
     segment = load(filled.store.segments, filled.seal())
     filled.writer.put(filled.open(), document(5))
     view = loaded(filled, segment)
@@ -159,4 +157,4 @@ def test_rows_of_documents_are_found_by_bisection_and_by_looking_at_all(filled, 
     of_rows = (view.labels[: view.count] >> np.uint64(20)).tolist()
     for chosen in ([], [1], [3, 6], [2, 4, 5, 9], [1, 2, 3, 4, 5, 6], [7]):
         expected = [row for row, ordinal in enumerate(of_rows) if ordinal in chosen]
-        assert view.rows_of(np.array(chosen, np.uint64)).tolist() == expected
+        assert view.rows_of(np.array(chosen, np.uint64), cost).tolist() == expected

@@ -1,7 +1,9 @@
 """The environment: who may open it, and what a write that fails leaves."""
 
 import errno
+import os
 from contextlib import closing
+from pathlib import Path
 
 import lmdb
 import pytest
@@ -162,13 +164,12 @@ def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
     assert not isinstance(refused.value, StoreMissing)  # Nobody waits for it to get newer.
 
 
-def test_a_store_that_is_open_has_no_room_for_somebody_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(store_locks, "_TRIES", 1)
+def test_a_store_that_is_open_cannot_be_locked_exclusively(tmp_path):
     for opening in (open_for_writing, open_for_reading):
         with (
             closing(opening(tmp_path)),
             pytest.raises(StoreUnavailable, match="stop both services first"),
-            store_locks.exclusive(tmp_path),
+            store_locks.exclusive(tmp_path, store_locks.Patience(tries=1)),
         ):
             pass
     with store_locks.exclusive(tmp_path):
@@ -199,7 +200,7 @@ def test_a_data_file_that_lmdb_may_not_open_is_named(tmp_path, opening, monkeypa
     denied = lmdb.Error(str(tmp_path))
     denied.code = errno.EACCES
     monkeypatch.setattr(lmdb, "open", _fails(denied))
-    monkeypatch.setattr(location, "_may_use", lambda path: path.name != "data.mdb")
+    monkeypatch.setattr(os, "access", lambda path, *_, **__: Path(path).name != "data.mdb")
     with pytest.raises(StoreUnavailable, match=r"cannot use .*/data\.mdb: it belongs to .*\(uid "):
         opening(tmp_path)
 
@@ -243,7 +244,9 @@ def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
 
 
 def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("hrag.engine.embedded.store.lmdb_file._MAP_BYTES", 1 << 18)
+    open_lmdb = lmdb.open
+    small = {"map_size": 1 << 18}
+    monkeypatch.setattr(lmdb, "open", lambda *args, **options: open_lmdb(*args, **options | small))
     store = open_for_writing(tmp_path)
     with pytest.raises(StorageFull), store.write() as txn:
         txn.meta.put(b"text", bytes(1 << 20))

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hrag.engine.common.labels import ordinals_of
-from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.check import check as check_store
 from hrag.engine.embedded.admin.checks import posting_checks
 from hrag.engine.embedded.segments import postings_part, segment_files
 from hrag.engine.embedded.segments.segment_files import POSTINGS, ROWS
@@ -31,14 +32,15 @@ from tests.support.engines.damage import delete_content, put_encoded, put_part
 
 SEGMENT = "collection t/c: segment 1: "
 FOREVER = 10**9
+# The postings are compared in several parts.
+check = partial(check_store, part_entries=200)
 SETTINGS = collection_settings()
 HEADINGLESS = replace(SETTINGS, index_headings=False)
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """Compared in several parts. Not checked at the end: it is damaged by then."""
-    monkeypatch.setattr(posting_checks, "_PART_ENTRIES", 200)
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store that is not checked at the end of the test, because it is damaged by then."""
     store = open_for_writing(tmp_path / "store")
     yield store
     store.close()
@@ -78,7 +80,7 @@ def relist(store: Store, record: SegmentRecord, **fields: object) -> None:
 def accept(store: Store, name: str) -> None:
     """Lists the checksum that a file of the only segment has now."""
     record = only_segment(store)
-    file = segment_files._sync_and_sum(file_of(store, name))
+    file = segment_files.sync_file(file_of(store, name))
     relist(store, record, files={**record.files, name: file})
 
 
@@ -129,7 +131,7 @@ def test_postings_of_several_segments_are_sound(store, settings):
 def test_merged_postings_are_sound(store, monkeypatch, run_leaves):
     """However many runs they were merged from, and after rows were dropped."""
     with monkeypatch.context() as patch:
-        patch.setattr(postings_part, "_RUN_LEAVES", run_leaves)
+        patch.setattr(postings_part, "RUN_LEAVES", run_leaves)
         writer = sealed(store)
         put(writer, SETTINGS, range(8, 16))
         delete(writer, 2, 9)
@@ -275,14 +277,13 @@ def test_temporary_files_are_bounded_however_many_terms_a_leaf_has(store, monkey
     seal(store, 1)
     run_maintenance(store, 1, FOREVER)
     sizes = list[int]()
-    digest = posting_checks._digest
+    write = posting_checks.write_postings
 
-    def measured(compared: Any, count: int, path: Path) -> bytes:
-        found = digest(compared, count, path)
-        sizes.append(sum(each.stat().st_size for each in path.parent.iterdir()))
-        return found
+    def measured(path: Path, parts: Any) -> None:
+        write(path, parts)
+        sizes.append(sum(file.stat().st_size for file in path.parent.iterdir()))
 
-    monkeypatch.setattr(posting_checks, "_digest", measured)
+    monkeypatch.setattr(posting_checks, "write_postings", measured)
     assert check(store).problems == ()
     assert len(sizes) > 10  # Two of each part.
     assert max(sizes) < file_of(store, POSTINGS).stat().st_size / 3
