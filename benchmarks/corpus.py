@@ -363,8 +363,8 @@ def raw_index(folder: Path) -> hnswlib.Index:
     """Returns the index of the store's only segment, loaded by hnswlib, with the service's ef."""
     with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
-            number = find_collection(store, txn, TENANT, COLLECTION)
-            (record,) = listed_segments(store, txn, number)
+            number = find_collection(txn, TENANT, COLLECTION)
+            (record,) = listed_segments(txn, number)
         index = vector_part.load_index(store.segments, record, record.items)
         index.set_ef(segment_files.search_ef(record.dimension, record.items))
         return index
@@ -384,7 +384,7 @@ def view(folder: Path) -> Iterator[View]:
     """Yields the collection as candidate sources see it. BLAS uses one thread meanwhile."""
     with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
-            number = find_collection(store, txn, TENANT, COLLECTION)
+            number = find_collection(txn, TENANT, COLLECTION)
         loaded = LoadedCollection(store, number)
         with store.read() as txn, threadpool_limits(1, "blas"):
             current = loaded.view_at(txn)

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -21,7 +21,6 @@ from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.environment import Store, open_for_writing
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
-from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import SummaryUnit
 from hrag.values.quotas import QuotaOf, unlimited
@@ -157,7 +156,7 @@ class Engine:
         record = seal(self.store, opened.collection_id)
         if opened.settings.summaries is not SummaryUnit.NONE:
             with self.store.read() as txn:
-                summaries = read_collection(self.store, txn, opened.collection_id).summaries
+                summaries = txn.collections.require(opened.collection_id).summaries
             seal(self.store, summaries)
         self.restart_reader()
         return record
@@ -168,9 +167,10 @@ class Engine:
         """Builds and merges segments until none is due; returns how many were built."""
         return run_maintenance(self.store, self.open(name=name).collection_id, threshold, damaged)
 
-    def restart_reader(self) -> None:
+    def restart_reader(self, **options: Any) -> None:
+        """Begins with an empty reader. `options` are limits, caches or the clock of the reader."""
         self.reader.close()
-        self.reader = self.opened.reader()
+        self.reader = EmbeddedReader(self.store, **options) if options else self.opened.reader()
 
 
 @contextmanager
@@ -178,8 +178,10 @@ def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
     """A new store with its writer and reader; whoever uses it fails if it ends inconsistent."""
     engine = open_engine(EngineSettings().model_copy(update={"data_dir": path}))
     assert isinstance(engine, EmbeddedEngine)
-    yield Engine(engine, engine.writer(quota_of), engine.reader())
+    tested = Engine(engine, engine.writer(quota_of), engine.reader())
+    yield tested
     problems = engine.administration().check().problems
+    tested.reader.close()
     engine.close()
     assert problems == ()
 

@@ -26,7 +26,9 @@ from hrag.engine import Engine, Exported, Reader, StoredDocument, Writer, open_e
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import content, schema
-from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
+from hrag.engine.embedded.store.environment import open_alone, open_for_writing
+from hrag.engine.embedded.store.tables import stored_entries
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.engine_documents import DocumentSummaries, Summary, UnreadableDocument
 from hrag.engine.find import FindRequest
@@ -148,12 +150,12 @@ def values(folder: Path) -> list[Value]:
     with closing(open_alone(folder)) as store, store.read() as txn:
         mapped_at = _address_of_map(folder / "data.mdb")
         for name in schema.DATABASES:
-            for key, value in txn.entries(store.db[name]):
+            for key, value in stored_entries(txn, store.databases[name]):
                 if value:
                     start = np.frombuffer(value, np.uint8).ctypes.data - mapped_at
-                    whose = _document_of(store, txn, name, bytes(key))
+                    whose = _document_of(txn, name, bytes(key))
                     if name == schema.CONTENTS:
-                        parts = _parts_of(store, txn, bytes(key), len(value))
+                        parts = _parts_of(txn, bytes(key), len(value))
                     else:
                         parts = {name: range(len(value))}
                     found += [
@@ -163,14 +165,14 @@ def values(folder: Path) -> list[Value]:
     return found
 
 
-def _parts_of(store: Store, txn: Any, key: bytes, length: int) -> dict[str, range]:
+def _parts_of(txn: Txn, key: bytes, length: int) -> dict[str, range]:
     """The parts of a document that a value of its content holds, by their offsets in it."""
     slot, number = key[: schema.SLOT_BYTES], key[schema.SLOT_BYTES]
-    values = [value for _, value in txn.entries(store.db[schema.CONTENTS], slot)]
+    values = [value for _, value in txn.contents.stored(slot)]
     before = sum(map(len, values[:number]))
     (address,) = (
         schema.address(slot, *schema.read_in_collection(entry))
-        for entry, value in txn.entries(store.db["ordinals"])
+        for entry, value in txn.ordinals.stored()
         if bytes(value[4:12]) == slot
     )
     bounds = content.Content(address, values[0]).bounds
@@ -189,13 +191,13 @@ def _address_of_map(file: Path) -> int:
     return int(line.split("-")[0], 16)
 
 
-def _document_of(store: Store, txn: Any, name: str, key: bytes) -> str:
+def _document_of(txn: Txn, name: str, key: bytes) -> str:
     if name in schema.BY_SLOT:
-        for entry, value in txn.entries(store.db["ordinals"]):
+        for entry, value in txn.ordinals.stored():
             if bytes(value[4:12]) == key[: schema.SLOT_BYTES]:
-                return _name(*schema.read_in_collection(entry), store, txn)
+                return _name(*schema.read_in_collection(entry), txn)
     if name in ("ordinals", "summarised"):
-        return _name(*schema.read_in_collection(key), store, txn)
+        return _name(*schema.read_in_collection(key), txn)
     if name == "document_ids":
         return f"{_PLACE_OF[schema.read_u32(key[:4])]} {key[4:].decode()}"
     return ""
@@ -204,8 +206,8 @@ def _document_of(store: Store, txn: Any, name: str, key: bytes) -> str:
 _PLACE_OF = {number: "/".join(PLACES[place]) for number, place in ((1, 0), (2, 1), (3, 1))}
 
 
-def _name(collection: int, ordinal: int, store: Store, txn: Any) -> str:
-    for key, value in txn.entries(store.db["document_ids"], schema.u32(collection)):
+def _name(collection: int, ordinal: int, txn: Txn) -> str:
+    for key, value in txn.document_ids.stored(collection):
         if schema.read_u64(value[:8]) == ordinal:
             return f"{_PLACE_OF[collection]} {str(key[4:], 'utf-8')}"
     return ""

@@ -74,7 +74,7 @@ def test_with_no_byte_free_deletes_go_on(disk: Path, values: int, settings: dict
 def is_reclaimed(data_dir: Path) -> bool:
     """Whether nothing of deleted collections is left to erase."""
     with closing(open_for_reading(data_dir)) as store, store.read() as txn:
-        return not txn.stat(store.db["deleted_collections"])["entries"]
+        return not txn.deleted_collections.size
 
 
 # Quotas

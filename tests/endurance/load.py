@@ -23,7 +23,7 @@ def _seconds(data_dir: Path) -> float:
             records = [
                 record
                 for collection in all_collections(store)
-                for record in listed_segments(store, txn, collection)
+                for record in listed_segments(txn, collection)
             ]
         began = time.perf_counter()
         for record in records:

@@ -72,7 +72,7 @@ class EmbeddedStore:
 
     def usage(self, tenant_id: str) -> tuple[int, ...]:
         with self._store.read() as txn:
-            return read_usage(self._store, txn, tenant_id)[:3]
+            return read_usage(txn, tenant_id)[:3]
 
     def reclaim(self) -> None:
         reclaim.reclaim_some(self._store)

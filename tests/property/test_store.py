@@ -228,9 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
         run_maintenance(self.store, number, threshold)
         assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
-            parts = [
-                segment_stats(each) for each in manifest.read_manifest(self.store, txn, number)
-            ]
+            parts = [segment_stats(each) for each in manifest.read_manifest(txn, number)]
         for place, part in enumerate(parts):
             assert part.living >= FACTOR * sum(newer.living for newer in parts[place + 1 :])
             assert part.deleted <= MAX_DELETED_SHARE * part.rows

@@ -284,10 +284,10 @@ def test_the_tree_rebuilt_from_the_store_is_the_tree_built(engine: Engine, parse
     engine.writer.create_collection("t", "c", wanted)
     engine.writer.put(engine.writer.open("t", "c"), document)
     with engine.store.read() as txn:
-        number = find_collection(engine.store, txn, "t", "c")
-        ordinal, _ = find_document(engine.store, txn, number, "d")
-        address = address_of(engine.store, txn, number, ordinal)
-        stored = Tree(bytes(txn.get(address, db=engine.store.db["trees"])))
+        number = find_collection(txn, "t", "c")
+        ordinal, _ = find_document(txn, number, "d")
+        address = address_of(txn, number, ordinal)
+        stored = Tree(bytes(txn.contents.tree(address)))
     assert stored.to_bytes() == document.tree.to_bytes()
     with engine.reader.snapshot("t", "c") as snapshot:
         for level, count in enumerate(stored.counts):

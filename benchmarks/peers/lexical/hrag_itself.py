@@ -21,7 +21,6 @@ from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.store.queries import (
     find_collection,
     listed_segments,
-    read_collection,
 )
 from hrag.text.analysis import LeafTerms, QueryTerm, analyzer
 from hrag.text.bm25 import inverse_document_frequency
@@ -58,11 +57,11 @@ def make_corpus(folder: Path, leaf_count: int) -> Leaves:
 
 def _leaf_terms(folder: Path) -> LeafTerms:
     with closing(environment.open_for_reading(folder)) as opened, opened.read() as txn:
-        number = find_collection(opened, txn, store.TENANT, store.COLLECTION)
-        settings = read_collection(opened, txn, number).settings
-        (record,) = listed_segments(opened, txn, number)
-        ordinals = [ordinal for ordinal, _ in covered_ordinals(opened, txn, number, record)]
-        return read_leaves(opened, txn, number, settings, ordinals).terms
+        number = find_collection(txn, store.TENANT, store.COLLECTION)
+        settings = txn.collections.require(number).settings
+        (record,) = listed_segments(txn, number)
+        ordinals = [ordinal for ordinal, _ in covered_ordinals(txn, number, record)]
+        return read_leaves(txn, number, settings, ordinals).terms
 
 
 class Hrag:

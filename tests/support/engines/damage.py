@@ -1,52 +1,84 @@
-"""Damage to the values of a store."""
+"""Changes to the stored bytes of a store: flipped bits, and values that do not fit together."""
 
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from hrag.engine.embedded.store import content, schema
-from hrag.engine.embedded.store.environment import Store, open_for_writing
-from hrag.engine.embedded.store.transactions import Database, Txn
+from hrag.engine.embedded.store.checksums import SUM_BYTES, data_bytes
+from hrag.engine.embedded.store.content import Part
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.store.tables import Table, stored_entries
+from hrag.engine.embedded.store.transactions import Txn
+
+
+def entries_of(txn: Txn, name: str) -> list[tuple[bytes, bytes]]:
+    """Returns the entries of an LMDB database as LMDB stores them."""
+    entries = stored_entries(txn, txn.databases[name])
+    return [(bytes(key), bytes(value)) for key, value in entries]
+
+
+def overwrite(txn: Txn, name: str, key: bytes, value: bytes) -> None:
+    """Stores a value as it is given: without a checksum, or with the one that it ends with."""
+    txn.raw.put(key, value, db=txn.databases[name].handle)
+
+
+def put_encoded(txn: Txn, name: str, key: bytes, data: bytes) -> None:
+    """Stores encoded data with the right checksum, although no record may be encoded like that."""
+    table = getattr(txn, name)
+    assert isinstance(table, Table)
+    table.put_data(key, data)
+
+
+def part_of(name: str) -> Part:
+    """Returns the part of a content that has this name in messages."""
+    return Part(content.PARTS.index(name))
 
 
 def flip_first(folder: Path, name: str) -> None:
     """Flips a bit in the first value of a database, or in that part of the first document."""
     with closing(open_for_writing(folder)) as store, store.write() as txn:
-        key, value = next(txn.entries(store.db[name]), (b"", b""))
-        if name in content.PARTS and len(key) != schema.SLOT_BYTES:
-            flip_part(store, txn, name, 3)
+        if name in content.PARTS:
+            flip_part(txn, name, 3)
             return
-        key, changed = bytes(key), bytearray(value)
+        key, value = entries_of(txn, name)[0]
+        changed = bytearray(value)
         changed[3] ^= 1
         if name in schema.MANY_VALUED:
-            txn.delete(key, bytes(value), db=store.db[name])
-        txn.raw.put(key, bytes(changed), db=store.db[name].handle)
+            txn.raw.delete(key, value, db=txn.databases[name].handle)
+        overwrite(txn, name, key, bytes(changed))
 
 
-def flip_part(store: Store, txn: Txn, name: str, at: int) -> None:
+def flip_part(txn: Txn, name: str, at: int) -> None:
     """Flips a bit at the offset `at` of tree, text or vectors of the store's first document."""
-    key, entry = next(store.scan(txn, "ordinals", b""))
-    slot = schema.read_document_entry(entry)[1]
-    address = schema.address(slot, *schema.read_in_collection(key))
-    part = bytes(txn.get_again(address, store.db[name]))
-    values = [(bytes(key), bytes(value)) for key, value in txn.entries(store.db["texts"], slot)]
+    (collection, ordinal), entry = next(txn.ordinals.entries())
+    address = schema.address(entry.slot, collection, ordinal)
+    part = _part_without_checks(txn, address, part_of(name))
+    values = [(bytes(key), bytes(value)) for key, value in txn.contents.stored(entry.slot)]
     whole = bytearray(b"".join(value for _, value in values))
     assert whole.count(part) == 1
     whole[whole.index(part) + at % len(part)] ^= 1
-    for (each, _), value in zip(values, content.cut(bytes(whole)), strict=True):
-        txn.raw.put(each, value, db=store.db["texts"].handle)
+    for (key, _), value in zip(values, content.cut(bytes(whole)), strict=True):
+        overwrite(txn, schema.CONTENTS, key, bytes(value))
+    txn.last_content = None
 
 
-def put_part(txn: Txn, db: Mapping[str, Database], address: bytes, name: str, value: bytes) -> None:
+def _part_without_checks(txn: Txn, address: bytes, part: Part) -> bytes:
+    values = txn.contents.stored(address[: schema.SLOT_BYTES])
+    whole = memoryview(b"".join(bytes(value) for _, value in values))
+    stored = content.Content(address, whole).part(part)
+    return bytes(stored[: data_bytes(len(stored)) if part is Part.TEXT else -SUM_BYTES])
+
+
+def put_part(txn: Txn, address: bytes, name: str, value: bytes) -> None:
     """Stores another tree, text or vectors of a document, with the checksum of that."""
     parts = [
-        (db[each], value if each == name else bytes(txn.get(address, db[each]) or b""))
-        for each in content.PARTS
+        value if part is part_of(name) else bytes(txn.contents.get(address, part) or b"")
+        for part in Part
     ]
-    delete_content(txn, db, address)
-    txn.put_content(address, parts)
+    delete_content(txn, address)
+    txn.contents.put(address, *parts)
 
 
-def delete_content(txn: Txn, db: Mapping[str, Database], address: bytes) -> None:
+def delete_content(txn: Txn, address: bytes) -> None:
     """Deletes tree, text and vectors of a document."""
-    txn.delete_content(address[: schema.SLOT_BYTES], db[schema.CONTENTS])
+    txn.contents.delete(address[: schema.SLOT_BYTES])

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from hrag.engine import CollectionHandle, PreparedDocument, Writer
-from hrag.engine.common.records import Summarised
 from hrag.engine.common.summary_documents import summary_handle
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import EmbedderRejected
 from hrag.models.chat import ChatEnd, ChatModel, Completion, Pieces
@@ -140,20 +138,19 @@ def run_to_end(
 def summary_collection(store: Store, collection: CollectionHandle) -> CollectionHandle:
     """The collection that holds the summaries of `collection`, which has them."""
     with store.read() as txn:
-        record = read_collection(store, txn, collection.collection_id)
+        record = txn.collections.require(collection.collection_id)
         return summary_handle(collection, record.summaries)
 
 
 def texts_of(writer: EmbeddedWriter, document_id: str = "d", name: str = "c") -> list[str]:
     """A document's summary, then its sections'."""
-    collection = summary_collection(writer._store, writer.open("t", name))
+    collection = summary_collection(writer.commits.store, writer.open("t", name))
     return writer.document_with_text(collection, document_id)[1].splitlines()
 
 
 def ranges_of(store) -> list[tuple[range, ...]]:
     with store.read() as txn:
-        found = store.scan(txn, "summarised", b"")
-        return [Summarised.from_bytes(value).sections for _, value in found]
+        return [summarised.sections for summarised in txn.summarised.values()]
 
 
 def chosen(engine, query: str, count: int = 1) -> tuple[ChosenSection, ...]:

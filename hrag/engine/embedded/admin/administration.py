@@ -12,7 +12,6 @@ from hrag.engine.embedded.admin.repair import repair
 from hrag.engine.embedded.maintenance import orphan_gc, segment_build
 from hrag.engine.embedded.store import location
 from hrag.engine.embedded.store.environment import Store, open_for_reading, open_for_writing
-from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.protocols import Progress
 from hrag.engine.reports import (
     BackupReport,
@@ -71,9 +70,9 @@ class EmbeddedAdministration:
         return vacuum.vacuum(self._settings.data_dir)
 
     def migrate(self) -> MigrationReport:
-        """Raises NotSupported: a writer upgrades the store when it opens it."""
+        """Raises NotSupported: an embedded store has one schema version and is not migrated."""
         raise NotSupported(
-            "an embedded store needs no migration: the indexer upgrades it when it opens it"
+            "an embedded store needs no migration: a store of another schema version is refused"
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:
@@ -102,7 +101,7 @@ class EmbeddedAdministration:
 
     def _reindex_one(self, store: Store, collection: int) -> ReindexedCollection:
         with store.read() as txn:
-            record = read_collection(store, txn, collection)
+            record = txn.collections.require(collection)
         with location.explained_errors(store.directory):
             leaves = segment_build.reindex(store, collection, self._settings.segment_min_leaves)
         return ReindexedCollection(record.tenant_id, record.name, leaves)

@@ -244,11 +244,12 @@ def _copy_file(source: Path, target: Path) -> str:
 def _list_segments(store: Store) -> dict[int, SegmentRecord]:
     """Returns the segments of all collections by id, read in one transaction."""
     with store.read() as txn:
-        collections = [schema.read_u32(key) for key, _ in store.scan(txn, "collections", b"")]
+        # Reading the records, not only the keys, raises DataLoss if one is damaged.
+        collections = [number for number, _ in txn.collections.entries()]
         return {
             record.segment_id: record
             for number in collections
-            for record in listed_segments(store, txn, number)
+            for record in listed_segments(txn, number)
         }
 
 
@@ -267,7 +268,7 @@ def _check_copy(folder: Path) -> _Label:
             f"{shown}; `hrag check` shows whether the store itself has them"
         )
     with closing(open_alone(folder)) as store, store.read() as txn:
-        sequence = store.number(txn, schema.COMMIT_CURSOR)
+        sequence = txn.number(schema.COMMIT_CURSOR)
     data = folder / location.DATA
     with data.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

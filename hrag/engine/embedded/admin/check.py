@@ -10,27 +10,33 @@ from hrag.engine.common.records import CollectionRecord, Usage
 from hrag.engine.embedded.admin.checks import (
     document_checks,
     index_checks,
+    posting_checks,
     stray_checks,
     summary_checks,
     value_checks,
 )
 from hrag.engine.embedded.admin.checks.store_walk import UNREADABLE, Walk, differences, guarded
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.codecs import CollectionName
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Counters
-from hrag.engine.embedded.store.queries import collection_exists, read_collection
 from hrag.engine.reports import CheckReport
 from hrag.values.errors import DataLoss
 
 
-def check(store: Store, on_problem: Callable[[str], object] = str) -> CheckReport:
+def check(
+    store: Store,
+    on_problem: Callable[[str], object] = str,
+    part_entries: int = posting_checks.PART_ENTRIES,
+) -> CheckReport:
     """Checks a store and returns a report. Its `problems` are empty if the store is intact.
 
-    Each problem is passed to `on_problem` as soon as it is found, because reading a damaged page
+    Postings are compared with the texts in parts of about `part_entries` entries. Each problem
+    is passed to `on_problem` as soon as it is found, because reading a damaged page
     may end the process.
     """
     with store.read() as txn:
-        walk = Walk(store, txn)
+        walk = Walk(store, txn, part_entries)
         problems: dict[str, None] = {}
         for part in (
             value_checks.value_problems(walk),
@@ -52,18 +58,16 @@ def check(store: Store, on_problem: Callable[[str], object] = str) -> CheckRepor
 
 
 def _all_collections(walk: Walk) -> Iterator[str]:
-    collections = walk.store.db["collections"]
-    for key in map(bytes, walk.keys("collections")):
-        number = schema.read_u32(key)
+    numbers = walk.txn.collections.keys()
+    for number in numbers:
         walk.collections += 1
-        value = walk.txn.get_sound(key, collections)
-        if value is None:
-            continue  # `value_problems` has reported it.
         try:
-            record = CollectionRecord.from_bytes(value)
+            record = walk.txn.collections.get_sound(number)
         except UNREADABLE as error:
             yield f"collection {number}: its record is damaged: {error!r}"
             continue
+        if record is None:
+            continue  # `value_problems` has reported it.
         for problem in _collection(walk, number, record):
             yield f"collection {record.tenant_id}/{record.name}: {problem}"
 
@@ -72,11 +76,11 @@ def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[s
     yield from guarded(_owner_problems(walk, number, record))
     counters = Counters()
     try:
-        value = walk.get("counters", schema.u32(number))
-        if value is None:
+        stored = walk.txn.counters.get(number)
+        if stored is None:
             yield "it has no counters"
             return
-        counters = Counters.from_bytes(value)
+        counters = stored
     except DataLoss:  # `value_problems` has reported it.
         walk.uncounted.add(record.tenant_id)
     yield from guarded(document_checks.document_problems(walk, number, record, counters))
@@ -95,25 +99,23 @@ def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterat
     to it.
     """
     if record.summarises:
-        exists = collection_exists(walk.store, walk.txn, record.summarises)
-        owner = read_collection(walk.store, walk.txn, record.summarises) if exists else None
+        exists = walk.txn.collections.has(record.summarises)
+        owner = walk.txn.collections.require(record.summarises) if exists else None
         if owner is None or owner.summaries != number:
             yield (
                 f"it contains the summaries of collection {record.summarises}, which has another "
                 "summary collection or does not exist"
             )
         return
-    named = walk.get("collection_names", schema.collection_name(record.tenant_id, record.name))
-    if named is None or schema.read_name(named) != (number, False):
+    named = walk.txn.collection_names.get((record.tenant_id, record.name))
+    if named != CollectionName(number):
         yield "its name does not refer to it"
 
 
 def _tenants(walk: Walk) -> Iterator[str]:
     """Yields the differences between each tenant's record and the sums over its collections."""
-    tenants = walk.store.db["tenants"]
     stored = {
-        str(key, "utf-8", "replace"): Usage.from_bytes(value)
-        for key, value in walk.txn.sound_entries(tenants)
+        schema.printable(tenant_id): usage for tenant_id, usage in walk.txn.tenants.sound_entries()
     }
     for tenant_id in sorted((stored.keys() | walk.usage.keys()) - walk.uncounted):
         usage = stored.get(tenant_id, Usage())

@@ -27,10 +27,10 @@ from hrag.engine.embedded.store.damaged_documents import (
     recounted,
     rewrite_terms,
 )
-from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
+from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.store.lmdb_records import Counters
-from hrag.engine.embedded.store.owners import collection_record
 from hrag.engine.embedded.store.queries import listed_segments
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.reports import CheckReport
 from hrag.values.errors import DataLoss
 
@@ -57,73 +57,64 @@ def repair(directory: Path) -> CheckReport:
 
 def _repair(directory: Path) -> None:
     with closing(open_for_writing(directory)) as store, store.write() as txn:
-        change_log.repair_commits(store, txn)
+        change_log.repair_commits(txn)
         usage: dict[str, Usage] = {}
-        numbers = [schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])]
-        for number in numbers:
-            _repair_collection(store, txn, number, usage)
+        for number in list(txn.collections.keys()):
+            _repair_collection(txn, store.segments, number, usage)
         for tenant_id, counted in usage.items():
-            _repair_usage(store, txn, tenant_id, counted)
+            _repair_usage(txn, tenant_id, counted)
 
 
-def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usage]) -> None:
-    record = collection_record(txn, store.db, number)
+def _repair_collection(txn: Txn, segments: Path, number: int, usage: dict[str, Usage]) -> None:
+    record = txn.collections.get_sound(number)
     if record is None:
         return  # Documents cannot be read without the record. `check` reports the damage.
-    rewrite_terms(store, txn, number)
-    has_segments = manifest.repair(store, txn, number)
-    key, counters = schema.u32(number), store.db["counters"]
-    value = txn.get_sound(key, counters)
-    if value is None:
-        stored = _recompute_counters(store, txn, number)
-    else:
-        stored = Counters.from_bytes(value)
+    rewrite_terms(txn, number)
+    has_segments = manifest.repair(txn, segments, number)
+    stored = txn.counters.get_sound(number)
+    if stored is None:
+        stored = _recompute_counters(txn, number)
     if not has_segments:
         stored = stored._replace(sealed_ordinal=0, sealed_sequence=0)
-    stored = change_log.repaired(store, txn, number, stored)
-    counted = recounted(store, txn, number, stored)
-    txn.put(key, counted.to_bytes(), db=counters)
+    stored = change_log.repaired(txn, number, stored)
+    counted = recounted(txn, number, stored)
+    txn.counters.put(number, counted)
     # A summary collection adds only its bytes to the usage.
     counts = Usage(1, counted.documents) if not record.summarises else Usage()
     counts = counts._replace(stored_bytes=counted.stored_bytes)
     usage[record.tenant_id] = usage.get(record.tenant_id, Usage()).plus(counts)
 
 
-def _recompute_counters(store: Store, txn: Txn, number: int) -> Counters:
+def _recompute_counters(txn: Txn, number: int) -> Counters:
     """Returns counters that are computed from the collection's entries.
 
     Documents and leaves are not counted yet. The number of tokens that were spent for summaries is
     lost.
     """
-    prefix = schema.u32(number)
-    changes = [
-        schema.read_in_collection(key)[1] for key, _ in txn.entries(store.db["changes"], prefix)
-    ]
+    changes = [sequence for _, sequence in txn.changes.keys(number)]
     covered, sealed = 0, 0
-    for record in listed_segments(store, txn, number):
+    for record in listed_segments(txn, number):
         covered, sealed = max(covered, record.covered_sequence), max(sealed, record.last_ordinal)
-    documents = (document.sequence for _, document in readable_documents(store, txn, number))
+    documents = (document.sequence for _, document in readable_documents(txn, number))
     last = max((covered, *changes[-1:], *documents))
-    unsummarised = sum(1 for _ in txn.entries(store.db["unsummarised"], prefix))
     return Counters(
         sequence=last,
         sealed_sequence=covered,
         sealed_ordinal=sealed,
         log_entries=len(changes),
         log_start=changes[0] - 1 if changes else last,
-        unsummarised=unsummarised,
+        unsummarised=txn.unsummarised.count(number),
     )
 
 
-def _repair_usage(store: Store, txn: Txn, tenant_id: str, counted: Usage) -> None:
+def _repair_usage(txn: Txn, tenant_id: str, counted: Usage) -> None:
     """Writes a tenant's usage. Replaces a lost sequence by one that no change can have had."""
-    key, tenants = schema.tenant(tenant_id), store.db["tenants"]
-    value = txn.get_sound(key, tenants)
-    if value is not None:
-        sequence = Usage.from_bytes(value).sequence
+    usage = txn.tenants.get_sound(tenant_id)
+    if usage is not None:
+        sequence = usage.sequence
     else:
         # Every change used a new ordinal, deleted an ordinal, or was a commit. So the tenant cannot
         # have had more changes than this.
-        ordinals = store.number(txn, schema.LAST_ORDINAL)
-        sequence = 2 * ordinals + store.number(txn, schema.COMMIT_CURSOR)
-    txn.put(key, counted._replace(sequence=sequence).to_bytes(), db=tenants)
+        ordinals = txn.number(schema.LAST_ORDINAL)
+        sequence = 2 * ordinals + txn.number(schema.COMMIT_CURSOR)
+    txn.tenants.put(tenant_id, counted._replace(sequence=sequence))

@@ -63,5 +63,4 @@ def _copy(directory: Path, folder: Path) -> int:
 def _contents(store: Store) -> dict[str, int]:
     """Returns the number of entries of each database, and the number of the last commit."""
     with store.read() as txn:
-        counted = {name: txn.stat(database)["entries"] for name, database in store.db.items()}
-        return {**counted, "sequence": store.number(txn, schema.COMMIT_CURSOR)}
+        return {**txn.entry_counts(), "sequence": txn.number(schema.COMMIT_CURSOR)}

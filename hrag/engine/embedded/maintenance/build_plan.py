@@ -16,13 +16,9 @@ from hrag.engine.embedded.maintenance.merge_policy import (
 )
 from hrag.engine.embedded.segments import leaves, manifest
 from hrag.engine.embedded.segments.manifest import ManifestEntry
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Counters
-from hrag.engine.embedded.store.queries import (
-    collection_exists,
-    read_collection,
-    read_counters,
-)
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.values.collections import CollectionSettings
 
@@ -133,35 +129,33 @@ def _plan(
     `is_usable` returns True for the id of a segment from which a build may resume.
     """
     with store.read() as txn:
-        if not collection_exists(store, txn, collection):
+        if not txn.collections.has(collection):
             return None
-        entries = manifest.read_manifest(store, txn, collection)
-        counters = read_counters(store, txn, collection)
+        entries = manifest.read_manifest(txn, collection)
+        counters = txn.counters.require(collection)
         merge = choose(entries, counters.tail_leaves)
         if merge is None:
             return None
         replaced = entries[merge.first : merge.last]
         base = _choose_base([entry for entry in replaced if is_usable(entry.record.segment_id)])
-        tail = _tail_documents(store, txn, collection, counters) if merge.tail else ()
+        tail = _tail_documents(txn, collection, counters) if merge.tail else ()
         last, covered = _last_covered(counters, replaced, tail, sealing=merge.tail)
         return BuildPlan(
             collection=collection,
-            settings=read_collection(store, txn, collection).settings,
+            settings=txn.collections.require(collection).settings,
             first_ordinal=(
                 replaced[0].record.first_ordinal if replaced else counters.sealed_ordinal + 1
             ),
             last_ordinal=last,
             covered_sequence=covered,
             base=base,
-            documents=(*_documents(store, txn, collection, replaced, base), *tail),
+            documents=(*_documents(txn, collection, replaced, base), *tail),
             tail=merge.tail,
         )
 
 
-def _tail_documents(
-    store: Store, txn: Txn, collection: int, counters: Counters
-) -> tuple[tuple[int, int], ...]:
-    return tuple(leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal))
+def _tail_documents(txn: Txn, collection: int, counters: Counters) -> tuple[tuple[int, int], ...]:
+    return tuple(leaves.living_ordinals(txn, collection, counters.sealed_ordinal))
 
 
 def _last_covered(
@@ -185,7 +179,6 @@ def _choose_base(usable: Sequence[ManifestEntry]) -> ManifestEntry | None:
 
 
 def _documents(
-    store: Store,
     txn: Txn,
     collection: int,
     replaced: Sequence[ManifestEntry],
@@ -193,7 +186,7 @@ def _documents(
 ) -> tuple[tuple[int, int], ...]:
     """Returns the living documents of the segments that are replaced, except those of the base."""
     ranges = (
-        leaves.covered_ordinals(store, txn, collection, entry.record)
+        leaves.covered_ordinals(txn, collection, entry.record)
         for entry in replaced
         if entry is not base
     )

@@ -47,8 +47,8 @@ class OrphanCollector:
 def _listed_paths(store: Store) -> set[Path] | None:
     """Returns the paths of all listed segments and their markers; None if a record is damaged."""
     with store.read() as txn:
-        records = [record for _, record in all_segments(store, txn)]
-        if len(records) != txn.stat(store.db["segments"])["entries"]:
+        records = [record for _, record in all_segments(txn)]
+        if len(records) != txn.segments.size:
             return None
     paths = [segment_files.path_of(store.segments, record.segment_id) for record in records]
     return {*paths, *(path.with_suffix(damage.MARKER) for path in paths)}

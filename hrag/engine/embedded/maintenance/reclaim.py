@@ -5,20 +5,19 @@ transaction, so that writes do not wait long. If the process stops before that i
 process continues. Damaged records of the collection are erased, too.
 """
 
+from collections.abc import Callable
 from itertools import islice
 
 from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.damaged_documents import damaged_at
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.failpoints import reach
-from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import (
     address_of,
     erase_document,
     erase_entries,
-    read_document,
 )
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss, StoreUnavailable
 
 # A transaction erases at most this many documents.
@@ -28,8 +27,22 @@ _DOCUMENTS = 200
 _TERMS = 1024
 
 
-def reclaim_some(store: Store) -> bool:
-    """Erases a part of one deleted collection. Returns False if there is none.
+def reclaim_part(store: Store, number: int, max_documents: int = _DOCUMENTS) -> None:
+    """Erases a part of one deleted collection: at most `max_documents`, or what remains after them.
+
+    Raises DataLoss, StoreUnavailable or StorageFull.
+    """
+    with store.write() as txn:
+        has_erased = _erase_documents(txn, number, max_documents)
+        unlisted = [] if has_erased else _erase_rest(txn, number)
+        reach("reclaim.written")
+    reach("reclaim.committed")
+    for segment_id in unlisted:
+        segment_files.remove(store.segments, segment_id)
+
+
+def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = reclaim_part) -> bool:
+    """Calls `reclaim_part` for one deleted collection. Returns False if there is none.
 
     If a collection's entries cannot be read or erased, the next deleted collection is tried. If no
     collection can be erased, raises the first error: DataLoss or StoreUnavailable. Raises
@@ -39,7 +52,7 @@ def reclaim_some(store: Store) -> bool:
     deleted = _next_deleted(store)
     while deleted is not None:
         try:
-            _reclaim_part(store, deleted)
+            reclaim_part(store, deleted)
             return True
         except (DataLoss, StoreUnavailable) as error:
             failure = failure or error
@@ -49,52 +62,38 @@ def reclaim_some(store: Store) -> bool:
     return False
 
 
-def _next_deleted(store: Store, after: bytes = b"") -> bytes | None:
-    """Returns the packed number of the first deleted collection after `after`, or None."""
+def _next_deleted(store: Store, after: int = 0) -> int | None:
+    """Returns the number of the first deleted collection after `after`, or None."""
     with store.read() as txn:
-        entries = store.scan(txn, "deleted_collections", b"", after)
-        return next((bytes(key) for key, _ in entries if bytes(key) > after), None)
+        numbers = txn.deleted_collections.keys(start=after)
+        return next((number for number in numbers if number > after), None)
 
 
-def _reclaim_part(store: Store, deleted: bytes) -> None:
-    with store.write() as txn:
-        unlisted = [] if _erase_documents(store, txn, deleted) else _erase_rest(store, txn, deleted)
-        reach("reclaim.written")
-    reach("reclaim.committed")
-    for segment_id in unlisted:
-        segment_files.remove(store.segments, segment_id)
-
-
-def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
+def _erase_documents(txn: Txn, number: int, max_documents: int) -> bool:
     """Erases some documents of a deleted collection. Returns False if it has none."""
-    number = schema.read_u32(deleted)
-    entries = txn.entries(store.db["ordinals"], deleted)
-    ordinals = [schema.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
+    ordinals = [ordinal for _, ordinal in islice(txn.ordinals.keys(number), max_documents)]
     terms = 0
     for ordinal in ordinals:
         try:
-            document = read_document(store, txn, address_of(store, txn, number, ordinal))
-            name = schema.document_id(number, document.document_id)
-            txn.delete(name, db=store.db["document_ids"])
-            terms += erase_document(store, txn, ordinal, document)
+            document = txn.documents.require(address_of(txn, number, ordinal))
+            txn.document_ids.delete((number, document.document_id))
+            terms += erase_document(txn, ordinal, document)
         except DataLoss:
             # The document's entries in other databases are erased with the collection.
-            address = damaged_at(store, txn, number, ordinal).address
-            erase_entries(store, txn, number, ordinal, address)
+            address = damaged_at(txn, number, ordinal).address
+            erase_entries(txn, number, ordinal, address)
         if terms > _TERMS:
             break
     return bool(ordinals)
 
 
-def _erase_rest(store: Store, txn: Txn, deleted: bytes) -> list[int]:
+def _erase_rest(txn: Txn, number: int) -> list[int]:
     """Erases what remains of a collection without documents. Returns the ids of its segments.
 
     Segments with damaged records are not returned: orphan GC removes their files.
     """
-    entries = txn.sound_entries(store.db["segments"], deleted)
-    segment_ids = [SegmentRecord.from_bytes(value).segment_id for _, value in entries]
-    for database in schema.BY_COLLECTION:
-        for key in {bytes(key) for key, _ in txn.entries(store.db[database], deleted)}:
-            txn.delete(key, db=store.db[database])
-    txn.delete(deleted, db=store.db["deleted_collections"])
+    segment_ids = [record.segment_id for _, record in txn.segments.sound_entries(number)]
+    for table in txn.tables_by_collection():
+        table.clear(number)
+    txn.deleted_collections.delete(number)
     return segment_ids

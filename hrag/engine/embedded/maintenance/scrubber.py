@@ -27,8 +27,10 @@ class Scrubber:
     another segment.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, sizes_per_call: int = _SIZES) -> None:
+        """Each call compares the file sizes of at most `sizes_per_call` segments."""
         self._store = store
+        self._sizes_per_call = sizes_per_call
         self._unverified: deque[tuple[int, SegmentRecord]] = deque()
         self._sizes_due: deque[tuple[int, SegmentRecord]] = deque()
         self.damaged: frozenset[int] = frozenset()
@@ -64,7 +66,8 @@ class Scrubber:
         """
         if not self._sizes_due:
             self._sizes_due.extend(self._listed())
-        entries = [self._sizes_due.popleft() for _ in range(min(_SIZES, len(self._sizes_due)))]
+        count = min(self._sizes_per_call, len(self._sizes_due))
+        entries = [self._sizes_due.popleft() for _ in range(count)]
         return [
             entry
             for entry in entries
@@ -74,11 +77,11 @@ class Scrubber:
 
     def _is_listed(self, collection: int, record: SegmentRecord) -> bool:
         with self._store.read() as txn:
-            return is_listed(self._store, txn, collection, record)
+            return is_listed(txn, collection, record)
 
     def _listed(self) -> list[tuple[int, SegmentRecord]]:
         with self._store.read() as txn:
-            return list(all_segments(self._store, txn))
+            return list(all_segments(txn))
 
     def _is_damaged(self, collection: int, record: SegmentRecord) -> bool:
         try:

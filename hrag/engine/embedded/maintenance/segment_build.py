@@ -36,18 +36,12 @@ from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.lmdb_records import Counters, SegmentRecord
-from hrag.engine.embedded.store.queries import (
-    collection_exists,
-    read_collection,
-    read_counters,
-    set_analyzer,
-)
+from hrag.engine.embedded.store.queries import set_analyzer
 from hrag.observe import metrics
 
 _log = structlog.get_logger()
 
-# Leaves are inserted in blocks of this many, each in a fraction of a second. `between` is called
-# before each block.
+# Leaves are inserted in blocks of this many, each in a fraction of a second.
 _BLOCK_LEAVES = 1024
 # A build does not resume from an index if a larger share of its items is unused, because the graph
 # would give worse results.
@@ -63,7 +57,7 @@ Between = Callable[[], None]
 def all_collections(store: Store) -> set[int]:
     """Returns the numbers of all collections, summary collections and damaged ones included."""
     with store.read() as txn:
-        return {schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])}
+        return set(txn.collections.keys())
 
 
 def tail_leaves(store: Store, collection: int) -> int:
@@ -80,22 +74,29 @@ def tail_bytes(store: Store, collection: int) -> int:
 def _read_counters(store: Store, collection: int) -> Counters:
     """Returns a collection's counters, all 0 if it has been deleted."""
     with store.read() as txn:
-        if not collection_exists(store, txn, collection):
+        if not txn.collections.has(collection):
             return Counters()
-        return read_counters(store, txn, collection)
+        return txn.counters.require(collection)
 
 
 def build(
-    store: Store, plan: BuildPlan, between: Between = lambda: None, insert: Insert = insert
+    store: Store,
+    plan: BuildPlan,
+    between: Between = lambda: None,
+    insert: Insert = insert,
+    *,
+    block_leaves: int = _BLOCK_LEAVES,
 ) -> SegmentRecord | None:
     """Builds and publishes one segment.
+
+    Leaves are inserted in blocks of about `block_leaves`; `between` is called before each block.
 
     Returns the segment's record. Returns None if the segment would have no leaves or the collection
     has been deleted. Raises OSError or StorageFull if the disk is full, and any exception of
     `between`. Then the store is unchanged.
     """
     with metrics.segment_build("tail" if plan.tail else "merge"):
-        return _build(store, plan, between, insert)
+        return _build(store, plan, between, insert, block_leaves)
 
 
 def reindex(store: Store, collection: int, threshold: int, between: Between = lambda: None) -> int:
@@ -115,17 +116,19 @@ def reindex(store: Store, collection: int, threshold: int, between: Between = la
 def _upgrade_analyzer(store: Store, collection: int) -> None:
     """Sets the newest version of the analyzer in a collection that needs no segment."""
     with store.write() as txn:
-        if collection_exists(store, txn, collection):
-            settings = read_collection(store, txn, collection).settings
-            if set_analyzer(store, txn, collection, with_newest_analyzer(settings).analyzer):
-                note_commit(store, txn, collection)
+        if txn.collections.has(collection):
+            settings = txn.collections.require(collection).settings
+            if set_analyzer(txn, collection, with_newest_analyzer(settings).analyzer):
+                note_commit(txn, collection)
 
 
-def _build(store: Store, plan: BuildPlan, between: Between, insert: Insert) -> SegmentRecord | None:
+def _build(
+    store: Store, plan: BuildPlan, between: Between, insert: Insert, block_leaves: int
+) -> SegmentRecord | None:
     bytes_per_leaf = _FLOAT_BYTES * plan.settings.dimension + _OVERHEAD_BYTES
     store.require_space(plan.max_leaves * bytes_per_leaf)
     builder, vectors, documents = _begin(store, plan, insert)
-    for block in _blocks(documents):
+    for block in _blocks(documents, block_leaves):
         between()
         _add(store, plan, builder, block)
     reach("seal.built" if plan.tail else "merge.built")
@@ -156,7 +159,7 @@ def _record(plan: BuildPlan, segment_id: int, *, rows: int, items: int) -> Segme
 
 def _next_id(store: Store) -> int:
     with store.write() as txn:
-        return store.next_number(txn, schema.LAST_SEGMENT)
+        return txn.next_number(schema.LAST_SEGMENT)
 
 
 _Builder: TypeAlias = tuple[SegmentBuilder, VectorPart | None]
@@ -177,7 +180,7 @@ def _begin(
         if resumed is not None:
             return *resumed, documents
         with store.read() as txn:
-            base_documents = leaves.covered_ordinals(store, txn, plan.collection, plan.base.record)
+            base_documents = leaves.covered_ordinals(txn, plan.collection, plan.base.record)
             documents = (*base_documents, *documents)
     vectors = None
     if plan.settings.dimension:
@@ -247,15 +250,15 @@ def _living_rows(
 ) -> NDArray[np.bool_]:
     with store.read() as txn:
         deleted = manifest.deleted_ordinals(
-            store, txn, plan.collection, record.first_ordinal, record.last_ordinal
+            txn, plan.collection, record.first_ordinal, record.last_ordinal
         )
     return np.isin(ordinals_of(labels), deleted, invert=True)
 
 
-def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:
+def _blocks(documents: tuple[tuple[int, int], ...], block_leaves: int) -> Iterator[list[int]]:
     """Yields the ordinals of documents in blocks.
 
-    The documents of a block have `_BLOCK_LEAVES` leaves or a few more, those of the last block
+    The documents of a block have `block_leaves` leaves or a few more, those of the last block
     may have fewer.
     """
     block: list[int] = []
@@ -263,7 +266,7 @@ def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:
     for ordinal, count in documents:
         block.append(ordinal)
         leaf_count += count
-        if leaf_count >= _BLOCK_LEAVES:
+        if leaf_count >= block_leaves:
             yield block
             block, leaf_count = [], 0
     if block:
@@ -276,9 +279,9 @@ def _add(store: Store, plan: BuildPlan, builder: SegmentBuilder, ordinals: list[
         living = [
             ordinal
             for ordinal in ordinals
-            if txn.get(schema.in_collection(plan.collection, ordinal), db=store.db["ordinals"])
+            if txn.ordinals.get((plan.collection, ordinal)) is not None
         ]
-        block = leaves.read_leaves(store, txn, plan.collection, plan.settings, living)
+        block = leaves.read_leaves(txn, plan.collection, plan.settings, living)
     builder.add(block)
 
 
@@ -288,10 +291,10 @@ def _publish(
     published = False
     try:
         with store.write() as txn:
-            if not collection_exists(store, txn, collection):
+            if not txn.collections.has(collection):
                 return None
-            set_analyzer(store, txn, collection, record.analyzer)
-            replaced = manifest.publish(store, txn, collection, record, contents)
+            set_analyzer(txn, collection, record.analyzer)
+            replaced = manifest.publish(txn, collection, record, contents)
             reach("publish.written")
         published = True
     finally:

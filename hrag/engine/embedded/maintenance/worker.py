@@ -9,6 +9,7 @@ the tail, which every search scans, stays small.
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,14 @@ import structlog
 from hrag.engine.embedded.maintenance import build_plan, orphan_gc, segment_build
 from hrag.engine.embedded.maintenance.build_plan import BuildPlan
 from hrag.engine.embedded.maintenance.reclaim import reclaim_some
+from hrag.engine.embedded.maintenance.schedule import (
+    Build,
+    MaintenanceLimits,
+    MaintenanceState,
+    Task,
+)
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
-from hrag.engine.embedded.segments.vector_part import Items, insert
+from hrag.engine.embedded.segments.vector_part import Insert, InsertFreeing, Items, insert
 from hrag.engine.embedded.store.environment import Store
 from hrag.models.embedding import Vectors
 from hrag.observe import metrics
@@ -27,24 +34,19 @@ from hrag.values.errors import DataLoss, HragError, StoreUnavailable
 
 _log = structlog.get_logger()
 
-# After a failure, for instance because of a full disk, the work is retried after this time.
-_RETRY_S = 10.0
-# A build that failed is retried after this many times the duration of the attempt. So a merge that
-# takes minutes and cannot succeed uses at most a tenth of the time, even if its collection changes
-# often.
-_RETRY_DURATIONS = 10
-# Files are examined at most this often, because commits are much more frequent.
-_FILES_S = 1.0
-# Closing waits this long. Inserting a block of leaves takes less, writing a file may take more.
-_CLOSE_S = 5.0
-# Writers wait while a tail exceeds both of the next two limits. A search scans 16 MiB of vectors
-# (10,923 leaves of 384 dimensions) in one or two milliseconds.
-_MAX_TAIL_BYTES = 16 << 20
-# This limit is in multiples of the threshold. It lets a second full tail collect while the first is
-# sealed. Otherwise writers and sealing would wait for each other.
-_MAX_TAILS = 2
-# A writer that waits for a shorter tail checks it this often.
-_WAIT_S = 0.02
+BuildSegment = Callable[[Store, BuildPlan, segment_build.Between, Insert], object]
+"""Builds and publishes the segment of a plan; see `segment_build.build`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceTasks:
+    """The functions that change the store. The worker decides when it calls which of them."""
+
+    build: BuildSegment = segment_build.build
+    insert: InsertFreeing = insert
+    """Inserts vectors into an index, and leaves a number of cores free."""
+    reclaim: Callable[[Store], bool] = reclaim_some
+    """Erases a part of one deleted collection. Returns False if there is none."""
 
 
 class _Closing(Exception):
@@ -64,26 +66,21 @@ class MaintenanceWorker:
         threshold: int,
         grace_s: float = orphan_gc.GRACE_S,
         clock: Callable[[], float] = time.monotonic,
+        limits: MaintenanceLimits = MaintenanceLimits(),  # noqa: B008 - the value is frozen
+        tasks: MaintenanceTasks = MaintenanceTasks(),
     ) -> None:
         self._store = store
         self._threshold = threshold
         self._clock = clock
+        self._limits = limits
+        self._tasks = tasks
         self._orphans = orphan_gc.OrphanCollector(store, grace_s)
         self._scrubber = Scrubber(store)
+        self._state = MaintenanceState(limits)
+        # Writers and the worker's thread add to `_state.changed`, so a lock guards it.
         self._lock = threading.Lock()
-        self._changed: set[int] = set()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._failing = False
-        # Collections whose writers have had to wait.
-        self._throttled: set[int] = set()
-        # Collections in which sealing or merging failed, for instance because of a damaged document
-        # or a full disk. The value is the time at which it is tried again.
-        self._seal_retries_s: dict[int, float] = {}
-        self._merge_retries_s: dict[int, float] = {}
-        self._files_due_s = 0.0
-        self._reclaim_due_s = 0.0
-        self._tails_due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
@@ -106,13 +103,12 @@ class MaintenanceWorker:
         """
         while (
             self._thread.is_alive()
-            and not self._failing
-            and collection not in self._seal_retries_s
+            and self._state.lets_wait(collection)
             and self._is_too_long(collection)
         ):
             deadline.check("waiting until the index has caught up")
-            self._throttled.add(collection)
-            self._closing.wait(_WAIT_S)
+            self._state.throttled.add(collection)
+            self._closing.wait(self._limits.wait_s)
 
     def _is_too_long(self, collection: int) -> bool:
         """Returns True if the collection's tail is so long that writers must wait.
@@ -120,9 +116,10 @@ class MaintenanceWorker:
         Returns False if the collection's counters are damaged.
         """
         try:
-            return (
-                segment_build.tail_leaves(self._store, collection) >= _MAX_TAILS * self._threshold
-                and segment_build.tail_bytes(self._store, collection) >= _MAX_TAIL_BYTES
+            return self._limits.is_too_long(
+                segment_build.tail_leaves(self._store, collection),
+                segment_build.tail_bytes(self._store, collection),
+                self._threshold,
             )
         except DataLoss:
             return False
@@ -133,28 +130,22 @@ class MaintenanceWorker:
         self._wake.set()
         if self._thread.ident is None:  # It was never started.
             return True
-        self._thread.join(_CLOSE_S)
+        self._thread.join(self._limits.close_s)
         return not self._thread.is_alive()
 
     def _add(self, collections: set[int]) -> None:
         with self._lock:
-            self._changed |= collections
+            self._state.add(collections)
         self._wake.set()
 
     def _take_due(self) -> set[int]:
-        """Returns the collections that have changed or have to be retried now.
-
-        Removes the changed ones from `_changed`.
-        """
+        """Returns the collections that have changed or have to be retried now."""
         with self._lock:
-            changed, self._changed = self._changed, set()
-        now_s = self._clock()
-        retries_s = (*self._seal_retries_s.items(), *self._merge_retries_s.items())
-        return changed | {collection for collection, due_s in retries_s if due_s <= now_s}
+            return self._state.take_due(self._clock())
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._wake.wait(_FILES_S)
+            self._wake.wait(self._limits.files_s)
             self._wake.clear()
             changed: set[int] = set()
             try:
@@ -162,14 +153,14 @@ class MaintenanceWorker:
                 self._run_chores()
                 changed = self._take_due()
                 self._advance_all(changed)
-                self._failing = False
+                self._state.is_failing = False
             except _Closing:
                 return
             except Exception as error:
-                self._failing = True
-                _report_failure(error, _RETRY_S)
+                self._state.is_failing = True
+                _report_failure(error, self._limits.retry_s)
                 self._add(changed)
-                self._closing.wait(_RETRY_S)
+                self._closing.wait(self._limits.retry_s)
 
     def _advance_all(self, changed: set[int]) -> None:
         for collection in sorted(changed):
@@ -178,28 +169,28 @@ class MaintenanceWorker:
                 self._add({collection})
 
     def _run_chores(self) -> None:
-        self._files_due_s = self._run_if_due(self._check_files, self._files_due_s, _FILES_S)
-        self._reclaim_due_s = self._run_if_due(self._reclaim, self._reclaim_due_s, 0.0)
+        self._run_if_due(Task.FILES, self._check_files, self._limits.files_s)
+        self._run_if_due(Task.RECLAIM, self._reclaim, 0.0)
 
-    def _run_if_due(self, chore: Callable[[], None], due_s: float, pause_s: float) -> float:
-        """Runs a chore if it is due. Returns the time at which it is due next.
+    def _run_if_due(self, task: Task, run: Callable[[], None], pause_s: float) -> None:
+        """Runs a task of the store if it is due.
 
-        That is `pause_s` after the chore ends, or `_RETRY_S` after a failure. A failure is logged
+        It is due again `pause_s` after it ends, or `retry_s` after a failure. A failure is logged
         and not raised, because it must not prevent other work.
         """
-        if self._clock() < due_s:
-            return due_s
+        if not self._state.is_due(task, self._clock()):
+            return
         try:
-            chore()
+            run()
         except _Closing:
             raise
         except Exception as error:
-            _report_failure(error, _RETRY_S)
-            pause_s = _RETRY_S
-        return self._clock() + pause_s
+            pause_s = self._limits.retry_s
+            _report_failure(error, pause_s)
+        self._state.postpone(task, self._clock() + pause_s)
 
     def _reclaim(self) -> None:
-        while reclaim_some(self._store):
+        while self._tasks.reclaim(self._store):
             self._check_closing()
 
     def _check_files(self) -> None:
@@ -216,39 +207,35 @@ class MaintenanceWorker:
         that is always full does not delay merges, and a merge that fails, because of a full disk
         or a damaged document, does not delay sealing.
         """
-        sealed = self._attempt(self._seal, collection, self._seal_retries_s)
-        merged = self._attempt(self._merge, collection, self._merge_retries_s)
+        sealed = self._attempt(Build.SEAL, self._seal, collection)
+        merged = self._attempt(Build.MERGE, self._merge, collection)
         return sealed or merged
 
-    def _attempt(
-        self, build: Callable[[int], bool], collection: int, retries_s: dict[int, float]
-    ) -> bool:
-        """Calls `build` for the collection. Returns True if it built anything.
+    def _attempt(self, build: Build, run: Callable[[int], bool], collection: int) -> bool:
+        """Calls `run` for the collection. Returns True if it built anything.
 
-        A failure is logged, and `retries_s` gets the time before which `build` is not called again
-        for the collection, even if it changes. A failure is not raised, so that other collections
-        are still processed. Only StoreUnavailable is raised, because it affects the whole store.
+        A failure is logged, and `run` is not called again for the collection for some time, even if
+        the collection changes. A failure is not raised, so that other collections are still
+        processed. Only StoreUnavailable is raised, because it affects the whole store.
         """
         began_s = self._clock()
-        if began_s < retries_s.get(collection, began_s):
+        if not self._state.may_build(build, collection, began_s):
             return False
         try:
-            built = build(collection)
+            has_built = run(collection)
         except (_Closing, StoreUnavailable):
             raise
         except Exception as error:
-            ended_s = self._clock()
-            retry_s = max(_RETRY_S, _RETRY_DURATIONS * (ended_s - began_s))
-            retries_s[collection] = ended_s + retry_s
+            retry_s = self._state.failed(build, collection, began_s, self._clock())
             _report_failure(error, retry_s, collection=collection)
             return False
-        retries_s.pop(collection, None)
-        return built
+        self._state.built(build, collection)
+        return has_built
 
     def _seal(self, collection: int) -> bool:
         plan = self._seal_plan(collection)
         if plan is None:
-            self._throttled.discard(collection)
+            self._state.throttled.discard(collection)
         return self._build(plan)
 
     def _merge(self, collection: int) -> bool:
@@ -262,9 +249,8 @@ class MaintenanceWorker:
     def _build(self, plan: BuildPlan | None) -> bool:
         """Builds and publishes the segment of a plan. Returns False if the plan is None."""
         if plan is not None:
-            segment_build.build(
-                self._store, plan, partial(self._seal_full_tails, plan), self._insert
-            )
+            between = partial(self._seal_full_tails, plan)
+            self._tasks.build(self._store, plan, between, self._insert)
         return plan is not None
 
     def _seal_full_tails(self, building: BuildPlan) -> None:
@@ -275,31 +261,31 @@ class MaintenanceWorker:
         """
         self._check_closing()
         began_s = self._clock()
-        if began_s < self._tails_due_s:
+        if not self._state.is_due(Task.TAILS, began_s):
             return
         changed = self._take_due()
         try:
             for collection in changed:
                 if not (building.tail and collection == building.collection):
                     seal = partial(self._seal_during, building)
-                    self._attempt(seal, collection, self._seal_retries_s)
+                    self._attempt(Build.SEAL, seal, collection)
         finally:
             with self._lock:
-                self._changed |= changed  # They are examined again after the build.
+                self._state.add(changed)  # They are examined again after the build.
         ended_s = self._clock()
-        self._tails_due_s = ended_s + (ended_s - began_s)
+        self._state.postpone(Task.TAILS, ended_s + (ended_s - began_s))
 
     def _seal_during(self, building: BuildPlan, collection: int) -> bool:
         """Seals the collection's tail during another build. Returns False if it is not full."""
         busy_ordinal = building.last_ordinal if collection == building.collection else 0
         plan = self._seal_plan(collection, busy_ordinal)
         if plan is not None:
-            segment_build.build(self._store, plan, self._check_closing, self._insert)
+            self._tasks.build(self._store, plan, self._check_closing, self._insert)
         return plan is not None
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
         """Inserts vectors. Keeps a core free for searches and writes unless writers are waiting."""
-        insert(index, vectors, items, free_cores=0 if self._throttled else 1)
+        self._tasks.insert(index, vectors, items, free_cores=0 if self._state.throttled else 1)
 
     def _check_closing(self) -> None:
         if self._closing.is_set():

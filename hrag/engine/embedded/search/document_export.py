@@ -11,22 +11,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from hrag.engine.common.document_results import document_of
-from hrag.engine.common.records import CollectionRecord, DocumentRecord, Summarised
+from hrag.engine.common.records import CollectionRecord, DocumentRecord
 from hrag.engine.common.summary_documents import summaries_in
 from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import (
     address_of,
-    collection_exists,
     collection_numbers,
     describe_aliases,
     describe_collection,
     find_collection,
     find_document,
-    read_collection,
-    required,
 )
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.engine_documents import (
     DocumentSummaries,
     Exported,
@@ -42,15 +40,13 @@ from hrag.values.tree import Tree
 def collections(store: Store) -> list[Collection]:
     """Returns the collections of all tenants, in order of tenant and name."""
     with store.read() as txn:
-        return [
-            describe_collection(store, txn, number) for number in collection_numbers(store, txn)
-        ]
+        return [describe_collection(txn, number) for number in collection_numbers(txn)]
 
 
 def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:
     """Returns a tenant's aliases, in order of name."""
     with store.read() as txn:
-        return describe_aliases(store, txn, tenant_id)
+        return describe_aliases(txn, tenant_id)
 
 
 def documents(store: Store, tenant_id: str, name: str) -> Iterator[Exported]:
@@ -60,49 +56,45 @@ def documents(store: Store, tenant_id: str, name: str) -> Iterator[Exported]:
     raises CollectionNotFound.
     """
     with store.read() as txn:
-        number = find_collection(store, txn, tenant_id, name)
-        record = read_collection(store, txn, number)
+        number = find_collection(txn, tenant_id, name)
+        record = txn.collections.require(number)
     return _documents(store, number, record)
 
 
 def _documents(store: Store, number: int, collection: CollectionRecord) -> Iterator[Exported]:
-    prefix = after = schema.u32(number)
+    start: tuple[int, str] | None = None
     while True:
         with store.read() as txn:
-            if not collection_exists(store, txn, number):
+            if not txn.collections.has(number):
                 return
-            entry = next(txn.entries(store.db["document_ids"], prefix, after), None)
-            if entry is None:
+            key = next(txn.document_ids.keys(number, start=start), None)
+            if key is None:
                 return
-            key, value = bytes(entry[0]), entry[1]
-            after = key + b"\0"
+            _, document_id = key
+            start = number, f"{document_id}\0"
             try:
-                ordinal = schema.read_u64(txn.checked(key, value, store.db["document_ids"]))
-                exported: Exported = _read_document(store, txn, number, collection, ordinal)
+                ordinal = txn.document_ids.require(key)
+                exported: Exported = _read_document(txn, number, collection, ordinal)
             except DataLoss as error:
-                document_id = str(key[len(prefix) :], "utf-8", "replace")
-                exported = UnreadableDocument(document_id, error.message)
+                exported = UnreadableDocument(schema.printable(document_id), error.message)
         yield exported
 
 
 def _read_document(
-    store: Store, txn: Txn, number: int, collection: CollectionRecord, ordinal: int
+    txn: Txn, number: int, collection: CollectionRecord, ordinal: int
 ) -> StoredDocument:
-    address = address_of(store, txn, number, ordinal)
-    record = DocumentRecord.from_bytes(_read(store, txn, address, "documents"))
+    address = address_of(txn, number, ordinal)
+    record = txn.documents.require(address)
     document = document_of(
         record,
-        record.parsed(_read(store, txn, address, "texts")),
-        Tree(bytes(_read(store, txn, address, "trees"))),
-        _read_vectors(store, txn, address, record.leaf_count, collection.settings.dimension),
+        record.parsed(txn.contents.text(address)),
+        Tree(bytes(txn.contents.tree(address))),
+        _read_vectors(txn, address, record.leaf_count, collection.settings.dimension),
     )
-    return StoredDocument(
-        document, _read_summaries(store, txn, number, collection, ordinal, record)
-    )
+    return StoredDocument(document, _read_summaries(txn, number, collection, ordinal, record))
 
 
 def _read_summaries(
-    store: Store,
     txn: Txn,
     number: int,
     collection: CollectionRecord,
@@ -113,29 +105,19 @@ def _read_summaries(
 
     Returns None if the collection has no summaries or those of the document are still pending.
     """
-    pending = schema.in_collection(number, ordinal)
-    if not collection.summaries or txn.get(pending, db=store.db["unsummarised"]) is not None:
+    if not collection.summaries or txn.unsummarised.has((number, ordinal)):
         return None
-    summary_ordinal, summary_record = find_document(
-        store, txn, collection.summaries, record.document_id
-    )
+    summary_ordinal, summary_record = find_document(txn, collection.summaries, record.document_id)
     dimension = collection.settings.dimension
     if summary_record is None:  # The document has been handled and needs no summaries.
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
-    address = address_of(store, txn, collection.summaries, summary_ordinal)
-    tree, text = Tree(_read(store, txn, address, "trees")), _read(store, txn, address, "texts")
-    entry = schema.in_collection(collection.summaries, summary_ordinal)
-    sections = Summarised.from_bytes(_read(store, txn, entry, "summarised")).sections
+    address = address_of(txn, collection.summaries, summary_ordinal)
+    tree, text = Tree(txn.contents.tree(address)), txn.contents.text(address)
+    sections = txn.summarised.require((collection.summaries, summary_ordinal)).sections
     summaries = summaries_in(tree, text, record.leaf_count, sections)
-    return DocumentSummaries(
-        summaries, _read_vectors(store, txn, address, len(summaries), dimension)
-    )
+    return DocumentSummaries(summaries, _read_vectors(txn, address, len(summaries), dimension))
 
 
-def _read_vectors(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
+def _read_vectors(txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
     """Returns a copy of the vectors of a document: `float32[count, dimension]`."""
-    return np.array(leaves.vectors_in_place(store, txn, address, count, dimension), np.float32)
-
-
-def _read(store: Store, txn: Txn, key: bytes, database: str) -> memoryview:
-    return required(txn.get(key, db=store.db[database]))
+    return np.array(leaves.vectors_in_place(txn, address, count, dimension), np.float32)

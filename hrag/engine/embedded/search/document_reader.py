@@ -13,8 +13,9 @@ from typing import NamedTuple
 from hrag.engine.common.fetch import cited_document
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store.checksums import Blocks
-from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import address_of, required
+from hrag.engine.embedded.store.queries import address_of
+from hrag.engine.embedded.store.tables import required
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import PassageFields
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreePosition, TreeText
@@ -36,7 +37,7 @@ _CHECK_AGAIN_S = 60
 class RecentChecks:
     """The parts of a document whose checksums were verified recently.
 
-    Searches do not verify them again until the monotonic clock reaches `until_s`. Safe to use
+    Searches do not verify them again until the clock reaches `until_s`. Safe to use
     from several threads without a lock: threads that race verify a part twice.
     """
 
@@ -124,7 +125,11 @@ class CitationCache:
     no lock: threads that race read an entry twice or drop it too early, and nothing worse.
     """
 
-    def __init__(self, max_bytes: int = _CITATION_BYTES) -> None:
+    def __init__(
+        self, max_bytes: int = _CITATION_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock` returns seconds. Checksums that were verified long ago are verified again."""
+        self.clock = clock
         self._half_bytes = max_bytes // 2
         self._young: dict[int, Citation] = {}
         self._young_bytes = 0
@@ -152,19 +157,17 @@ class DocumentReader:
 
     def __init__(
         self,
-        store: Store,
         txn: Txn,
         collection: int,
         metadata_sequence: int,
         citations: CitationCache,
     ) -> None:
         """`metadata_sequence` is the `View.metadata_sequence` of the view of the same change."""
-        self._store = store
         self._txn = txn
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
-        self._now_s = time.monotonic()
+        self._now_s = citations.clock()
         # Passages often share a document, so documents that were read are kept.
         self._opened: dict[int, tuple[_StoredDocument, TreeText]] = {}
 
@@ -180,7 +183,7 @@ class DocumentReader:
         key = self._key("tree", ordinal)
         cached: tuple[float, Tree] | None = self._txn.cache.get(key)
         if cached is None or cached[0] <= self._now_s:
-            packed = self._read(self._address(ordinal), "trees")
+            packed = self._txn.contents.tree(self._address(ordinal))
             cached = (self._now_s + _CHECK_AGAIN_S, Tree(packed))
             joined_bytes = 0 if packed.obj is None else len(packed)
             self._txn.cache.keep(key, cached, _STORED_BYTES + joined_bytes)
@@ -222,7 +225,7 @@ class DocumentReader:
             citation = stored.citation
             check = None
             if not citation.checks.text:
-                blocks = self._txn.again(stored.text, citation.address, self._store.db["texts"])
+                blocks = self._txn.contents.text_blocks_again(stored.text, citation.address)
                 check = blocks.check
             document = TreeText(citation.outline, stored.tree, stored.text.data, check)
             opened = self._opened[ordinal] = (stored, document)
@@ -247,10 +250,10 @@ class DocumentReader:
         )
         checks, address, txn = citation.checks, citation.address, self._txn
         checks.forget_old(self._now_s)
-        read_tree = txn.get_again if checks.tree else txn.get
-        tree = required(read_tree(address, self._store.db["trees"]))
+        contents = txn.contents
+        tree = contents.tree_again(address) if checks.tree else contents.tree(address)
         checks.tree = True
-        text = required(txn.get_blocks(address, self._store.db["texts"], checks.blocks))
+        text = contents.text_blocks(address, checks.blocks)
         document = _StoredDocument(citation, tree, Tree(tree), text)
         txn.cache.keep(self._key("document", ordinal), document, document.size_bytes)
         return document
@@ -264,7 +267,7 @@ class DocumentReader:
         checks = citation.checks
         if checks.metadata_sequence == self._metadata_sequence:
             return True
-        stored = self._txn.checksum(citation.address, self._store.db["documents"])
+        stored = self._txn.documents.checksum(citation.address)
         if stored != citation.checksum:
             return False
         checks.metadata_sequence = self._metadata_sequence
@@ -272,11 +275,9 @@ class DocumentReader:
 
     def _read_citation(self, ordinal: int) -> Citation:
         address = self._address(ordinal)
-        checksum = self._txn.checksum(address, self._store.db["documents"])
-        return Citation.of(self._read(address, "documents"), address, checksum)
+        checksum = self._txn.documents.checksum(address)
+        packed = required(self._txn.documents.get_data(address))
+        return Citation.of(packed, address, checksum)
 
     def _address(self, ordinal: int) -> bytes:
-        return address_of(self._store, self._txn, self._collection, ordinal)
-
-    def _read(self, address: bytes, database: str) -> memoryview:
-        return required(self._txn.get(address, db=self._store.db[database]))
+        return address_of(self._txn, self._collection, ordinal)

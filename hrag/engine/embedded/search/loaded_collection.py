@@ -17,14 +17,10 @@ from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.damage import is_reported, report_damage
 from hrag.engine.embedded.store.change_log import changes_after
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentRecord
-from hrag.engine.embedded.store.queries import (
-    collection_exists,
-    listed_segments,
-    read_collection,
-    read_counters,
-)
+from hrag.engine.embedded.store.queries import listed_segments
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 
 _log = structlog.get_logger()
@@ -37,13 +33,14 @@ class CollectionDeleted(Exception):
 class LoadedCollection:
     """A collection in memory. Safe to use from several threads.
 
+    `number` is the collection's number.
     `used_s` is the time of the monotonic clock at which a search last used it.
     """
 
     def __init__(self, store: Store, number: int) -> None:
         """Loads the collection `number`. Raises CollectionDeleted if it does not exist."""
         self._store = store
-        self._number = number
+        self.number = number
         self._advancing = threading.Lock()
         # This lock is held while segment files are read; `view_at` does not need it.
         self._refreshing = threading.Lock()
@@ -53,6 +50,11 @@ class LoadedCollection:
         self._listed: set[int] = set()
         self.used_s = time.monotonic()
         self._view = self._load()
+
+    @property
+    def view(self) -> View:
+        """The current view, which searches and the background thread advance."""
+        return self._view
 
     @property
     def size_bytes(self) -> int:
@@ -70,7 +72,7 @@ class LoadedCollection:
     @contextmanager
     def _read(self) -> Iterator[Txn]:
         with self._store.read() as txn:
-            if not collection_exists(self._store, txn, self._number):
+            if not txn.collections.has(self.number):
                 raise CollectionDeleted
             yield txn
 
@@ -81,7 +83,7 @@ class LoadedCollection:
         newer than the transaction.
         """
         committed = txn.cache.once(
-            ("counters", self._number), lambda: read_counters(self._store, txn, self._number)
+            ("counters", self.number), lambda: txn.counters.require(self.number)
         )
         view = self._view
         if view.sequence < committed.sequence:
@@ -101,8 +103,8 @@ class LoadedCollection:
         with self._refreshing:
             with self._read() as txn:
                 self.view_at(txn)
-                listed = listed_segments(self._store, txn, self._number)
-                settings = read_collection(self._store, txn, self._number).settings
+                listed = listed_segments(txn, self.number)
+                settings = txn.collections.require(self.number).settings
             if retry_damaged:
                 self._retry_damaged(listed)
             is_current = (
@@ -139,7 +141,7 @@ class LoadedCollection:
         if changes is None:
             self._view = self._load_view(txn)
         else:
-            self._view = view.advanced(self._store, txn, changes, committed.sequence)
+            self._view = view.advanced(txn, changes, committed.sequence)
         return self._view
 
     def _changes_after(self, txn: Txn, committed: Counters, sequence: int) -> list[Change] | None:
@@ -150,7 +152,7 @@ class LoadedCollection:
         if sequence < committed.log_start:
             return None
         try:
-            return list(changes_after(self._store, txn, self._number, sequence))
+            return list(changes_after(txn, self.number, sequence))
         except DataLoss:
             return None
 
@@ -162,14 +164,14 @@ class LoadedCollection:
         """
         while True:
             with self._read() as txn:
-                listed = listed_segments(self._store, txn, self._number)
+                listed = listed_segments(txn, self.number)
             ids = {record.segment_id for record in listed}
             known = self._segments.keys() | self._damaged
             failed = self._load_segments(
                 [record for record in listed if record.segment_id not in known]
             )
             with self._read() as txn:
-                now = listed_segments(self._store, txn, self._number)
+                now = listed_segments(txn, self.number)
                 if {record.segment_id for record in now} != ids:
                     continue
                 self._segments = {
@@ -196,8 +198,8 @@ class LoadedCollection:
         return failed
 
     def _load_view(self, txn: Txn) -> View:
-        settings = read_collection(self._store, txn, self._number).settings
-        return load_view(self._store, txn, settings, self._number, self._segments)
+        settings = txn.collections.require(self.number).settings
+        return load_view(txn, settings, self.number, self._segments)
 
     def _report(self, failed: dict[int, str]) -> None:
         for segment_id, problem in failed.items():

@@ -9,8 +9,9 @@ They are loaded again when they are next used.
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import structlog
 
@@ -21,11 +22,11 @@ from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, Loa
 from hrag.engine.embedded.search.selected_rows import SelectionCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
-from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import find_collection, read_collection
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.queries import find_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.engine_documents import Exported
 from hrag.observe import metrics
 from hrag.values.collections import Alias, Collection
@@ -35,14 +36,8 @@ from hrag.values.status import EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
-# The background thread notices a new segment or a bulk load after at most this time.
-_POLL_S = 0.05
 # A search that waits while another thread loads the collection checks its deadline this often.
 _CHECK_S = 0.05
-# A refresh that failed is retried after this time.
-_RETRY_S = 1.0
-# Damaged segments are read again after this time; the scrubber checks reported ones every second.
-_RETRY_DAMAGED_S = 10.0
 # Loading a collection locks one of these, chosen by the collection's number. So at most this many
 # collections are loaded at the same time.
 _LOADING_LOCKS = 64
@@ -51,30 +46,55 @@ _EVICT_TO = 0.9
 UNLIMITED = 1 << 62
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderLimits:
+    """How often the background thread of a reader works. Durations are in seconds."""
+
+    poll_s: float = 0.05
+    """It notices a new segment or a bulk load after at most this time."""
+    retry_s: float = 1.0
+    """A refresh that failed is retried after this time."""
+    retry_damaged_s: float = 10.0
+    """Damaged segments are read again after this time.
+
+    The scrubber checks reported ones every second.
+    """
+
+
 class EmbeddedReader:
     """Opens snapshots of an LMDB store. Implements `hrag.engine.Reader`.
 
     The loaded collections take at most `budget_bytes` of memory, or more if one search alone
-    needs more.
+    needs more. `clock` returns seconds.
     """
 
-    def __init__(self, store: Store, budget_bytes: int = UNLIMITED) -> None:
+    def __init__(
+        self,
+        store: Store,
+        budget_bytes: int = UNLIMITED,
+        limits: ReaderLimits = ReaderLimits(),
+        caches: SnapshotCaches | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._budget_bytes = budget_bytes
-        self._caches = SnapshotCaches(CitationCache(), SelectionCache())
-        self._loaded: dict[int, LoadedCollection] = {}
+        self._limits = limits
+        self._clock = clock
+        self._caches = caches or SnapshotCaches(CitationCache(), SelectionCache())
+        self.loaded: dict[int, LoadedCollection] = {}
+        """The collections in memory, by number."""
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
         self._accounting = threading.Lock()
         # Collections whose refresh failed, and collections with damaged segments. The value is the
-        # time of the monotonic clock at which each is refreshed again.
+        # time at which each is refreshed again.
         self._failing: dict[int, float] = {}
         self._damaged: dict[int, float] = {}
         # The background thread has read the list of commits up to this cursor.
         self._position = self._read_commit_cursor()
         # Every loaded collection has applied all commits up to this cursor.
         self._cursor = self._position
-        self._cursor_s = time.monotonic()
+        self._cursor_s = self._clock()
         self._closing = threading.Event()
         self._background = threading.Thread(target=self._follow, name="change-log", daemon=True)
         self._background.start()
@@ -96,34 +116,32 @@ class EmbeddedReader:
             with self._store.read() as txn:
                 number = txn.cache.once(
                     ("collection", tenant_id, collection),
-                    lambda: find_collection(self._store, txn, tenant_id, collection),
+                    lambda: find_collection(txn, tenant_id, collection),
                 )
                 numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
                 current = (self._view_at(txn, number) for number in numbers)
                 views = [view for view in current if view is not None]
                 if len(views) == len(numbers):
-                    yield EmbeddedSnapshot(
-                        self._store, txn, tenant_id, self._caches, deadline, *views
-                    )
+                    yield EmbeddedSnapshot(txn, tenant_id, self._caches, deadline, *views)
                     return
             deadline.check("loading the collection")
             for number in numbers:
-                self._load(number, keep=numbers, deadline=deadline)
+                self.load(number, keep=numbers, deadline=deadline)
 
     def _view_at(self, txn: Txn, number: int) -> View | None:
         """Returns the view of a collection at the change that the transaction reads.
 
         Returns None if the collection is not loaded, or if its view is newer than that change.
         """
-        loaded = self._loaded.get(number)
+        loaded = self.loaded.get(number)
         if loaded is None:
             return None
-        loaded.used_s = time.monotonic()
+        loaded.used_s = self._clock()
         return loaded.view_at(txn)
 
     def _summaries_of(self, txn: Txn, number: int) -> int:
         """Returns the number of a collection's summary collection, or raises NoSummaries."""
-        record = read_collection(self._store, txn, number)
+        record = txn.collections.require(number)
         if not record.summaries:
             raise no_summaries(record.name)
         return record.summaries
@@ -131,11 +149,11 @@ class EmbeddedReader:
     def sequence(self, tenant_id: str) -> int:
         """Returns the sequence of the tenant's last change. Implements `Reader.sequence`."""
         with self._store.read() as txn:
-            return read_usage(self._store, txn, tenant_id).sequence
+            return read_usage(txn, tenant_id).sequence
 
     def _read_commit_cursor(self) -> int:
         with self._store.read() as txn:
-            return commit_cursor(self._store, txn)
+            return commit_cursor(txn)
 
     def collections(self) -> Iterator[Collection]:
         """Yields the collections of all tenants. Implements `Reader.collections`."""
@@ -152,9 +170,9 @@ class EmbeddedReader:
     def status(self) -> ReaderStatus:
         """Returns how current the reader is and what it has loaded. Implements `Reader.status`."""
         committed, cursor = self._read_commit_cursor(), self._cursor
-        loaded = list(self._loaded.values())
+        loaded = list(self.loaded.values())
         return ReaderStatus(
-            lag_s=time.monotonic() - self._cursor_s if cursor < committed else 0.0,
+            lag_s=self._clock() - self._cursor_s if cursor < committed else 0.0,
             embedded=EmbeddedReaderStatus(
                 sequence=committed,
                 applied_sequence=cursor,
@@ -174,14 +192,14 @@ class EmbeddedReader:
         """
         with self._store.read() as txn:
             # Values are not checked here, so that a damaged value affects only its collection.
-            entries = txn.entries(self._store.db["segments"])
-            numbers = {schema.read_in_collection(key)[0] for key, _ in entries}
+            keys = txn.segments.keys()
+            numbers = {number for number, _ in keys}
         for number in sorted(numbers):
             if sum(self._sizes.values()) >= _EVICT_TO * self._budget_bytes:
                 _log.info("memory_budget_full", budget_bytes=self._budget_bytes)
                 return
             try:
-                self._load(number)
+                self.load(number)
             except Exception as error:
                 _log_failure(error, collection=number)
 
@@ -190,7 +208,7 @@ class EmbeddedReader:
         self._closing.set()
         self._background.join()
 
-    def _load(self, number: int, keep: Sequence[int] = (), deadline: Deadline = NEVER) -> None:
+    def load(self, number: int, keep: Sequence[int] = (), deadline: Deadline = NEVER) -> None:
         """Loads the collection `number` unless it is loaded or has been deleted.
 
         This may evict other collections, but none of the numbers in `keep`. Raises any error
@@ -198,9 +216,9 @@ class EmbeddedReader:
         passes while another thread loads the collection.
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
-            if number not in self._loaded:
+            if number not in self.loaded:
                 loaded = LoadedCollection(self._store, number)
-                self._loaded[number] = loaded
+                self.loaded[number] = loaded
                 # The background thread has skipped the commits that were made during the load,
                 # because the collection was not in `_loaded` yet.
                 self._refresh(number, loaded, keep)
@@ -218,58 +236,58 @@ class EmbeddedReader:
     def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
         """Records a collection's memory. Evicts other collections if the budget is exceeded."""
         with self._accounting:
-            if self._loaded.get(number) is not loaded:
+            if self.loaded.get(number) is not loaded:
                 return  # It was evicted meanwhile.
             self._sizes[number] = loaded.size_bytes
             total = sum(self._sizes.values())
             if total <= self._budget_bytes:
                 return
-            oldest = sorted(self._loaded.items(), key=lambda item: item[1].used_s)
+            oldest = sorted(self.loaded.items(), key=lambda item: item[1].used_s)
             for other, _ in oldest:
                 if total <= _EVICT_TO * self._budget_bytes:
                     return
                 if other != number and other not in keep:
                     total -= self._sizes.get(other, 0)
-                    self._drop(other)
+                    self.evict(other)
                     metrics.evictions.inc()
 
-    def _drop(self, number: int) -> None:
+    def evict(self, number: int) -> None:
         """Evicts a collection. Running searches keep the view that they began with."""
-        for by_number in (self._loaded, self._sizes, self._failing, self._damaged):
+        for by_number in (self.loaded, self._sizes, self._failing, self._damaged):
             by_number.pop(number, None)
 
     def _follow(self) -> None:
         is_failing = False
-        while not self._closing.wait(_RETRY_S if is_failing else _POLL_S):
+        while not self._closing.wait(self._limits.retry_s if is_failing else self._limits.poll_s):
             try:
-                self._apply_changes()
+                self.apply_changes()
                 is_failing = False
             except Exception as error:
                 if not is_failing:
                     _log_failure(error)
                 is_failing = True
 
-    def _apply_changes(self) -> None:
-        """Applies all new commits to the loaded collections.
+    def apply_changes(self) -> None:
+        """Applies all new commits to the loaded collections. The background thread calls it.
 
-        A collection that fails is retried after `_RETRY_S`, and not earlier if more is committed
+        A collection that fails is retried after `retry_s`, and not earlier if more is committed
         meanwhile. As long as a collection fails, `_cursor` does not advance; `_position` does.
         """
         with self._store.read() as txn:
-            committed = commit_cursor(self._store, txn)
-            changed = changed_after(self._store, txn, self._position)
-        numbers = set(self._loaded) if changed is None else changed
+            committed = commit_cursor(txn)
+            changed = changed_after(txn, self._position)
+        numbers = set(self.loaded) if changed is None else changed
         numbers = {number for number in numbers if number not in self._failing}
-        damaged = _due(self._damaged)
+        damaged = _due(self._damaged, self._clock())
         for number in damaged:
             self._damaged.pop(number, None)
-        for number in numbers | _due(self._failing) | damaged:
-            loaded = self._loaded.get(number)
+        for number in numbers | _due(self._failing, self._clock()) | damaged:
+            loaded = self.loaded.get(number)
             if loaded is None or self._refresh(number, loaded, retry_damaged=number in damaged):
                 self._failing.pop(number, None)
         self._position = committed
         if not self._failing:
-            self._cursor, self._cursor_s = committed, time.monotonic()
+            self._cursor, self._cursor_s = committed, self._clock()
 
     def _refresh(
         self,
@@ -290,23 +308,22 @@ class EmbeddedReader:
             loaded.refresh(retry_damaged=retry_damaged)
         except CollectionDeleted:
             with self._accounting:
-                self._drop(number)
+                self.evict(number)
             return True
         except Exception as error:
             if number not in self._failing:
                 _log_failure(error, collection=number)
-            self._failing[number] = time.monotonic() + _RETRY_S
+            self._failing[number] = self._clock() + self._limits.retry_s
             is_fresh = False
         if loaded.damaged:
-            self._damaged.setdefault(number, time.monotonic() + _RETRY_DAMAGED_S)
+            self._damaged.setdefault(number, self._clock() + self._limits.retry_damaged_s)
         self._account(number, loaded, keep)
         return is_fresh
 
 
-def _due(turns: dict[int, float]) -> set[int]:
-    """Returns the collections whose time, on the monotonic clock, has come."""
-    now = time.monotonic()
-    return {number for number, turn_s in list(turns.items()) if turn_s <= now}
+def _due(turns_s: dict[int, float], now_s: float) -> set[int]:
+    """Returns the collections whose time has come."""
+    return {number for number, turn_s in list(turns_s.items()) if turn_s <= now_s}
 
 
 def _log_failure(error: Exception, **fields: int) -> None:

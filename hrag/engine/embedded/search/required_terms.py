@@ -14,9 +14,8 @@ from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical_source import rows_with_all
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.leaves import read_indexed_leaves
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import address_of
-from hrag.engine.embedded.store.queries import required as existing
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.passages.indexed_text import IndexedLeaf
 from hrag.text.analysis import analyzer
 from hrag.text.analysis.query_syntax import RequiredParts
@@ -25,7 +24,7 @@ from hrag.values.tree import Tree
 
 
 def with_required(
-    store: Store, txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
+    txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
 ) -> EligibleRows:
     """Returns the eligible rows whose heading or text contains every part of `required`.
 
@@ -40,16 +39,16 @@ def with_required(
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
             leaves.clear()  # Rows of one document are neighbours, so one document is enough.
-            leaves[ordinal] = _read_leaves(store, txn, view, ordinal)
+            leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):
             matches.append(row)
     return EligibleRows(view, np.array(matches, np.uint32), exact=eligible.exact)
 
 
-def _read_leaves(store: Store, txn: Txn, view: View, ordinal: int) -> list[IndexedLeaf]:
-    address = address_of(store, txn, view.collection, ordinal)
-    tree = Tree(existing(txn.get(address, db=store.db["trees"])))
-    return read_indexed_leaves(store, txn, address, tree, view.settings)
+def _read_leaves(txn: Txn, view: View, ordinal: int) -> list[IndexedLeaf]:
+    address = address_of(txn, view.collection, ordinal)
+    tree = Tree(txn.contents.tree(address))
+    return read_indexed_leaves(txn, address, tree, view.settings)
 
 
 def _candidate_rows(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:

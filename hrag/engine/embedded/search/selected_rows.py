@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hrag.engine.common.candidates import RowNumbers
 from hrag.engine.common.sorted_sets import Ordinals
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
@@ -39,7 +39,9 @@ class SelectionCache:
     Safe to use from several threads.
     """
 
-    def __init__(self, max_bytes: int = _CACHED_BYTES) -> None:
+    def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
+        """The documents of a term are cached if they take at least `min_term_bytes`."""
+        self.min_term_bytes = min_term_bytes
         self._entries: LRUCache[tuple[int, Key], _Entry] = LRUCache(
             max_bytes, getsizeof=lambda entry: entry.size_bytes
         )
@@ -73,7 +75,6 @@ class _Entry:
 
 
 def evaluate(
-    store: Store,
     txn: Txn,
     view: View,
     filter: Filter,
@@ -87,7 +88,7 @@ def evaluate(
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:
-        return cache.get(view, ("term", term), read, _TERM_BYTES)
+        return cache.get(view, ("term", term), read, cache.min_term_bytes)
 
-    evaluation = FilterEvaluation(store, txn, view.collection, view.ordinals, deadline, keep)
+    evaluation = FilterEvaluation(txn, view.collection, view.ordinals, deadline, keep)
     return view.rows_of(evaluation.select(filter))

@@ -32,10 +32,8 @@ from hrag.engine.embedded.search.summary_router import (
     rows_in,
 )
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import FindRequest, Found
 from hrag.observe.tracing import Stage
 from hrag.passages.cited_place import TermLocator
@@ -67,7 +65,6 @@ class EmbeddedSnapshot(SearchableSnapshot):
 
     def __init__(
         self,
-        store: Store,
         txn: Txn,
         tenant_id: str,
         caches: SnapshotCaches,
@@ -80,7 +77,6 @@ class EmbeddedSnapshot(SearchableSnapshot):
         `summaries` is the view of its summary collection at the same change. It is needed only
         for SUMMARY_FIRST.
         """
-        self._store = store
         self._txn = txn
         self._tenant_id = tenant_id
         self._caches = caches
@@ -92,7 +88,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
     @property
     def name(self) -> str:
         """The collection's name, even if the snapshot was opened by an alias."""
-        return read_collection(self._store, self._txn, self._view.collection).name
+        return self._txn.collections.require(self._view.collection).name
 
     @property
     def settings(self) -> CollectionSettings:
@@ -104,7 +100,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
         """The sequence of the tenant's last change that the snapshot contains."""
         usage = self._txn.cache.once(
             ("usage", self._tenant_id),
-            lambda: read_usage(self._store, self._txn, self._tenant_id),
+            lambda: read_usage(self._txn, self._tenant_id),
         )
         return usage.sequence
 
@@ -149,9 +145,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
         eligible, sections = self._filter_or_route(request, stages)
         if request.required:
             began = time.perf_counter()
-            eligible = with_required(
-                self._store, self._txn, eligible, request.required, self._deadline
-            )
+            eligible = with_required(self._txn, eligible, request.required, self._deadline)
             stages.append(("filter", began, time.perf_counter()))
         return eligible, sections
 
@@ -174,9 +168,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
 
     def _rows_passing(self, filter: Filter) -> RowNumbers:
         cache = self._caches.selections
-        compute = partial(
-            evaluate, self._store, self._txn, self._view, filter, cache, self._deadline
-        )
+        compute = partial(evaluate, self._txn, self._view, filter, cache, self._deadline)
         return cache.get(self._view, ("rows", filter_digest(filter)), compute)
 
     def _route_by_summaries(
@@ -188,9 +180,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
         """
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")
-        router = SummaryRouter(
-            self._store, self._txn, self._summaries, self._caches.selections, self._deadline
-        )
+        router = SummaryRouter(self._txn, self._summaries, self._caches.selections, self._deadline)
         began = time.perf_counter()
         summaries = router.eligible(request)
         if request.filter is not None:
@@ -207,13 +197,11 @@ class EmbeddedSnapshot(SearchableSnapshot):
         return EligibleRows(self._view, rows_in(self._view, routed), exact=True), sections
 
     def _document(self, document_id: str) -> TreeText | None:
-        key = schema.document_id(self._view.collection, document_id)
-        ordinal = self._txn.get(key, db=self._store.db["document_ids"])
-        return None if ordinal is None else self._documents.tree_text(schema.read_u64(ordinal))
+        ordinal = self._txn.document_ids.get((self._view.collection, document_id))
+        return None if ordinal is None else self._documents.tree_text(ordinal)
 
     def _reader_of(self, view: View) -> DocumentReader:
         return DocumentReader(
-            self._store,
             self._txn,
             view.collection,
             view.metadata_sequence,

@@ -13,15 +13,12 @@ import numpy as np
 
 from hrag.engine.common.candidates import RowNumbers, ScoredRows, Scores
 from hrag.engine.common.labels import label, leaves_of, ordinals_of, split_label
-from hrag.engine.common.records import Summarised
 from hrag.engine.common.routed_sections import RoutedSection
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.selected_rows import SelectionCache, evaluate
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import required
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import FindRequest
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter, filter_digest
@@ -33,13 +30,11 @@ class SummaryRouter:
 
     def __init__(
         self,
-        store: Store,
         txn: Txn,
         summaries: View,
         cache: SelectionCache,
         deadline: Deadline,
     ) -> None:
-        self._store = store
         self._txn = txn
         self._view = summaries
         self._cache = cache
@@ -80,9 +75,7 @@ class SummaryRouter:
             if filter is None:
                 rows = EligibleRows(self._view).between(0, self._view.count)
             else:
-                rows = evaluate(
-                    self._store, self._txn, self._view, filter, self._cache, self._deadline
-                )
+                rows = evaluate(self._txn, self._view, filter, self._cache, self._deadline)
             return self._of_kind(rows, sections=sections)
 
         digest = b"" if filter is None else filter_digest(filter)
@@ -99,9 +92,7 @@ class SummaryRouter:
         labels = self._view.labels[rows].tolist()
         for summary, score in zip(labels, scores.tolist(), strict=True):
             ordinal, leaf = split_label(summary)
-            entry = schema.in_collection(self._view.collection, ordinal)
-            value = required(self._txn.get(entry, db=self._store.db["summarised"]))
-            summarised = Summarised.from_bytes(value)
+            summarised = self._txn.summarised.require((self._view.collection, ordinal))
             yield RoutedSection(summarised.ordinal, summarised.sections[leaf - 1], summary, score)
 
 

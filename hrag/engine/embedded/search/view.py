@@ -28,9 +28,9 @@ from hrag.engine.common.sorted_sets import Ordinals, distinct, union
 from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.manifest import deleted_ordinals
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.lmdb_records import Change, Counters
-from hrag.engine.embedded.store.queries import listed_segments, read_counters
+from hrag.engine.embedded.store.queries import listed_segments
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.models.embedding import Vectors
 from hrag.text.analysis import LeafTerms
 from hrag.values.collections import CollectionSettings
@@ -174,7 +174,7 @@ class View:
         living = self.labels[: self.count][self.alive[: self.count] != 0]
         return union([distinct(ordinals_of(living))])
 
-    def advanced(self, store: Store, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
+    def advanced(self, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
         """Returns the view of the change `sequence`, which `txn` reads.
 
         `changes` are all changes after this view's sequence, up to `sequence`.
@@ -183,7 +183,7 @@ class View:
         removed = {change.removed for change in changes}
         added = [c.added for c in changes if c.added and c.added not in removed]
         view = self._without_documents([ordinal for ordinal in removed if ordinal])
-        block = leaves.read_leaves(store, txn, self.collection, self.settings, added)
+        block = leaves.read_leaves(txn, self.collection, self.settings, added)
         same_metadata = all(change.added or change.removed for change in changes)
         metadata_sequence = self.metadata_sequence if same_metadata else sequence
         view = view._with_block(block)._without_deleted_rows()
@@ -206,9 +206,13 @@ class View:
             segment_frequencies={},
         )
 
-    def rows_of(self, ordinals: Ordinals) -> RowNumbers:
-        """Returns the rows of the leaves of documents, ascending: `uint32[n]`."""
-        if len(ordinals) * _BISECTION_COST > self.count:
+    def rows_of(self, ordinals: Ordinals, bisection_cost: int = _BISECTION_COST) -> RowNumbers:
+        """Returns the rows of the leaves of documents, ascending: `uint32[n]`.
+
+        Finding one document by bisection is assumed to cost as much as scanning `bisection_cost`
+        rows.
+        """
+        if len(ordinals) * bisection_cost > self.count:
             return rows_of_documents(self.labels[: self.count], ordinals)
         return self.rows_between(first_labels(ordinals), first_labels(ordinals + np.uint64(1)))
 
@@ -337,7 +341,6 @@ def _total(lengths: NDArray[np.uint32]) -> int:
 
 
 def load_view(
-    store: Store,
     txn: Txn,
     settings: CollectionSettings,
     collection: int,
@@ -350,23 +353,23 @@ def load_view(
     So a segment that cannot be loaded, or that has the terms of another analyzer, costs time and
     memory, but searches still find its leaves.
     """
-    counters = read_counters(store, txn, collection)
-    listed = listed_segments(store, txn, collection)
+    counters = txn.counters.require(collection)
+    listed = listed_segments(txn, collection)
     usable = {
         record.segment_id
         for record in listed
         if record.segment_id in loaded and record.analyzer == settings.analyzer
     }
     used = [loaded[record.segment_id] for record in listed if record.segment_id in usable]
-    deleted = deleted_ordinals(store, txn, collection) if used else np.empty(0, np.uint64)
+    deleted = deleted_ordinals(txn, collection) if used else np.empty(0, np.uint64)
     gaps = [record for record in listed if record.segment_id not in usable]
     tail = [
-        *(leaves.covered_ordinals(store, txn, collection, record) for record in gaps),
-        leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal),
+        *(leaves.covered_ordinals(txn, collection, record) for record in gaps),
+        leaves.living_ordinals(txn, collection, counters.sealed_ordinal),
     ]
     view = _over_segments(collection, settings, counters, used, deleted)
     ordinals = [ordinal for ordinal, _ in chain.from_iterable(tail)]
-    return view._with_block(leaves.read_leaves(store, txn, collection, settings, ordinals))
+    return view._with_block(leaves.read_leaves(txn, collection, settings, ordinals))
 
 
 def _over_segments(

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.engine.common.labels import MAX_ORDINAL, labels_of
-from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.segments.leaf_terms import NO_LEAVES, joined, without_terms
-from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
-from hrag.engine.embedded.store.queries import address_of, required
+from hrag.engine.embedded.store.queries import address_of
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.models.embedding import Vectors
 from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves
 from hrag.text.analysis import LeafTerms, analyzer
@@ -42,26 +40,22 @@ class LeafBlock:
 
 
 def living_ordinals(
-    store: Store, txn: Txn, collection: int, after: int = 0, last: int = MAX_ORDINAL
+    txn: Txn, collection: int, after: int = 0, last: int = MAX_ORDINAL
 ) -> Iterator[tuple[int, int]]:
     """Yields the living ordinals in `(after, last]`, ascending, with their leaf counts."""
-    start = schema.in_collection(collection, after + 1)
-    for key, value in store.scan(txn, "ordinals", schema.u32(collection), start):
-        ordinal = schema.read_in_collection(key)[1]
+    start = collection, after + 1
+    for (_, ordinal), entry in txn.ordinals.entries(collection, start=start):
         if ordinal > last:
             return
-        yield ordinal, schema.read_document_entry(value)[0]
+        yield ordinal, entry.leaf_count
 
 
-def covered_ordinals(
-    store: Store, txn: Txn, collection: int, record: SegmentRecord
-) -> Iterator[tuple[int, int]]:
+def covered_ordinals(txn: Txn, collection: int, record: SegmentRecord) -> Iterator[tuple[int, int]]:
     """Yields the living ordinals in a segment's range, with their leaf counts."""
-    return living_ordinals(store, txn, collection, record.first_ordinal - 1, record.last_ordinal)
+    return living_ordinals(txn, collection, record.first_ordinal - 1, record.last_ordinal)
 
 
 def read_leaves(
-    store: Store,
     txn: Txn,
     collection: int,
     settings: CollectionSettings,
@@ -78,14 +72,14 @@ def read_leaves(
     vectors = [np.empty((0, settings.dimension), np.float32)]
     terms = [NO_LEAVES]
     for ordinal in ordinals:
-        address = address_of(store, txn, collection, ordinal)
-        tree = Tree(required(txn.get(address, db=store.db["trees"])))
+        address = address_of(txn, collection, ordinal)
+        tree = Tree(txn.contents.tree(address))
         count = tree.counts[level]
         labels.append(labels_of(ordinal, count))
         ancestors.append(tree.ancestors(level))
-        vectors.append(vectors_in_place(store, txn, address, count, settings.dimension))
+        vectors.append(vectors_in_place(txn, address, count, settings.dimension))
         if settings.analyzer:
-            indexed = read_indexed_leaves(store, txn, address, tree, settings)
+            indexed = read_indexed_leaves(txn, address, tree, settings)
             texts = [leaf.lexical for leaf in indexed]
             terms.append(analyzer(settings.analyzer).leaf_terms(texts))
         else:
@@ -99,22 +93,22 @@ def read_leaves(
 
 
 def read_indexed_leaves(
-    store: Store, txn: Txn, address: bytes, tree: Tree, settings: CollectionSettings
+    txn: Txn, address: bytes, tree: Tree, settings: CollectionSettings
 ) -> list[IndexedLeaf]:
     """Returns the texts of each leaf that are indexed; see `hrag.passages.indexed_text`."""
-    text = str(required(txn.get(address, db=store.db["texts"])), "utf-8")
+    text = str(txn.contents.text(address), "utf-8")
     level = settings.tree.embedding_level
     if not settings.index_headings:
         return indexed_leaves(text, "", (), tree, level, headings=False)
-    record = DocumentRecord.from_bytes(required(txn.get(address, db=store.db["documents"])))
+    record = txn.documents.require(address)
     return indexed_leaves(text, record.title, record.sections, tree, level, headings=True)
 
 
-def vectors_in_place(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
+def vectors_in_place(txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
     """Returns a document's vectors, `float32[count, dimension]`.
 
     They are not copied if LMDB stores them in a single value. They are valid until the transaction
     ends.
     """
-    value = required(txn.get(address, db=store.db["vectors"]))
-    return np.frombuffer(value, "<f4", count * dimension).reshape(count, dimension)
+    vectors = np.frombuffer(txn.contents.vectors(address), "<f4", count * dimension)
+    return vectors.reshape(count, dimension)

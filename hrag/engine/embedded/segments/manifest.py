@@ -10,6 +10,7 @@ transaction of the caller.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 from hrag.engine.common.labels import MAX_ORDINAL, Labels, ordinals_of
 from hrag.engine.embedded.segments import leaves, segment_files
 from hrag.engine.embedded.segments.segment_files import DamagedSegment
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
-from hrag.engine.embedded.store.queries import listed_segments, read_counters, required
+from hrag.engine.embedded.store.queries import listed_segments
+from hrag.engine.embedded.store.tables import required
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 
 
@@ -51,60 +52,55 @@ class Contents:
         return cls(*np.unique(ordinals_of(labels), return_counts=True))
 
 
-def read_manifest(store: Store, txn: Txn, collection: int) -> list[ManifestEntry]:
+def read_manifest(txn: Txn, collection: int) -> list[ManifestEntry]:
     """Returns the collection's segments in order of ordinals. Raises DataLoss."""
-    entries = []
-    for key, value in store.scan(txn, "segments", schema.u32(collection)):
-        deleted = required(txn.get(bytes(key), db=store.db["deleted_leaves"]))
-        entries.append(ManifestEntry(SegmentRecord.from_bytes(value), schema.read_u64(deleted)))
-    return entries
+    return [
+        ManifestEntry(record, txn.deleted_leaves.require(key))
+        for key, record in txn.segments.entries(collection)
+    ]
 
 
-def add_tombstone(store: Store, txn: Txn, collection: int, ordinal: int, leaf_count: int) -> None:
+def add_tombstone(txn: Txn, collection: int, ordinal: int, leaf_count: int) -> None:
     """Records the deletion of a document that a segment contains.
 
     If the segment's count of deleted leaves is damaged or missing, raises DataLoss before anything
     is written.
     """
-    segment, deleted = read_deleted_leaves(store, txn, collection, ordinal)
-    entry = schema.in_collection(collection, ordinal)
-    txn.put(entry, schema.u32(leaf_count), db=store.db["tombstones"])
-    txn.put(segment, schema.u64(deleted + leaf_count), db=store.db["deleted_leaves"])
+    segment, deleted = read_deleted_leaves(txn, collection, ordinal)
+    txn.tombstones.put((collection, ordinal), leaf_count)
+    txn.deleted_leaves.put(segment, deleted + leaf_count)
 
 
-def read_deleted_leaves(store: Store, txn: Txn, collection: int, ordinal: int) -> tuple[bytes, int]:
+def read_deleted_leaves(txn: Txn, collection: int, ordinal: int) -> tuple[tuple[int, int], int]:
     """Returns the key of the segment that contains a document, and its number of deleted leaves.
 
     Raises DataLoss if that number is damaged or missing.
     """
-    start = schema.in_collection(collection, ordinal)
-    counts = store.scan(txn, "deleted_leaves", schema.u32(collection), start)
-    key, value = required(next(counts, None))
-    return bytes(key), schema.read_u64(value)
+    counts = txn.deleted_leaves.entries(collection, start=(collection, ordinal))
+    return required(next(counts, None))
 
 
 def deleted_ordinals(
-    store: Store, txn: Txn, collection: int, first: int = 0, last: int = MAX_ORDINAL
+    txn: Txn, collection: int, first: int = 0, last: int = MAX_ORDINAL
 ) -> NDArray[np.uint64]:
     """Returns the ordinals from `first` to `last` that have tombstones, ascending: `uint64[n]`."""
-    tombstones = _read_tombstones(store, txn, collection, first, last)
+    tombstones = read_tombstones(txn, collection, first, last)
     return np.array([ordinal for ordinal, _ in tombstones], np.uint64)
 
 
-def _read_tombstones(
-    store: Store, txn: Txn, collection: int, first: int, last: int
-) -> Iterator[tuple[int, int]]:
+def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yields the ordinals from `first` to `last` that have tombstones, with their leaf counts."""
-    start = schema.in_collection(collection, first)
-    for key, value in store.scan(txn, "tombstones", schema.u32(collection), start):
-        ordinal = schema.read_in_collection(key)[1]
+    start = collection, first
+    for (_, ordinal), leaf_count in txn.tombstones.entries(collection, start=start):
         if ordinal > last:
             return
-        yield ordinal, schema.read_u32(value)
+        yield ordinal, leaf_count
 
 
-def repair(store: Store, txn: Txn, collection: int) -> bool:
+def repair(txn: Txn, folder: Path, collection: int) -> bool:
     """Repairs a collection's tombstones and its counts of deleted leaves.
+
+    `folder` has the files of the segments.
 
     If a tombstone is damaged, all are computed again: a document that a segment contains, but that
     no longer exists, has a tombstone. All counts are computed again in any case.
@@ -114,108 +110,92 @@ def repair(store: Store, txn: Txn, collection: int) -> bool:
     counters.
     """
     try:
-        listed = listed_segments(store, txn, collection)
-        tombstones = store.db["tombstones"]
-        entries = txn.entries(tombstones, schema.u32(collection))
-        if not all(txn.is_sound(key, value, tombstones) for key, value in entries):
-            _rewrite_tombstones(store, txn, collection, listed)
+        listed = listed_segments(txn, collection)
+        ordinals = list(txn.tombstones.keys(collection))
+        if any(txn.tombstones.get_sound(key) is None for key in ordinals):
+            _rewrite_tombstones(txn, folder, collection, listed)
     except (DataLoss, DamagedSegment):
-        for database in ("segments", "tombstones", "deleted_leaves"):
-            _delete_all(store, txn, database, collection)
+        for table in (txn.segments, txn.tombstones, txn.deleted_leaves):
+            table.clear(collection)
         return False
-    _recount_deleted_leaves(store, txn, collection, listed)
+    _recount_deleted_leaves(txn, collection, listed)
     return True
 
 
 def _rewrite_tombstones(
-    store: Store, txn: Txn, collection: int, listed: Sequence[SegmentRecord]
+    txn: Txn, folder: Path, collection: int, listed: Sequence[SegmentRecord]
 ) -> None:
     """Writes all tombstones again, from the labels in the segments' files.
 
     Raises DamagedSegment; then the tombstones are incomplete.
     """
-    _delete_all(store, txn, "tombstones", collection)
+    txn.tombstones.clear(collection)
     for record in listed:
-        (labels,) = segment_files.load_arrays(store.segments, record, ["labels"])
-        _add_tombstones(store, txn, collection, Contents.of(labels))
+        (labels,) = segment_files.load_arrays(folder, record, ["labels"])
+        _add_tombstones(txn, collection, Contents.of(labels))
 
 
-def _recount_deleted_leaves(
-    store: Store, txn: Txn, collection: int, listed: Sequence[SegmentRecord]
-) -> None:
-    _delete_all(store, txn, "deleted_leaves", collection)
+def _recount_deleted_leaves(txn: Txn, collection: int, listed: Sequence[SegmentRecord]) -> None:
+    txn.deleted_leaves.clear(collection)
     for record in listed:
         covered = record.first_ordinal, record.last_ordinal
-        deleted = sum(count for _, count in _read_tombstones(store, txn, collection, *covered))
-        key = schema.in_collection(collection, record.last_ordinal)
-        txn.put(key, schema.u64(deleted), db=store.db["deleted_leaves"])
+        deleted = sum(count for _, count in read_tombstones(txn, collection, *covered))
+        txn.deleted_leaves.put((collection, record.last_ordinal), deleted)
 
 
-def _delete_all(store: Store, txn: Txn, database: str, collection: int) -> None:
-    entries = txn.entries(store.db[database], schema.u32(collection))
-    for key in [bytes(key) for key, _ in entries]:
-        txn.delete(key, db=store.db[database])
-
-
-def publish(
-    store: Store, txn: Txn, collection: int, record: SegmentRecord, contents: Contents
-) -> list[int]:
+def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents) -> list[int]:
     """Lists `record` instead of the segments in its range; returns the ids of the latter.
 
     Some documents of `contents` may have been deleted since they were read. A record without rows
     is not listed, because no document in its range exists any more. The tenant's data stays the
     same, so no sequence is used; readers notice the commit by the change log's cursor.
     """
-    counters = read_counters(store, txn, collection)
-    replaced = _unlist(store, txn, collection, record)
-    deleted = _keep_tombstones(store, txn, collection, record, contents)
-    deleted += _add_tombstones(store, txn, collection, contents, counters.sealed_ordinal)
+    counters = txn.counters.require(collection)
+    replaced = _unlist(txn, collection, record)
+    deleted = _keep_tombstones(txn, collection, record, contents)
+    deleted += _add_tombstones(txn, collection, contents, counters.sealed_ordinal)
     if record.rows:
-        key = schema.in_collection(collection, record.last_ordinal)
-        txn.put(key, record.to_bytes(), db=store.db["segments"])
-        txn.put(key, schema.u64(deleted), db=store.db["deleted_leaves"])
+        key = collection, record.last_ordinal
+        txn.segments.put(key, record)
+        txn.deleted_leaves.put(key, deleted)
     if record.last_ordinal >= counters.sealed_ordinal:
-        later = leaves.living_ordinals(store, txn, collection, record.last_ordinal)
+        later = leaves.living_ordinals(txn, collection, record.last_ordinal)
         counters = counters._replace(
             sealed_sequence=max(record.covered_sequence, counters.sealed_sequence),
             sealed_ordinal=record.last_ordinal,
             tail_leaves=sum(count for _, count in later),
         )
-        txn.put(schema.u32(collection), counters.to_bytes(), db=store.db["counters"])
-    note_commit(store, txn, collection)
+        txn.counters.put(collection, counters)
+    note_commit(txn, collection)
     return replaced
 
 
-def _unlist(store: Store, txn: Txn, collection: int, record: SegmentRecord) -> list[int]:
+def _unlist(txn: Txn, collection: int, record: SegmentRecord) -> list[int]:
     """Removes the segments in the range of `record` from the list; returns their ids."""
     replaced = []
-    for entry in read_manifest(store, txn, collection):
+    for entry in read_manifest(txn, collection):
         if record.first_ordinal <= entry.record.last_ordinal <= record.last_ordinal:
-            key = schema.in_collection(collection, entry.record.last_ordinal)
-            txn.delete(key, db=store.db["segments"])
-            txn.delete(key, db=store.db["deleted_leaves"])
+            key = collection, entry.record.last_ordinal
+            txn.segments.delete(key)
+            txn.deleted_leaves.delete(key)
             replaced.append(entry.record.segment_id)
     return replaced
 
 
-def _keep_tombstones(
-    store: Store, txn: Txn, collection: int, record: SegmentRecord, contents: Contents
-) -> int:
+def _keep_tombstones(txn: Txn, collection: int, record: SegmentRecord, contents: Contents) -> int:
     """Deletes the tombstones of documents that the new segment does not contain.
 
     Returns how many leaves the documents with the remaining tombstones have.
     """
-    tombstones = deleted_ordinals(store, txn, collection, record.first_ordinal, record.last_ordinal)
+    tombstones = deleted_ordinals(txn, collection, record.first_ordinal, record.last_ordinal)
     is_contained = np.isin(tombstones, contents.ordinals)
     for ordinal in tombstones[~is_contained].tolist():
-        txn.delete(schema.in_collection(collection, ordinal), db=store.db["tombstones"])
+        txn.tombstones.delete((collection, ordinal))
     has_tombstone = np.isin(contents.ordinals, tombstones[is_contained])
     return int(contents.counts[has_tombstone].sum())
 
 
-def _add_tombstones(
-    store: Store, txn: Txn, collection: int, contents: Contents, after: int = 0
-) -> int:
+def _add_tombstones(txn: Txn, collection: int, contents: Contents, after: int = 0) -> int:
     """Adds tombstones for documents of `contents` that no longer exist.
 
     Only documents with an ordinal above `after` count. Returns how many leaves they had. When a
@@ -226,8 +206,8 @@ def _add_tombstones(
     for ordinal, count in zip(
         contents.ordinals[is_after].tolist(), contents.counts[is_after].tolist(), strict=True
     ):
-        entry = schema.in_collection(collection, ordinal)
-        if not txn.has(entry, db=store.db["ordinals"]):
-            txn.put(entry, schema.u32(count), db=store.db["tombstones"])
+        key = collection, ordinal
+        if not txn.ordinals.has(key):
+            txn.tombstones.put(key, count)
             deleted += count
     return deleted

@@ -18,8 +18,8 @@ from hrag.engine.embedded.store.failpoints import reach
 from hrag.text.analysis import LeafTerms
 from hrag_fast import Postings, postings_of, write_postings
 
-# A run has as many leaves as a window of the index has rows.
-_RUN_LEAVES = 8192
+RUN_LEAVES = 8192
+"""After this many leaves, a run ends. It has as many leaves as a window of the index has rows."""
 DROPPED = np.uint32(0xFFFF_FFFF)
 """In a remap, marks a row that `write_postings` drops."""
 
@@ -54,7 +54,7 @@ class PostingsPart:
         self._waiting.append(block.terms)
         self._lengths.append(block.terms.lengths)
         self._waiting_leaves += len(block.labels)
-        if self._waiting_leaves >= _RUN_LEAVES:
+        if self._waiting_leaves >= RUN_LEAVES:
             self._invert()
 
     def _invert(self) -> None:

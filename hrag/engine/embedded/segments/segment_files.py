@@ -215,7 +215,7 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
     try:
         np.savez(temporary / ROWS, **write_parts(temporary))  # type: ignore[arg-type]
         reach("segment.written")
-        files = {path.name: _sync_and_sum(path) for path in sorted(temporary.iterdir())}
+        files = {path.name: sync_file(path) for path in sorted(temporary.iterdir())}
         disk.sync(temporary)
         reach("segment.synced")
         temporary.rename(target)
@@ -228,15 +228,21 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
     return files
 
 
-def load(folder: Path, record: SegmentRecord, *, with_graph: bool = True) -> LoadedSegment:
+def load(
+    folder: Path,
+    record: SegmentRecord,
+    *,
+    with_graph: bool = True,
+    huge_from_bytes: int = _HUGE_FROM_BYTES,
+) -> LoadedSegment:
     """Reads a segment into memory. Raises DamagedSegment, which names the file and the defect.
 
     Without `with_graph`, the graph is not read, which saves most of the memory; then the vectors
-    cannot be searched.
+    cannot be searched. Files of at least `huge_from_bytes` are read into huge pages if possible.
     """
     path = path_of(folder, record.segment_id)
     names = [name for name in record.files if with_graph or name != INDEX]
-    files = {name: _read(path / name, record.files[name]) for name in names}
+    files = {name: _read(path / name, record.files[name], huge_from_bytes) for name in names}
     try:
         graph = Graph(files[INDEX]) if record.dimension and with_graph else None
         postings = Postings(files[POSTINGS]) if record.analyzer else None
@@ -344,7 +350,7 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _read(path: Path, expected: SegmentFile) -> memoryview:
+def _read(path: Path, expected: SegmentFile, huge_from_bytes: int = _HUGE_FROM_BYTES) -> memoryview:
     """Reads a file into the memory of this process and verifies it. Raises DamagedSegment.
 
     The checksum is computed from the returned bytes, so a change of the file during the read cannot
@@ -353,7 +359,7 @@ def _read(path: Path, expected: SegmentFile) -> memoryview:
     # Unlike a bytearray of this size, an anonymous map is not filled with zeros first, and its
     # memory is freed immediately.
     pages = mmap.mmap(-1, max(expected.size_bytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if expected.size_bytes >= _HUGE_FROM_BYTES:
+    if expected.size_bytes >= huge_from_bytes:
         with suppress(OSError):  # The kernel may not support huge pages.
             pages.madvise(mmap.MADV_HUGEPAGE)
     memory = memoryview(pages)
@@ -395,7 +401,8 @@ def _verified_blocks(
         raise DamagedSegment(f"{path} does not match the manifest's checksum")
 
 
-def _sync_and_sum(path: Path) -> SegmentFile:
+def sync_file(path: Path) -> SegmentFile:
+    """Makes a file of a segment durable and private; returns its size and checksum."""
     path.chmod(FILE_MODE)
     disk.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))

@@ -8,7 +8,7 @@ Then only new vectors are inserted, which saves time, because insertion is the s
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import hnswlib
 import numpy as np
@@ -34,6 +34,14 @@ _DIGEST_BYTES = 16
 Items = NDArray[np.int64]
 Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 """Adds vectors, `float32[n, dimension]`, to an index under item numbers, `int64[n]`."""
+
+
+class InsertFreeing(Protocol):
+    """Adds vectors to an index like `Insert`, and leaves `free_cores` cores to other threads."""
+
+    def __call__(
+        self, index: hnswlib.Index, vectors: Vectors, items: Items, /, *, free_cores: int
+    ) -> None: ...
 
 
 def insert(index: hnswlib.Index, vectors: Vectors, items: Items, free_cores: int = 0) -> None:

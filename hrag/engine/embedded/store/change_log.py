@@ -8,28 +8,32 @@ loads its collections again. So a repair may remove all entries up to a damaged 
 
 from collections.abc import Iterator
 from itertools import islice, takewhile
+from typing import TypeVar
 
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.lmdb_records import Change, Counters
+from hrag.engine.embedded.store.tables import Table
+from hrag.engine.embedded.store.transactions import Txn
+
+K = TypeVar("K")
+V = TypeVar("V")
+G = TypeVar("G")
 
 MAX_LOG_ENTRIES = 100_000
 
 
 def append_change(
-    store: Store, txn: Txn, collection: int, counters: Counters, change: Change, sequence: int
+    txn: Txn, collection: int, counters: Counters, change: Change, sequence: int
 ) -> Counters:
     """Adds a change with the tenant's `sequence` to a collection's log.
 
     Returns the new counters, which the caller must store.
     """
-    key = schema.in_collection(collection, sequence)
-    txn.put(key, change.to_bytes(), db=store.db["changes"])
+    txn.changes.put((collection, sequence), change)
     return counters._replace(sequence=sequence, log_entries=counters.log_entries + 1)
 
 
 def trimmed(
-    store: Store,
     txn: Txn,
     collection: int,
     counters: Counters,
@@ -40,94 +44,84 @@ def trimmed(
     Returns the new counters, which the caller must store.
     """
     surplus = max(counters.log_entries - max_entries, 0)
-    entries = txn.entries(store.db["changes"], schema.u32(collection))
-    oldest = [bytes(key) for key, _ in islice(entries, surplus)]
+    oldest = list(islice(txn.changes.keys(collection), surplus))
     for key in oldest:
-        txn.delete(key, db=store.db["changes"])
+        txn.changes.delete(key)
     if oldest:
-        log_start = schema.read_in_collection(oldest[-1])[1]
+        _, log_start = oldest[-1]
         counters = counters._replace(log_entries=max_entries, log_start=log_start)
     return counters
 
 
-def repaired(store: Store, txn: Txn, collection: int, counters: Counters) -> Counters:
+def repaired(txn: Txn, collection: int, counters: Counters) -> Counters:
     """Removes a collection's log entries up to the last damaged one, if there is any.
 
     Returns the new counters, which the caller must store.
     """
-    removed, remaining = _remove_damaged(store, txn, "changes", schema.u32(collection))
+    removed, remaining = _remove_damaged(txn.changes, collection)
     if removed:
-        log_start = schema.read_in_collection(removed[-1])[1]
+        _, log_start = removed[-1]
         counters = counters._replace(log_entries=remaining, log_start=log_start)
     return counters
 
 
-def changes_after(store: Store, txn: Txn, collection: int, sequence: int) -> Iterator[Change]:
-    """Yields the collection's changes after the tenant's `sequence`, in order.
+def changes_after(txn: Txn, collection: int, sequence: int) -> Iterator[Change]:
+    """Returns the collection's changes after the tenant's `sequence`, in order.
 
     The log must still contain them: `sequence` must be at least the counters' `log_start`.
     """
-    start = schema.in_collection(collection, sequence + 1)
-    for _, value in store.scan(txn, "changes", schema.u32(collection), start):
-        yield Change.from_bytes(value)
+    entries = txn.changes.entries(collection, start=(collection, sequence + 1))
+    return (change for _, change in entries)
 
 
 # The list of commits.
 
 
-def note_commit(store: Store, txn: Txn, collection: int) -> None:
+def note_commit(txn: Txn, collection: int) -> None:
     """Adds a collection to the list of commits and trims the list.
 
     Call it in each transaction that creates or changes a collection, or changes its names or its
     segments. Because every change adds an entry, a repair knows the highest possible number of
     changes.
     """
-    cursor = store.next_number(txn, schema.COMMIT_CURSOR)
-    txn.put(schema.u64(cursor), schema.u32(collection), db=store.db["commits"])
-    last_trimmed = schema.u64(max(cursor - MAX_LOG_ENTRIES, 0))
-    keys = (bytes(key) for key, _ in txn.entries(store.db["commits"]))
-    for key in list(takewhile(lambda key: key <= last_trimmed, keys)):
-        txn.delete(key, db=store.db["commits"])
+    cursor = txn.next_number(schema.COMMIT_CURSOR)
+    txn.commits.put(cursor, collection)
+    last_trimmed = max(cursor - MAX_LOG_ENTRIES, 0)
+    for number in list(takewhile(lambda number: number <= last_trimmed, txn.commits.keys())):
+        txn.commits.delete(number)
 
 
-def repair_commits(store: Store, txn: Txn) -> None:
+def repair_commits(txn: Txn) -> None:
     """Removes the entries of the list of commits up to the last damaged one, if there is any."""
-    _remove_damaged(store, txn, "commits")
+    _remove_damaged(txn.commits)
 
 
-def commit_cursor(store: Store, txn: Txn) -> int:
+def commit_cursor(txn: Txn) -> int:
     """Returns the number of the last entry in the list of commits, over all tenants."""
-    return store.number(txn, schema.COMMIT_CURSOR)
+    return txn.number(schema.COMMIT_CURSOR)
 
 
-def changed_after(store: Store, txn: Txn, cursor: int) -> set[int] | None:
+def changed_after(txn: Txn, cursor: int) -> set[int] | None:
     """Returns the numbers of the collections with a commit after `cursor`.
 
     Returns None if the list begins after `cursor`, has gaps or is damaged.
     """
-    count = commit_cursor(store, txn) - cursor
+    count = commit_cursor(txn) - cursor
     if count > MAX_LOG_ENTRIES:
         return None
-    entries = txn.sound_entries(store.db["commits"], start=schema.u64(cursor + 1))
-    changed = [schema.read_u32(value) for _, value in entries]
+    entries = txn.commits.sound_entries(start=cursor + 1)
+    changed = [collection for _, collection in entries]
     return set(changed) if len(changed) == max(count, 0) else None
 
 
-def _remove_damaged(
-    store: Store, txn: Txn, database: str, prefix: bytes = b""
-) -> tuple[list[bytes], int]:
-    """Removes the entries up to and including the last damaged one.
+def _remove_damaged(table: Table[K, V, G], group: G | None = None) -> tuple[list[K], int]:
+    """Removes the entries of a group up to and including the last damaged one.
 
     Returns the removed keys, and the number of entries that remain.
     """
-    db = store.db[database]
-    keys: list[bytes] = []
-    removed: list[bytes] = []
-    for key, value in txn.entries(db, prefix):
-        keys.append(bytes(key))
-        if not txn.is_sound(key, value, db):
-            removed += keys
-            keys = []
-    for removed_key in removed:
-        txn.delete(removed_key, db=db)
-    return removed, len(keys)
+    keys = list(table.keys(group))
+    damaged = [index for index, key in enumerate(keys) if table.get_sound(key) is None]
+    surplus = damaged[-1] + 1 if damaged else 0
+    for key in keys[:surplus]:
+        table.delete(key)
+    return keys[:surplus], len(keys) - surplus

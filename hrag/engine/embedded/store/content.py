@@ -16,6 +16,7 @@ to read it. Knows nothing of transactions.
 
 import struct
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import pairwise
 
 from xxhash import xxh3_64_intdigest
@@ -24,6 +25,16 @@ from hrag.engine.embedded.store.checksums import Buffer, seed_of
 
 # Passages need only the first two parts, so these come first.
 PARTS = ("trees", "texts", "vectors")
+
+
+class Part(IntEnum):
+    """A part of a content: an index into `PARTS`."""
+
+    TREE = 0
+    TEXT = 1
+    VECTORS = 2
+
+
 # A longer content is stored as a single value.
 LONG_BYTES = 64 << 10
 # Six pieces of this size fill a page. They are short, so little of a page stays empty.

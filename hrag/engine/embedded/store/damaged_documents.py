@@ -10,15 +10,11 @@ from typing import NamedTuple
 
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.content import Part
 from hrag.engine.embedded.store.lmdb_records import Counters
-from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
-from hrag.engine.embedded.store.queries import (
-    address_of,
-    find_document,
-    read_collection,
-    read_document,
-)
+from hrag.engine.embedded.store.metadata_terms import terms_of
+from hrag.engine.embedded.store.queries import address_of, find_document
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
@@ -46,80 +42,73 @@ class DamagedDocument(NamedTuple):
     leaf_count: int
 
 
-def is_intact(store: Store, txn: Txn, collection: int, document_id: str) -> bool:
+def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
     """Returns True if no stored value of a document is damaged; its terms are checked too.
 
     Returns True if the document does not exist. In a summary collection, the document's entry in
     `summarised` is checked too. Raises DataLoss if the collection's record is damaged.
     """
-    holds_summaries = bool(read_collection(store, txn, collection).summarises)
+    holds_summaries = bool(txn.collections.require(collection).summarises)
     try:
-        ordinal, document = find_document(store, txn, collection, document_id)
+        ordinal, document = find_document(txn, collection, document_id)
         if document is None:
             return True
-        address = address_of(store, txn, collection, ordinal)
-        values = [txn.get(address, db=store.db[name]) for name in schema.BY_SLOT]
+        address = address_of(txn, collection, ordinal)
+        is_complete = all(txn.contents.get(address, part) is not None for part in Part)
         if holds_summaries:
-            entry = schema.in_collection(collection, ordinal)
-            values.append(txn.get(entry, db=store.db["summarised"]))
+            txn.summarised.require((collection, ordinal))
     except DataLoss:
         return False
-    with txn.cursor(store.db["terms"]) as cursor:
-        has_terms = all(
-            cursor.set_key_dup(term, term_entry(term, ordinal)) for term in terms_of(document)
-        )
-    return has_terms and None not in values
+    return is_complete and txn.terms.has_all(terms_of(document), ordinal)
 
 
-def find_damaged(
-    store: Store, txn: Txn, collection: int, document_id: str
-) -> DamagedDocument | None:
+def find_damaged(txn: Txn, collection: int, document_id: str) -> DamagedDocument | None:
     """Returns what is known about a document that may be damaged; None if it is not found.
 
     Searches by the document's id, or if the entry of the id is damaged, through all records.
     """
-    ordinal = _ordinal_of(store, txn, collection, document_id)
-    return None if ordinal is None else damaged_at(store, txn, collection, ordinal)
+    ordinal = _ordinal_of(txn, collection, document_id)
+    return None if ordinal is None else damaged_at(txn, collection, ordinal)
 
 
-def damaged_at(store: Store, txn: Txn, collection: int, ordinal: int) -> DamagedDocument:
+def damaged_at(txn: Txn, collection: int, ordinal: int) -> DamagedDocument:
     """Returns what is known about the document with this ordinal."""
     try:
-        address: bytes | None = address_of(store, txn, collection, ordinal)
+        address: bytes | None = address_of(txn, collection, ordinal)
     except DataLoss:
-        address = _address_by_content(store, txn, collection, ordinal)
-    return DamagedDocument(ordinal, address, _leaf_count(store, txn, address))
+        address = _address_by_content(txn, collection, ordinal)
+    return DamagedDocument(ordinal, address, _leaf_count(txn, address))
 
 
-def _ordinal_of(store: Store, txn: Txn, collection: int, document_id: str) -> int | None:
-    key = schema.document_id(collection, document_id)
+def _ordinal_of(txn: Txn, collection: int, document_id: str) -> int | None:
     try:
-        value = txn.get(key, db=store.db["document_ids"])
-        return None if value is None else schema.read_u64(value)
+        return txn.document_ids.get((collection, document_id))
     except DataLoss:
         pass
-    for ordinal, record in readable_documents(store, txn, collection):
+    for ordinal, record in readable_documents(txn, collection):
         if record.document_id == document_id:
             return ordinal
     return None
 
 
-def _address_by_content(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes | None:
+def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None:
     """Returns the address of a document whose slot is unknown, or None.
 
     Tries every slot: the seed of a checksum depends on the document, so a checksum matches only
     for the document to which the value belongs.
     """
-    for name in schema.BY_SLOT:
-        db = store.db[name]
-        for slot in {bytes(key[: schema.SLOT_BYTES]) for key, _ in txn.entries(db)}:
-            address = schema.address(slot, collection, ordinal)
-            if txn.get_sound(address, db) is not None:
-                return address
+    for slot in {bytes(key) for key, _ in txn.documents.stored()}:
+        address = schema.address(slot, collection, ordinal)
+        if txn.documents.get_sound(address) is not None:
+            return address
+    for slot in {bytes(key[: schema.SLOT_BYTES]) for key, _ in txn.contents.stored()}:
+        address = schema.address(slot, collection, ordinal)
+        if any(txn.contents.get_sound(address, part) is not None for part in Part):
+            return address
     return None
 
 
-def _leaf_count(store: Store, txn: Txn, address: bytes | None) -> int:
+def _leaf_count(txn: Txn, address: bytes | None) -> int:
     """Returns the document's number of leaves.
 
     Reads it from the entry in `ordinals`, from the record or from the tree. Returns 0 if all three
@@ -128,52 +117,45 @@ def _leaf_count(store: Store, txn: Txn, address: bytes | None) -> int:
     if address is None:
         return 0
     collection, ordinal = schema.read_in_collection(address[schema.SLOT_BYTES :])
-    value = txn.get_sound(schema.in_collection(collection, ordinal), db=store.db["ordinals"])
-    if value is not None:
-        return schema.read_document_entry(value)[0]
+    entry = txn.ordinals.get_sound((collection, ordinal))
+    if entry is not None:
+        return entry.leaf_count
     try:
-        return read_document(store, txn, address).leaf_count
+        return txn.documents.require(address).leaf_count
     except DataLoss:
         pass
     try:
-        tree = txn.get(address, db=store.db["trees"])
+        tree = txn.contents.get(address, Part.TREE)
         return 0 if tree is None else max(Tree(tree).counts)
     except DataLoss:
         return 0
 
 
-def readable_documents(
-    store: Store, txn: Txn, collection: int
-) -> Iterator[tuple[int, DocumentRecord]]:
+def readable_documents(txn: Txn, collection: int) -> Iterator[tuple[int, DocumentRecord]]:
     """Yields the ordinal and record of each document whose record is not damaged."""
-    for key, value in txn.sound_entries(store.db["ordinals"], schema.u32(collection)):
-        ordinal = schema.read_in_collection(key)[1]
-        slot = schema.read_document_entry(value)[1]
+    for (_, ordinal), entry in txn.ordinals.sound_entries(collection):
+        address = schema.address(entry.slot, collection, ordinal)
         try:
-            yield ordinal, read_document(store, txn, schema.address(slot, collection, ordinal))
+            yield ordinal, txn.documents.require(address)
         except DataLoss:
             continue
 
 
-def recounted(
-    store: Store, txn: Txn, collection: int, counters: Counters, without: int = 0
-) -> Counters:
+def recounted(txn: Txn, collection: int, counters: Counters, without: int = 0) -> Counters:
     """Returns `counters` with the fields in `OF_DOCUMENTS` computed again from all records.
 
     The document with the ordinal `without` is not counted.
     """
     counted = counters._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
-    for ordinal, document in readable_documents(store, txn, collection):
+    for ordinal, document in readable_documents(txn, collection):
         if ordinal != without:
             counted = counted.plus(document, ordinal, 1)
     return counted
 
 
-def rewrite_terms(store: Store, txn: Txn, collection: int) -> None:
+def rewrite_terms(txn: Txn, collection: int) -> None:
     """Deletes all terms of a collection and writes those of its readable documents again."""
-    terms = store.db["terms"]
-    for key in {bytes(key) for key, _ in txn.entries(terms, schema.u32(collection))}:
-        txn.delete(key, db=terms)
-    for ordinal, document in readable_documents(store, txn, collection):
+    txn.terms.clear(collection)
+    for ordinal, document in readable_documents(txn, collection):
         for term in terms_of(document):
-            txn.put(term, term_entry(term, ordinal), db=terms)
+            txn.terms.add(term, ordinal)

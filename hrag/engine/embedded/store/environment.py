@@ -28,11 +28,10 @@ from hrag.engine.embedded.store.lmdb_file import (
 )
 from hrag.engine.embedded.store.owners import owner_of
 from hrag.engine.embedded.store.reserve import MAX_RESERVE_BYTES, Reserve
-from hrag.engine.embedded.store.transactions import Database, RawTxn, Txn
+from hrag.engine.embedded.store.tables import Database, RawTxn
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.host.private_files import FILE_MODE, make_folder, opener
 from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
-
-__all__ = ["Store", "Txn", "open_alone", "open_for_reading", "open_for_writing"]
 
 # The unfinished copy of a restore, in the store's folder.
 RESTORE = "restore.tmp"
@@ -44,7 +43,7 @@ _LOCK_BYTES = (MAX_READERS + 64) * 64
 
 
 class Store:
-    """An open environment with its databases; `store.db["texts"]` is one of them.
+    """An open environment with its databases, by name.
 
     The files `locks` stay open, and so locked, until the store is closed.
     """
@@ -59,7 +58,7 @@ class Store:
         self.env = env
         self.directory = directory
         self.segments = directory / location.SEGMENTS
-        self.db: dict[str, Database] = {}
+        self.databases: dict[str, Database] = {}
         self._data = directory / location.DATA
         self._identity = location.identity(self._data)
         self._reserve_bytes = reserve_bytes
@@ -108,7 +107,7 @@ class Store:
     def _transaction(self, *, write: bool) -> Iterator[Txn]:
         try:
             with self.env.begin(write=write, buffers=True) as raw:
-                yield Txn(raw, self._owner_of) if write else self._reader(raw)
+                yield Txn(raw, self.databases, owner_of) if write else self._reader(raw)
         except lmdb.Error as error:
             domain_error = explained(error, self.directory)
             if domain_error is None:
@@ -122,7 +121,7 @@ class Store:
             # A transaction on an older commit must not replace the cache of a newer commit.
             if txn_id > self._cache.txn_id:
                 self._cache = cache
-        return Txn(raw, self._owner_of, cache)
+        return Txn(raw, self.databases, owner_of, cache)
 
     def require_place(self) -> None:
         """Raises StoreUnavailable if the folder was moved, replaced or removed meanwhile.
@@ -136,9 +135,6 @@ class Store:
                 "more is written; move it back, or restart the services with HRAG_DATA_DIR set "
                 "to its new path: the folder contains everything that was acknowledged"
             )
-
-    def _owner_of(self, txn: Txn, database: str, key: bytes) -> str:
-        return owner_of(txn, self.db, database, key)
 
     def require_space(self, extra_bytes: int = 0) -> None:
         """Raises StorageFull unless `extra_bytes` fit on the disk without touching the reserve.
@@ -189,28 +185,6 @@ class Store:
         self.env.close()
         for lock in self._locks:
             lock.close()
-
-    def number(self, txn: Txn, name: bytes) -> int:
-        """Returns one of the store's counters, 0 before its first use."""
-        value = txn.get(name, db=self.db["meta"])
-        return 0 if value is None else schema.read_u64(value)
-
-    def next_number(self, txn: Txn, name: bytes) -> int:
-        """Increments the counter `name` and returns its new value."""
-        number = self.number(txn, name) + 1
-        txn.put(name, schema.u64(number), db=self.db["meta"])
-        return number
-
-    def scan(
-        self, txn: Txn, database: str, prefix: bytes, start: bytes = b""
-    ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the entries whose key begins with `prefix`, in order, from the key `start` on.
-
-        The values have no checksums. Raises DataLoss at a damaged one.
-        """
-        db = self.db[database]
-        for key, value in txn.entries(db, prefix, start):
-            yield key, txn.checked(key, value, db)
 
 
 # Opening a store.
@@ -280,16 +254,14 @@ def _create_databases(store: Store) -> None:
     """Creates all databases in a new store; opens the databases of an existing one."""
     if store.env.stat()["entries"]:
         _find_databases(store)
-        _upgrade(store)
         return
     if any(store.segments.iterdir()):
         raise damaged_pages(store.directory, "it has segments and no database")
     with store.write() as txn:
         for name in schema.DATABASES:
-            store.db[name] = Database.of(name, open_database(store.env, name, txn.raw), store.db)
-        meta = store.db["meta"]
-        txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=meta)
-        txn.put(schema.STORE_ID, uuid.uuid4().hex.encode(), db=meta)
+            store.databases[name] = Database.of(name, open_database(store.env, name, txn.raw))
+        txn.put_number(schema.SCHEMA, schema.SCHEMA_VERSION)
+        txn.meta.put(schema.STORE_ID, uuid.uuid4().hex.encode())
 
 
 def _find_databases(store: Store) -> None:
@@ -301,7 +273,7 @@ def _find_databases(store: Store) -> None:
     is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
         try:
-            store.db[name] = Database.of(name, open_database(store.env, name), store.db)
+            store.databases[name] = Database.of(name, open_database(store.env, name))
         except lmdb.NotFoundError:
             if is_empty:
                 raise StoreMissing(f"{store.directory} holds no complete store yet") from None
@@ -313,27 +285,18 @@ def _find_databases(store: Store) -> None:
                 _check_schema(store, txn)
 
 
-def _upgrade(store: Store) -> None:
-    """Stores the newest schema version, because this process writes values of that version."""
-    with store.read() as txn:
-        version = store.number(txn, schema.SCHEMA)
-    if version != schema.SCHEMA_VERSION:
-        with store.write() as txn:
-            txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=store.db["meta"])
-
-
 def _check_schema(store: Store, txn: Txn) -> None:
-    meta = store.db["meta"]
     # The value has a checksum or none, depending on the version.
-    value = txn.raw.get(schema.SCHEMA, db=meta.handle)
+    value = txn.raw.get(schema.SCHEMA, db=store.databases["meta"].handle)
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
-        value = txn.checked(schema.SCHEMA, value, meta)
-    version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
-    if not schema.OLDEST_VERSION <= version <= schema.SCHEMA_VERSION:
+        version = txn.number(schema.SCHEMA)
+    else:
+        version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
+    if version != schema.SCHEMA_VERSION:
         raise StoreUnavailable(
             f"the store in {store.directory} has schema version {version}; this hrag reads "
-            f"versions {schema.OLDEST_VERSION} to {schema.SCHEMA_VERSION}; ingest the documents "
-            "into a new store, or use the hrag that wrote it"
+            f"version {schema.SCHEMA_VERSION} only; ingest the documents into a new store, or use "
+            "the hrag that wrote it"
         )
 
 

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from hrag.engine.common.filter_terms import all_terms, term, terms_between
 from hrag.engine.common.sorted_sets import Ordinals, difference, intersection, union
-from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import field_prefix, ordinals_of_entries, term_seed
 from hrag.engine.embedded.store.owners import document_owner
 from hrag.engine.embedded.store.queries import is_living
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.errors import DataLoss
 from hrag.values.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
@@ -43,7 +42,6 @@ class FilterEvaluation:
 
     def __init__(
         self,
-        store: Store,
         txn: Txn,
         collection: int,
         all_documents: Callable[[], Ordinals],
@@ -52,7 +50,6 @@ class FilterEvaluation:
     ) -> None:
         self._deadline = deadline
         self._keep = keep
-        self._store = store
         self._txn = txn
         self._collection = collection
         self._all_documents = all_documents
@@ -105,10 +102,9 @@ class FilterEvaluation:
         for name in set(map(str, filter.values)):
             # LMDB cannot look up a key that is longer than any stored one may be.
             if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:
-                key = schema.document_id(self._collection, name)
-                value = self._txn.get(key, db=self._store.db["document_ids"])
-                if value is not None:
-                    ordinals.append(schema.read_u64(value))
+                ordinal = self._txn.document_ids.get((self._collection, name))
+                if ordinal is not None:
+                    ordinals.append(ordinal)
         return np.array(sorted(ordinals), np.uint64)
 
     def _by_term(self, filter: Match | Range | Exists) -> Ordinals:
@@ -127,7 +123,7 @@ class FilterEvaluation:
         The entries of all terms that only one document has are checked together, in one array.
         """
         single_entries, seeds, shared_terms = bytearray(), array("Q"), []
-        with self._txn.cursor(db=self._store.db["terms"]) as cursor:
+        with self._txn.terms.cursor() as cursor:
             if not cursor.set_range(start):
                 return _NOTHING
             for key, entry in cursor.iternext_nodup(keys=True, values=True):
@@ -146,7 +142,7 @@ class FilterEvaluation:
 
     def _having(self, terms: Iterable[bytes]) -> Ordinals:
         """Returns the documents that have at least one of the terms."""
-        with self._txn.cursor(db=self._store.db["terms"]) as cursor:
+        with self._txn.terms.cursor() as cursor:
             sets = [self._keep(key, partial(self._read, cursor, key)) for key in sorted(terms)]
         return union(sets)
 
@@ -175,9 +171,9 @@ class FilterEvaluation:
         flipped = entry ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
         ordinals, wrong = ordinals_of_entries(flipped, seed)
         names = {
-            document_owner(self._txn, self._store.db, self._collection, ordinal)
+            document_owner(self._txn, self._collection, ordinal)
             for ordinal in ordinals[~wrong].tolist()
-            if is_living(self._store, self._txn, self._collection, ordinal)
+            if is_living(self._txn, self._collection, ordinal)
         }
         raise DataLoss(
             f"a filter value of {' or '.join(sorted(names)) or 'an unknown document'} is damaged; "

@@ -136,11 +136,3 @@ class SegmentRecord:
     def info(self) -> Segment:
         """Returns the fields that clients see."""
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)
-
-
-def packed_document(record: DocumentRecord, *, has_content: bool = True) -> bytes:
-    """Returns a document's value in `documents`.
-
-    It is a JSON array, or without `has_content`, as schema 8 and older wrote it, a JSON object.
-    """
-    return record.to_short_bytes() if has_content else record.to_bytes()

@@ -5,6 +5,9 @@ that have the term. An entry has 64 bits: the ordinal has 44 bits, and the other
 checksum of the ordinal and the term (Fibonacci hashing). numpy checks many entries at once.
 """
 
+from collections.abc import Iterable, Iterator
+from typing import Any, overload
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +16,9 @@ from hrag.engine.common.labels import LEAF_BITS
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import seed_of
+from hrag.engine.embedded.store.tables import Database, TableTxn, stored_entries
+
+_TERMS = "terms"
 
 _ALL_BITS = (1 << 64) - 1
 # An ordinal does not need the other bits of the 64.
@@ -55,3 +61,65 @@ def terms_of(document: DocumentRecord) -> list[bytes]:
     """Returns the keys of all terms of a document, sorted and without duplicates."""
     prefix = schema.u32(document.collection)
     return [prefix + term for term in filter_terms.terms_of(document)]
+
+
+class TermTable:
+    """The terms of all documents, seen through one transaction. A term has many entries."""
+
+    __slots__ = ("_database", "_txn")
+
+    def __init__(self, txn: TableTxn, database: Database) -> None:
+        self._txn = txn
+        self._database = database
+
+    @property
+    def name(self) -> str:
+        """The name of the LMDB database."""
+        return self._database.name
+
+    def add(self, term: bytes, ordinal: int) -> None:
+        """Says that the document with this ordinal has the term."""
+        self._txn.last_content = None
+        self._txn.raw.put(term, term_entry(term, ordinal), db=self._database.handle)
+
+    def remove(self, term: bytes, ordinal: int) -> None:
+        """Says that the document with this ordinal does not have the term any more."""
+        self._txn.last_content = None
+        self._txn.raw.delete(term, term_entry(term, ordinal), db=self._database.handle)
+
+    def has_all(self, terms: Iterable[bytes], ordinal: int) -> bool:
+        """Returns True if the document with this ordinal is listed under each of the terms."""
+        with self.cursor() as cursor:
+            return all(cursor.set_key_dup(term, term_entry(term, ordinal)) for term in terms)
+
+    def count(self, collection: int) -> int:
+        """Returns the number of entries of a collection's terms."""
+        return sum(1 for _ in self.stored(collection))
+
+    def clear(self, collection: int) -> None:
+        """Deletes all terms of a collection, damaged entries too."""
+        self._txn.last_content = None
+        for term in {bytes(term) for term, _ in self.stored(collection)}:
+            self._txn.raw.delete(term, db=self._database.handle)
+
+    def stored(self, collection: int | None = None) -> Iterator[tuple[memoryview, memoryview]]:
+        """Yields each term with each of its entries, in order; checks no entry."""
+        prefix = b"" if collection is None else schema.u32(collection)
+        return stored_entries(self._txn, self._database, prefix)
+
+    def cursor(self) -> Any:
+        """Returns LMDB's cursor over the terms."""
+        return self._txn.raw.cursor(db=self._database.handle)
+
+
+class TermField:
+    """A field of a transaction that is the table of the documents' terms."""
+
+    @overload
+    def __get__(self, txn: None, owner: type) -> "TermField": ...
+
+    @overload
+    def __get__(self, txn: TableTxn, owner: type) -> TermTable: ...
+
+    def __get__(self, txn: TableTxn | None, owner: type) -> "TermField | TermTable":
+        return self if txn is None else TermTable(txn, txn.databases[_TERMS])

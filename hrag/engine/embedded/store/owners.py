@@ -3,72 +3,66 @@
 Reads other entries to find the name, and does not trust them: they may be damaged too.
 """
 
-from collections.abc import Mapping
-
-from hrag.engine.common.records import CollectionRecord
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.transactions import Database, Txn
+from hrag.engine.embedded.store.transactions import Txn
 
 _BY_ORDINAL = ("ordinals", "tombstones", "summarised")
 _NAMED = {"collection_names": "collection", "tenants": "tenant"}
 
 
-def owner_of(txn: Txn, db: Mapping[str, Database], database: str, key: bytes) -> str:
-    """Returns the name of what an entry belongs to, like `document 'a' of collection 't/docs'`."""
+def owner_of(txn: Txn, database: str, key: bytes) -> str:
+    """Returns the name of what an entry belongs to, like `document 'a' of collection 't/docs'`.
+
+    `database` is its name, or the name of a part of a content. `key` is packed.
+    """
     if database in schema.BY_SLOT:
-        return document_owner(txn, db, *schema.read_in_collection(key[schema.SLOT_BYTES :]))
+        return document_owner(txn, *schema.read_in_collection(key[schema.SLOT_BYTES :]))
     if database in _BY_ORDINAL:
-        return document_owner(txn, db, *schema.read_in_collection(key))
+        return document_owner(txn, *schema.read_in_collection(key))
     name = key.decode("utf-8", "replace").replace("\0", "/")
     if database in _NAMED:
         return f"{_NAMED[database]} {name!r}"
     if database not in ("collections", *schema.BY_COLLECTION):
         return "the store"
-    owner = collection_owner(txn, db, schema.read_u32(key[: schema.COLLECTION_BYTES]))
+    owner = collection_owner(txn, schema.read_u32(key[: schema.COLLECTION_BYTES]))
     if database == "document_ids":
         name = key[schema.COLLECTION_BYTES :].decode("utf-8", "replace")
         return f"document {name!r} of {owner}"
     return owner
 
 
-def document_owner(txn: Txn, db: Mapping[str, Database], collection: int, ordinal: int) -> str:
+def document_owner(txn: Txn, collection: int, ordinal: int) -> str:
     """Returns a name of the document with this ordinal, with its collection.
 
     The name contains the document's id, or the ordinal if no id is stored for it.
     """
-    name = document_name(txn, db, collection, ordinal)
+    name = document_name(txn, collection, ordinal)
     document = f"document {name!r}" if name else f"ordinal {ordinal}"
-    return f"{document} of {collection_owner(txn, db, collection)}"
+    return f"{document} of {collection_owner(txn, collection)}"
 
 
-def document_name(txn: Txn, db: Mapping[str, Database], collection: int, ordinal: int) -> str:
+def document_name(txn: Txn, collection: int, ordinal: int) -> str:
     """Returns the id of the document with this ordinal; "" if there is none.
 
     Scans the collection's ids, at 1 us for each id.
     """
     packed = schema.u64(ordinal)
-    for key, value in txn.entries(db["document_ids"], schema.u32(collection)):
+    for key, value in txn.document_ids.stored(collection):
         if value[: len(packed)] == packed:
             return str(key[schema.COLLECTION_BYTES :], "utf-8", "replace")
     return ""
 
 
-def collection_owner(txn: Txn, db: Mapping[str, Database], number: int) -> str:
+def collection_owner(txn: Txn, number: int) -> str:
     """Returns a name of the collection with this number: its tenant and its name.
 
     A summary collection is named after the collection that it summarises.
     """
-    record = collection_record(txn, db, number)
+    record = txn.collections.get_sound(number)
     if record is not None:
         kind = "the summaries of collection" if record.summarises else "collection"
         return f"{kind} {f'{record.tenant_id}/{record.name}'!r}"
-    for key, value in txn.entries(db["collection_names"]):
+    for key, value in txn.collection_names.stored():
         if value[: schema.COLLECTION_BYTES] == schema.u32(number):
             return f"collection {str(key, 'utf-8', 'replace').replace(chr(0), '/')!r}"
     return f"collection {number}"
-
-
-def collection_record(txn: Txn, db: Mapping[str, Database], number: int) -> CollectionRecord | None:
-    """Returns a collection's record; None if it is missing or damaged."""
-    value = txn.get_sound(schema.u32(number), db["collections"])
-    return None if value is None else CollectionRecord.from_bytes(value)

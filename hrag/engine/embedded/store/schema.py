@@ -20,8 +20,6 @@ order of name.
 | texts               | slot u64, number u8          | content: tree, text and vectors of a |
 |                     |                              | document, cut into several values;   |
 |                     |                              | see `content.py`                     |
-| trees               | slot u64                     | only of schema 8 or older; see below |
-| vectors             | slot u64                     | only of schema 8 or older; see below |
 | free_slots          | slot u64                     | empty                                |
 | terms               | see `metadata_terms.py`      | ordinals of the documents that have  |
 |                     |                              | the term, ascending; each u64 is an  |
@@ -38,10 +36,7 @@ order of name.
 |                     |                              | which document the leaves of this    |
 |                     |                              | summary document summarise           |
 
-Schema 8 and older stored a document's content as three values under its slot: `texts` has the
-text in UTF-8, `trees` a `hrag.values.tree.Tree`, and `vectors` float32[leaves, dimension],
-little-endian. The document's record is a JSON object there. A document stays in this form until it
-is ingested again.
+A store may also have the databases `trees` and `vectors`. They are empty and not used any more.
 
 A checksum of 64 bits follows every value; a text has one checksum for each of its blocks. See
 `checksums.py`. The seed of a checksum comes from the database and the key. In the databases whose
@@ -61,8 +56,6 @@ A reader follows the cursor to learn which collections have changed.
 import struct
 
 SCHEMA_VERSION = 9
-# The oldest version that can be opened. Readers use it unchanged; a writer upgrades it.
-OLDEST_VERSION = 7
 
 DATABASES = (
     "meta",
@@ -75,8 +68,6 @@ DATABASES = (
     "ordinals",
     "documents",
     "texts",
-    "trees",
-    "vectors",
     "free_slots",
     "terms",
     "changes",
@@ -102,13 +93,11 @@ BY_COLLECTION = (
 )
 # A key of these databases has several values, all of the same size.
 MANY_VALUED = ("terms",)
-# Keys of these databases are addresses where they are passed to `Txn`; see `address`.
-BY_SLOT = ("documents", "texts", "trees", "vectors")
 # This database contains the contents of documents.
 CONTENTS = "texts"
-# These values have a checksum for each block, because searches read parts of them.
-IN_BLOCKS = ("texts",)
-# Ingesting a document again replaces its entries in these databases.
+# Keys of these are addresses; see `address`. The last three are the parts of a content.
+BY_SLOT = ("documents", "texts", "trees", "vectors")
+# Ingesting a document again replaces its entries in these databases and parts of contents.
 OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids", "summarised")
 # A repair rebuilds these databases from the other ones, or removes entries that are not required.
 REPAIRED = (
@@ -121,8 +110,6 @@ REPAIRED = (
     "deleted_leaves",
     "tombstones",
 )
-WITHOUT_CHECKSUM = ("deleted_collections", "free_slots", "terms", "unsummarised")
-
 NUMBER_BYTES = SLOT_BYTES = 8
 COLLECTION_BYTES = 4
 
@@ -186,16 +173,21 @@ def read_document_entry(value: memoryview) -> tuple[int, bytes]:
 
 
 def address(slot: bytes, collection: int, ordinal: int) -> bytes:
-    """Returns a document's address, which is the key of the databases in `BY_SLOT`.
+    """Returns a document's address, which is the key of its record and of its content.
 
     The address is the packed slot, then the collection and ordinal of the document that it stores.
     """
     return slot + _U32_U64.pack(collection, ordinal)
 
 
+def printable(text: str) -> str:
+    """Returns text of a key for a message: bytes that are no UTF-8 are replaced."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def collection_name(tenant_id: str, name: str) -> bytes:
     """Returns a key of `collection_names`; neither argument can contain NUL."""
-    return f"{tenant_id}\0{name}".encode()
+    return f"{tenant_id}\0{name}".encode("utf-8", "surrogateescape")
 
 
 def alias(collection: int) -> bytes:
@@ -210,9 +202,9 @@ def read_name(value: memoryview) -> tuple[int, bool]:
 
 def tenant(tenant_id: str) -> bytes:
     """Returns a key of `tenants`."""
-    return tenant_id.encode()
+    return tenant_id.encode("utf-8", "surrogateescape")
 
 
 def document_id(collection: int, name: str) -> bytes:
     """Returns a key of `document_ids`."""
-    return _U32.pack(collection) + name.encode()
+    return _U32.pack(collection) + name.encode("utf-8", "surrogateescape")

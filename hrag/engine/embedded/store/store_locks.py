@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -26,17 +27,34 @@ _TRIES = 20
 _PAUSE_S = 0.05
 
 
-def join(directory: Path, when_alone: Callable[[], None]) -> IO[bytes]:
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a lock that is taken is tried, and the pause between two tries in seconds."""
+
+    tries: int = _TRIES
+    pause_s: float = _PAUSE_S
+
+
+_PATIENCE = Patience()
+
+
+def join(
+    directory: Path,
+    when_alone: Callable[[], None],
+    namespace: bytes | None = None,
+    patience: Patience = _PATIENCE,
+) -> IO[bytes]:
     """Joins the processes that use the store, until the returned file is closed.
 
-    Calls `when_alone` if no other process has the store open; other processes wait until it
+    `namespace` is the name of the PID namespace, by default that of this process. Calls
+    `when_alone` if no other process has the store open; other processes wait until it
     returns. Raises StoreUnavailable while processes in another PID namespace have the store open,
     or one process has locked it exclusively.
     """
-    ours = _namespace()
+    ours = _namespace() if namespace is None else namespace
     with ExitStack() as undo:
         file = undo.enter_context(_open(directory))
-        for _ in range(_TRIES):
+        for _ in range(patience.tries):
             if _try_lock(file, fcntl.LOCK_EX):
                 _write(file, ours)
                 when_alone()
@@ -44,12 +62,12 @@ def join(directory: Path, when_alone: Callable[[], None]) -> IO[bytes]:
             if not refusal:
                 undo.pop_all()
                 return file
-            time.sleep(_PAUSE_S)
+            time.sleep(patience.pause_s)
     raise StoreUnavailable(refusal)
 
 
 @contextmanager
-def exclusive(directory: Path) -> Iterator[None]:
+def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]:
     """Keeps every other process out of the store in `directory`, an existing folder.
 
     Raises StoreUnavailable if another process has the store open.
@@ -58,12 +76,12 @@ def exclusive(directory: Path) -> Iterator[None]:
         tries = 0
         while not _try_lock(file, fcntl.LOCK_EX):
             tries += 1
-            if tries == _TRIES:
+            if tries == patience.tries:
                 raise StoreUnavailable(
                     f"the store in {directory} is in use by a running service; "
                     "stop both services first"
                 )
-            time.sleep(_PAUSE_S)
+            time.sleep(patience.pause_s)
         yield
 
 

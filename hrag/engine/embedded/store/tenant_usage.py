@@ -1,6 +1,7 @@
 """The usage record of each tenant: the amount of stored data, and the last sequence.
 
-The record is updated in the transaction of each change. Summing the counters of a tenant's
+The record is updated in the transaction of each change. It is never deleted, so that a tenant's
+sequences never restart; see `Usage`. Summing the counters of a tenant's
 collections instead would take 3 us for each collection: with ten thousand collections, every
 commit would take longer than its sync to disk. Deleting frees quota at the commit, although
 LMDB's pages are freed later, in the background.
@@ -12,8 +13,7 @@ from itertools import starmap
 from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
-from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.lmdb_records import packed_document
+from hrag.engine.embedded.store.transactions import Txn
 
 # The layout of LMDB 0.9: a page has 4 KiB and a header; an entry has a header and a 16-bit offset.
 # An entry larger than `_LARGEST_NODE` is stored in separate pages, so that at least two entries
@@ -28,30 +28,18 @@ _IN_COLLECTION = _U32 + _U64
 _NOTHING = Usage()
 
 
-def read_usage(store: Store, txn: Txn, tenant_id: str) -> Usage:
+def read_usage(txn: Txn, tenant_id: str) -> Usage:
     """Returns the tenant's record; all fields are 0 before its first change."""
-    value = txn.get(schema.tenant(tenant_id), db=store.db["tenants"])
-    return _NOTHING if value is None else Usage.from_bytes(value)
+    return txn.tenants.get(tenant_id) or _NOTHING
 
 
-def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
-    """Stores the tenant's record.
-
-    Records are never deleted, so that a tenant's sequences never restart; see `Usage`.
-    """
-    txn.put(schema.tenant(tenant_id), usage.to_bytes(), db=store.db["tenants"])
-
-
-def stored_bytes(
-    document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int, *, has_content: bool = True
-) -> int:
+def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
     """Returns by how many bytes LMDB's file grows for a document, within a factor of two.
 
     Counts the record and the values of the content. A value is either in separate pages or shares
     pages with values of other documents. Also counts the entries that lead to the document: its
-    terms, its id, its ordinal and its log entry. Without `has_content`, the document is counted in
-    the form in which schema 8 stored it. A term is counted as if no other document had it. Free
-    space that an update leaves for later writes is not counted.
+    terms, its id, its ordinal and its log entry. A term is counted as if no other document had it.
+    Free space that an update leaves for later writes is not counted.
 
     The record contains numbers of the store: collection, sequence and stored bytes. Each of them
     is counted as one digit. So the result does not depend on where and when a document is stored.
@@ -64,9 +52,8 @@ def stored_bytes(
         bytes_in_blocks(document.text_bytes),
         document.vector_bytes + SUM_BYTES,
     ]
-    values = content.value_lengths(content.size_bytes(parts)) if has_content else parts
-    record_bytes = len(packed_document(document, has_content=has_content)) - digits
-    values = [record_bytes + SUM_BYTES, *values]
+    record_bytes = len(document.to_short_bytes()) - digits
+    values = [record_bytes + SUM_BYTES, *content.value_lengths(content.size_bytes(parts))]
     id_bytes = len(schema.document_id(0, document.document_id))
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
     entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]

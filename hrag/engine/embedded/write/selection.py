@@ -8,9 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from hrag.engine.common.sorted_sets import Ordinals, is_in
-from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
@@ -20,9 +19,7 @@ _BATCH_ENTRIES = 4096
 Entry = TypeVar("Entry")
 
 
-def matching_ordinals(
-    store: Store, txn: Txn, collection: int, filter: Filter, deadline: Deadline
-) -> Ordinals:
+def matching_ordinals(txn: Txn, collection: int, filter: Filter, deadline: Deadline) -> Ordinals:
     """Returns the ordinals of the documents that pass a filter, which must have been checked.
 
     Raises DeadlineExceeded or Cancelled.
@@ -31,25 +28,22 @@ def matching_ordinals(
     # The result is cached, because a filter may have thousands of NoneOf conditions.
     @cache
     def all_ordinals() -> Ordinals:
-        keys = (key for key, _ in txn.entries(store.db["ordinals"], schema.u32(collection)))
-        ordinals = (schema.read_in_collection(key)[1] for key in keys)
+        ordinals = (ordinal for _, ordinal in txn.ordinals.keys(collection))
         batches = [np.array(batch, np.uint64) for batch in _batches(ordinals, deadline)]
         return np.concatenate([np.empty(0, np.uint64), *batches])
 
-    return FilterEvaluation(store, txn, collection, all_ordinals, deadline).select(filter)
+    return FilterEvaluation(txn, collection, all_ordinals, deadline).select(filter)
 
 
 def ordinals_by_id(
-    store: Store, txn: Txn, collection: int, after: str, among: Ordinals | None, deadline: Deadline
+    txn: Txn, collection: int, after: str, among: Ordinals | None, deadline: Deadline
 ) -> Iterator[int]:
     """Yields the ordinals of documents in order of document id, beginning after the id `after`.
 
     If `among` is not None, yields only ordinals in it. Raises DeadlineExceeded or Cancelled.
     """
-    prefix = schema.document_id(collection, "")
-    start = schema.document_id(collection, after) + b"\0" if after else b""
-    values = (value for _, value in store.scan(txn, "document_ids", prefix, start))
-    ordinals = map(schema.read_u64, values)
+    start = (collection, f"{after}\0") if after else None
+    ordinals = (ordinal for _, ordinal in txn.document_ids.entries(collection, start=start))
     if among is None:
         yield from ordinals
         return

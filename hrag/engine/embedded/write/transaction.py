@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from hrag.engine.common.document_results import growth, record_of, result_of, unchanged_result
-from hrag.engine.common.records import DocumentRecord, Summarised, Usage
+from hrag.engine.common.records import DocumentRecord, Summarised
 from hrag.engine.common.summary_documents import as_document, summary_handle
 from hrag.engine.common.validation import (
     check_shapes,
@@ -18,35 +18,47 @@ from hrag.engine.common.validation import (
     document_changed,
     no_document,
 )
-from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.damaged_documents import (
-    find_damaged,
-    is_intact,
-    recounted,
-    rewrite_terms,
-)
-from hrag.engine.embedded.store.lmdb_records import Change, packed_document
-from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
+from hrag.engine.embedded.store.lmdb_records import Change
+from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.queries import (
     address_of,
-    erase_document,
-    erase_entries,
-    find_document,
     is_living,
-    read_document,
-    required,
 )
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
+from hrag.engine.embedded.store.transactions import Txn
+from hrag.engine.embedded.write.document_versions import DocumentVersions
 from hrag.engine.embedded.write.shared_state import SharedState
+from hrag.engine.embedded.write.unsummarised import PendingSummaries
 from hrag.engine.engine_documents import CollectionHandle, DocumentSummaries, PreparedDocument
 from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome, IngestResult
 from hrag.values.errors import DataLoss
+from hrag.values.quotas import QuotaOf
 
 
-class WriteTransaction(SharedState):
+class WriteTransaction:
     """The changes of one transaction; `finish` writes the state that they share."""
+
+    def __init__(self, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
+        self._txn = txn
+        self._shared = SharedState(txn, max_log_entries, quota_of)
+        self._pending = PendingSummaries(txn, self._shared)
+        self._versions = DocumentVersions(txn, self._shared, self._pending)
+        self.is_whole = True
+        """False if an error ended a change after its first write.
+
+        Then the transaction must not be committed.
+        """
+
+    @property
+    def changed(self) -> set[int]:
+        """The numbers of the collections that the transaction has changed."""
+        return self._shared.changed
+
+    def finish(self) -> None:
+        """Writes the shared state; call it after the last change."""
+        self._shared.finish()
 
     def put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces a document, unless it is already stored with the same content hash.
@@ -55,12 +67,14 @@ class WriteTransaction(SharedState):
         collection, StorageQuotaExceeded if the tenant would exceed its quota, or DataLoss if the
         state that the document shares with others is damaged.
         """
-        collection = self._read_collection(handle)
+        collection = self._shared.collection(handle)
         check_shapes(document, handle.settings)
-        intact = self._find_intact(handle, document.document_id)
+        intact = self._versions.find_intact(handle, document.document_id)
         old_ordinal, old = intact or (0, None)
         unchanged = unchanged_result(old, document.content_hash)
-        if unchanged is not None and self._has_intact_summaries(handle, document.document_id):
+        if unchanged is not None and self._versions.has_intact_summaries(
+            handle, document.document_id
+        ):
             return unchanged
         new = record_of(handle, document)
         terms = terms_of(new)
@@ -70,24 +84,24 @@ class WriteTransaction(SharedState):
             added = (
                 growth(old, new_bytes)
                 if intact
-                else self._growth_over_damaged(handle, document, new_bytes)
+                else self._versions.growth_over_damaged(handle, document, new_bytes)
             )
-            self._check_quota(handle.tenant_id, added)
-        slot = None if old is None else self._slot_to_keep(handle, old_ordinal)
-        self._check_shared(handle, document.document_id, slot)
+            self._shared.check_quota(handle.tenant_id, added)
+        slot = None if old is None else self._versions.slot_of(handle, old_ordinal)
+        self._versions.check_shared(handle, document.document_id, slot)
         self.is_whole = False
-        sequence = self._next_sequence(handle.tenant_id)
-        ordinal = self._next_number(schema.LAST_ORDINAL)
+        sequence = self._shared.next_sequence(handle.tenant_id)
+        ordinal = self._shared.next_number(schema.LAST_ORDINAL)
         if intact is None:
-            old_ordinal = self._remove_damaged(handle, document.document_id, sequence)
+            old_ordinal = self._versions.remove_damaged(handle, document.document_id, sequence)
         elif old is not None:
-            self._remove(handle, old_ordinal, old, sequence, keep_slot=slot is not None)
+            self._versions.remove(handle, old_ordinal, old, sequence, keep_slot=slot is not None)
         new = replace(new, stored_bytes=new_bytes, sequence=sequence)
-        self._add(ordinal, new, terms, document, slot)
-        self._count(handle, new, ordinal, 1)
+        self._versions.add(ordinal, new, terms, document, slot)
+        self._shared.count(handle, new, ordinal, 1)
         if collection.summaries:
-            self._mark_unsummarised(handle, ordinal)
-        self._log(handle, Change(ordinal, old_ordinal), sequence)
+            self._pending.add(handle, ordinal)
+        self._shared.log_change(handle, Change(ordinal, old_ordinal), sequence)
         self.is_whole = True
         return result_of(new, IngestOutcome.UPDATED if old_ordinal else IngestOutcome.CREATED)
 
@@ -98,23 +112,17 @@ class WriteTransaction(SharedState):
 
         The `tokens` that the summaries cost are counted in either case. Raises CollectionNotFound.
         """
-        self._read_collection(handle)
-        is_waiting = self._unmark_unsummarised(handle, ordinal)
-        counters = self._counters_of(handle)
-        self._counters[handle.collection_id] = counters._replace(
-            summary_tokens=counters.summary_tokens + tokens
-        )
+        self._shared.collection(handle)
+        is_waiting = self._pending.remove(handle, ordinal)
+        self._shared.add_to_counters(handle, summary_tokens=tokens)
         if is_waiting and summaries.summaries:
-            address = address_of(self._store, self._txn, handle.collection_id, ordinal)
-            document = read_document(self._store, self._txn, address)
-            collection = summary_handle(handle, self._read_collection(handle).summaries)
+            address = address_of(self._txn, handle.collection_id, ordinal)
+            document = self._txn.documents.require(address)
+            collection = summary_handle(handle, self._shared.collection(handle).summaries)
             self.put(collection, as_document(document, summaries))
             sections = tuple(summary.leaves for summary in summaries.summaries[1:])
-            self._txn.put(
-                schema.in_collection(collection.collection_id, self._numbers[schema.LAST_ORDINAL]),
-                Summarised(ordinal, sections).to_bytes(),
-                db=self._store.db["summarised"],
-            )
+            key = collection.collection_id, self._shared.last_number(schema.LAST_ORDINAL)
+            self._txn.summarised.put(key, Summarised(ordinal, sections))
         return is_waiting
 
     def put_stored(
@@ -124,10 +132,10 @@ class WriteTransaction(SharedState):
 
         Raises the errors of `put`, and InvalidArgument if the collection has no summaries.
         """
-        self._read_collection(handle)
+        self._shared.collection(handle)
         check_summaries(document, handle)
         result = self.put(handle, document)
-        ordinal, _ = self._find(handle, document.document_id)
+        ordinal, _ = self._versions.find(handle, document.document_id)
         self.put_summaries(handle, ordinal, summaries)
         return result
 
@@ -145,24 +153,24 @@ class WriteTransaction(SharedState):
         CollectionNotFound, DocumentNotFound, StorageQuotaExceeded, or DocumentChanged if the
         document has another sequence.
         """
-        collection = self._read_collection(handle)
-        ordinal, old = self._find(handle, document_id)
+        collection = self._shared.collection(handle)
+        ordinal, old = self._versions.find(handle, document_id)
         if old is None:
             raise no_document(handle, document_id)
         if old.sequence != until:
             raise document_changed(document_id, until, old.sequence)
         new = self._with_metadata(ordinal, old, metadata, source)
-        self._check_quota(handle.tenant_id, growth(old, new.stored_bytes))
-        sequence = self._next_sequence(handle.tenant_id)
-        self._replace_record(handle, ordinal, old, replace(new, sequence=sequence))
+        self._shared.check_quota(handle.tenant_id, growth(old, new.stored_bytes))
+        sequence = self._shared.next_sequence(handle.tenant_id)
+        self._versions.replace_record(handle, ordinal, old, replace(new, sequence=sequence))
         if collection.summaries:
             summaries = summary_handle(handle, collection.summaries)
-            number, old_summary = self._find(summaries, document_id)
+            number, old_summary = self._versions.find(summaries, document_id)
             if old_summary is not None:
                 new_summary = replace(
                     self._with_metadata(number, old_summary, metadata, source), sequence=sequence
                 )
-                self._replace_record(summaries, number, old_summary, new_summary)
+                self._versions.replace_record(summaries, number, old_summary, new_summary)
         return replace(new, sequence=sequence).info()
 
     def _with_metadata(
@@ -173,50 +181,24 @@ class WriteTransaction(SharedState):
         Its content hash is empty, so that it equals that of no document that is put later.
         """
         new = replace(old, metadata=metadata, source=source, content_hash="")
-        address = address_of(self._store, self._txn, old.collection, ordinal)
-        tree = required(self._txn.get(address, db=self._store.db["trees"]))
-        has_content = self._has_content(address)
-        new_bytes = stored_bytes(new, terms_of(new), len(tree), has_content=has_content)
-        return replace(new, stored_bytes=new_bytes)
-
-    def _has_content(self, address: bytes) -> bool:
-        """Returns True if the document is stored as a content, which schema 8 did not have.
-
-        A document keeps its form until it is ingested again.
-        """
-        return self._txn.has_content(address, db=self._store.db[schema.CONTENTS])
-
-    def _replace_record(
-        self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
-    ) -> None:
-        """Replaces the record of a version of a document, and its terms; logs the change."""
-        txn, db = self._txn, self._store.db
-        before, after = set(terms_of(old)), set(terms_of(new))
-        for term in before - after:
-            txn.delete(term, term_entry(term, ordinal), db=db["terms"])
-        for term in after - before:
-            txn.put(term, term_entry(term, ordinal), db=db["terms"])
-        address = address_of(self._store, txn, handle.collection_id, ordinal)
-        record = packed_document(new, has_content=self._has_content(address))
-        txn.put(address, record, db=db["documents"])
-        self._count(handle, old, ordinal, -1)
-        self._count(handle, new, ordinal, 1)
-        self._log(handle, Change(), new.sequence)
+        address = address_of(self._txn, old.collection, ordinal)
+        tree = self._txn.contents.tree(address)
+        return replace(new, stored_bytes=stored_bytes(new, terms_of(new), len(tree)))
 
     def delete(self, handle: CollectionHandle, document_id: str) -> int:
         """Deletes a document and returns the sequence of the deletion.
 
         Raises CollectionNotFound or DocumentNotFound.
         """
-        self._read_collection(handle)
-        intact = self._find_intact(handle, document_id)
+        self._shared.collection(handle)
+        intact = self._versions.find_intact(handle, document_id)
         if intact is None:
-            return self._delete_damaged(handle, document_id)
+            return self._versions.delete_damaged(handle, document_id)
         ordinal, document = intact
         if document is None:
             raise no_document(handle, document_id)
-        sequence = self._next_sequence(handle.tenant_id)
-        self._delete(handle, ordinal, document, sequence)
+        sequence = self._shared.next_sequence(handle.tenant_id)
+        self._versions.delete(handle, ordinal, document, sequence)
         return sequence
 
     def delete_unchanged(
@@ -226,244 +208,20 @@ class WriteTransaction(SharedState):
 
         Ordinals of documents that no longer exist are skipped. Raises CollectionNotFound.
         """
-        self._read_collection(handle)
+        self._shared.collection(handle)
         deleted, number = 0, handle.collection_id
         for ordinal in ordinals:
-            if not is_living(self._store, self._txn, number, ordinal):
+            if not is_living(self._txn, number, ordinal):
                 continue
             try:
-                address = address_of(self._store, self._txn, number, ordinal)
-                document = read_document(self._store, self._txn, address)
+                address = address_of(self._txn, number, ordinal)
+                document = self._txn.documents.require(address)
             except DataLoss:
-                document_id = document_name(self._txn, self._store.db, number, ordinal)
+                document_id = document_name(self._txn, number, ordinal)
             else:
                 if document.sequence > until:
                     continue
                 document_id = document.document_id
             self.delete(handle, document_id)
             deleted += 1
-        return DocumentDeletion(deleted, self._usage_of(handle.tenant_id).sequence)
-
-    # Documents.
-
-    def _find(
-        self, handle: CollectionHandle, document_id: str
-    ) -> tuple[int, DocumentRecord | None]:
-        return find_document(self._store, self._txn, handle.collection_id, document_id)
-
-    def _check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
-        """Reads the shared state that putting a document changes. Raises DataLoss if it is damaged.
-
-        The new version will be stored in `slot`, or in any slot if that is None.
-        """
-        self._usage_of(handle.tenant_id)
-        self._last_number(schema.LAST_ORDINAL)
-        if slot is None and self._free_slot() is None:
-            self._last_number(schema.LAST_SLOT)
-        self._check_tombstone(handle, document_id)
-        number = self._read_collection(handle).summaries
-        if number:
-            self._check_tombstone(summary_handle(handle, number), document_id)
-
-    def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
-        """Reads the state of the collection that removing the document would change.
-
-        Raises DataLoss if it is damaged.
-        """
-        store, txn, number = self._store, self._txn, handle.collection_id
-        self._read_collection(handle)
-        sealed_ordinal = self._counters_of(handle).sealed_ordinal
-        stored = find_damaged(store, txn, number, document_id)
-        if stored is not None and stored.ordinal <= sealed_ordinal:
-            manifest.read_deleted_leaves(store, txn, number, stored.ordinal)
-
-    def _add(
-        self,
-        ordinal: int,
-        record: DocumentRecord,
-        terms: Sequence[bytes],
-        document: PreparedDocument,
-        slot: bytes | None,
-    ) -> None:
-        """Stores a version of a document.
-
-        It overwrites the version in `slot`, or if that is None, it gets another slot.
-        """
-        txn, db = self._txn, self._store.db
-        name = schema.document_id(record.collection, record.document_id)
-        entry = schema.in_collection(record.collection, ordinal)
-        slot, is_new = self._allocate_slot() if slot is None else (slot, False)
-        txn.put(name, schema.u64(ordinal), db=db["document_ids"])
-        txn.put(entry, schema.document_entry(record.leaf_count, slot), db=db["ordinals"])
-        for term in terms:
-            txn.put(term, term_entry(term, ordinal), db=db["terms"])
-        address = schema.address(slot, record.collection, ordinal)
-        # A new slot comes after all other slots. Appending its values makes LMDB fill the pages.
-        txn.put(address, packed_document(record), db=db["documents"], append=is_new)
-        vectors = document.vectors.astype("<f4", order="C", copy=False)
-        parts = (
-            (db["trees"], document.tree.to_bytes()),
-            (db["texts"], document.parsed.text.encode()),
-            (db["vectors"], vectors.data.cast("B") if vectors.size else b""),
-        )
-        txn.put_content(address, parts, append=is_new)
-
-    def _slot_to_keep(self, handle: CollectionHandle, ordinal: int) -> bytes | None:
-        """Returns the packed slot whose values the next version overwrites.
-
-        Deleting the values instead would make LMDB merge pages, which writing the new values would
-        split again. Returns None for a document in the form of schema 8 or older.
-        """
-        address = address_of(self._store, self._txn, handle.collection_id, ordinal)
-        return address[: schema.SLOT_BYTES] if self._has_content(address) else None
-
-    def _allocate_slot(self) -> tuple[bytes, bool]:
-        """Returns a packed slot, and True if it is a new one.
-
-        A free slot is reused if there is any. A new slot comes after all others.
-        """
-        slot = self._free_slot()
-        if slot is None:
-            return schema.u64(self._next_number(schema.LAST_SLOT)), True
-        self._txn.delete(slot, db=self._store.db["free_slots"])
-        return slot, False
-
-    def _free_slot(self) -> bytes | None:
-        free = next(self._store.scan(self._txn, "free_slots", b""), None)
-        return None if free is None else bytes(free[0])
-
-    def _delete(
-        self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
-    ) -> None:
-        """Deletes a document and its id, in the change with this sequence; logs the change."""
-        self._remove(handle, ordinal, document, sequence)
-        name = schema.document_id(handle.collection_id, document.document_id)
-        self._txn.delete(name, db=self._store.db["document_ids"])
-        self._log(handle, Change(removed=ordinal), sequence)
-
-    def _remove(
-        self,
-        handle: CollectionHandle,
-        ordinal: int,
-        document: DocumentRecord,
-        sequence: int,
-        *,
-        keep_slot: bool = False,
-    ) -> None:
-        """Deletes one version of a document and its summaries, in the change with this sequence.
-
-        With `keep_slot`, the values under its slot stay for the next version to overwrite.
-        """
-        if self._read_collection(handle).summaries:
-            self._remove_summaries(handle, ordinal, document.document_id, sequence)
-        erase_document(self._store, self._txn, ordinal, document, keep_slot=keep_slot)
-        if ordinal <= self._counters_of(handle).sealed_ordinal:
-            number, leaf_count = handle.collection_id, document.leaf_count
-            manifest.add_tombstone(self._store, self._txn, number, ordinal, leaf_count)
-        self._count(handle, document, ordinal, -1)
-
-    # Damaged documents.
-
-    def _find_intact(
-        self, handle: CollectionHandle, document_id: str
-    ) -> tuple[int, DocumentRecord | None] | None:
-        """Returns the result of `_find`, or None if any stored value of the document is damaged."""
-        if is_intact(self._store, self._txn, handle.collection_id, document_id):
-            return self._find(handle, document_id)
-        return None
-
-    def _has_intact_summaries(self, handle: CollectionHandle, document_id: str) -> bool:
-        """Returns True if the document's summaries are not damaged, or if it has none."""
-        number = self._read_collection(handle).summaries
-        return not number or is_intact(self._store, self._txn, number, document_id)
-
-    def _delete_damaged(self, handle: CollectionHandle, document_id: str) -> int:
-        """Deletes a document that cannot be read; returns the sequence of the deletion."""
-        sequence = self._next_sequence(handle.tenant_id)
-        ordinal = self._remove_damaged(handle, document_id, sequence)
-        name = schema.document_id(handle.collection_id, document_id)
-        self._txn.delete(name, db=self._store.db["document_ids"])
-        self._log(handle, Change(removed=ordinal), sequence)
-        return sequence
-
-    def _remove_damaged(self, handle: CollectionHandle, document_id: str, sequence: int) -> int:
-        """Removes a damaged version of a document and its summaries; returns its ordinal.
-
-        Returns 0 if no entry leads to an ordinal any more. Terms and counters are computed again
-        from the collection's other documents.
-        """
-        store, txn, number = self._store, self._txn, handle.collection_id
-        damaged = find_damaged(store, txn, number, document_id)
-        if damaged is not None:
-            if self._read_collection(handle).summaries:
-                self._remove_summaries(handle, damaged.ordinal, document_id, sequence)
-            erase_entries(store, txn, number, damaged.ordinal, damaged.address)
-            if damaged.ordinal <= self._counters_of(handle).sealed_ordinal:
-                manifest.add_tombstone(store, txn, number, damaged.ordinal, damaged.leaf_count)
-        rewrite_terms(store, txn, number)
-        self._recount(handle)
-        return 0 if damaged is None else damaged.ordinal
-
-    def _growth_over_damaged(
-        self, handle: CollectionHandle, document: PreparedDocument, new_bytes: int
-    ) -> Usage:
-        """Returns the growth of the tenant's usage if a document replaces a damaged one.
-
-        `new_bytes` are the stored bytes of the new document. The usage still includes the damaged
-        document, unless the collection has been counted again since the damage. So the collection
-        is counted here without it.
-        """
-        store, txn, number = self._store, self._txn, handle.collection_id
-        damaged = find_damaged(store, txn, number, document.document_id)
-        before = self._counters_of(handle)
-        after = recounted(store, txn, number, before, without=damaged.ordinal if damaged else 0)
-        return Usage(
-            documents=after.documents + 1 - before.documents,
-            stored_bytes=after.stored_bytes + new_bytes - before.stored_bytes,
-        )
-
-    def _recount(self, handle: CollectionHandle) -> None:
-        """Counts the collection's documents again, and corrects the tenant's usage accordingly."""
-        before = self._counters_of(handle)
-        after = recounted(self._store, self._txn, handle.collection_id, before)
-        documents = after.documents - before.documents
-        added = Usage(
-            documents=0 if self._read_collection(handle).summarises else documents,
-            stored_bytes=after.stored_bytes - before.stored_bytes,
-        )
-        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(added)
-        self._counters[handle.collection_id] = after
-
-    # Summaries.
-
-    def _remove_summaries(
-        self, handle: CollectionHandle, ordinal: int, document_id: str, sequence: int
-    ) -> None:
-        """Removes the summaries of a document, or the entry that says that it waits for them."""
-        if self._unmark_unsummarised(handle, ordinal):
-            return
-        collection = summary_handle(handle, self._read_collection(handle).summaries)
-        intact = self._find_intact(collection, document_id)
-        if intact is None:
-            self._delete_damaged(collection, document_id)
-            return
-        number, summaries = intact
-        if summaries is not None:  # A document that is too short has no summaries.
-            self._delete(collection, number, summaries, sequence)
-
-    def _mark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> None:
-        entry = schema.in_collection(handle.collection_id, ordinal)
-        self._txn.put(entry, b"", db=self._store.db["unsummarised"])
-        self._count_unsummarised(handle, 1)
-
-    def _unmark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> bool:
-        """Deletes the entry of a document that waits for summaries; returns True if it existed."""
-        entry = schema.in_collection(handle.collection_id, ordinal)
-        is_waiting = bool(self._txn.delete(entry, db=self._store.db["unsummarised"]))
-        self._count_unsummarised(handle, -is_waiting)
-        return is_waiting
-
-    def _count_unsummarised(self, handle: CollectionHandle, added: int) -> None:
-        counters = self._counters_of(handle)
-        counters = counters._replace(unsummarised=counters.unsummarised + added)
-        self._counters[handle.collection_id] = counters
+        return DocumentDeletion(deleted, self._shared.usage_of(handle.tenant_id).sequence)

@@ -1,4 +1,4 @@
-"""Finds the next document whose summaries are not written yet.
+"""The documents whose summaries are not written yet: marks them, and finds the next one.
 
 A damaged document, or a damaged collection, is reported with a number that excludes it from the
 next search. The number is the document's ordinal, or the negated number of the collection.
@@ -7,23 +7,18 @@ next search. The number is the document's ordinal, or the negated number of the 
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
-from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
     address_of,
-    collection_exists,
     handle_of,
-    read_counters,
-    read_document,
-    required,
 )
+from hrag.engine.embedded.store.transactions import Txn
+from hrag.engine.embedded.write.shared_state import SharedState
 from hrag.engine.engine_documents import CollectionHandle, UnreadableVersion, Unsummarised
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
 
 def next_unsummarised(
-    store: Store,
     txn: Txn,
     embedder: str,
     after: CollectionHandle | None,
@@ -34,20 +29,19 @@ def next_unsummarised(
     Implements `hrag.engine.Writer.next_unsummarised`.
     """
     last = 0 if after is None else after.collection_id
-    numbers = _collections_with_unsummarised(store, txn)
+    numbers = _collections_with_unsummarised(txn)
     for number in sorted(numbers, key=lambda number: (number <= last, number)):
         if -number in excluding:
             continue
         with _damage_reported_as(-number):
-            collection = handle_of(store, txn, number)
-            spent_tokens = read_counters(store, txn, number).summary_tokens
+            collection = handle_of(txn, number)
+            spent_tokens = txn.counters.require(number).summary_tokens
         if collection.settings.embedder != embedder:
             continue
-        for key, _ in store.scan(txn, "unsummarised", schema.u32(number)):
-            ordinal = schema.read_in_collection(key)[1]
+        for _, ordinal in txn.unsummarised.keys(number):
             if ordinal not in excluding:
                 with _damage_reported_as(ordinal):
-                    return _read_unsummarised(store, txn, collection, ordinal, spent_tokens)
+                    return _read_unsummarised(txn, collection, ordinal, spent_tokens)
     return None
 
 
@@ -60,29 +54,46 @@ def _damage_reported_as(version: int) -> Iterator[None]:
         raise UnreadableVersion(error.message, version) from error
 
 
-def _collections_with_unsummarised(store: Store, txn: Txn) -> list[int]:
+def _collections_with_unsummarised(txn: Txn) -> list[int]:
     """Returns the numbers of the collections that have documents without summaries, ascending."""
-    numbers, start = [], b""
-    while entry := next(store.scan(txn, "unsummarised", b"", start), None):
-        number = schema.read_in_collection(entry[0])[0]
-        start = schema.u32(number + 1)
-        if collection_exists(store, txn, number):
+    numbers, number = [], 0
+    while key := next(txn.unsummarised.keys(start=(number + 1, 0)), None):
+        number, _ = key
+        if txn.collections.has(number):
             numbers.append(number)
     return numbers
 
 
 def _read_unsummarised(
-    store: Store, txn: Txn, collection: CollectionHandle, ordinal: int, spent_tokens: int
+    txn: Txn, collection: CollectionHandle, ordinal: int, spent_tokens: int
 ) -> Unsummarised:
-    address = address_of(store, txn, collection.collection_id, ordinal)
-    document = read_document(store, txn, address)
-    text, tree = (required(txn.get(address, db=store.db[name])) for name in ("texts", "trees"))
+    address = address_of(txn, collection.collection_id, ordinal)
+    document = txn.documents.require(address)
     return Unsummarised(
         collection=collection,
         version=ordinal,
         document_id=document.document_id,
         title=document.title,
-        parsed=document.parsed(text),
-        tree=Tree(bytes(tree)),
+        parsed=document.parsed(txn.contents.text(address)),
+        tree=Tree(bytes(txn.contents.tree(address))),
         spent_tokens=spent_tokens,
     )
+
+
+class PendingSummaries:
+    """The documents that wait for summaries, as one transaction changes them."""
+
+    def __init__(self, txn: Txn, shared: SharedState) -> None:
+        self._txn = txn
+        self._shared = shared
+
+    def add(self, handle: CollectionHandle, ordinal: int) -> None:
+        """Says that a document waits for summaries."""
+        self._txn.unsummarised.add((handle.collection_id, ordinal))
+        self._shared.add_to_counters(handle, unsummarised=1)
+
+    def remove(self, handle: CollectionHandle, ordinal: int) -> bool:
+        """Says that a document does not wait any more; returns True if it waited."""
+        is_waiting = self._txn.unsummarised.delete((handle.collection_id, ordinal))
+        self._shared.add_to_counters(handle, unsummarised=-is_waiting)
+        return is_waiting

@@ -146,7 +146,8 @@ def test_an_embedded_store_needs_none() -> None:
     result = migrate_schema()
     assert result.exit_code == 1
     assert result.stderr.endswith(
-        "error: an embedded store needs no migration: the indexer upgrades it when it opens it\n"
+        "error: an embedded store needs no migration: a store of another schema version is "
+        "refused\n"
     )
 
 

@@ -11,16 +11,17 @@ import numpy as np
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
 from hrag.engine.embedded.admin.checks.store_walk import UNREADABLE, Walk, differences
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.content import Part
 from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
 from hrag.engine.embedded.store.lmdb_records import Counters
-from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
+from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
 from hrag.values.collections import CollectionSettings
 from hrag.values.errors import DataLoss
 from hrag.values.tree import NONE, Tree
 
-_PARTS = {"texts": "text does", "trees": "tree does", "vectors": "vectors do"}
+_PARTS = {Part.TEXT: "text does", Part.TREE: "tree does", Part.VECTORS: "vectors do"}
 # Rounding errors of float32 over thousands of dimensions are much smaller.
 _UNIT_TOLERANCE = 1e-3
 
@@ -36,10 +37,10 @@ def document_problems(
     terms, are_readable = 0, True
     for ordinal, leaf_count, address in _documents(walk, number):
         try:
-            document = DocumentRecord.from_bytes(walk.get("documents", address) or b"")
+            document = DocumentRecord.from_bytes(walk.txn.documents.get_data(address) or b"")
         except UNREADABLE as error:
             are_readable = False
-            name = document_name(walk.txn, walk.store.db, number, ordinal)
+            name = document_name(walk.txn, number, ordinal)
             location = f"document {name} (ordinal {ordinal})" if name else f"ordinal {ordinal}"
             problems = [f"its record is missing or damaged: {error!r}"]
             problems += _checksum_problems(walk, address)
@@ -69,21 +70,18 @@ def _documents(walk: Walk, number: int) -> Iterator[tuple[int, int, bytes]]:
 
     Skips damaged entries, which `value_problems` reports.
     """
-    ordinals = walk.store.db["ordinals"]
-    for key, value in walk.txn.sound_entries(ordinals, schema.u32(number)):
-        ordinal = schema.read_in_collection(key)[1]
-        leaf_count, slot = schema.read_document_entry(value)
-        yield ordinal, leaf_count, schema.address(slot, number, ordinal)
+    for (_, ordinal), entry in walk.txn.ordinals.sound_entries(number):
+        yield ordinal, entry.leaf_count, schema.address(entry.slot, number, ordinal)
 
 
 def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
     """Returns a problem for each part of a document's content with a wrong checksum."""
-    problems = []
-    for name in ("texts", "trees", "vectors"):
-        database = walk.store.db[name]
-        if walk.txn.has(address, database) and walk.txn.get_sound(address, database) is None:
-            problems.append(f"its {_PARTS[name]} not match its checksum")
-    return problems
+    contents = walk.txn.contents
+    return [
+        f"its {part_does} not match its checksum"
+        for part, part_does in _PARTS.items()
+        if contents.has(address, part) and contents.get_sound(address, part) is None
+    ]
 
 
 def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
@@ -94,10 +92,10 @@ def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
 
 
 def _count_problems(walk: Walk, number: int, documents: int, terms: int) -> Iterator[str]:
-    id_count = walk.count("document_ids", number)
+    id_count = walk.txn.document_ids.count(number)
     if id_count != documents:
         yield f"{id_count} document ids for {documents} documents"
-    stored_terms = walk.count("terms", number)
+    stored_terms = walk.txn.terms.count(number)
     if stored_terms != terms:
         yield f"{stored_terms} terms are stored, its documents have {terms}"
 
@@ -111,22 +109,17 @@ def _record_problems(
     counters: Counters,
 ) -> Iterator[str]:
     try:
-        entry = walk.get("document_ids", schema.document_id(number, document.document_id))
+        listed = walk.txn.document_ids.get((number, document.document_id))
     except DataLoss:
-        entry = None
-    if entry is None or schema.read_u64(entry) != ordinal:
+        listed = None
+    if listed != ordinal:
         yield "its id names another ordinal"
     if document.collection != number or document.leaf_count != leaf_count:
         yield "record and ordinal entry differ"
     if document.sequence > counters.sequence:
         yield f"sequence {document.sequence} is past the last"
-    if not all(_has_term(walk, term, ordinal) for term in terms_of(document)):
+    if not walk.txn.terms.has_all(terms_of(document), ordinal):
         yield "filters do not find it by all of its values"
-
-
-def _has_term(walk: Walk, term: bytes, ordinal: int) -> bool:
-    with walk.txn.cursor(db=walk.store.db["terms"]) as cursor:
-        return bool(cursor.set_key_dup(term, term_entry(term, ordinal)))
 
 
 def _content_problems(
@@ -140,15 +133,15 @@ def _content_problems(
     if damaged:
         yield from damaged
         return
-    text, tree, vectors = (walk.get(name, address) for name in ("texts", "trees", "vectors"))
+    contents = walk.txn.contents
+    text, tree, vectors = (contents.get(address, part) for part in _PARTS)
     if text is None or tree is None or vectors is None:
         yield "text, tree or vectors are missing"
         return
     yield from _text_problems(text, document)
     yield from _tree_problems(tree, document, settings)
     yield from _vector_problems(vectors, leaf_count, settings.dimension)
-    has_content = walk.txn.has_content(address, walk.store.db[schema.CONTENTS])
-    size_bytes = stored_bytes(document, terms_of(document), len(tree), has_content=has_content)
+    size_bytes = stored_bytes(document, terms_of(document), len(tree))
     if size_bytes != document.stored_bytes:
         yield f"it takes {size_bytes} bytes, its record says {document.stored_bytes}"
 

@@ -1,13 +1,11 @@
 """Checks that change log and manifest agree with the counters, and files with the manifest."""
 
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
 
 from hrag.engine.embedded.admin.checks.posting_checks import postings_problems
 from hrag.engine.embedded.admin.checks.store_walk import Walk
-from hrag.engine.embedded.segments import leaves, segment_files
+from hrag.engine.embedded.segments import leaves, manifest, segment_files
 from hrag.engine.embedded.segments.manifest import Contents
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.lmdb_records import Counters, SegmentRecord
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.store.tenant_usage import read_usage
@@ -20,12 +18,12 @@ def sequence_problems(walk: Walk, number: int, tenant_id: str, counters: Counter
     No segment covers more than the sealed sequence, which is at most the collection's last
     sequence, which is at most the tenant's last sequence.
     """
-    last = read_usage(walk.store, walk.txn, tenant_id).sequence
+    last = read_usage(walk.txn, tenant_id).sequence
     if counters.sequence > last:
         yield f"sequence {counters.sequence} is past its tenant's last, {last}"
     if counters.sealed_sequence > counters.sequence:
         yield f"sealed sequence {counters.sealed_sequence} is past the last, {counters.sequence}"
-    for record in listed_segments(walk.store, walk.txn, number):
+    for record in listed_segments(walk.txn, number):
         if record.covered_sequence > counters.sealed_sequence:
             yield (
                 f"segment {record.segment_id} covers sequence {record.covered_sequence}, "
@@ -35,7 +33,7 @@ def sequence_problems(walk: Walk, number: int, tenant_id: str, counters: Counter
 
 def log_problems(walk: Walk, number: int, counters: Counters) -> Iterator[str]:
     """Yields the problems of a collection's change log."""
-    entries = walk.numbers("changes", number)
+    entries = [sequence for _, sequence in walk.txn.changes.keys(number)]
     if len(entries) != counters.log_entries:
         yield f"{len(entries)} log entries, counters say {counters.log_entries}"
     if entries and entries[0] <= counters.log_start:
@@ -50,10 +48,10 @@ def manifest_problems(
     """Yields the problems of a collection's segments and tombstones."""
     covered, tombstones = 0, 0
     counted = {
-        schema.read_in_collection(key)[1]: schema.read_u64(value)
-        for key, value in walk.entries("deleted_leaves", schema.u32(number))
+        last_ordinal: deleted
+        for (_, last_ordinal), deleted in walk.txn.deleted_leaves.entries(number)
     }
-    for record in listed_segments(walk.store, walk.txn, number):
+    for record in listed_segments(walk.txn, number):
         walk.segments += 1
         deleted = _deleted_in(walk, number, record)
         tombstones += len(deleted)
@@ -68,7 +66,7 @@ def manifest_problems(
     if covered > counters.sealed_ordinal:
         yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
     yield from _uncovered_problems(walk, number, covered, counters.sealed_ordinal)
-    if tombstones != walk.count("tombstones", number):
+    if tombstones != walk.txn.tombstones.count(number):
         yield "it has tombstones of documents that no segment contains"
     if counted:
         yield f"deleted leaves are counted for segments that are not listed: {sorted(counted)}"
@@ -85,19 +83,15 @@ def _uncovered_problems(walk: Walk, number: int, after: int, last: int) -> Itera
 
     These documents should be in a segment, but no segment covers them.
     """
-    for ordinal, _ in leaves.living_ordinals(walk.store, walk.txn, number, after, last):
+    for ordinal, _ in leaves.living_ordinals(walk.txn, number, after, last):
         yield f"no segment covers ordinal {ordinal}, which is not in the tail either"
 
 
 def _deleted_in(walk: Walk, number: int, record: SegmentRecord) -> dict[int, int]:
     """Returns the leaf counts of the tombstones in the segment's range, by ordinal."""
-    start = schema.in_collection(number, record.first_ordinal)
-    end = schema.in_collection(number, record.last_ordinal)
-    entries = walk.entries("tombstones", schema.u32(number), start)
-    return {
-        schema.read_in_collection(key)[1]: schema.read_u32(value)
-        for key, value in takewhile(lambda entry: bytes(entry[0]) <= end, entries)
-    }
+    return dict(
+        manifest.read_tombstones(walk.txn, number, record.first_ordinal, record.last_ordinal)
+    )
 
 
 def _deleted_problems(deleted: Mapping[int, int], stored: int | None) -> Iterator[str]:
@@ -120,7 +114,7 @@ def _segment_problems(
         if _is_still_listed(walk, number, record):
             yield str(error)
         return
-    expected = dict(leaves.covered_ordinals(walk.store, walk.txn, number, record))
+    expected = dict(leaves.covered_ordinals(walk.txn, number, record))
     for ordinal in expected.keys() & deleted.keys():
         yield f"ordinal {ordinal} is both living and deleted"
     expected.update(deleted)
@@ -141,4 +135,4 @@ def _is_still_listed(walk: Walk, number: int, record: SegmentRecord) -> bool:
     A segment that was replaced during a long check is not listed, and its files may be gone.
     """
     with walk.store.read() as later:
-        return record in listed_segments(walk.store, later, number)
+        return record in listed_segments(later, number)

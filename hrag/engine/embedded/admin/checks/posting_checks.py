@@ -36,7 +36,7 @@ from hrag_fast import Postings, write_postings
 # of the segment would be read too often. The temporary file usually takes 4 bytes for an entry,
 # 9 MB in all. If no term occurs twice, it takes 28 bytes for an entry, 56 MiB in all; a small /tmp
 # has 64 MiB.
-_PART_ENTRIES = 1 << 21
+PART_ENTRIES = 1 << 21
 # Reading the leaves of a damaged document raises one of these. The module `documents` reports the
 # damage.
 _DAMAGED = (*UNREADABLE, LookupError)
@@ -124,7 +124,7 @@ def _parts(
         part.add(block)
         labels.append(block.labels)
         entries += len(block.terms.entries)
-        if entries >= _PART_ENTRIES:
+        if entries >= walk.part_entries:
             yield part, np.concatenate(labels)
             part, labels, entries = PostingsPart(), [], 0
     if labels:
@@ -134,9 +134,9 @@ def _parts(
 def _blocks(
     walk: Walk, number: int, settings: CollectionSettings, record: SegmentRecord
 ) -> Iterator[LeafBlock]:
-    for ordinal, _ in leaves.covered_ordinals(walk.store, walk.txn, number, record):
+    for ordinal, _ in leaves.covered_ordinals(walk.txn, number, record):
         try:
-            yield leaves.read_leaves(walk.store, walk.txn, number, settings, [ordinal])
+            yield leaves.read_leaves(walk.txn, number, settings, [ordinal])
         except _DAMAGED:
             continue
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 import lmdb
 
 from hrag.engine.common.records import Usage
-from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Counters
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss, InvalidArgument
 
 # Decoding a damaged record raises one of these.
@@ -23,12 +23,14 @@ Numbers = TypeVar("Numbers", Counters, Usage)
 class Walk:
     """A read transaction on a store, and the totals that were counted in it so far.
 
-    `usage` has the counted usage of each tenant. `uncounted` are tenants with damaged entries, so
+    Postings are compared with the texts in parts of about `part_entries` entries. `usage` has
+    the counted usage of each tenant. `uncounted` are tenants with damaged entries, so
     that their totals cannot be compared.
     """
 
     store: Store
     txn: Txn
+    part_entries: int
     collections: int = 0
     documents: int = 0
     leaves: int = 0
@@ -36,35 +38,10 @@ class Walk:
     usage: dict[str, Usage] = field(default_factory=dict)
     uncounted: set[str] = field(default_factory=set)
 
-    def get(self, database: str, key: bytes) -> memoryview | None:
-        """Returns the value of a key, or None. Raises DataLoss if it is damaged."""
-        return self.txn.get(key, db=self.store.db[database])
-
-    def entries(
-        self, database: str, prefix: bytes = b"", start: bytes = b""
-    ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the entries whose keys begin with `prefix`, in order, from the key `start` on."""
-        return self.store.scan(self.txn, database, prefix, start)
-
-    def keys(self, database: str) -> Iterator[memoryview]:
-        """Yields all keys of a database, in order."""
-        return (key for key, _ in self.txn.entries(self.store.db[database]))
-
-    def numbers(self, database: str, collection: int) -> list[int]:
-        """Returns the ordinals or sequences in a collection's keys, ascending."""
-        prefix = schema.u32(collection)
-        entries = self.txn.entries(self.store.db[database], prefix)
-        return [schema.read_in_collection(key)[1] for key, _ in entries]
-
-    def count(self, database: str, collection: int) -> int:
-        """Returns the number of a collection's entries."""
-        return sum(1 for _ in self.txn.entries(self.store.db[database], schema.u32(collection)))
-
     def leaf_count(self, collection: int, ordinal: int) -> int | None:
         """Returns the leaf count of a document, or None if it does not exist or is damaged."""
-        key = schema.in_collection(collection, ordinal)
-        value = self.txn.get_sound(key, db=self.store.db["ordinals"])
-        return None if value is None else schema.read_document_entry(value)[0]
+        entry = self.txn.ordinals.get_sound((collection, ordinal))
+        return None if entry is None else entry.leaf_count
 
 
 def guarded(problems: Iterator[str]) -> Iterator[str]:

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from hrag.engine.common.records import Summarised
 from hrag.engine.embedded.admin.checks.store_walk import Walk
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.lmdb_records import Counters
 
 
@@ -13,7 +11,7 @@ def waiting_problems(walk: Walk, number: int, counters: Counters) -> Iterator[st
 
     These documents must exist, and the counter must have their number.
     """
-    ordinals = walk.numbers("unsummarised", number)
+    ordinals = [ordinal for _, ordinal in walk.txn.unsummarised.keys(number)]
     if len(ordinals) != counters.unsummarised:
         yield f"{len(ordinals)} documents wait for summaries, counters say {counters.unsummarised}"
     for ordinal in ordinals:
@@ -28,10 +26,8 @@ def summary_problems(walk: Walk, number: int, summarised_number: int) -> Iterato
     leaves that this document has.
     """
     documents = 0
-    for key, value in walk.entries("summarised", schema.u32(number)):
+    for (_, ordinal), summarised in walk.txn.summarised.entries(number):
         documents += 1
-        ordinal = schema.read_in_collection(key)[1]
-        summarised = Summarised.from_bytes(value)
         summary_count = walk.leaf_count(number, ordinal)
         leaf_count = walk.leaf_count(summarised_number, summarised.ordinal)
         if summary_count is None or leaf_count is None:
@@ -41,7 +37,7 @@ def summary_problems(walk: Walk, number: int, summarised_number: int) -> Iterato
             yield f"ordinal {ordinal} has {summary_count} summaries of {sections} sections"
         elif not _are_ranges_within(summarised.sections, leaf_count):
             yield f"ordinal {ordinal} summarises leaves that do not exist, or leaves twice"
-    counted = walk.count("ordinals", number)
+    counted = walk.txn.ordinals.count(number)
     if counted != documents:
         yield f"{counted} documents of summaries, but {documents} entries in summarised"
 

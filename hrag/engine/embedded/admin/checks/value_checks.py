@@ -15,13 +15,12 @@ from hrag.engine.embedded.store.owners import collection_owner, document_owner, 
 
 def value_problems(walk: Walk) -> Iterator[str]:
     """Yields a problem, with the owner, for each entry that does not match its checksum."""
-    for name, database in walk.store.db.items():
-        if not database.checked or name in schema.BY_SLOT:
+    for table in walk.txn.tables():
+        if table.name in schema.BY_SLOT:
             continue
-        for key, value in walk.txn.entries(database):
-            if not walk.txn.is_sound(key, value, database):
-                owner = owner_of(walk.txn, walk.store.db, name, bytes(key))
-                yield f"{owner}: its entry in {name} does not match its checksum"
+        for key in table.damaged():
+            owner = owner_of(walk.txn, table.name, key)
+            yield f"{owner}: its entry in {table.name} does not match its checksum"
 
 
 def term_problems(walk: Walk) -> Iterator[str]:
@@ -29,13 +28,13 @@ def term_problems(walk: Walk) -> Iterator[str]:
 
     The problem names the document, or the collection if the document is unknown.
     """
-    for key, value in walk.txn.entries(walk.store.db["terms"]):
+    for key, value in walk.txn.terms.stored():
         term = bytes(key)
         entry = np.uint64(schema.read_u64(value))
         ordinals, damaged = ordinals_of_entries(np.array([entry]), np.uint64(term_seed(term)))
         if damaged[0]:
             number = schema.read_u32(term[: schema.COLLECTION_BYTES])
-            owner = document_owner(walk.txn, walk.store.db, number, int(ordinals[0]))
+            owner = document_owner(walk.txn, number, int(ordinals[0]))
             if walk.leaf_count(number, int(ordinals[0])) is None:
-                owner = collection_owner(walk.txn, walk.store.db, number)
+                owner = collection_owner(walk.txn, number)
             yield f"{owner}: a filter value does not match its checksum"

@@ -48,8 +48,12 @@ class VectorSource:
     """Ranks rows by cosine. Implements `CandidateSource`.
 
     If the same query is searched again with a larger `count`, the graph searches continue where
-    they stopped.
+    they stopped. Searching the graph for one row is assumed to cost as much as scanning
+    `search_cost` rows.
     """
+
+    def __init__(self, search_cost: int = _SEARCH_COST) -> None:
+        self._search_cost = search_cost
 
     def candidates(self, query: VectorQuery, eligible: EligibleRows, count: int) -> Candidates:
         """Returns the `count` nearest eligible rows, or all if there are fewer.
@@ -59,7 +63,10 @@ class VectorSource:
         """
         view = eligible.view
         parts = [_scan_tail(query.vector, eligible)] if view.count > view.tail_base else []
-        parts += [_nearest(query, eligible, *segment, count) for segment in view.segment_rows()]
+        parts += [
+            _nearest(query, eligible, *segment, count, self._search_cost)
+            for segment in view.segment_rows()
+        ]
         return best_of(parts, count)
 
     def cosines(self, query: VectorQuery, view: View, rows: RowNumbers) -> Scores:
@@ -84,6 +91,7 @@ def _nearest(
     base: int,
     end: int,
     count: int,
+    search_cost: int,
 ) -> Candidates:
     """Returns the `count` nearest eligible rows of a segment, or all if there are fewer.
 
@@ -94,7 +102,7 @@ def _nearest(
     """
     eligible_count = eligible.count_between(base, end)
     requested = _rows_in_first_round(count, eligible_count, end - base)
-    while not eligible.exact and requested * _SEARCH_COST < eligible_count:
+    while not eligible.exact and requested * search_cost < eligible_count:
         reached = query.search(segment).nearest(requested)
         if reached is None:
             break

@@ -60,7 +60,7 @@ class Ranked:
     def __init__(self, ancestors: Sequence[str], deadline: Deadline = NEVER) -> None:
         self._names = list(dict.fromkeys(ancestors))
         view = view_of(ancestors)
-        self._snapshot = EmbeddedSnapshot(NOTHING, NOTHING, "t", CACHES, deadline, view)
+        self._snapshot = EmbeddedSnapshot(NOTHING, "t", CACHES, deadline, view)
 
     def ask(self, **options: Any) -> Found[str]:
         return self._snapshot._find(replace(REQUEST, **options), self._read)

@@ -11,13 +11,14 @@ from hrag.engine.embedded.admin.backup import backup, restore
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.segments import damage, segment_files
-from hrag.engine.embedded.store import schema, store_locks
+from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreUnavailable
 from tests.crash.disks import KIB, MIB, Ballast, small_disk
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.engines.damage import entries_of, overwrite
 
 Act = Callable[[], object]
 Entries = list[tuple[str, bytes, bytes]]
@@ -83,7 +84,7 @@ def replace_segment(store: Store) -> None:
 
 def segment_ids(store: Store) -> list[int]:
     with store.read() as txn:
-        return [record.segment_id for record in listed_segments(store, txn, 1)]
+        return [record.segment_id for record in listed_segments(txn, 1)]
 
 
 def segment_paths(folder: Path) -> set[Path]:
@@ -103,9 +104,7 @@ def contents_of(store: Store) -> Entries:
     """Every entry of every database."""
     with store.read() as txn:
         return [
-            (name, bytes(key), bytes(value))
-            for name in store.db
-            for key, value in txn.entries(store.db[name])
+            (name, key, value) for name in store.databases for key, value in entries_of(txn, name)
         ]
 
 
@@ -220,12 +219,12 @@ def test_a_damaged_segment_is_named_and_reported_to_the_indexer(store, writer, t
 
 def test_a_backup_that_is_not_sound_is_none(store, writer, tmp_path):
     with store.write() as txn:
-        txn.put(schema.u64(77), b"nobody's", db=store.db["texts"])
+        overwrite(txn, "texts", schema.u64(77), b"nobody's")
     with pytest.raises(StoreUnavailable, match="1 problems, the first: texts has slot 77"):
         backup(store, tmp_path / "b", quietly)
     assert_no_trace(tmp_path, "b")
     with store.write() as txn:
-        txn.delete(schema.u64(77), db=store.db["texts"])
+        txn.contents.delete(schema.u64(77))
 
 
 def test_a_place_that_is_taken_is_refused(store, made, tmp_path):
@@ -355,15 +354,12 @@ def test_a_folder_that_holds_a_store_is_refused_and_left_alone(made, tmp_path):
     assert contents(tmp_path / "new") == before
 
 
-def test_a_store_in_use_is_refused(store, made, monkeypatch):
-    monkeypatch.setattr(store_locks, "_TRIES", 1)
+def test_a_store_in_use_is_refused(store, made):
     with pytest.raises(StoreUnavailable, match="in use by a running service"):
         restore(made, store.directory, quietly)
 
 
-def test_nobody_opens_a_store_that_is_half_restored(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(store_locks, "_TRIES", 1)
-
+def test_nobody_opens_a_store_that_is_half_restored(made, tmp_path):
     def intrude() -> None:
         with pytest.raises(StoreUnavailable, match="is being vacuumed or restored"):
             open_for_writing(tmp_path / "new")

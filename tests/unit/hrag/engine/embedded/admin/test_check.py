@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 
 from hrag.engine.common.filter_terms import term
-from hrag.engine.common.records import DocumentRecord, Usage
+from hrag.engine.common.records import Usage
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import metadata_terms, schema
+from hrag.engine.embedded.store.codecs import CollectionName, DocumentEntry
 from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
-from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
+from hrag.engine.embedded.store.environment import Store, open_for_writing
 from hrag.engine.embedded.store.lmdb_records import Counters
-from hrag.engine.embedded.store.queries import read_counters, read_document
 from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.reports import CheckReport
 from hrag.values.tree import CHUNK, Tree
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
-from tests.support.engines.damage import delete_content, put_part
+from tests.support.engines.damage import delete_content, overwrite, put_encoded, put_part
 
 ORDINAL, ADDRESS = schema.u64(1), schema.address(schema.u64(1), 1, 1)
 COLLECTION = schema.u32(1)
@@ -46,33 +47,32 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def damaged(store: Store, damage: Callable[[Txn, dict[str, Any]], object]) -> tuple[str, ...]:
+def damaged(store: Store, damage: Callable[[Txn], object]) -> tuple[str, ...]:
     with store.write() as txn:
-        damage(txn, store.db)
+        damage(txn)
     return check(store).problems
 
 
-def document_with(txn: Txn, db: dict[str, Any], **fields: Any) -> None:
+def document_with(txn: Txn, **fields: Any) -> None:
     """Changes fields of the record of the document at ADDRESS."""
-    record = DocumentRecord.from_bytes(txn.get(ADDRESS, db=db["documents"]) or b"")
-    txn.put(ADDRESS, replace(record, **fields).to_short_bytes(), db=db["documents"])
+    txn.documents.put(ADDRESS, replace(txn.documents.require(ADDRESS), **fields))
 
 
-def counters_with(store: Store, **fields: int) -> Callable[[Txn, dict[str, Any]], None]:
-    def damage(txn: Txn, db: dict[str, Any]) -> None:
-        changed = read_counters(store, txn, 1)._replace(**fields)
-        txn.put(COLLECTION, changed.to_bytes(), db=db["counters"])
+def counters_with(store: Store, **fields: int) -> Callable[[Txn], None]:
+    def damage(txn: Txn) -> None:
+        changed = txn.counters.require(1)._replace(**fields)
+        txn.counters.put(1, changed)
 
     return damage
 
 
-def tree_with(level: int, index: int, **fields: int) -> Callable[[Txn, dict[str, Any]], None]:
-    def damage(txn: Txn, db: dict[str, Any]) -> None:
-        tree = Tree(bytes(txn.get(ADDRESS, db=db["trees"])))
+def tree_with(level: int, index: int, **fields: int) -> Callable[[Txn], None]:
+    def damage(txn: Txn) -> None:
+        tree = Tree(bytes(txn.contents.tree(ADDRESS)))
         levels = [tree.level(at).copy() for at in range(len(tree.counts))]
         for name, value in fields.items():
             levels[level][index][name] = value
-        put_part(txn, db, ADDRESS, "trees", Tree.from_levels(levels).to_bytes())
+        put_part(txn, ADDRESS, "trees", Tree.from_levels(levels).to_bytes())
 
     return damage
 
@@ -100,7 +100,7 @@ def test_a_deleted_collection_that_is_not_reclaimed_yet_is_sound(store):
 @pytest.mark.parametrize("name", OF_DOCUMENTS)
 def test_a_wrong_counter_is_found(store, name):
     with store.read() as txn:
-        right = getattr(read_counters(store, txn, 1), name)
+        right = getattr(txn.counters.require(1), name)
     found = damaged(store, counters_with(store, **{name: right + 1}))
     assert found == (f"collection t/c: counter {name} is {right + 1}, counted {right}",)
 
@@ -108,44 +108,43 @@ def test_a_wrong_counter_is_found(store, name):
 @pytest.mark.parametrize("name", ["collections", "documents", "stored_bytes"])
 def test_a_wrong_sum_of_a_tenant_is_found(store, name):
     with store.read() as txn:
-        right = read_usage(store, txn, "t")
+        right = read_usage(txn, "t")
     wrong = right._replace(**{name: getattr(right, name) - 1})
-    found = damaged(store, lambda txn, db: txn.put(b"t", wrong.to_bytes(), db=db["tenants"]))
+    found = damaged(store, lambda txn: txn.tenants.put("t", wrong))
     expected = f"counter {name} is {getattr(wrong, name)}, counted {getattr(right, name)}"
     assert found == (f"tenant t: {expected}",)
 
 
 def test_a_sequence_that_a_tenant_has_not_reached_is_found(store):
     with store.read() as txn:
-        wrong = read_usage(store, txn, "t")._replace(sequence=2)
-    found = damaged(store, lambda txn, db: txn.put(b"t", wrong.to_bytes(), db=db["tenants"]))
+        wrong = read_usage(txn, "t")._replace(sequence=2)
+    found = damaged(store, lambda txn: txn.tenants.put("t", wrong))
     assert found == ("collection t/c: sequence 3 is past its tenant's last, 2",)
 
 
 def test_a_tenant_that_is_missing_or_not_there_is_found(store):
-    found = damaged(store, lambda txn, db: txn.delete(b"t", db=db["tenants"]))
+    found = damaged(store, lambda txn: txn.tenants.delete("t"))
     assert found[0] == "collection t/c: sequence 3 is past its tenant's last, 0"
     assert len(found) == 4
     assert all(problem.startswith("tenant t: counter ") for problem in found[1:])
-    more = Usage(documents=1).to_bytes()
-    found = damaged(store, lambda txn, db: txn.put(b"other", more, db=db["tenants"]))
+    found = damaged(store, lambda txn: txn.tenants.put("other", Usage(documents=1)))
     assert "tenant other: counter documents is 1, counted 0" in found
 
 
 def test_a_record_that_says_a_wrong_size_is_found(store):
     with store.read() as txn:
-        right = read_document(store, txn, ADDRESS).stored_bytes
-    found = damaged(store, lambda txn, db: document_with(txn, db, stored_bytes=1))
+        right = txn.documents.require(ADDRESS).stored_bytes
+    found = damaged(store, lambda txn: document_with(txn, stored_bytes=1))
     assert f"{PLACE}it takes {right} bytes, its record says 1" in found
 
 
 def test_a_document_of_a_change_that_has_not_come_is_found(store):
-    found = damaged(store, lambda txn, db: document_with(txn, db, sequence=9))
+    found = damaged(store, lambda txn: document_with(txn, sequence=9))
     assert found == (f"{PLACE}sequence 9 is past the last",)
 
 
 def test_missing_counters_are_found(store):
-    found = damaged(store, lambda txn, db: txn.delete(COLLECTION, db=db["counters"]))
+    found = damaged(store, lambda txn: txn.counters.delete(1))
     assert found[0] == "collection t/c: it has no counters"
     assert all(problem.startswith("tenant t: ") for problem in found[1:])
 
@@ -168,8 +167,7 @@ def test_counters_that_contradict_log_or_manifest_are_found(store, fields, probl
 
 
 def test_a_lost_log_entry_is_found(store):
-    key = schema.in_collection(1, 3)
-    found = damaged(store, lambda txn, db: txn.delete(key, db=db["changes"]))
+    found = damaged(store, lambda txn: txn.changes.delete((1, 3)))
     assert "collection t/c: 1 log entries, counters say 2" in found
     assert "collection t/c: last log entry is 2, counters say 3" in found
 
@@ -178,15 +176,15 @@ def test_a_lost_log_entry_is_found(store):
 
 
 def test_a_record_that_cannot_be_read_is_found(store):
-    found = damaged(store, lambda txn, db: txn.put(COLLECTION, b"{", db=db["collections"]))
+    found = damaged(store, lambda txn: put_encoded(txn, "collections", COLLECTION, b"{"))
     assert found[0].startswith("collection 1: its record is damaged: JSONDecodeError")
     assert all(problem.startswith("tenant t: ") for problem in found[1:])
 
 
 def test_names_and_collections_that_do_not_match_are_found(store):
-    def rename(txn: Txn, db: dict[str, Any]) -> None:
-        txn.delete(schema.collection_name("t", "c"), db=db["collection_names"])
-        txn.put(schema.collection_name("t", "x"), schema.u32(9), db=db["collection_names"])
+    def rename(txn: Txn) -> None:
+        txn.collection_names.delete(("t", "c"))
+        txn.collection_names.put(("t", "x"), CollectionName(9))
 
     assert damaged(store, rename) == (
         "collection t/c: its name does not refer to it",
@@ -195,10 +193,9 @@ def test_names_and_collections_that_do_not_match_are_found(store):
 
 
 def test_an_alias_of_a_collection_that_is_not_the_tenants_is_found(store):
-    def add(txn: Txn, db: dict[str, Any]) -> None:
+    def add(txn: Txn) -> None:
         for tenant_id, number in (("t", 1), ("t2", 1), ("t3", 9)):
-            key = schema.collection_name(tenant_id, "a")
-            txn.put(key, schema.alias(number), db=db["collection_names"])
+            txn.collection_names.put((tenant_id, "a"), CollectionName(number, is_alias=True))
 
     assert damaged(store, add) == (
         r"alias b't2\x00a' names a collection that is not the tenant's",
@@ -207,14 +204,12 @@ def test_an_alias_of_a_collection_that_is_not_the_tenants_is_found(store):
 
 
 def test_an_id_of_another_document_is_found(store):
-    key = schema.document_id(1, "d")
-    found = damaged(store, lambda txn, db: txn.put(key, schema.u64(2), db=db["document_ids"]))
+    found = damaged(store, lambda txn: txn.document_ids.put((1, "d"), 2))
     assert found == (f"{PLACE}its id names another ordinal",)
 
 
 def test_a_missing_and_a_surplus_id_are_found(store):
-    key = schema.document_id(1, "d")
-    found = damaged(store, lambda txn, db: txn.delete(key, db=db["document_ids"]))
+    found = damaged(store, lambda txn: txn.document_ids.delete((1, "d")))
     assert found == (
         f"{PLACE}its id names another ordinal",
         "collection t/c: 1 document ids for 2 documents",
@@ -222,8 +217,7 @@ def test_a_missing_and_a_surplus_id_are_found(store):
 
 
 def test_a_document_that_is_not_listed_is_found(store):
-    key = schema.in_collection(1, 1)
-    found = damaged(store, lambda txn, db: txn.delete(key, db=db["ordinals"]))
+    found = damaged(store, lambda txn: txn.ordinals.delete((1, 1)))
     for name in ("documents", "texts"):
         assert f"{name} has slot 1, which no document has" in found
     assert "1 slots are used or free; they should be 1 to 2" in found
@@ -236,37 +230,36 @@ def test_a_document_that_is_not_listed_is_found(store):
 def test_entries_of_a_collection_that_does_not_exist_are_found(store, name):
     key = schema.u32(7) if name == "counters" else schema.in_collection(7, 1)
     value = ORDINAL if name == "terms" else Counters().to_bytes()
-    found = damaged(store, lambda txn, db: txn.put(key, value, db=db[name]))
+    put = overwrite if name == "terms" else put_encoded
+    found = damaged(store, lambda txn: put(txn, name, key, value))
     assert f"{name} has an entry of collection 7, which does not exist" in found
 
 
 def test_an_ordinal_that_would_be_used_twice_is_found(store):
-    found = damaged(store, lambda txn, db: txn.put(schema.LAST_ORDINAL, ORDINAL, db=db["meta"]))
+    found = damaged(store, lambda txn: txn.put_number(schema.LAST_ORDINAL, 1))
     assert found == ("ordinal 2 is past the store's last; it would be used twice",)
 
 
 def test_a_slot_of_two_documents_is_found(store):
-    place = schema.document_entry(24, schema.u64(1))
-    key = schema.in_collection(1, 2)
-    found = damaged(store, lambda txn, db: txn.put(key, place, db=db["ordinals"]))
+    entry = DocumentEntry(24, schema.u64(1))
+    found = damaged(store, lambda txn: txn.ordinals.put((1, 2), entry))
     assert "two documents have the same slot" in found
     assert "documents has slot 2, which no document has" in found
 
 
 def test_a_slot_that_is_free_and_taken_is_found(store):
-    found = damaged(store, lambda txn, db: txn.put(schema.u64(1), b"", db=db["free_slots"]))
+    found = damaged(store, lambda txn: txn.free_slots.add(schema.u64(1)))
     assert found == ("slot 1 is listed as free, but a document uses it",)
 
 
 def test_a_lost_term_is_found(store):
-    found = damaged(store, lambda txn, db: txn.delete(TERM, db=db["terms"]))
+    found = damaged(store, lambda txn: txn.terms.remove(TERM, 1))
     assert found[0] == f"{PLACE}filters do not find it by all of its values"
     assert "terms are stored, its documents have" in found[1]
 
 
 def test_a_term_that_no_document_has_is_found(store):
-    entry = metadata_terms.term_entry(TERM, 2)
-    found = damaged(store, lambda txn, db: txn.put(TERM, entry, db=db["terms"]))
+    found = damaged(store, lambda txn: txn.terms.add(TERM, 2))
     assert len(found) == 1
     assert "terms are stored, its documents have" in found[0]
 
@@ -276,10 +269,10 @@ def test_a_term_that_no_document_has_is_found(store):
 
 @pytest.mark.parametrize("damage", [None, b"", b"{", b"[]", b"{}"])
 def test_a_missing_or_unreadable_document_record_is_found(store, damage):
-    def damage_record(txn: Txn, db: dict[str, Any]) -> None:
-        txn.delete(ADDRESS, db=db["documents"])
+    def damage_record(txn: Txn) -> None:
+        txn.documents.delete(ADDRESS)
         if damage is not None:
-            txn.put(ADDRESS, damage, db=db["documents"])
+            put_encoded(txn, "documents", ADDRESS, damage)
 
     found = damaged(store, damage_record)
     assert found[0].startswith(f"{PLACE}its record is missing or damaged: ")
@@ -292,16 +285,16 @@ def test_a_record_of_another_place_or_size_is_found(store, fields):
 
 
 def test_missing_content_is_found(store):
-    found = damaged(store, lambda txn, db: delete_content(txn, db, ADDRESS))
+    found = damaged(store, lambda txn: delete_content(txn, ADDRESS))
     assert found == (f"{PLACE}text, tree or vectors are missing",)
 
 
 def test_a_text_that_is_shorter_or_no_text_is_found(store):
     text, length = sentences(60).encode(), len(sentences(60))
-    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "texts", text[:-1]))
+    found = damaged(store, lambda txn: put_part(txn, ADDRESS, "texts", text[:-1]))
     assert found == (f"{PLACE}text has {length - 1} bytes, its record says {length}",)
     text = b"\xff" + text[1:]
-    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "texts", text))
+    found = damaged(store, lambda txn: put_part(txn, ADDRESS, "texts", text))
     assert len(found) == 1
     assert found[0].startswith(f"{PLACE}text is not UTF-8: ")
 
@@ -309,7 +302,7 @@ def test_a_text_that_is_shorter_or_no_text_is_found(store):
 def test_vectors_of_another_size_or_length_are_found(store):
     vectors = prepared("d", sentences(60)).vectors
     cut = vectors.tobytes()[:-4]
-    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "vectors", cut))
+    found = damaged(store, lambda txn: put_part(txn, ADDRESS, "vectors", cut))
     place = f"leaves of dimension {vectors.shape[1]}"
     assert found == (f"{PLACE}{len(cut)} bytes of vectors for {len(vectors)} {place}",)
     for wrong in (vectors * 2, vectors * 0, vectors * np.float32("nan")):
@@ -331,7 +324,7 @@ def test_vectors_of_another_size_or_length_are_found(store):
     ],
 )
 def test_a_tree_of_another_shape_is_found(store, value, problem):
-    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "trees", value))
+    found = damaged(store, lambda txn: put_part(txn, ADDRESS, "trees", value))
     assert any(one.startswith(PLACE + problem) for one in found)
 
 
@@ -363,7 +356,7 @@ def test_a_broken_promise_of_a_tree_is_found(store, damage, problem):
 
 def test_a_tree_of_another_text_is_found(store):
     fields = {"text_bytes": 10, "chunks_per_level": [1, 1, 1]}
-    found = damaged(store, lambda txn, db: document_with(txn, db, **fields))
+    found = damaged(store, lambda txn: document_with(txn, **fields))
     assert f"{PLACE}tree does not cover the text" in found
     assert any("chunks, its record says (1, 1, 1)" in problem for problem in found)
 
@@ -375,11 +368,11 @@ def test_the_struct_of_a_chunk_is_forty_bytes():
 # Segments
 
 
-def segment_with(**fields: object) -> Callable[[Txn, dict[str, Any]], None]:
-    def damage(txn: Txn, db: dict[str, Any]) -> None:
-        key, segments = schema.in_collection(1, 1), db["segments"]
-        record = json.loads(bytes(txn.get(key, segments)))
-        txn.put(key, json.dumps({**record, **fields}).encode(), segments)
+def segment_with(**fields: object) -> Callable[[Txn], None]:
+    def damage(txn: Txn) -> None:
+        record = json.loads(bytes(txn.segments.get_data((1, 1))))
+        data = json.dumps({**record, **fields}).encode()
+        put_encoded(txn, "segments", schema.in_collection(1, 1), data)
 
     return damage
 
@@ -408,8 +401,7 @@ def test_a_manifest_that_contradicts_the_store_is_found(store, damage, problem):
 
 
 def test_a_lost_manifest_is_found(store):
-    key = schema.in_collection(1, 1)
-    found = damaged(store, lambda txn, db: txn.delete(key, db=db["segments"]))
+    found = damaged(store, lambda txn: txn.segments.delete((1, 1)))
     assert found == (
         "collection t/c: no segment covers ordinal 1, which is not in the tail either",
         "collection t/c: deleted leaves are counted for segments that are not listed: [1]",
@@ -429,10 +421,10 @@ def test_a_damaged_segment_file_is_found(store, name):
 
 
 def test_every_problem_is_found_at_once(store):
-    def damage(txn: Txn, db: dict[str, Any]) -> None:
-        delete_content(txn, db, ADDRESS)
-        put_part(txn, db, schema.address(schema.u64(2), 1, 2), "vectors", b"")
-        txn.put(schema.u64(9), b"", db=db["texts"])
+    def damage(txn: Txn) -> None:
+        delete_content(txn, ADDRESS)
+        put_part(txn, schema.address(schema.u64(2), 1, 2), "vectors", b"")
+        overwrite(txn, "texts", schema.u64(9), b"")
 
     found = damaged(store, damage)
     assert len(found) == 3
@@ -443,8 +435,7 @@ def test_every_problem_is_found_at_once(store):
 
 @pytest.mark.parametrize("at", [1, 2, -1])
 def test_a_commit_that_is_not_listed_is_found(store, at):
-    def damage(txn: Txn, db: dict[str, Any]) -> None:
-        key = [bytes(key) for key, _ in txn.entries(db["commits"])][at]
-        txn.delete(key, db=db["commits"])
+    def damage(txn: Txn) -> None:
+        txn.commits.delete(list(txn.commits.keys())[at])
 
     assert damaged(store, damage) == ("the list of commits has gaps: 3 entries before the last, 4",)

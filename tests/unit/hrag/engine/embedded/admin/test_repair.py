@@ -21,7 +21,7 @@ from tests.support.documents.fakes import (
     sentences,
     unit_vectors,
 )
-from tests.support.engines.damage import flip_first
+from tests.support.engines.damage import entries_of, flip_first, overwrite
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 
@@ -96,11 +96,10 @@ def test_without_a_usable_segment_all_documents_are_the_tail_until_they_are_seal
 def test_a_tombstone_under_another_key_hides_no_document(folder):
     before = found(folder)
     with closing(open_for_writing(folder)) as store, store.write() as txn:
-        tombstones = store.db["tombstones"]
-        key, value = (bytes(each) for each in next(txn.entries(tombstones)))
-        txn.delete(key, db=tombstones)
-        living, _ = next(txn.entries(store.db["ordinals"]))
-        txn.raw.put(bytes(living), value, db=tombstones.handle)
+        _, value = entries_of(txn, "tombstones")[0]
+        txn.tombstones.delete(next(txn.tombstones.keys()))
+        living, _ = entries_of(txn, "ordinals")[0]
+        overwrite(txn, "tombstones", living, value)
     assert administration(folder).repair().problems == ()
     assert found(folder) == before
 
@@ -117,7 +116,7 @@ def test_an_emptied_log_leaves_the_number_of_the_last_change(folder, together):
     before = committed(folder)
     with closing(open_for_writing(folder)) as store:
         with store.read() as txn:
-            *_, last = [bytes(key) for key, _ in txn.entries(store.db["changes"])]
+            last, _ = entries_of(txn, "changes")[-1]
         flip(store, "changes", last)
     if not together:
         assert administration(folder).repair().problems == ()

@@ -6,17 +6,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import lmdb
 import pytest
 
-from hrag.engine.embedded.admin import vacuum as vacuum_module
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.vacuum import vacuum
-from hrag.engine.embedded.store import store_locks
-from hrag.engine.embedded.store.environment import open_alone, open_for_reading, open_for_writing
+from hrag.engine.embedded.store.environment import (
+    Store,
+    open_alone,
+    open_for_reading,
+    open_for_writing,
+)
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 from tests.crash.disks import MIB, Ballast, small_disk
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
+from tests.support.engines.damage import entries_of
 from tests.support.servers.forked import ran
 
 NOBODY = 65534
@@ -53,9 +58,7 @@ def contents(folder: Path) -> list[tuple[str, bytes, bytes]]:
     """Every entry of every database."""
     with closing(open_alone(folder)) as store, store.read() as txn:
         return [
-            (name, bytes(key), bytes(value))
-            for name in store.db
-            for key, value in txn.entries(store.db[name])
+            (name, key, value) for name in store.databases for key, value in entries_of(txn, name)
         ]
 
 
@@ -108,8 +111,7 @@ def test_the_owner_stays_and_others_are_kept_out(directory):
 
 
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_a_store_in_use_is_refused(directory, opening, monkeypatch):
-    monkeypatch.setattr(store_locks, "_TRIES", 1)
+def test_a_store_in_use_is_refused(directory, opening):
     before = (directory / "data.mdb").read_bytes()
     with (
         closing(opening(directory)),
@@ -134,14 +136,17 @@ def test_a_damaged_file_is_refused_and_left_alone(directory):
     assert not (directory / "vacuum.tmp").exists()
 
 
-def test_a_copy_that_lacks_entries_never_takes_the_place(directory, monkeypatch):
-    contents_of = vacuum_module._contents
+def test_a_copy_that_lacks_entries_does_not_replace_the_store(directory, monkeypatch):
+    copy_to = Store.copy_to
 
-    def lacking(store):
-        found = contents_of(store)
-        return found if store.directory == directory else {**found, "texts": 3}
+    def copy_without_contents(store: Store, folder: Path) -> None:
+        copy_to(store, folder)
+        with lmdb.open(str(folder), lock=False, max_dbs=1, lib_version=0) as env:
+            contents = env.open_db(b"texts", create=False)
+            with env.begin(write=True) as txn:
+                txn.drop(contents, delete=False)
 
-    monkeypatch.setattr(vacuum_module, "_contents", lacking)
+    monkeypatch.setattr(Store, "copy_to", copy_without_contents)
     before = (directory / "data.mdb").read_bytes()
     with pytest.raises(StoreUnavailable, match="lacks entries; the store is as before"):
         vacuum(directory)

@@ -1,26 +1,28 @@
-"""Maintenance beside damaged records: they are the matter of their own collection alone.
+"""Maintenance and damaged records: damage affects only the collection to which it belongs.
 
-Each test takes the damage back at its end, for the check of the store.
+Each test undoes the damage at its end, because the store is checked then.
 """
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.engine.embedded.maintenance import reclaim, segment_build
-from hrag.engine.embedded.maintenance import worker as worker_module
+from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
-from hrag.engine.embedded.maintenance.reclaim import reclaim_some
+from hrag.engine.embedded.maintenance.reclaim import reclaim_part, reclaim_some
+from hrag.engine.embedded.maintenance.schedule import MaintenanceLimits
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
-from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
+from hrag.engine.embedded.maintenance.worker import MaintenanceTasks
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.errors import DataLoss
+from hrag.errors import DataLoss, DeadlineExceeded
 from hrag.values.deadline import Deadline
 from tests.support.documents.fakes import (
     collection_settings,
@@ -34,6 +36,7 @@ from tests.unit.hrag.engine.embedded.maintenance.workers import Clock, running, 
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 TEXT = sentences(200)
+WAIT_S = 10.0
 
 
 @pytest.fixture
@@ -59,11 +62,11 @@ def path_of(store: Store, record: SegmentRecord) -> Path:
 
 def deleted_collections(store: Store) -> int:
     with store.read() as txn:
-        return txn.stat(store.db["deleted_collections"])["entries"]
+        return txn.deleted_collections.size
 
 
-def reclaim_all(store: Store) -> None:
-    while reclaim_some(store):
+def reclaim_all(store: Store, reclaim: Callable[[Store], bool] = reclaim_some) -> None:
+    while reclaim(store):
         pass
 
 
@@ -85,15 +88,25 @@ def test_others_are_sealed_and_reclaimed(store, writer, record, database):
     assert path_of(store, record).exists()
 
 
-def test_no_writer_waits_for_a_tail_whose_counters_are_damaged(store, writer, monkeypatch):
-    monkeypatch.setattr(worker_module, "_MAX_TAIL_BYTES", 0)
-    monkeypatch.setattr(MaintenanceWorker, "_attempt", lambda *_: False)
+def test_no_writer_waits_for_a_tail_whose_counters_are_damaged(store, writer):
+    building, go_on = threading.Event(), threading.Event()
+
+    def held(*args: Any) -> object:
+        building.set()
+        assert go_on.wait(WAIT_S)
+        return segment_build.build(*args)
+
+    limits, tasks = MaintenanceLimits(max_tail_bytes=0), MaintenanceTasks(build=held)
     opened = writer.open("t", "c")
     writer.put(opened, prepared("d", TEXT))
-    with running(store) as heard:
+    with running(store, limits=limits, tasks=tasks) as heard:
+        assert building.wait(WAIT_S)
+        with pytest.raises(DeadlineExceeded):
+            heard.wait_for_capacity(opened, Deadline.after(0))
         flip(store, "counters")
         heard.wait_for_capacity(opened, Deadline.after(0))
         flip(store, "counters")
+        go_on.set()
 
 
 def test_no_file_is_removed_while_nobody_knows_whose_it_is(store, writer, record):
@@ -154,44 +167,47 @@ def test_a_damaged_record_goes_with_its_collection_and_the_files_later(store, wr
     flip(store, "segments")
     reclaim_all(store)
     with store.read() as txn:
-        assert txn.stat(store.db["segments"])["entries"] == 0
+        assert txn.segments.size == 0
     assert deleted_collections(store) == 0
     assert path_of(store, record).exists()
     OrphanCollector(store, grace_s=0).collect()
     assert not path_of(store, record).exists()
 
 
-@pytest.fixture
-def mended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Until it is set, the first collection cannot be erased."""
-    erase, mended = reclaim._erase_documents, threading.Event()
+class BlockedReclaim:
+    """Reclaims collections. The first one cannot be reclaimed until `mended` is set."""
 
-    def fail(store: Store, txn: Txn, deleted: bytes) -> bool:
-        if deleted == schema.u32(1) and not mended.is_set():
+    def __init__(self) -> None:
+        self.mended = threading.Event()
+
+    def reclaim_part(self, store: Store, number: int) -> None:
+        if number == 1 and not self.mended.is_set():
             raise DataLoss("no part of it can be erased")
-        return erase(store, txn, deleted)
+        reclaim_part(store, number)
 
-    monkeypatch.setattr(reclaim, "_erase_documents", fail)
-    return mended
+    def reclaim_some(self, store: Store) -> bool:
+        return reclaim_some(store, self.reclaim_part)
 
 
-def test_what_cannot_be_reclaimed_keeps_nothing_else_waiting(store, writer, record, mended):
+def test_a_collection_that_cannot_be_reclaimed_does_not_delay_others(store, writer, record):
+    blocked = BlockedReclaim()
     put_and_seal(store, writer, "other", "d")
     for name in ("c", "other"):
         writer.delete_collection("t", name)
     with pytest.raises(DataLoss, match="no part of it"):
-        reclaim_all(store)
+        reclaim_all(store, blocked.reclaim_some)
     assert deleted_collections(store) == 1
-    mended.set()
-    assert reclaim_some(store)
+    blocked.mended.set()
+    assert blocked.reclaim_some(store)
 
 
-def test_what_cannot_be_reclaimed_delays_no_sealing(store, writer, record, mended, monkeypatch):
-    monkeypatch.setattr(worker_module, "_RETRY_S", 0.01)
+def test_a_collection_that_cannot_be_reclaimed_does_not_delay_sealing(store, writer, record):
+    blocked = BlockedReclaim()
+    limits, tasks = MaintenanceLimits(retry_s=0.01), MaintenanceTasks(reclaim=blocked.reclaim_some)
     writer.delete_collection("t", "c")
-    with running(store) as heard:
+    with running(store, limits=limits, tasks=tasks) as heard:
         heard.put(heard.open("t", "other"), prepared("d", TEXT))
         until(lambda: segment_count(writer, "other") == 1)
         assert deleted_collections(store) == 1
-        mended.set()
+        blocked.mended.set()
         until(lambda: deleted_collections(store) == 0)

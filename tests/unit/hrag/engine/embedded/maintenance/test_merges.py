@@ -60,7 +60,7 @@ def delete(engine: Engine, model: ModelCollection, *names: str) -> None:
 
 def listed(engine: Engine) -> list[ManifestEntry]:
     with engine.store.read() as txn:
-        return manifest.read_manifest(engine.store, txn, engine.open().collection_id)
+        return manifest.read_manifest(txn, engine.open().collection_id)
 
 
 def plan_of(engine: Engine, threshold: int = FOREVER) -> BuildPlan:
@@ -132,7 +132,7 @@ def test_dead_leaves_are_left_out_and_forgotten(engine, model):
     (only,) = listed(engine)
     assert (only.record.rows, only.deleted_leaves) == (model.leaf_count, 0)
     with engine.store.read() as txn:
-        assert len(manifest.deleted_ordinals(engine.store, txn, engine.open().collection_id)) == 0
+        assert len(manifest.deleted_ordinals(txn, engine.open().collection_id)) == 0
     assert_right(engine, model)
 
 

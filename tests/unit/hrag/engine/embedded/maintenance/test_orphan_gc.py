@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.engine.embedded.maintenance import scrubber as scrubber_module
 from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
 from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
@@ -112,13 +111,12 @@ def test_a_file_that_becomes_shorter_later_is_noticed(engine, record):
     assert engine.writer.status(engine.open()).embedded.segments[0].segment_id != record.segment_id
 
 
-def test_a_segment_that_was_removed_since_is_not_taken_for_damaged(engine, record, monkeypatch):
+def test_a_segment_that_was_removed_since_is_not_taken_for_damaged(engine, record):
     """The scrubber still has it in its list when its files are removed."""
-    monkeypatch.setattr(scrubber_module, "_SIZES", 1)
     engine.writer.create_collection("t", "other", collection_settings())
     engine.writer.put(engine.open(name="other"), prepared("d", sentences(60)))
     other = engine.seal(name="other")
-    scrubber = Scrubber(engine.store)
+    scrubber = Scrubber(engine.store, sizes_per_call=1)
     assert scrubber.scrub() == set()
     engine.writer.delete_collection("t", "other")
     while reclaim_some(engine.store):

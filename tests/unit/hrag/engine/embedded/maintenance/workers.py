@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
 from hrag.engine.embedded.store.environment import Store
@@ -26,9 +27,13 @@ def running(
     threshold: int = THRESHOLD,
     grace_s: float = 0,
     clock: Callable[[], float] = time.monotonic,
+    **options: Any,
 ) -> Iterator[EmbeddedWriter]:
-    """A writer that reports its commits to a running worker."""
-    worker = MaintenanceWorker(store, threshold, grace_s, clock)
+    """Yields a writer that reports its commits to a running worker.
+
+    `options` are limits or tasks of the worker.
+    """
+    worker = MaintenanceWorker(store, threshold, grace_s, clock, **options)
     worker.start()
     try:
         yield EmbeddedWriter(store, worker)

@@ -1,17 +1,22 @@
-"""What was checked a short while ago is not checked again, and what was checked long ago is."""
+"""Values that were checked recently are not checked again; old checks are repeated."""
 
 import pytest
 
-from hrag.engine.embedded.search import document_reader
+from hrag.engine.embedded.search.document_reader import CitationCache
+from hrag.engine.embedded.search.selected_rows import SelectionCache
+from hrag.engine.embedded.search.snapshot import SnapshotCaches
 from hrag.errors import DataLoss
 from hrag.values.ids import ChunkId
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 from tests.support.engines.damage import flip_part
+from tests.unit.hrag.engine.embedded.maintenance.workers import Clock
 
 
 @pytest.mark.parametrize("name", ["texts", "trees"])
-def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str, monkeypatch) -> None:
+def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str) -> None:
+    clock = Clock()
+    engine.restart_reader(caches=SnapshotCaches(CitationCache(clock=clock), SelectionCache()))
     engine.writer.create_collection("t", "c", collection_settings())
     engine.writer.put(engine.open(), prepared("d", sentences(30)))
 
@@ -22,9 +27,7 @@ def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str, monkey
     before = content()
     flip_last(engine, name)
     assert content() == before
-    monkeypatch.setattr(document_reader, "_CHECK_AGAIN_S", 0)
-    now_s = document_reader.time.monotonic()
-    monkeypatch.setattr(document_reader.time, "monotonic", lambda: now_s + 3600)
+    clock.now_s += 3600
     with pytest.raises(DataLoss, match="document 'd' of collection 't/c' is damaged"):
         content()
     flip_last(engine, name)
@@ -34,4 +37,4 @@ def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str, monkey
 def flip_last(engine: Engine, name: str) -> None:
     """Flips a bit in the last byte of the tree or text, and back when called again."""
     with engine.store.write() as txn:
-        flip_part(engine.store, txn, name, -1)
+        flip_part(txn, name, -1)

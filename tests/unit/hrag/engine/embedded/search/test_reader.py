@@ -1,8 +1,7 @@
 """The reader: views follow the store, whatever happens between and beside its calls."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -30,20 +29,14 @@ from tests.support.documents.fakes import (
     search_leaves,
     sentences,
 )
+from tests.support.until import until
 
 QUERY = EmbeddedQuery(prepared_query(SearchQuery("t", "a title")), query_vector(1))
 WAIT_S = 10.0  # For the background thread, on a machine that is busy.
 
 
 def view_of(reader: EmbeddedReader, number: int) -> View:
-    return reader._loaded[number]._view
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    return reader.loaded[number].view
 
 
 @pytest.fixture
@@ -78,7 +71,7 @@ def test_a_segment_is_taken_up_in_the_background(engine, model):
     number = engine.open().collection_id
     assert view_of(engine.reader, number).segments == ()
     record = seal(engine.store, number)
-    wait_until(lambda: len(view_of(engine.reader, number).segments) == 1)
+    until(lambda: len(view_of(engine.reader, number).segments) == 1)
     view = view_of(engine.reader, number)
     assert view.segments[0].record == record
     assert view.count == view.tail_base == record.rows
@@ -87,7 +80,7 @@ def test_a_segment_is_taken_up_in_the_background(engine, model):
     put(engine, model, "new", "d2", seed=50)
     assert_right(engine, model)
     seal(engine.store, number)
-    wait_until(lambda: len(view_of(engine.reader, number).segments) == 2)
+    until(lambda: len(view_of(engine.reader, number).segments) == 2)
     assert view_of(engine.reader, number).segments[0] is view.segments[0]  # Not read again.
     assert_right(engine, model)
 
@@ -131,7 +124,7 @@ def test_segmented_collections_can_be_loaded_before_the_first_search(engine, mod
     engine.writer.create_collection("t", "small", collection_settings())
     engine.seal()
     engine.reader.preload()
-    assert list(engine.reader._loaded) == [engine.open().collection_id]
+    assert list(engine.reader.loaded) == [engine.open().collection_id]
     assert_right(engine, model)
 
 
@@ -163,7 +156,7 @@ def test_the_background_follows_without_any_search(engine, model):
     assert_right(engine, model)
     put(engine, model, "new")
     number, committed = engine.open().collection_id, engine.reader.sequence("t")
-    wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+    until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
 def test_an_old_view_is_served_while_its_collection_gets_a_lexical_index(engine):
@@ -175,7 +168,7 @@ def test_an_old_view_is_served_while_its_collection_gets_a_lexical_index(engine)
     put(engine, model, "d2")
     with engine.reader.snapshot("t", "c") as old:
         assert segment_build.reindex(engine.store, engine.open().collection_id, 1) > 0
-        wait_until(lambda: retrieval_in(engine.reader) == (Retrieval.HYBRID, ""))
+        until(lambda: retrieval_in(engine.reader) == (Retrieval.HYBRID, ""))
         retrieval, fallback = QUERY.sources(old.settings)
         assert (retrieval, "`hrag reindex` adds it" in fallback) == (Retrieval.DENSE, True)
         found = search_leaves(old, query_vector(1), 1000)
@@ -197,13 +190,13 @@ def test_a_deleted_collection_is_let_go(engine, model):
     engine.writer.delete_collection("t", "c")
     with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
         pass
-    wait_until(lambda: number not in engine.reader._loaded)
+    until(lambda: number not in engine.reader.loaded)
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, monkeypatch, again):
     """Between the look-up of the name and the load, the collection goes away."""
-    load = EmbeddedReader._load
+    load = EmbeddedReader.load
     new = ModelCollection()
 
     def delete_and_load(self: EmbeddedReader, number: int, **_: object) -> None:
@@ -214,7 +207,7 @@ def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, mon
             put(engine, new, "d7", seed=70)
         load(self, number)
 
-    monkeypatch.setattr(EmbeddedReader, "_load", delete_and_load)
+    monkeypatch.setattr(EmbeddedReader, "load", delete_and_load)
     if again:
         assert_right(engine, new)
         return
@@ -231,12 +224,12 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
     with capture_logs() as logs:
         monkeypatch.setattr(LoadedCollection, "refresh", broken)
         put(engine, model, "new")
-        wait_until(lambda: any(log["event"] == "reader_refresh_failed" for log in logs))
+        until(lambda: any(log["event"] == "reader_refresh_failed" for log in logs))
         monkeypatch.undo()
     put(engine, model, "newer", seed=9)
     assert_right(engine, model)
     number, committed = engine.open().collection_id, engine.reader.sequence("t")
-    wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+    until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
 def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch):
@@ -309,8 +302,8 @@ def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
         assert 0 < status.embedded.loaded_bytes <= status.embedded.budget_bytes
         assert status.embedded.collections_loaded <= 5
     first = engine.open(name=names[0]).collection_id
-    assert first in reader._loaded
-    assert engine.open(name=names[1]).collection_id not in reader._loaded
+    assert first in reader.loaded
+    assert engine.open(name=names[1]).collection_id not in reader.loaded
     search(reader, names[1], model)
 
 
@@ -352,8 +345,8 @@ def test_what_grows_past_the_budget_drives_others_out(engine, limited):
     for number in range(20):
         document = prepared(f"more{number}", sentences(60), seed=number)
         engine.writer.put(engine.open(name=names[4]), document)
-    wait_until(lambda: reader.status().embedded.collections_loaded < 5)
-    assert engine.open(name=names[4]).collection_id in reader._loaded
+    until(lambda: reader.status().embedded.collections_loaded < 5)
+    assert engine.open(name=names[4]).collection_id in reader.loaded
 
 
 def test_segments_past_the_budget_are_left_for_later(engine):
@@ -386,7 +379,7 @@ def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
 
 def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypatch):
     assert_right(engine, model)
-    wait_until(lambda: engine.reader.status().lag_s == 0)
+    until(lambda: engine.reader.status().lag_s == 0)
     status = engine.reader.status().embedded
     assert status.sequence == status.applied_sequence
 
@@ -396,12 +389,12 @@ def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypat
     monkeypatch.setattr(LoadedCollection, "refresh", stuck)
     before = status.sequence
     put(engine, model, "new")
-    wait_until(lambda: engine.reader.status().lag_s > 0.2)
+    until(lambda: engine.reader.status().lag_s > 0.2)
     status = engine.reader.status().embedded
     assert (status.sequence, status.applied_sequence) == (before + 1, before)
     assert_right(engine, model)  # A search applies what it needs itself.
     monkeypatch.undo()
-    wait_until(lambda: engine.reader.status().embedded.applied_sequence == before + 1)
+    until(lambda: engine.reader.status().embedded.applied_sequence == before + 1)
     assert engine.reader.status().lag_s == 0
 
 
@@ -412,8 +405,8 @@ def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
     monkeypatch.setattr(change_log, "MAX_LOG_ENTRIES", 3)
     put(engine, model, *(f"new{number}" for number in range(6)))
     number, committed = engine.open().collection_id, engine.reader.sequence("t")
-    wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+    until(lambda: view_of(engine.reader, number).sequence == committed)
     with engine.store.read() as txn:
-        cursor = change_log.commit_cursor(engine.store, txn)
-        assert change_log.changed_after(engine.store, txn, cursor - 3) == {number}
-        assert change_log.changed_after(engine.store, txn, cursor - 4) is None
+        cursor = change_log.commit_cursor(txn)
+        assert change_log.changed_after(txn, cursor - 3) == {number}
+        assert change_log.changed_after(txn, cursor - 4) is None

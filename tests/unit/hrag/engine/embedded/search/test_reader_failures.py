@@ -13,9 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
-from hrag.engine.embedded.search import loaded_collection, reader
+from hrag.engine.embedded.search import loaded_collection
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
-from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.search.reader import EmbeddedReader, ReaderLimits
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.damage import forget_damage, reported_damage
@@ -30,15 +30,23 @@ from tests.support.documents.fakes import (
     search_leaves,
     sentences,
 )
-from tests.support.engines.damage import flip_part
+from tests.support.engines.damage import entries_of, flip_part, overwrite
 from tests.support.until import until
+from tests.unit.hrag.engine.embedded.maintenance.workers import Clock
 
 NAMES = ("first", "second")
+RETRY_S, RETRY_DAMAGED_S = ReaderLimits().retry_s, ReaderLimits().retry_damaged_s
 
 
 @pytest.fixture
-def models(engine: Engine) -> dict[str, ModelCollection]:
-    """Two collections, each with a segment and a tail; no background follows the store."""
+def clock() -> Clock:
+    """The clock of the reader, which stands still until the test moves it."""
+    return Clock()
+
+
+@pytest.fixture
+def models(engine: Engine, clock: Clock) -> dict[str, ModelCollection]:
+    """Two collections, each with a segment and a tail; the test itself applies the changes."""
     models = {}
     for name in NAMES:
         models[name] = ModelCollection()
@@ -46,6 +54,7 @@ def models(engine: Engine) -> dict[str, ModelCollection]:
         put(engine, models, name, "d0")
         engine.seal(name=name)
         put(engine, models, name, "d0", seed=1)  # Now the first in the store, and in the tail.
+    engine.restart_reader(clock=clock)
     engine.reader.close()
     return models
 
@@ -77,22 +86,21 @@ def failures(logs: list[Any]) -> list[Any]:
 def damaged_document(engine: Engine) -> Iterator[None]:
     """Flips a bit in the vectors of the store's first document: in the tail of `first`."""
     with engine.store.write() as txn:
-        flip_part(engine.store, txn, "vectors", 3)
+        flip_part(txn, "vectors", 3)
     yield
     with engine.store.write() as txn:
-        flip_part(engine.store, txn, "vectors", 3)
+        flip_part(txn, "vectors", 3)
 
 
 @contextmanager
 def damaged_record(engine: Engine) -> Iterator[None]:
     """Flips a bit in the manifest's entry of the store's first segment."""
     with engine.store.write() as txn:
-        database = engine.store.db["segments"]
-        key, value = (bytes(each) for each in next(txn.entries(database)))
-        txn.raw.put(key, bytes([value[0] ^ 1, *value[1:]]), db=database.handle)
+        key, value = entries_of(txn, "segments")[0]
+        overwrite(txn, "segments", key, bytes([value[0] ^ 1, *value[1:]]))
     yield
     with engine.store.write() as txn:
-        txn.raw.put(key, value, db=database.handle)
+        overwrite(txn, "segments", key, value)
 
 
 # Loading
@@ -107,7 +115,7 @@ def test_a_collection_that_cannot_be_loaded_does_not_keep_others_from_it(engine,
         (failure,) = failures(logs)
         assert (failure["log_level"], failure["collection"]) == ("error", broken)
         assert "exc_info" not in failure
-        assert list(engine.reader._loaded) == [number_of(engine, "second")]
+        assert list(engine.reader.loaded) == [number_of(engine, "second")]
         with pytest.raises(DataLoss), engine.reader.snapshot("t", "first"):
             pass
         assert_right(engine, models, "second")
@@ -121,14 +129,13 @@ def test_a_collection_that_cannot_be_loaded_does_not_keep_others_from_it(engine,
 def damaged_changes(engine: Engine) -> Iterator[None]:
     """Flips a bit in the last entry of each collection's log."""
     with engine.store.write() as txn:
-        database = engine.store.db["changes"]
-        entries = [tuple(map(bytes, entry)) for entry in txn.entries(database)]
+        entries = entries_of(txn, "changes")
         for key, value in entries:
-            txn.raw.put(key, bytes([value[0] ^ 1, *value[1:]]), db=database.handle)
+            overwrite(txn, "changes", key, bytes([value[0] ^ 1, *value[1:]]))
     yield
     with engine.store.write() as txn:
         for key, value in entries:
-            txn.raw.put(key, value, db=database.handle)
+            overwrite(txn, "changes", key, value)
 
 
 def test_a_collection_whose_log_is_damaged_is_loaded_again(engine, models):
@@ -150,8 +157,8 @@ class Refreshes:
 
     def __get__(self, loaded: LoadedCollection, _: type) -> Callable[..., None]:
         def refresh(**options: Any) -> None:
-            self.numbers.append(loaded._number)
-            if loaded._number in self.failing:
+            self.numbers.append(loaded.number)
+            if loaded.number in self.failing:
                 raise self.error
             self._refresh(loaded, **options)
 
@@ -168,43 +175,46 @@ def refreshes(engine, models, monkeypatch) -> Refreshes:
     """Both collections are loaded, and `first` fails from now on."""
     for name in NAMES:
         assert_right(engine, models, name)
-    engine.reader._apply_changes()
+    engine.reader.apply_changes()
     refreshes = Refreshes(number_of(engine, "first"), DataLoss("damaged"))
     monkeypatch.setattr(LoadedCollection, "refresh", refreshes)
     return refreshes
 
 
-def test_a_failing_collection_has_no_other_looked_at_again(engine, models, refreshes, monkeypatch):
-    monkeypatch.setattr(reader, "_RETRY_S", 60.0)
+def test_a_failing_collection_causes_no_refresh_of_others(engine, models, refreshes):
     first, second = (number_of(engine, name) for name in NAMES)
     put(engine, models, "first", "d1")
     put(engine, models, "second", "d1")
-    engine.reader._apply_changes()
+    engine.reader.apply_changes()
     assert sorted(refreshes.since()) == [first, second]
-    put(engine, models, "first", "d2")  # It waits for its turn, however much is committed.
-    engine.reader._apply_changes()
+    put(engine, models, "first", "d2")  # Commits do not make it due earlier.
+    engine.reader.apply_changes()
     assert refreshes.since() == []
     put(engine, models, "second", "d2")
-    engine.reader._apply_changes()
+    engine.reader.apply_changes()
     assert refreshes.since() == [second]
     assert_right(engine, models, "first")
 
 
-def test_the_lag_of_a_failing_collection_shows_until_it_is_refreshed(engine, models, refreshes):
+def test_the_lag_of_a_failing_collection_shows_until_it_is_refreshed(
+    engine, models, refreshes, clock
+):
     before = engine.reader.status().embedded
     assert before.applied_sequence == before.sequence
     put(engine, models, "first", "d1")
     put(engine, models, "second", "d1")
     for _ in range(3):
-        engine.reader._apply_changes()
+        engine.reader.apply_changes()
+        clock.now_s += RETRY_S
     status = engine.reader.status()
     assert status.embedded.applied_sequence == before.sequence
     assert status.embedded.sequence == before.sequence + 2
     assert status.lag_s > 0
     refreshes.failing.clear()
-    until(lambda: engine.reader._apply_changes() or engine.reader.status().lag_s == 0)
+    engine.reader.apply_changes()
+    assert engine.reader.status().lag_s == 0
     assert engine.reader.status().embedded.applied_sequence == before.sequence + 2
-    view = engine.reader._loaded[number_of(engine, "first")]._view
+    view = engine.reader.loaded[number_of(engine, "first")].view
     assert view.living == models["first"].leaf_count
 
 
@@ -213,15 +223,15 @@ def test_the_lag_of_a_failing_collection_shows_until_it_is_refreshed(engine, mod
     [(DataLoss("damaged"), False), (OSError("no file left"), False), (ValueError("bug"), True)],
 )
 def test_a_failure_is_logged_once_until_it_is_over(
-    engine, models, refreshes, monkeypatch, error, has_traceback
+    engine, models, refreshes, clock, error, has_traceback
 ):
-    monkeypatch.setattr(reader, "_RETRY_S", 0.0)
     refreshes.error = error
     first = number_of(engine, "first")
     put(engine, models, "first", "d1")
     with capture_logs() as logs:
         for _ in range(3):
-            engine.reader._apply_changes()
+            engine.reader.apply_changes()
+            clock.now_s += RETRY_S
     assert refreshes.since() == [first] * 3
     (failure,) = failures(logs)
     assert failure["collection"] == first
@@ -229,19 +239,19 @@ def test_a_failure_is_logged_once_until_it_is_over(
     assert has_traceback or failure["problem"] == str(error)
 
     refreshes.failing.clear()
-    engine.reader._apply_changes()
+    engine.reader.apply_changes()
     refreshes.failing.add(first)
     put(engine, models, "first", "d2")
     with capture_logs() as logs:
-        engine.reader._apply_changes()
+        engine.reader.apply_changes()
     assert len(failures(logs)) == 1
 
 
 def test_an_evicted_collection_no_longer_fails(engine, models, refreshes):
     put(engine, models, "first", "d1")
-    engine.reader._apply_changes()
-    engine.reader._drop(number_of(engine, "first"))
-    engine.reader._apply_changes()
+    engine.reader.apply_changes()
+    engine.reader.evict(number_of(engine, "first"))
+    engine.reader.apply_changes()
     status = engine.reader.status()
     assert status.embedded.applied_sequence == status.embedded.sequence
 
@@ -249,7 +259,7 @@ def test_an_evicted_collection_no_longer_fails(engine, models, refreshes):
 def test_a_view_that_could_not_be_built_is_built_by_the_next_refresh(engine, models, monkeypatch):
     """The new segment's files were read before; the retry must not take them for a new view."""
     assert_right(engine, models, "first")
-    loaded = engine.reader._loaded[number_of(engine, "first")]
+    loaded = engine.reader.loaded[number_of(engine, "first")]
     load_view = loaded_collection.load_view
 
     def fail(*_: object) -> View:
@@ -261,12 +271,12 @@ def test_a_view_that_could_not_be_built_is_built_by_the_next_refresh(engine, mod
     with pytest.raises(OSError, match="once"):
         loaded.refresh()
     loaded.refresh()
-    assert len(loaded._view.segments) == 2
+    assert len(loaded.view.segments) == 2
     assert_right(engine, models, "first")
 
 
 def test_a_store_that_cannot_be_read_is_logged_once(engine, monkeypatch):
-    monkeypatch.setattr(reader, "_RETRY_S", 0.005)
+    engine.restart_reader(limits=ReaderLimits(poll_s=0.005, retry_s=0.005))
     tried = []
 
     def fail(self: EmbeddedReader) -> None:
@@ -274,7 +284,7 @@ def test_a_store_that_cannot_be_read_is_logged_once(engine, monkeypatch):
         raise OSError("unreadable")
 
     with capture_logs() as logs:
-        monkeypatch.setattr(EmbeddedReader, "_apply_changes", fail)
+        monkeypatch.setattr(EmbeddedReader, "apply_changes", fail)
         until(lambda: len(tried) > 3)
         monkeypatch.undo()
     (failure,) = failures(logs)
@@ -326,12 +336,9 @@ def damaged(engine: Engine) -> int:
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EIO])
-def test_a_segment_that_the_scrubber_finds_sound_is_read_again(
-    engine, models, disk, monkeypatch, code
-):
-    """Without a commit: the background thread does it."""
-    monkeypatch.setattr(reader, "_RETRY_DAMAGED_S", 0.1)
-    engine.restart_reader()
+def test_a_segment_that_the_scrubber_finds_sound_is_read_again(engine, models, disk, code):
+    """No commit is needed: the background thread reads it again."""
+    engine.restart_reader(limits=ReaderLimits(retry_damaged_s=0.1))
     number, segment = number_of(engine, "first"), segment_of(engine, "first")
     disk.failing[segment] = code
     assert_right(engine, models, "first")
@@ -339,63 +346,65 @@ def test_a_segment_that_the_scrubber_finds_sound_is_read_again(
     assert reported_damage(engine.store.segments) == {segment}
     assert Scrubber(engine.store).scrub() == set()
     until(lambda: damaged(engine) == 0)
-    (loaded,) = engine.reader._loaded[number]._view.segments
+    (loaded,) = engine.reader.loaded[number].view.segments
     assert loaded.record.segment_id == segment
     assert_right(engine, models, "first")
     assert disk.loads == [segment] * 2
 
 
-def test_a_reported_segment_is_left_to_the_scrubber(engine, models, disk, monkeypatch):
-    monkeypatch.setattr(reader, "_RETRY_DAMAGED_S", 0.0)
+def test_a_reported_segment_is_left_to_the_scrubber(engine, models, disk, clock):
     segment = segment_of(engine, "first")
     disk.failing[segment] = errno.EIO
     assert_right(engine, models, "first")
     for _ in range(3):
-        engine.reader._apply_changes()
+        clock.now_s += RETRY_DAMAGED_S
+        engine.reader.apply_changes()
     assert disk.loads == [segment]
     forget_damage(engine.store.segments, segment)
-    engine.reader._apply_changes()
+    clock.now_s += RETRY_DAMAGED_S
+    engine.reader.apply_changes()
     assert disk.loads == [segment] * 2
     assert damaged(engine) == 0
-    engine.reader._apply_changes()
-    assert engine.reader._damaged == {}
+    clock.now_s += RETRY_DAMAGED_S
+    engine.reader.apply_changes()
+    assert disk.loads == [segment] * 2
 
 
-def test_a_segment_that_is_still_damaged_is_reported_again(engine, models, disk, monkeypatch):
-    monkeypatch.setattr(reader, "_RETRY_DAMAGED_S", 0.0)
+def test_a_segment_that_is_still_damaged_is_reported_again(engine, models, disk, clock):
     number, segment = number_of(engine, "first"), segment_of(engine, "first")
     disk.failing[segment] = errno.EIO
     assert_right(engine, models, "first")
-    view = engine.reader._loaded[number]._view
+    view = engine.reader.loaded[number].view
     forget_damage(engine.store.segments, segment)
     disk.failing[segment] = errno.EIO
-    engine.reader._apply_changes()
+    clock.now_s += RETRY_DAMAGED_S
+    engine.reader.apply_changes()
     assert disk.loads == [segment] * 2
     assert damaged(engine) == 1
     assert reported_damage(engine.store.segments) == {segment}
-    assert engine.reader._loaded[number]._view is view  # Its leaves were not read again.
+    assert engine.reader.loaded[number].view is view  # Its leaves were not read again.
     assert_right(engine, models, "first")
     forget_damage(engine.store.segments, segment)
 
 
-def test_a_segment_that_cannot_be_reported_is_read_again_in_its_turn_only(
-    engine, models, disk, monkeypatch
+def test_a_segment_that_cannot_be_reported_is_read_again_only_when_it_is_due(
+    engine, models, disk, clock, monkeypatch
 ):
-    """Not at every commit: a large file may be damaged, and the folder full."""
+    """It is not read at every commit: a large file may be damaged, and the folder full."""
 
     def full(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(loaded_collection, "report_damage", full)
-    number, segment = number_of(engine, "first"), segment_of(engine, "first")
+    segment = segment_of(engine, "first")
     disk.failing[segment] = errno.EMFILE
     assert_right(engine, models, "first")
     for each in ("d1", "d2"):
         put(engine, models, "first", each)
-        engine.reader._apply_changes()
+        engine.reader.apply_changes()
     assert disk.loads == [segment]
-    engine.reader._damaged[number] = 0.0
-    engine.reader._apply_changes()
+    clock.now_s += RETRY_DAMAGED_S
+    engine.reader.apply_changes()
     assert disk.loads == [segment] * 2
     assert damaged(engine) == 0
     assert_right(engine, models, "first")
@@ -406,7 +415,7 @@ def test_a_damaged_segment_that_was_replaced_no_longer_counts(engine, models, di
     disk.failing[segment] = errno.EIO
     assert_right(engine, models, "first")
     engine.run_maintenance(1, name="first", damaged=frozenset({segment}))
-    engine.reader._apply_changes()
+    engine.reader.apply_changes()
     assert damaged(engine) == 0
     forget_damage(engine.store.segments, segment)
     assert_right(engine, models, "first")

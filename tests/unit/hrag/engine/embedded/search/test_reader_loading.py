@@ -77,41 +77,43 @@ def test_a_segment_that_is_published_during_the_load_is_taken_up(engine, model, 
 
     def publish() -> None:
         seal(engine.store, number)
-        engine.reader._apply_changes()
+        engine.reader.apply_changes()
 
     after_loading(monkeypatch, publish)
-    engine.reader._load(number)
-    assert len(engine.reader._loaded[number]._view.segments) == 1
-    assert engine.reader.status().embedded.loaded_bytes == engine.reader._loaded[number].size_bytes
+    engine.reader.load(number)
+    assert len(engine.reader.loaded[number].view.segments) == 1
+    assert engine.reader.status().embedded.loaded_bytes == engine.reader.loaded[number].size_bytes
     assert_right(engine, model)
 
 
 def test_a_collection_that_is_deleted_during_the_load_is_let_go(engine, model, monkeypatch):
     def delete() -> None:
         engine.writer.delete_collection("t", "c")
-        engine.reader._apply_changes()
+        engine.reader.apply_changes()
 
     after_loading(monkeypatch, delete)
     with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
         pass
-    assert engine.reader._loaded == {}
+    assert engine.reader.loaded == {}
     assert engine.reader.status().embedded.loaded_bytes == 0
 
 
 def test_a_loaded_collection_whose_refresh_fails_is_searched_and_tried_again(
     engine, model, monkeypatch
 ):
-    refresh = LoadedCollection.refresh
+    refresh, refreshes = LoadedCollection.refresh, list[LoadedCollection]()
 
-    def fail(self: object, **_: object) -> None:
-        monkeypatch.setattr(LoadedCollection, "refresh", refresh)
-        raise OSError("once")
+    def fail_once(loaded: LoadedCollection, **options: Any) -> None:
+        refreshes.append(loaded)
+        if len(refreshes) == 1:
+            raise OSError("once")
+        refresh(loaded, **options)
 
-    monkeypatch.setattr(LoadedCollection, "refresh", fail)
+    monkeypatch.setattr(LoadedCollection, "refresh", fail_once)
     assert_right(engine, model)
-    assert engine.reader._failing
+    assert len(refreshes) == 1
     assert engine.reader.status().embedded.loaded_bytes > 0
-    until(lambda: engine.reader._apply_changes() or not engine.reader._failing)
+    until(lambda: engine.reader.apply_changes() or len(refreshes) == 2)
 
 
 # Files that take their time
@@ -152,7 +154,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def test_refreshes_at_once_read_a_segment_once(engine, model, slow_files, pool):
     assert_right(engine, model)
     number = engine.open().collection_id
-    loaded = engine.reader._loaded[number]
+    loaded = engine.reader.loaded[number]
     seal(engine.store, number)
     refreshes = [pool.submit(loaded.refresh) for _ in range(4)]
     until(lambda: slow_files.running)
@@ -162,7 +164,7 @@ def test_refreshes_at_once_read_a_segment_once(engine, model, slow_files, pool):
     for each in refreshes:
         each.result(SOON_S)
     assert slow_files.loads == 1
-    assert len(loaded._view.segments) == 1
+    assert len(loaded.view.segments) == 1
     assert_right(engine, model)
 
 
@@ -191,10 +193,14 @@ def test_a_search_that_waits_for_a_load_ends_with_its_deadline(engine, loading):
 
 
 def test_a_search_that_waits_for_a_load_ends_when_its_caller_leaves(engine, loading, pool):
-    left = threading.Event()
-    deadline = Deadline(is_waiting=lambda: not left.is_set())
-    search = pool.submit(open_snapshot, engine.reader, deadline)
-    time.sleep(0.02)
+    left, has_asked = threading.Event(), threading.Event()
+
+    def is_waiting() -> bool:
+        has_asked.set()
+        return not left.is_set()
+
+    search = pool.submit(open_snapshot, engine.reader, Deadline(is_waiting=is_waiting))
+    assert has_asked.wait(SOON_S)
     assert not search.done()
     left.set()
     with pytest.raises(Cancelled):
@@ -216,7 +222,7 @@ def test_a_search_whose_collection_never_gets_loaded_ends_with_its_deadline(
             raise AssertionError("the search goes on after its deadline")
 
     began = time.monotonic()
-    monkeypatch.setattr(EmbeddedReader, "_load", load_nothing)
+    monkeypatch.setattr(EmbeddedReader, "load", load_nothing)
     with pytest.raises(DeadlineExceeded, match="loading the collection"):
         open_snapshot(engine.reader, Deadline.after(0.05))
 

@@ -1,13 +1,14 @@
 """What filters selected is kept while its view is in use, whole filters and common terms."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hrag.engine.embedded.search import selected_rows
-from hrag.engine.embedded.search.selected_rows import SelectionCache
-from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.engine.embedded.search.document_reader import CitationCache
+from hrag.engine.embedded.search.selected_rows import Key, SelectionCache
+from hrag.engine.embedded.search.snapshot import SnapshotCaches
 from hrag.filters import AllOf, Match
 from tests.support.documents.fakes import (
     collection_settings,
@@ -59,17 +60,32 @@ def test_what_is_small_or_larger_than_the_cache_is_not_kept(count: int, calls: i
     assert select.calls == calls
 
 
-def test_documents_of_a_common_term_are_read_once_for_all_filters(engine, monkeypatch):
-    monkeypatch.setattr(selected_rows, "_TERM_BYTES", 8 * 5)
+class CountingCache(SelectionCache):
+    """A cache that lists the terms whose documents were read. It keeps five documents or more."""
+
+    def __init__(self) -> None:
+        super().__init__(min_term_bytes=8 * 5)
+        self.reads: list[Key] = []
+
+    def get(self, view: Any, key: Key, compute: Callable[[], Any], min_bytes: int = 0) -> Any:
+        def noted() -> Any:
+            if key[0] == "term":
+                self.reads.append(key)
+            return compute()
+
+        return super().get(view, key, noted, min_bytes)
+
+
+def test_documents_of_a_common_term_are_read_once_for_all_filters(engine):
+    cache = CountingCache()
+    engine.restart_reader(caches=SnapshotCaches(CitationCache(), cache))
     engine.writer.create_collection("t", "c", collection_settings())
     for number in range(6):
         put(engine, number, {"lang": "en", "number": number})
     assert found(engine, 1, 2) == {"d1", "d2"}
-    reads = []
-    read = FilterEvaluation._read
-    monkeypatch.setattr(FilterEvaluation, "_read", lambda *each: reads.append(each) or read(*each))
+    cache.reads.clear()
     assert found(engine, 3) == {"d3"}
-    assert len(reads) == 1  # The number's: few documents have it.
+    assert len(cache.reads) == 1  # It is the term of the number, which few documents have.
     engine.writer.delete(engine.open(), "d2")
     put(engine, 4, {"lang": "de", "number": 4})
     put(engine, 7, {"lang": "en", "number": 4})

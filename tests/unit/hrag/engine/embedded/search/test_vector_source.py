@@ -5,7 +5,6 @@ import pytest
 
 from hrag.engine.common.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources import vector_source
 from hrag.engine.embedded.search.sources.vector_source import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import SegmentSearch, load
@@ -32,11 +31,16 @@ def view(engine: Engine) -> View:
     engine.writer.delete(engine.open(), "d6")
     with engine.store.read() as txn:
         by_id = {segment.record.segment_id: segment}
-        return load_view(engine.store, txn, SETTINGS, 1, by_id)
+        return load_view(txn, SETTINGS, 1, by_id)
 
 
-def nearest(seed: int, eligible: EligibleRows, count: int) -> Candidates:
-    return VectorSource().candidates(VectorQuery(query_vector(seed)), eligible, count)
+SOURCE = VectorSource()
+
+
+def nearest(
+    seed: int, eligible: EligibleRows, count: int, source: VectorSource = SOURCE
+) -> Candidates:
+    return source.candidates(VectorQuery(query_vector(seed)), eligible, count)
 
 
 def living(view: View) -> np.ndarray:
@@ -72,9 +76,7 @@ def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view
     segments = {each.record.segment_id: each for each in view.segments}
     small = load(engine.store.segments, engine.seal())
     with engine.store.read() as txn:
-        both = load_view(
-            engine.store, txn, SETTINGS, opened, {**segments, small.record.segment_id: small}
-        )
+        both = load_view(txn, SETTINGS, opened, {**segments, small.record.segment_id: small})
     query = VectorQuery(query_vector(0))
     found = VectorSource().candidates(query, EligibleRows(both), 1)
     assert list(query._searches) == list(segments)
@@ -83,7 +85,7 @@ def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view
 
 def test_where_half_is_eligible_few_searches_look_deeper(view, monkeypatch):
     """The average number of rows for five eligible ones would be too few for every other one."""
-    monkeypatch.setattr(vector_source, "_SEARCH_COST", 0)
+    graph_search_is_free = VectorSource(search_cost=0)
     asked: list[int] = []
     search = SegmentSearch.nearest
     monkeypatch.setattr(
@@ -91,7 +93,7 @@ def test_where_half_is_eligible_few_searches_look_deeper(view, monkeypatch):
     )
     for seed in range(40):
         chosen = np.random.default_rng(seed).permutation(living(view))[: view.living // 2]
-        found = nearest(seed, EligibleRows(view, np.sort(chosen)), 5)
+        found = nearest(seed, EligibleRows(view, np.sort(chosen)), 5, graph_search_is_free)
         assert np.isin(found.rows, chosen).all()
         assert len(found) >= 5
     assert 40 <= len(asked) <= 44
@@ -128,7 +130,7 @@ def test_equal_vectors_have_equal_scores_in_a_segment_and_in_the_tail(engine: En
     segment = load(engine.store.segments, engine.seal())
     engine.writer.put(engine.open(), copies[1])
     with engine.store.read() as txn:
-        view = load_view(engine.store, txn, settings, 1, {segment.record.segment_id: segment})
+        view = load_view(txn, settings, 1, {segment.record.segment_id: segment})
     rows = np.arange(view.count, dtype=np.uint32)
     for seed in range(20):
         query = VectorQuery(query_vector(seed, 384))

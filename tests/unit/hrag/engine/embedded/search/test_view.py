@@ -7,12 +7,10 @@ import pytest
 
 from hrag.engine import PreparedDocument
 from hrag.engine.common.labels import labels_of
-from hrag.engine.embedded.search import view as view_module
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import LoadedSegment, load
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.change_log import changes_after
 from hrag.engine.embedded.store.lmdb_records import Change
-from hrag.engine.embedded.store.queries import read_counters
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 
@@ -35,13 +33,13 @@ def document(number: int) -> PreparedDocument:
 def loaded(engine: Engine, *segments: LoadedSegment) -> View:
     with engine.store.read() as txn:
         by_id = {segment.record.segment_id: segment for segment in segments}
-        return load_view(engine.store, txn, SETTINGS, 1, by_id)
+        return load_view(txn, SETTINGS, 1, by_id)
 
 
 def advanced(engine: Engine, view: View, *changes: Change) -> View:
     with engine.store.read() as txn:
-        sequence = read_counters(engine.store, txn, 1).sequence
-        return view.advanced(engine.store, txn, changes, sequence)
+        sequence = txn.counters.require(1).sequence
+        return view.advanced(txn, changes, sequence)
 
 
 def ordinals(view: View) -> dict[int, int]:
@@ -96,9 +94,7 @@ def test_an_older_view_stays_as_it_was(filled, sealed):
 
 def _log_after(engine: Engine, sequence: int) -> Iterator[Change]:
     with engine.store.read() as txn:
-        start = schema.in_collection(1, sequence + 1)
-        for _, value in engine.store.scan(txn, "changes", schema.u32(1), start):
-            yield Change.from_bytes(value)
+        yield from changes_after(txn, 1, sequence)
 
 
 def test_what_came_and_went_between_two_views_is_in_neither(filled):
@@ -152,9 +148,8 @@ def test_what_a_segment_is_missing_for_lies_in_the_tail(filled, segments_loaded)
 
 
 @pytest.mark.parametrize("cost", [0, 1000])
-def test_rows_of_documents_are_found_by_bisection_and_by_looking_at_all(filled, monkeypatch, cost):
+def test_rows_of_documents_are_found_by_bisection_and_by_a_scan(filled, cost):
     """In a segment, in the tail, and of documents that the view does not have."""
-    monkeypatch.setattr(view_module, "_BISECTION_COST", cost)
     segment = load(filled.store.segments, filled.seal())
     filled.writer.put(filled.open(), document(5))
     view = loaded(filled, segment)
@@ -162,4 +157,4 @@ def test_rows_of_documents_are_found_by_bisection_and_by_looking_at_all(filled, 
     of_rows = (view.labels[: view.count] >> np.uint64(20)).tolist()
     for chosen in ([], [1], [3, 6], [2, 4, 5, 9], [1, 2, 3, 4, 5, 6], [7]):
         expected = [row for row, ordinal in enumerate(of_rows) if ordinal in chosen]
-        assert view.rows_of(np.array(chosen, np.uint64)).tolist() == expected
+        assert view.rows_of(np.array(chosen, np.uint64), cost).tolist() == expected

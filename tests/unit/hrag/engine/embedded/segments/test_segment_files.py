@@ -74,9 +74,8 @@ class WithoutHugePages(mmap.mmap):
 
 @pytest.mark.parametrize("pages", [mmap.mmap, WithoutHugePages])
 def test_large_segments_ask_for_huge_pages_and_do_without(pages, tmp_path, record, monkeypatch):
-    monkeypatch.setattr(segment_files, "_HUGE_FROM_BYTES", 0)
     monkeypatch.setattr(segment_files.mmap, "mmap", pages)
-    assert len(segment_files.load(tmp_path, record).graph) == 200
+    assert len(segment_files.load(tmp_path, record, huge_from_bytes=0).graph) == 200
 
 
 def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
@@ -213,7 +212,7 @@ def test_postings_of_other_leaves_are_refused(tmp_path, record):
 def test_a_file_of_nonsense_that_the_manifest_lists_is_refused(tmp_path, record, name, content):
     path = path_of(tmp_path, record, name)
     path.write_bytes(content)
-    files = {**record.files, name: segment_files._sync_and_sum(path)}
+    files = {**record.files, name: segment_files.sync_file(path)}
     with pytest.raises(segment_files.DamagedSegment, match=r"cannot be read|holds vectors of"):
         segment_files.load(tmp_path, replace(record, files=files))
 

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.child_process import run_module
 from hrag.engine.embedded.store.environment import Store
 from tests.support.servers.processes import children_of, is_alive
+from tests.support.until import until
 
 _WAIT_S = 30.0
 
@@ -36,21 +35,14 @@ def test_a_program_ends_with_its_parent_even_if_that_is_killed(
 ) -> None:
     """Whether its interpreter is still starting or the program runs."""
     began = tmp_path / "began"
-    program = ["timeit", "-n1", "-r1", f"open({str(began)!r}, 'w'); import time; time.sleep(60)"]
+    program = ["timeit", "-n1", "-r1", f"open({str(began)!r}, 'w'); import signal; signal.pause()"]
     start = f"from {run_module.__module__} import run_module; run_module(*{program})"
     parent = subprocess.Popen([sys.executable, "-c", start])
     try:
-        wait_until(lambda: bool(children_of(parent.pid)))
+        until(lambda: bool(children_of(parent.pid)))
         (child,) = children_of(parent.pid)
-        wait_until(lambda: began.exists() or not is_running)
+        until(lambda: began.exists() or not is_running)
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not is_alive(child))
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not is_alive(child))

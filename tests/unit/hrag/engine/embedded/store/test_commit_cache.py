@@ -28,7 +28,7 @@ def test_a_commit_ends_it(store):
     with store.read() as txn:
         txn.cache.keep("key", "value")
     with store.write() as txn:
-        txn.put(b"name", schema.u64(1), db=store.db["meta"])
+        txn.put_number(b"name", 1)
     with store.read() as txn:
         assert txn.cache.get("key") is None
 
@@ -46,7 +46,7 @@ def test_a_transaction_that_began_before_a_commit_keeps_its_own(store):
     with store.read() as old:
         old.cache.keep("key", "old")
         with store.write() as txn:
-            txn.put(b"name", schema.u64(1), db=store.db["meta"])
+            txn.put_number(b"name", 1)
         with store.read() as new:
             assert new.cache.get("key") is None
             new.cache.keep("key", "new")
@@ -59,16 +59,16 @@ def write_in_vain(store):
     """A writer that does not commit takes pages, none of the last commit's."""
     with suppress(lmdb.BadValsizeError), store.write() as txn:
         for number in range(100):
-            txn.put(schema.u64(number), bytes(2_000), db=store.db["meta"])
-        txn.put(bytes(1_000), b"", db=store.db["meta"])  # A key may have 511 bytes.
+            txn.meta.put(schema.u64(number), bytes(2_000))
+        txn.meta.put(bytes(1_000), b"")  # A key may have 511 bytes.
 
 
 def test_what_was_read_stays_readable_after_its_transaction(store):
     """The value is memory of LMDB's page, which belongs to the last commit."""
     with store.write() as txn:
-        txn.put(b"name", schema.u64(7), db=store.db["meta"])
+        txn.put_number(b"name", 7)
     with store.read() as txn:
-        txn.cache.keep("key", txn.get(b"name", db=store.db["meta"]))
+        txn.cache.keep("key", txn.meta.get_data(b"name"))
     for _ in range(3):
         write_in_vain(store)
     with store.read() as txn:

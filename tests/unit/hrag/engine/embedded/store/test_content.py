@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store import content, schema
-from hrag.engine.embedded.store.content import Content, DamagedContent
+from hrag.engine.embedded.store.content import Content, DamagedContent, Part
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
 from tests.support.documents.fakes import collection_settings, prepared, sentences
-from tests.support.engines.damage import flip_part
+from tests.support.engines.damage import entries_of, flip_part, overwrite, part_of
 
 PAGE = 4096
 OWNER = schema.address(schema.u64(1), 2, 3)
@@ -99,26 +99,27 @@ def test_parts_are_read_in_any_order_and_after_each_change(store, count):
         writer.put(opened, document)
     document = documents[-1]
     expected = {
-        "trees": document.tree.to_bytes(),
-        "texts": document.parsed.text.encode(),
-        "vectors": document.vectors.tobytes(),
+        Part.TREE: document.tree.to_bytes(),
+        Part.TEXT: document.parsed.text.encode(),
+        Part.VECTORS: document.vectors.tobytes(),
     }
     with store.read() as txn:
-        address = address_of(store, txn, 1, 2)
-        for names in (["vectors", "trees", "texts"], ["texts", "vectors", "trees"]):
-            for name in names:
-                assert txn.get(address, store.db[name]) == expected[name]
-                assert txn.get_again(address, store.db[name]) == expected[name]
-                assert txn.has(address, store.db[name])
-        assert not txn.has(address_of(store, txn, 1, 2)[::-1], store.db["texts"])
+        address = address_of(txn, 1, 2)
+        for parts in (
+            [Part.VECTORS, Part.TREE, Part.TEXT],
+            [Part.TEXT, Part.VECTORS, Part.TREE],
+        ):
+            for part in parts:
+                assert txn.contents.get(address, part) == expected[part]
+                assert txn.contents.has(address, part)
+            assert txn.contents.tree_again(address) == expected[Part.TREE]
+        assert not txn.contents.has(address[::-1], Part.TEXT)
     with store.write() as txn:
-        before = txn.get(address, store.db["vectors"])
-        assert before == expected["vectors"]
-        txn.delete_content(address[: schema.SLOT_BYTES], store.db["texts"])
-        assert txn.get(address, store.db["vectors"]) is None
-        parts = [(store.db[name], expected[name]) for name in content.PARTS]
-        txn.put_content(address, parts)
-        assert txn.get(address, store.db["trees"]) == expected["trees"]
+        assert txn.contents.vectors(address) == expected[Part.VECTORS]
+        txn.contents.delete(address[: schema.SLOT_BYTES])
+        assert txn.contents.get(address, Part.VECTORS) is None
+        txn.contents.put(address, *expected.values())
+        assert txn.contents.tree(address) == expected[Part.TREE]
 
 
 @pytest.mark.parametrize("name", content.PARTS)
@@ -128,38 +129,45 @@ def test_a_flipped_bit_in_any_part_is_data_loss(store, name, count):
     writer.create_collection("t", "c", collection_settings(dimension=64))
     document = prepared("d", sentences(count), collection_settings(dimension=64))
     writer.put(writer.open("t", "c"), document)
-    others = set(content.PARTS) - {name}
+    damaged = part_of(name)
+    others = set(Part) - {damaged}
     for at in (0, -1):
         with store.write() as txn:
-            flip_part(store, txn, name, at)
+            flip_part(txn, name, at)
         with store.read() as txn:
-            address = address_of(store, txn, 1, 1)
-            assert all(txn.get(address, store.db[other]) for other in others)
-            assert txn.get_sound(address, store.db[name]) is None
+            address = address_of(txn, 1, 1)
+            assert all(txn.contents.get(address, part) for part in others)
+            assert txn.contents.get_sound(address, damaged) is None
             with pytest.raises(DataLoss, match=f"document 'd' of .* its entry in '{name}'"):
-                txn.get(address, store.db[name])
+                txn.contents.get(address, damaged)
         with store.write() as txn:
-            flip_part(store, txn, name, at)
+            flip_part(txn, name, at)
 
 
 def test_damaged_lengths_are_data_loss_for_every_part(store):
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     writer.put(writer.open("t", "c"), prepared("d", sentences(30)))
-    texts = store.db["texts"]
     with store.write() as txn:
-        key, value = next(txn.entries(texts))
-        key, changed = bytes(key), bytearray(value)
+        key, value = entries_of(txn, "texts")[0]
+        changed = bytearray(value)
         changed[5] ^= 4
-        txn.raw.put(key, bytes(changed), db=texts.handle)
+        overwrite(txn, "texts", key, bytes(changed))
     with store.read() as txn:
-        address = address_of(store, txn, 1, 1)
-        for name in content.PARTS:
-            assert txn.has(address, store.db[name])
-            assert txn.get_sound(address, store.db[name]) is None
-            for read in (txn.get, txn.get_again, txn.get_blocks):
-                with pytest.raises(DataLoss, match="document 'd' of collection 't/c' is damaged"):
-                    read(address, store.db[name])
+        address = address_of(txn, 1, 1)
+        contents = txn.contents
+        for part in Part:
+            assert contents.has(address, part)
+            assert contents.get_sound(address, part) is None
+        for read in (
+            contents.tree,
+            contents.tree_again,
+            contents.text,
+            contents.text_blocks,
+            contents.vectors,
+        ):
+            with pytest.raises(DataLoss, match="document 'd' of collection 't/c' is damaged"):
+                read(address)
     writer.put(writer.open("t", "c"), prepared("d", sentences(30)))
 
 
@@ -174,9 +182,9 @@ def test_a_new_version_takes_the_place_of_the_old_one(store, counts):
         writer.put(opened, prepared("d", sentences(count, seed), settings, seed))
         writer.put(opened, prepared(f"other{seed}", "text", settings))
         with store.read() as txn:
-            values = [len(value) for _, value in txn.entries(store.db["texts"], schema.u64(1))]
+            values = [len(value) for _, value in txn.contents.stored(schema.u64(1))]
             assert values == content.value_lengths(sum(values))
-            assert not list(txn.entries(store.db["free_slots"]))
+            assert txn.free_slots.size == 0
         assert writer.document_with_text(opened, "d")[1] == sentences(count, seed)
     assert check(store).problems == ()
 
@@ -190,7 +198,7 @@ def test_a_document_that_fills_its_pages_is_one_value(store):
     def values() -> list[int]:
         writer.put(opened, prepared("d", text))
         with store.read() as txn:
-            return [len(value) for _, value in txn.entries(store.db["texts"], schema.u64(1))]
+            return [len(value) for _, value in txn.contents.stored(schema.u64(1))]
 
     while (sum(values()) + 16) % PAGE:
         text += "."

@@ -1,7 +1,9 @@
 """The environment: who may open it, and what a write that fails leaves."""
 
 import errno
+import os
 from contextlib import closing
+from pathlib import Path
 
 import lmdb
 import pytest
@@ -18,12 +20,12 @@ from tests.support.servers.forked import ran
 
 
 def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
-    assert set(store.db) == set(schema.DATABASES)
+    assert set(store.databases) == set(schema.DATABASES)
     assert store.segments.is_dir()
     with store.read() as txn:
-        assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
-        assert store.number(txn, schema.LAST_ORDINAL) == 0
-        assert len(bytes(txn.get(schema.STORE_ID, db=store.db["meta"]))) == 32
+        assert txn.number(schema.SCHEMA) == schema.SCHEMA_VERSION
+        assert txn.number(schema.LAST_ORDINAL) == 0
+        assert len(txn.meta.require(schema.STORE_ID)) == 32
 
 
 def test_a_store_keeps_its_identity(tmp_path):
@@ -31,7 +33,7 @@ def test_a_store_keeps_its_identity(tmp_path):
     for _ in range(2):
         store = open_for_writing(tmp_path)
         with store.read() as txn:
-            found.add(bytes(txn.get(schema.STORE_ID, db=store.db["meta"])))
+            found.add(txn.meta.require(schema.STORE_ID))
         store.close()
     assert len(found) == 1
 
@@ -69,13 +71,13 @@ def _fails(error: Exception):
 def test_a_reader_beside_a_writer_sees_what_is_committed(store):
     """In a process of its own, as LMDB demands."""
     with store.write() as txn:
-        store.next_number(txn, schema.LAST_ORDINAL)
+        txn.next_number(schema.LAST_ORDINAL)
     script = (
         "import sys; from pathlib import Path\n"
         "from hrag.engine.embedded.store import environment as store\n"
         "from hrag.engine.embedded.store import schema\n"
         "opened = store.open_for_reading(Path(sys.argv[1]))\n"
-        "with opened.read() as txn: print(opened.number(txn, schema.LAST_ORDINAL))\n"
+        "with opened.read() as txn: print(txn.number(schema.LAST_ORDINAL))\n"
     )
     run = ran("-c", script, str(store.directory))
     assert (run.returncode, run.stdout.strip()) == (0, "1"), run.stderr
@@ -109,7 +111,7 @@ def test_a_store_that_lacks_a_database_is_damaged_and_left_alone(tmp_path, openi
 
 def test_a_store_whose_version_is_damaged_is_not_of_another_version(tmp_path):
     with closing(open_for_writing(tmp_path)) as store, store.write() as txn:
-        meta = store.db["meta"].handle
+        meta = store.databases["meta"].handle
         value = bytearray(txn.raw.get(schema.SCHEMA, db=meta))
         value[7] ^= 1
         txn.raw.put(schema.SCHEMA, bytes(value), db=meta)
@@ -128,22 +130,24 @@ def test_a_reader_opens_what_a_writer_left(tmp_path):
     open_for_writing(tmp_path).close()
     store = open_for_reading(tmp_path)
     with store.read() as txn:
-        assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
-    assert set(store.db) == set(schema.DATABASES)
+        assert txn.number(schema.SCHEMA) == schema.SCHEMA_VERSION
+    assert set(store.databases) == set(schema.DATABASES)
     store.close()
 
 
+@pytest.mark.parametrize("version", [7, 8, 10, 99])
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_another_schema_version_is_refused_and_left_alone(tmp_path, opening, monkeypatch):
+def test_another_schema_version_is_refused_and_left_alone(tmp_path, opening, version, monkeypatch):
     store = open_for_writing(tmp_path)
     with store.write() as txn:
-        txn.put(schema.SCHEMA, schema.u64(99), db=store.db["meta"])
+        txn.put_number(schema.SCHEMA, version)
     store.close()
     if opening is open_for_writing:
         monkeypatch.setattr(schema, "DATABASES", (*schema.DATABASES, "of_this_version"))
     before = (tmp_path / "data.mdb").read_bytes()
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="version 99; this hrag reads versions 7 to 9"):
+        message = f"version {version}; this hrag reads version 9 only"
+        with pytest.raises(StoreUnavailable, match=message):
             opening(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == before
 
@@ -160,13 +164,12 @@ def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
     assert not isinstance(refused.value, StoreMissing)  # Nobody waits for it to get newer.
 
 
-def test_a_store_that_is_open_has_no_room_for_somebody_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(store_locks, "_TRIES", 1)
+def test_a_store_that_is_open_cannot_be_locked_exclusively(tmp_path):
     for opening in (open_for_writing, open_for_reading):
         with (
             closing(opening(tmp_path)),
             pytest.raises(StoreUnavailable, match="stop both services first"),
-            store_locks.exclusive(tmp_path),
+            store_locks.exclusive(tmp_path, store_locks.Patience(tries=1)),
         ):
             pass
     with store_locks.exclusive(tmp_path):
@@ -197,7 +200,7 @@ def test_a_data_file_that_lmdb_may_not_open_is_named(tmp_path, opening, monkeypa
     denied = lmdb.Error(str(tmp_path))
     denied.code = errno.EACCES
     monkeypatch.setattr(lmdb, "open", _fails(denied))
-    monkeypatch.setattr(location, "_may_use", lambda path: path.name != "data.mdb")
+    monkeypatch.setattr(os, "access", lambda path, *_, **__: Path(path).name != "data.mdb")
     with pytest.raises(StoreUnavailable, match=r"cannot use .*/data\.mdb: it belongs to .*\(uid "):
         opening(tmp_path)
 
@@ -207,7 +210,7 @@ def test_what_nobody_changes_is_opened_without_a_trace(tmp_path):
     for name in ("lock.mdb", "users.lock", "indexer.lock"):
         (tmp_path / name).unlink()
     with closing(open_alone(tmp_path)) as alone, alone.read() as txn:
-        assert alone.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
+        assert txn.number(schema.SCHEMA) == schema.SCHEMA_VERSION
     assert {path.name for path in tmp_path.iterdir()} == {"data.mdb", "segments"}
 
 
@@ -222,15 +225,15 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
 
 def write_and_raise(store: Store, error: Exception) -> None:
     with store.write() as txn:
-        store.next_number(txn, schema.LAST_ORDINAL)
-        txn.put(schema.u64(1), b"text", db=store.db["texts"])
+        txn.next_number(schema.LAST_ORDINAL)
+        txn.meta.put(b"text", b"text")
         raise error
 
 
 def assert_nothing_was_written(store: Store) -> None:
     with store.read() as txn:
-        assert store.number(txn, schema.LAST_ORDINAL) == 0
-        assert txn.stat(store.db["texts"])["entries"] == 0
+        assert txn.number(schema.LAST_ORDINAL) == 0
+        assert txn.meta.get(b"text") is None
 
 
 @pytest.mark.parametrize("error", [lmdb.DiskError, lmdb.MapFullError])
@@ -241,12 +244,14 @@ def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
 
 
 def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("hrag.engine.embedded.store.lmdb_file._MAP_BYTES", 1 << 18)
+    open_lmdb = lmdb.open
+    small = {"map_size": 1 << 18}
+    monkeypatch.setattr(lmdb, "open", lambda *args, **options: open_lmdb(*args, **options | small))
     store = open_for_writing(tmp_path)
     with pytest.raises(StorageFull), store.write() as txn:
-        txn.put(schema.u64(1), bytes(1 << 20), db=store.db["texts"])
+        txn.meta.put(b"text", bytes(1 << 20))
     with store.read() as txn:
-        assert txn.stat(store.db["texts"])["entries"] == 0
+        assert txn.meta.get(b"text") is None
     store.close()
 
 
@@ -284,28 +289,29 @@ def test_a_write_that_raises_changes_nothing_and_says_why(store, error):
 
 def test_numbers_count_up_and_only_with_the_commit(store):
     with store.write() as txn:
-        assert [store.next_number(txn, schema.LAST_ORDINAL) for _ in range(3)] == [1, 2, 3]
-        assert store.number(txn, schema.LAST_COLLECTION) == 0
+        assert [txn.next_number(schema.LAST_ORDINAL) for _ in range(3)] == [1, 2, 3]
+        assert txn.number(schema.LAST_COLLECTION) == 0
     with store.read() as txn:
-        assert store.number(txn, schema.LAST_ORDINAL) == 3
+        assert txn.number(schema.LAST_ORDINAL) == 3
 
 
 def test_a_scan_holds_to_its_prefix_and_its_start(store):
     pairs = [(1, 5), (2, 1), (2, 3), (2, 300), (3, 0)]
     with store.write() as txn:
         for pair in pairs:
-            txn.put(schema.in_collection(*pair), b"x", db=store.db["ordinals"])
+            txn.tombstones.put(pair, 1)
 
-    def scanned(prefix: bytes, start: bytes = b"") -> list[tuple[int, int]]:
+    def scanned(
+        collection: int | None = None, start: tuple[int, int] | None = None
+    ) -> list[tuple[int, int]]:
         with store.read() as txn:
-            found = store.scan(txn, "ordinals", prefix, start)
-            return [schema.read_in_collection(key) for key, _ in found]
+            return [key for key, _ in txn.tombstones.entries(collection, start=start)]
 
-    assert scanned(b"") == pairs
-    assert scanned(schema.u32(2)) == pairs[1:4]
-    assert scanned(schema.u32(2), schema.in_collection(2, 2)) == pairs[2:4]
-    assert scanned(schema.u32(2), schema.in_collection(2, 301)) == []
-    assert scanned(schema.u32(9)) == []
+    assert scanned() == pairs
+    assert scanned(2) == pairs[1:4]
+    assert scanned(2, (2, 2)) == pairs[2:4]
+    assert scanned(2, (2, 301)) == []
+    assert scanned(9) == []
     with store.write() as txn:
         for pair in pairs:
-            txn.delete(schema.in_collection(*pair), db=store.db["ordinals"])
+            txn.tombstones.delete(pair)

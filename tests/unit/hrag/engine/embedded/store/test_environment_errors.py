@@ -18,8 +18,6 @@ from tests.support.servers.forked import ran
 
 # Damage
 
-ADDRESS = schema.address(schema.u64(1), 1, 1)
-
 
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
 @pytest.mark.parametrize("content", [b"no store" * 4096, b"x", bytes(8192), b"\xde\xc0" * 9999])
@@ -37,9 +35,7 @@ def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
     with closing(open_for_writing(tmp_path)) as store:
         for number in range(10):
             with store.write() as txn:
-                txn.put(
-                    schema.address(schema.u64(number), 1, 1), bytes(50_000), db=store.db["texts"]
-                )
+                txn.meta.put(schema.u64(number), bytes(50_000))
     os.truncate(tmp_path / "data.mdb", kept)
     with pytest.raises(StoreUnavailable, match=f"is damaged: it has {kept:,} of [0-9,]+ bytes"):
         opening(tmp_path)
@@ -49,17 +45,16 @@ def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
 def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, opening):
     """LMDB never writes the pages that a transaction takes at the end and gives back."""
     with closing(open_for_writing(tmp_path)) as store:
-        texts, more = store.db["texts"], schema.address(schema.u64(2), 1, 2)
         for _ in range(3):  # So that LMDB knows free pages, which makes it give back at once.
             with store.write() as txn:
-                txn.put(ADDRESS, bytes(20_000), db=texts)
+                txn.meta.put(b"kept", bytes(20_000))
         with store.write() as txn:
-            txn.put(more, bytes(500_000), db=texts)
-            txn.delete(more, db=texts)
+            txn.meta.put(b"more", bytes(500_000))
+            txn.meta.delete(b"more")
         needed = (store.env.info()["last_pgno"] + 1) * store.env.stat()["psize"]
     assert (tmp_path / "data.mdb").stat().st_size < needed
     with closing(opening(tmp_path)) as store, store.read() as txn:
-        assert len(txn.get(ADDRESS, db=store.db["texts"])) == 20_000
+        assert len(txn.meta.require(b"kept")) == 20_000
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, lambda path: os.truncate(path, 0)])
@@ -161,7 +156,7 @@ def test_a_store_opens_on_a_full_disk(disk):
     Ballast(disk).fill()
     for opening in (open_for_writing, open_for_reading):
         with closing(opening(disk / "store")) as store, store.read() as txn:
-            assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
+            assert txn.number(schema.SCHEMA) == schema.SCHEMA_VERSION
 
 
 def test_a_store_cannot_be_created_on_a_full_disk(disk):

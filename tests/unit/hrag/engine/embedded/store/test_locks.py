@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hrag.engine.embedded.store import store_locks
+from hrag.engine.embedded.store.store_locks import Patience
 from hrag.errors import StoreUnavailable
 from tests.support.servers.forked import talking
 
@@ -15,32 +16,25 @@ def nothing() -> None:
     pass
 
 
+# A process that has to wait for another one gives up soon.
+IMPATIENT = Patience(tries=3, pause_s=0.001)
+
+
 @contextmanager
-def member(folder: Path, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Somebody of a PID namespace who has the store, in this process."""
-    with monkeypatch.context() as patch:
-        patch.setattr(store_locks, "_namespace", namespace.encode)
-        file = store_locks.join(folder, nothing)
-    with file:
+def member(folder: Path, namespace: str) -> Iterator[None]:
+    """A user of the store in a PID namespace of this name; it is this process."""
+    with store_locks.join(folder, nothing, namespace.encode(), IMPATIENT):
         yield
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who have to wait for another give up soon."""
-    monkeypatch.setattr(store_locks, "_TRIES", 3)
-    monkeypatch.setattr(store_locks, "_PAUSE_S", 0.001)
-
-
-def test_processes_of_one_namespace_share_a_store(tmp_path, monkeypatch):
-    with member(tmp_path, "pid:[1]", monkeypatch), member(tmp_path, "pid:[1]", monkeypatch):
+def test_processes_of_one_namespace_share_a_store(tmp_path):
+    with member(tmp_path, "pid:[1]"), member(tmp_path, "pid:[1]"):
         assert (tmp_path / "users.lock").read_bytes() == b"pid:[1]"
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_process_of_another_namespace_is_refused_and_told_what_to_do(tmp_path, monkeypatch):
-    with member(tmp_path, "pid:[1]", monkeypatch):
-        with pytest.raises(StoreUnavailable) as refused, member(tmp_path, "pid:[2]", monkeypatch):
+def test_a_process_of_another_namespace_is_refused_and_told_what_to_do(tmp_path):
+    with member(tmp_path, "pid:[1]"):
+        with pytest.raises(StoreUnavailable) as refused, member(tmp_path, "pid:[2]"):
             pass
         assert (tmp_path / "users.lock").read_bytes() == b"pid:[1]"
     message = refused.value.message
@@ -49,25 +43,24 @@ def test_a_process_of_another_namespace_is_refused_and_told_what_to_do(tmp_path,
     assert "shareProcessNamespace: true" in message
 
 
-def test_a_store_that_nobody_has_goes_to_the_next_namespace(tmp_path, monkeypatch):
+def test_a_store_that_nobody_has_goes_to_the_next_namespace(tmp_path):
     for name in ("pid:[4026531836]", "pid:[2]", "pid:[4026531836]"):
-        with member(tmp_path, name, monkeypatch):
+        with member(tmp_path, name):
             assert (tmp_path / "users.lock").read_text() == name
 
 
-@pytest.mark.usefixtures("impatient")
-def test_the_name_stands_until_the_last_one_has_left(tmp_path, monkeypatch):
+def test_the_name_stands_until_the_last_one_has_left(tmp_path):
     with ExitStack() as last:
-        with member(tmp_path, "pid:[1]", monkeypatch):
-            last.enter_context(member(tmp_path, "pid:[1]", monkeypatch))
-        with pytest.raises(StoreUnavailable), member(tmp_path, "pid:[2]", monkeypatch):
+        with member(tmp_path, "pid:[1]"):
+            last.enter_context(member(tmp_path, "pid:[1]"))
+        with pytest.raises(StoreUnavailable), member(tmp_path, "pid:[2]"):
             pass
 
 
-def test_where_namespaces_cannot_be_known_nobody_is_refused(tmp_path, monkeypatch):
-    with member(tmp_path, "pid:[1]", monkeypatch), member(tmp_path, "", monkeypatch):
+def test_where_namespaces_cannot_be_known_nobody_is_refused(tmp_path):
+    with member(tmp_path, "pid:[1]"), member(tmp_path, ""):
         pass
-    with member(tmp_path, "", monkeypatch), member(tmp_path, "pid:[1]", monkeypatch):
+    with member(tmp_path, ""), member(tmp_path, "pid:[1]"):
         assert (tmp_path / "users.lock").read_bytes() == b""
 
 
@@ -80,22 +73,23 @@ def test_only_who_is_alone_is_told_so(tmp_path):
         assert calls == ["first"]
 
 
-@pytest.mark.usefixtures("impatient")
 def test_an_exclusive_user_keeps_everybody_out_and_lets_them_in_again(tmp_path):
     with store_locks.exclusive(tmp_path):
         with pytest.raises(StoreUnavailable, match="is being vacuumed or restored"):
-            store_locks.join(tmp_path, nothing)
-        with pytest.raises(StoreUnavailable, match="in use"), store_locks.exclusive(tmp_path):
+            store_locks.join(tmp_path, nothing, patience=IMPATIENT)
+        with (
+            pytest.raises(StoreUnavailable, match="in use"),
+            store_locks.exclusive(tmp_path, IMPATIENT),
+        ):
             pass
     store_locks.join(tmp_path, nothing).close()
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_store_in_use_cannot_be_had_alone(tmp_path):
     with (
         store_locks.join(tmp_path, nothing),
         pytest.raises(StoreUnavailable, match="in use by a running service; stop both services"),
-        store_locks.exclusive(tmp_path),
+        store_locks.exclusive(tmp_path, IMPATIENT),
     ):
         pass
     with store_locks.exclusive(tmp_path):
@@ -104,9 +98,9 @@ def test_a_store_in_use_cannot_be_had_alone(tmp_path):
 
 def test_a_process_that_is_killed_has_the_store_no_more(tmp_path):
     script = (
-        "import sys, pathlib, time; from hrag.engine.embedded.store import locks\n"
-        "file = locks.join(pathlib.Path(sys.argv[1]), lambda: None)\n"
-        "print('in', flush=True); time.sleep(60)"
+        "import sys, pathlib, signal; from hrag.engine.embedded.store import store_locks\n"
+        "file = store_locks.join(pathlib.Path(sys.argv[1]), lambda: None)\n"
+        "print('in', flush=True); signal.pause()"
     )
     with talking("-c", script, str(tmp_path)) as (process, said):
         assert said.readline() == "in\n"
@@ -123,14 +117,13 @@ from hrag.engine.embedded.store import store_locks
 from hrag.errors import StoreUnavailable
 from tests.support.servers.forked import talking
 folder, ours, theirs = pathlib.Path(sys.argv[1]), *sys.argv[2:]
-locks._namespace = ours.encode
-locks._TRIES, locks._PAUSE_S = 4, 0.0002
+patience = store_locks.Patience(tries=4, pause_s=0.0002)
 mark = folder / f"{ours}-{os.getpid()}"
 until = time.monotonic() + 1
 entered = 0
 while time.monotonic() < until:
     try:
-        with locks.join(folder, lambda: None):
+        with store_locks.join(folder, lambda: None, ours.encode(), patience):
             mark.touch()
             entered += 1
             if list(folder.glob(f"{theirs}-*")):

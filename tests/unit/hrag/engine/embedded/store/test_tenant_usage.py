@@ -9,7 +9,7 @@ import pytest
 from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import address_of, read_document
+from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionExists, HragError, StorageQuotaExceeded
@@ -61,8 +61,8 @@ def test_a_tenant_has_what_the_records_of_its_documents_say(store, writer):
     put(writer, "a", 40)
     put(writer, "b", 3)
     with store.read() as txn:
-        keys = [schema.read_in_collection(key) for key, _ in txn.entries(store.db["ordinals"])]
-        documents = [read_document(store, txn, address_of(store, txn, *key)) for key in keys]
+        keys = list(txn.ordinals.keys())
+        documents = [txn.documents.require(address_of(txn, *key)) for key in keys]
     assert used(writer).stored_bytes == sum(each.stored_bytes for each in documents)
 
 
@@ -89,7 +89,7 @@ def test_a_deletion_frees_quota_at_once(store, writer):
     assert used(writer) == before
     writer.delete_collection("t", "c")
     with store.read() as txn:
-        assert read_usage(store, txn, "t")[:3] == (0, 0, 0)
+        assert read_usage(txn, "t")[:3] == (0, 0, 0)
     while reclaim.reclaim_some(store):
         pass
 

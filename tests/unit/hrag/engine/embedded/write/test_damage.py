@@ -14,8 +14,7 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import read_collection
-from hrag.engine.embedded.write.transaction import WriteTransaction
+from hrag.engine.embedded.write.document_versions import DocumentVersions
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.errors import DataLoss, DocumentNotFound, HragError
@@ -129,7 +128,7 @@ def test_a_document_stays_with_its_summaries_where_those_cannot_be_removed(store
     summaries = DocumentSummaries((summary,), unit_vectors(1, 9))
     writer.put_stored(opened, StoredDocument(document, summaries))
     with store.read() as txn:
-        number = read_collection(store, txn, opened.collection_id).summaries
+        number = txn.collections.require(opened.collection_id).summaries
     for each in (opened.collection_id, number):
         seal(store, each)
     other = writer.open("other", "c")
@@ -153,8 +152,7 @@ def test_ingesting_again_mends_what_says_of_what_summaries_are(store, writer, mi
     writer.put_stored(opened, stored)
     if missing:
         with store.write() as txn:
-            key, _ = next(txn.entries(store.db["summarised"]))
-            txn.delete(bytes(key), db=store.db["summarised"])
+            txn.summarised.delete(next(txn.summarised.keys()))
     else:
         flip(store, "summarised")
         with pytest.raises(DataLoss, match=r"'d' of the summaries.*ingesting the document again"):
@@ -178,10 +176,10 @@ def search_by_summaries(store: Store) -> int:
 
 
 def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer, monkeypatch):
-    add, opened = WriteTransaction._add, writer.open("t", "c")
+    add, opened = DocumentVersions.add, writer.open("t", "c")
 
     def fail(
-        changes: WriteTransaction,
+        changes: DocumentVersions,
         ordinal: int,
         record: object,
         terms: object,
@@ -192,7 +190,7 @@ def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer
         if document.document_id == "d1":
             raise DataLoss("damage that is found late")
 
-    monkeypatch.setattr(WriteTransaction, "_add", fail)
+    monkeypatch.setattr(DocumentVersions, "add", fail)
     group = [(opened, prepared(f"d{number}", NEW, seed=number)) for number in range(3)]
     results = writer.put_many(group)
     assert outcomes(results) == [IngestOutcome.UPDATED, DataLoss, IngestOutcome.UPDATED]

@@ -22,7 +22,7 @@ def writer(store):
 
 def sequence_of(store, tenant_id: str = "t") -> int:
     with store.read() as txn:
-        return read_usage(store, txn, tenant_id).sequence
+        return read_usage(txn, tenant_id).sequence
 
 
 def test_tenants_count_apart(store, writer):
@@ -69,7 +69,7 @@ def test_what_changes_nothing_of_the_tenant_takes_no_sequence(store, writer):
     opened, document = writer.open("t", "c"), prepared("d", sentences(9))
     stored = writer.put(opened, document)
     with store.read() as txn:
-        cursor = commit_cursor(store, txn)
+        cursor = commit_cursor(txn)
     assert writer.put(opened, document).sequence == stored.sequence
     with pytest.raises(DocumentNotFound):
         writer.delete(opened, "nobody")
@@ -78,4 +78,4 @@ def test_what_changes_nothing_of_the_tenant_takes_no_sequence(store, writer):
     record = seal(store, opened.collection_id)
     assert record.covered_sequence == sequence_of(store) == stored.sequence
     with store.read() as txn:
-        assert commit_cursor(store, txn) == cursor + 1  # Readers learn of the segment by it.
+        assert commit_cursor(txn) == cursor + 1  # Readers learn of the segment by it.

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
-from hrag.engine.common.records import Summarised
+from hrag.engine.embedded.store.content import Part
 from hrag.engine.embedded.store.queries import address_of, find_document
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import InvalidArgument, StorageFull
@@ -36,10 +36,9 @@ def writer(store):
 def everything_of(store, collection: int, document_id: str) -> list[bytes]:
     """What is stored of a document, but for the number of its change."""
     with store.read() as txn:
-        ordinal, record = find_document(store, txn, collection, document_id)
-        address = address_of(store, txn, collection, ordinal)
-        names = ("texts", "trees", "vectors")
-        values = [bytes(txn.get(address, db=store.db[name])) for name in names]
+        ordinal, record = find_document(txn, collection, document_id)
+        address = address_of(txn, collection, ordinal)
+        values = [bytes(txn.contents.get(address, part)) for part in Part]
     return [replace(record, sequence=0, collection=0).to_bytes(), *values]
 
 
@@ -68,7 +67,7 @@ def test_it_is_stored_as_if_it_had_been_put_and_summarised(store, writer):
     moved, put = (everything_of(store, number + 1, "d") for number in numbers)
     assert moved == put
     with store.read() as txn:
-        records = [Summarised.from_bytes(v) for _, v in store.scan(txn, "summarised", b"")]
+        records = list(txn.summarised.values())
     assert records[0].sections == records[1].sections
 
 

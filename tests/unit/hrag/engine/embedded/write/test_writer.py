@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -12,15 +14,17 @@ from hrag.engine.common import validation
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Change, Counters
-from hrag.engine.embedded.store.queries import read_counters
+from hrag.engine.embedded.store.tables import Database
+from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DataLoss, StorageFull, TooLarge
 from hrag.types import IngestOutcome
 from hrag.values import canonical_json
 from hrag.values.deadline import Deadline
 from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.damage import entries_of
 
 
 @pytest.fixture
@@ -33,20 +37,17 @@ def writer(store):
 def entries(store: Store) -> dict[str, int]:
     """How many entries each database has."""
     with store.read() as txn:
-        return {name: txn.stat(db)["entries"] for name, db in store.db.items()}
+        return txn.entry_counts()
 
 
 def counters_of(store: Store, number: int) -> Counters:
     with store.read() as txn:
-        return read_counters(store, txn, number)
+        return txn.counters.require(number)
 
 
 def log_of(store: Store, number: int) -> list[tuple[int, Change]]:
     with store.read() as txn:
-        return [
-            (schema.read_in_collection(key)[1], Change.from_bytes(value))
-            for key, value in store.scan(txn, "changes", schema.u32(number))
-        ]
+        return [(sequence, change) for (_, sequence), change in txn.changes.entries(number)]
 
 
 def test_a_document_leaves_no_entry_behind_when_it_goes(store, writer):
@@ -167,7 +168,7 @@ def test_vectors_are_stored_row_by_row_whatever_their_layout(store, writer, layo
     }[layout]
     writer.put(writer.open("t", "c"), replace(document, vectors=changed))
     with store.read() as txn:
-        stored = bytes(txn.get(schema.address(schema.u64(1), 1, 1), db=store.db["vectors"]))
+        stored = bytes(txn.contents.vectors(schema.address(schema.u64(1), 1, 1)))
     assert stored == vectors.tobytes()
 
 
@@ -185,32 +186,23 @@ def test_a_put_that_fails_midway_changes_nothing(store, writer, monkeypatch, dat
 
 def _everything(store: Store) -> dict[str, list[tuple[bytes, bytes]]]:
     with store.read() as txn:
-        return {
-            name: [(bytes(key), bytes(value)) for key, value in txn.entries(store.db[name])]
-            for name in schema.DATABASES
-        }
+        return {name: entries_of(txn, name) for name in schema.DATABASES}
 
 
 class _FullAt:
-    """A write transaction whose disk is full as soon as one database is written."""
+    """LMDB's write transaction on a disk that is full as soon as one database is written."""
 
-    def __init__(self, txn: Txn, db: object) -> None:
-        self._txn = txn
-        self._db = db
+    def __init__(self, raw: Any, database: Database) -> None:
+        self._raw = raw
+        self._handle = database.handle
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._txn, name)
+        return getattr(self._raw, name)
 
     def put(self, *args: object, db: object, **options: object) -> None:
-        if db is self._db:
+        if db is self._handle:
             raise lmdb.DiskError("mdb_put: No space left on device")
-        self._txn.put(*args, db=db, **options)
-
-    def put_content(self, address: bytes, parts: object, **options: object) -> None:
-        (texts,) = (db for db, _ in parts if db.name == schema.CONTENTS)
-        if texts is self._db:
-            raise lmdb.DiskError("mdb_put: No space left on device")
-        self._txn.put_content(address, parts, **options)
+        self._raw.put(*args, db=db, **options)
 
 
 @contextmanager
@@ -218,9 +210,10 @@ def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) ->
     write = store.write
 
     @contextmanager
-    def failing() -> Iterator[_FullAt]:
+    def failing() -> Iterator[Txn]:
         with write() as txn:
-            yield _FullAt(txn, store.db[database])
+            txn.raw = _FullAt(txn.raw, store.databases[database])
+            yield txn
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "write", failing)
@@ -230,8 +223,8 @@ def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) ->
 # Deleted collections
 
 
-def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer, monkeypatch):
-    monkeypatch.setattr(reclaim, "_DOCUMENTS", 2)
+def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer):
+    two_documents = partial(reclaim.reclaim_part, max_documents=2)
     before = entries(store)
     opened = writer.open("t", "c")
     for number in range(5):
@@ -239,7 +232,7 @@ def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer, monkeypat
     writer.delete_collection("t", "c")
     assert check(store).problems == ()
     rounds = 0
-    while reclaim.reclaim_some(store):
+    while reclaim.reclaim_some(store, two_documents):
         rounds += 1
         assert check(store).problems == ()
     assert rounds == 4  # Two, two and one document, then the collection itself.
@@ -258,8 +251,8 @@ def test_a_slot_is_used_again_and_an_ordinal_never_is(store, writer):
     writer.put(opened, prepared("d0", sentences(6), seed=1))
     writer.put(opened, prepared("new", sentences(7), seed=2))
     with store.read() as txn:
-        assert store.number(txn, schema.LAST_SLOT) == 3
-        assert store.number(txn, schema.LAST_ORDINAL) == 5
+        assert txn.number(schema.LAST_SLOT) == 3
+        assert txn.number(schema.LAST_ORDINAL) == 5
     for name, size in (("d0", 6), ("d2", 5), ("new", 7)):
         assert writer.document_with_text(opened, name)[1].count("tells") == size
 
@@ -282,13 +275,12 @@ def test_without_deleted_collections_there_is_nothing_to_reclaim(store, writer):
 def test_a_missing_entry_is_named_as_damage(store, writer):
     opened = writer.open("t", "c")
     with store.write() as txn:
-        key = schema.u32(opened.collection_id)
-        counters = bytes(txn.get(key, db=store.db["counters"]))
-        txn.delete(key, db=store.db["counters"])
+        counters = txn.counters.require(opened.collection_id)
+        txn.counters.delete(opened.collection_id)
     with pytest.raises(DataLoss, match=r"the store is damaged: .* `hrag check` names it"):
         writer.status(opened)
     with store.write() as txn:
-        txn.put(schema.u32(opened.collection_id), counters, db=store.db["counters"])
+        txn.counters.put(opened.collection_id, counters)
 
 
 # Admission
@@ -331,6 +323,6 @@ def test_metadata_is_stored_as_the_json_that_came_with_it(store, writer, monkeyp
     monkeypatch.setattr(canonical_json, "encode", None)
     writer.put(writer.open("t", "c"), document)
     with store.read() as txn:
-        value = bytes(txn.get(schema.address(schema.u64(1), 1, 1), db=store.db["documents"]))
+        value = bytes(txn.documents.get_data(schema.address(schema.u64(1), 1, 1)))
     assert value.endswith(b"," + document.metadata_json + b"]")
     assert writer.document(writer.open("t", "c"), "d").metadata == document.metadata

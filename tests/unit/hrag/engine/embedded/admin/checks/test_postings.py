@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hrag.engine.common.labels import ordinals_of
-from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.check import check as check_store
 from hrag.engine.embedded.admin.checks import posting_checks
 from hrag.engine.embedded.segments import postings_part, segment_files
 from hrag.engine.embedded.segments.segment_files import POSTINGS, ROWS
@@ -27,18 +28,19 @@ from hrag_fast import Postings, write_postings
 from tests.crash.disks import MIB, Ballast, small_disk
 from tests.support.documents.fakes import collection_settings, run_maintenance, seal
 from tests.support.documents.vocabulary import wordy
-from tests.support.engines.damage import delete_content, put_part
+from tests.support.engines.damage import delete_content, put_encoded, put_part
 
 SEGMENT = "collection t/c: segment 1: "
 FOREVER = 10**9
+# The postings are compared in several parts.
+check = partial(check_store, part_entries=200)
 SETTINGS = collection_settings()
 HEADINGLESS = replace(SETTINGS, index_headings=False)
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """Compared in several parts. Not checked at the end: it is damaged by then."""
-    monkeypatch.setattr(posting_checks, "_PART_ENTRIES", 200)
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store that is not checked at the end of the test, because it is damaged by then."""
     store = open_for_writing(tmp_path / "store")
     yield store
     store.close()
@@ -65,21 +67,20 @@ def delete(writer: EmbeddedWriter, *numbers: int) -> None:
 
 def only_segment(store: Store) -> SegmentRecord:
     with store.read() as txn:
-        (record,) = listed_segments(store, txn, 1)
+        (record,) = listed_segments(txn, 1)
     return record
 
 
 def relist(store: Store, record: SegmentRecord, **fields: object) -> None:
     """Lists the record with changed fields."""
     with store.write() as txn:
-        key = schema.in_collection(1, record.last_ordinal)
-        txn.put(key, replace(record, **fields).to_bytes(), db=store.db["segments"])
+        txn.segments.put((1, record.last_ordinal), replace(record, **fields))
 
 
 def accept(store: Store, name: str) -> None:
     """Lists the checksum that a file of the only segment has now."""
     record = only_segment(store)
-    file = segment_files._sync_and_sum(file_of(store, name))
+    file = segment_files.sync_file(file_of(store, name))
     relist(store, record, files={**record.files, name: file})
 
 
@@ -130,7 +131,7 @@ def test_postings_of_several_segments_are_sound(store, settings):
 def test_merged_postings_are_sound(store, monkeypatch, run_leaves):
     """However many runs they were merged from, and after rows were dropped."""
     with monkeypatch.context() as patch:
-        patch.setattr(postings_part, "_RUN_LEAVES", run_leaves)
+        patch.setattr(postings_part, "RUN_LEAVES", run_leaves)
         writer = sealed(store)
         put(writer, SETTINGS, range(8, 16))
         delete(writer, 2, 9)
@@ -195,8 +196,8 @@ def test_a_text_that_was_changed_is_found(store):
     sealed(store)
     address = schema.address(schema.u64(4), 1, 4)
     with store.write() as txn:
-        text = bytes(txn.get(address, db=store.db["texts"])).replace(b"valve", b"slave")
-        put_part(txn, store.db, address, "texts", text)
+        text = bytes(txn.contents.text(address)).replace(b"valve", b"slave")
+        put_part(txn, address, "texts", text)
     problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 4"
     assert check(store).problems == (problem,)
 
@@ -216,19 +217,19 @@ def test_a_damaged_document_hides_no_others(store, settings, name, value):
     with store.write() as txn:
         address = schema.address(schema.u64(2), 1, 2)
         if name == "documents" and value is None:
-            txn.delete(address, db=store.db[name])
+            txn.documents.delete(address)
         elif name == "documents":
-            txn.put(address, value, db=store.db[name])
+            put_encoded(txn, name, address, value)
         elif value is None:
-            delete_content(txn, store.db, address)
+            delete_content(txn, address)
         else:
-            put_part(txn, store.db, address, name, value)
+            put_part(txn, address, name, value)
     before = check(store).problems
     assert before != ()
     with store.write() as txn:
         address = schema.address(schema.u64(6), 1, 6)
-        text = bytes(txn.get(address, db=store.db["texts"])).replace(b"pump", b"dump")
-        put_part(txn, store.db, address, "texts", text)
+        text = bytes(txn.contents.text(address)).replace(b"pump", b"dump")
+        put_part(txn, address, "texts", text)
     problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 6"
     assert set(check(store).problems) - set(before) == {problem}
 
@@ -236,7 +237,7 @@ def test_a_damaged_document_hides_no_others(store, settings, name, value):
 def test_an_analyzer_that_is_not_the_collections_is_found(store):
     sealed(store)
     with store.write() as txn:
-        set_analyzer(store, txn, 1, "")
+        set_analyzer(txn, 1, "")
     problem = f"{SEGMENT}its embedder, dimension or analyzer is not the collection's"
     assert check(store).problems == (problem,)
 
@@ -245,7 +246,7 @@ def test_an_analyzer_of_another_version_is_said(store):
     sealed(store)
     relist(store, only_segment(store), analyzer="english/9")
     with store.write() as txn:
-        set_analyzer(store, txn, 1, "english/9")
+        set_analyzer(txn, 1, "english/9")
     (problem,) = check(store).problems
     assert problem.startswith(
         f"{SEGMENT}its postings cannot be compared with the texts: analyzer is"
@@ -276,14 +277,13 @@ def test_temporary_files_are_bounded_however_many_terms_a_leaf_has(store, monkey
     seal(store, 1)
     run_maintenance(store, 1, FOREVER)
     sizes = list[int]()
-    digest = posting_checks._digest
+    write = posting_checks.write_postings
 
-    def measured(compared: Any, count: int, path: Path) -> bytes:
-        found = digest(compared, count, path)
-        sizes.append(sum(each.stat().st_size for each in path.parent.iterdir()))
-        return found
+    def measured(path: Path, parts: Any) -> None:
+        write(path, parts)
+        sizes.append(sum(file.stat().st_size for file in path.parent.iterdir()))
 
-    monkeypatch.setattr(posting_checks, "_digest", measured)
+    monkeypatch.setattr(posting_checks, "write_postings", measured)
     assert check(store).problems == ()
     assert len(sizes) > 10  # Two of each part.
     assert max(sizes) < file_of(store, POSTINGS).stat().st_size / 3

@@ -1,0 +1,151 @@
+"""Codecs of the tables' keys and values: pure functions between Python values and stored bytes.
+
+`schema` describes the bytes. `transactions` says which table has which codecs. Knows nothing of
+LMDB and of checksums.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, NamedTuple, NoReturn, TypeVar
+
+from hrag.engine.common.records import CollectionRecord, DocumentRecord, Summarised, Usage
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.checksums import Buffer
+from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentRecord
+
+K = TypeVar("K")
+V = TypeVar("V")
+G = TypeVar("G")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCodec(Generic[K, G]):
+    """Converts keys. Keys of a table with groups begin with their group, so a group is a prefix.
+
+    The group is the number of a collection, or a tenant. It is None for a table without groups.
+    """
+
+    pack: Callable[[K], bytes]
+    unpack: Callable[[Buffer], K]
+    prefix: Callable[[G], bytes]
+    lmdb_bytes: int | None = None
+    """The length of LMDB's key, which is a prefix of the packed key; None for all of it.
+
+    The remainder of the packed key says to what the value belongs. Only the checksum's seed depends
+    on it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCodec(Generic[V]):
+    """Converts values. A decoded value does not refer to the bytes that it was decoded from."""
+
+    encode: Callable[[V], Buffer]
+    decode: Callable[[memoryview], V]
+
+
+class CollectionName(NamedTuple):
+    """The collection to which a name leads. `is_alias` is True if the name is an alias of it."""
+
+    collection: int
+    is_alias: bool = False
+
+
+class DocumentEntry(NamedTuple):
+    """The number of leaves of a document, and the packed slot under which it is stored."""
+
+    leaf_count: int
+    slot: bytes
+
+
+# Keys. Text that is no UTF-8 comes from a damaged key, and is packed into the same bytes again.
+
+
+def _no_prefix(_: None) -> bytes:
+    return b""
+
+
+def _text(packed: Buffer) -> str:
+    return str(packed, "utf-8", "surrogateescape")
+
+
+def _unpack_name(packed: Buffer) -> tuple[str, str]:
+    tenant_id, _, name = _text(packed).partition("\0")
+    return tenant_id, name
+
+
+def _unpack_document_id(packed: Buffer) -> tuple[int, str]:
+    number = schema.read_u32(packed[: schema.COLLECTION_BYTES])
+    return number, _text(packed[schema.COLLECTION_BYTES :])
+
+
+def _refuse_slot(_: Buffer) -> NoReturn:
+    raise TypeError("LMDB's key has only the slot of the document's address")
+
+
+NAME: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
+"""The name of one of the store's numbers or texts."""
+NUMBER: KeyCodec[int, None] = KeyCodec(schema.u64, schema.read_u64, _no_prefix)
+COLLECTION: KeyCodec[int, int] = KeyCodec(schema.u32, schema.read_u32, schema.u32)
+"""The number of a collection, which is a group of one entry."""
+IN_COLLECTION: KeyCodec[tuple[int, int], int] = KeyCodec(
+    lambda key: schema.in_collection(*key), schema.read_in_collection, schema.u32
+)
+"""The number of a collection, and an ordinal or a sequence; grouped by collection."""
+DOCUMENT_ID: KeyCodec[tuple[int, str], int] = KeyCodec(
+    lambda key: schema.document_id(*key), _unpack_document_id, schema.u32
+)
+"""The number of a collection and the id of one of its documents; grouped by collection."""
+COLLECTION_NAME: KeyCodec[tuple[str, str], str] = KeyCodec(
+    lambda key: schema.collection_name(*key),
+    _unpack_name,
+    lambda tenant_id: schema.collection_name(tenant_id, ""),
+)
+"""A tenant and the name or alias of a collection; grouped by tenant."""
+TENANT: KeyCodec[str, None] = KeyCodec(schema.tenant, _text, _no_prefix)
+SLOT: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
+"""A packed slot."""
+ADDRESS: KeyCodec[bytes, None] = KeyCodec(bytes, _refuse_slot, _no_prefix, schema.SLOT_BYTES)
+"""The address of a document, of which LMDB's key has only the slot; see `schema.address`."""
+
+
+# Values.
+
+
+@lru_cache(maxsize=1024)
+def _decode_collection(value: bytes) -> CollectionRecord:
+    """Decodes a collection's record.
+
+    The result is cached, because every document needs the record and it rarely changes.
+    """
+    return CollectionRecord.from_bytes(value)
+
+
+def _encode_name(name: CollectionName) -> bytes:
+    return schema.alias(name.collection) if name.is_alias else schema.u32(name.collection)
+
+
+BYTES: ValueCodec[bytes] = ValueCodec(bytes, bytes)
+U32: ValueCodec[int] = ValueCodec(schema.u32, schema.read_u32)
+U64: ValueCodec[int] = ValueCodec(schema.u64, schema.read_u64)
+NAMED_COLLECTION: ValueCodec[CollectionName] = ValueCodec(
+    _encode_name, lambda value: CollectionName(*schema.read_name(value))
+)
+COLLECTION_RECORD: ValueCodec[CollectionRecord] = ValueCodec(
+    CollectionRecord.to_bytes, lambda value: _decode_collection(bytes(value))
+)
+COUNTERS: ValueCodec[Counters] = ValueCodec(Counters.to_bytes, Counters.from_bytes)
+USAGE: ValueCodec[Usage] = ValueCodec(Usage.to_bytes, Usage.from_bytes)
+DOCUMENT_ENTRY: ValueCodec[DocumentEntry] = ValueCodec(
+    lambda entry: schema.document_entry(*entry),
+    lambda value: DocumentEntry(*schema.read_document_entry(value)),
+)
+DOCUMENT_RECORD: ValueCodec[DocumentRecord] = ValueCodec(
+    DocumentRecord.to_short_bytes, DocumentRecord.from_bytes
+)
+CHANGE: ValueCodec[Change] = ValueCodec(Change.to_bytes, Change.from_bytes)
+SEGMENT_RECORD: ValueCodec[SegmentRecord] = ValueCodec(
+    SegmentRecord.to_bytes, SegmentRecord.from_bytes
+)
+SUMMARISED: ValueCodec[Summarised] = ValueCodec(Summarised.to_bytes, Summarised.from_bytes)

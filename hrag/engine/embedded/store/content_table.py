@@ -1,0 +1,211 @@
+"""The contents of documents, seen through one transaction: tree, text and vectors by address.
+
+`content` describes how a content is cut into values. Each part has checksums: the text one for each
+of its blocks, because searches read parts of it. Messages and seeds name the parts as `PARTS` does.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NoReturn, overload
+
+from hrag.engine.embedded.store import content, schema
+from hrag.engine.embedded.store.checksums import (
+    SUM_BYTES,
+    Blocks,
+    Buffer,
+    are_verified,
+    block_checksums_of,
+    checksum_of,
+    seed_of,
+    verified,
+)
+from hrag.engine.embedded.store.content import Content, DamagedContent, Part
+from hrag.engine.embedded.store.tables import Database, TableTxn, required, stored_entries
+
+_SEEDS = tuple(seed_of(name.encode(), 0) for name in content.PARTS)
+
+
+class ContentTable:
+    """The contents of all documents. Reading a damaged part raises DataLoss.
+
+    A returned part points into LMDB's pages, or is a copy that was joined from several values. It
+    is valid until the transaction ends or writes.
+    """
+
+    __slots__ = ("_database", "_txn")
+
+    def __init__(self, txn: TableTxn, database: Database) -> None:
+        self._txn = txn
+        self._database = database
+
+    def tree(self, address: bytes) -> memoryview:
+        """Returns a document's packed tree. Raises DataLoss if the document has no content."""
+        return required(self.get(address, Part.TREE))
+
+    def text(self, address: bytes) -> memoryview:
+        """Returns a document's text in UTF-8. Raises DataLoss if the document has no content."""
+        return required(self.get(address, Part.TEXT))
+
+    def vectors(self, address: bytes) -> memoryview:
+        """Returns a document's vectors: `float32[leaves, dimension]`, little-endian.
+
+        Raises DataLoss if the document has no content.
+        """
+        return required(self.get(address, Part.VECTORS))
+
+    def tree_again(self, address: bytes) -> memoryview:
+        """Returns a tree without checking it, because the caller checked it a short time ago."""
+        return required(self._read_stored(address, Part.TREE))[:-SUM_BYTES]
+
+    def text_blocks(self, address: bytes, checked: bytearray | None = None) -> Blocks:
+        """Returns a document's text; its blocks are checked on demand.
+
+        `checked` marks the blocks that were checked a short time ago; see `Blocks`.
+        """
+        value = required(self._read_stored(address, Part.TEXT))
+        return self._open_blocks(address, value, checked)
+
+    def text_blocks_again(self, blocks: Blocks, address: bytes) -> Blocks:
+        """Returns `blocks` for use in this transaction.
+
+        Another transaction that sees the same commit got them from `text_blocks`.
+        """
+        return blocks.reporting(self._damage_of(address, Part.TEXT))
+
+    def get(self, address: bytes, part: Part) -> memoryview | None:
+        """Returns a part of a document's content; None if the document has no content."""
+        value = self._read_stored(address, part)
+        if value is None:
+            return None
+        if part is Part.TEXT:
+            return self._open_blocks(address, value).check_all()
+        data = verified(value, seed_of(address, _SEEDS[part]))
+        if data is None:
+            self._txn.raise_damage(content.PARTS[part], address)
+        return data
+
+    def get_sound(self, address: bytes, part: Part) -> memoryview | None:
+        """Returns the same as `get`, but None if the part is damaged."""
+        try:
+            value = self._read_raw(address, part)
+        except DamagedContent:
+            return None
+        seed = seed_of(address, _SEEDS[part])
+        if value is None or part is not Part.TEXT:
+            return None if value is None else verified(value, seed)
+        return self._open_blocks(address, value).data if are_verified(value, seed) else None
+
+    def has(self, address: bytes, part: Part) -> bool:
+        """Returns True if the document has a content; a damaged one may lack the part."""
+        try:
+            return self._read_raw(address, part) is not None
+        except DamagedContent:
+            return True
+
+    def put(
+        self,
+        address: bytes,
+        tree: Buffer,
+        text: Buffer,
+        vectors: Buffer,
+        *,
+        append: bool = False,
+    ) -> None:
+        """Stores the content of a document with its checksums.
+
+        Replaces the content that the slot has. `append` is as in `lmdb.Transaction.put`.
+        """
+        self._txn.last_content = None
+        sealed = [
+            (data, _checksums(address, data, part))
+            for data, part in zip((tree, text, vectors), Part, strict=True)
+        ]
+        slot, raw, handle = address[: schema.SLOT_BYTES], self._txn.raw, self._database.handle
+        values = content.cut(content.joined(sealed, address))
+        for number, value in enumerate(values):
+            raw.put(content.value_key(slot, number), value, db=handle, append=append)
+        surplus = len(values)
+        while not append and raw.delete(content.value_key(slot, surplus), db=handle):
+            surplus += 1
+
+    def delete(self, slot: bytes) -> None:
+        """Deletes all values under a packed slot."""
+        self._txn.last_content = None
+        with self._txn.raw.cursor(db=self._database.handle) as cursor:
+            cursor.set_range(slot)
+            while cursor.key()[: len(slot)] == slot:
+                cursor.delete()
+
+    def stored(self, slot: bytes = b"") -> Iterator[tuple[memoryview, memoryview]]:
+        """Yields the values under a packed slot, or all values, as LMDB stores them.
+
+        Each comes with its key, which begins with the slot.
+        """
+        return stored_entries(self._txn, self._database, slot)
+
+    def _read_stored(self, address: bytes, part: Part) -> memoryview | None:
+        """Returns a part with its checksums, which are not verified, or None.
+
+        Raises DataLoss if the header of the content is damaged.
+        """
+        try:
+            return self._read_raw(address, part)
+        except DamagedContent:
+            self._txn.raise_damage(content.PARTS[part], address)
+
+    def _read_raw(self, address: bytes, part: Part) -> memoryview | None:
+        """Returns the same as `_read_stored`, but raises DamagedContent instead of DataLoss."""
+        loaded = self._read_content(address, part)
+        return None if loaded is None else loaded.part(part)
+
+    def _read_content(self, address: bytes, part: Part) -> Content | None:
+        """Returns a document's content with at least `part`, or None if it has no content.
+
+        Reads only the first value if the part is inside it, else all values.
+        """
+        txn, handle = self._txn, self._database.handle
+        loaded, first_key = txn.last_content, content.value_key(address[: schema.SLOT_BYTES], 0)
+        if loaded is None or loaded.address != address:
+            first = txn.raw.get(first_key, db=handle)
+            if first is None:
+                return None
+            loaded = txn.last_content = Content(address, first)
+        if len(loaded.data) < loaded.needed_bytes(part):
+            values = [loaded.data]
+            missing_bytes = loaded.size_bytes - len(loaded.data)
+            with txn.raw.cursor(db=handle) as cursor:
+                cursor.set_key(first_key)
+                while missing_bytes > 0 and cursor.next():
+                    values.append(cursor.value())
+                    missing_bytes -= len(values[-1])
+            loaded.data = memoryview(b"".join(values))
+        return loaded
+
+    def _open_blocks(
+        self, address: bytes, value: memoryview, checked: bytearray | None = None
+    ) -> Blocks:
+        seed = partial(seed_of, address, _SEEDS[Part.TEXT])
+        return Blocks(value, seed, self._damage_of(address, Part.TEXT), checked)
+
+    def _damage_of(self, address: bytes, part: Part) -> "partial[NoReturn]":
+        """Returns a function that raises the DataLoss of a damaged part."""
+        return partial(self._txn.raise_damage, content.PARTS[part], address)
+
+
+def _checksums(address: bytes, data: Buffer, part: Part) -> bytes:
+    """Returns the checksums that are stored after the data of a part."""
+    seal = block_checksums_of if part is Part.TEXT else checksum_of
+    return seal(data, seed_of(address, _SEEDS[part]))
+
+
+class ContentField:
+    """A field of a transaction that is the table of the documents' contents."""
+
+    @overload
+    def __get__(self, txn: None, owner: type) -> "ContentField": ...
+
+    @overload
+    def __get__(self, txn: TableTxn, owner: type) -> ContentTable: ...
+
+    def __get__(self, txn: TableTxn | None, owner: type) -> "ContentField | ContentTable":
+        return self if txn is None else ContentTable(txn, txn.databases[schema.CONTENTS])

@@ -1,0 +1,295 @@
+"""Tables: LMDB databases with typed keys and values, seen through one transaction.
+
+Every value of a table has a checksum, which is added when the value is written and verified when it
+is read. A flipped bit raises DataLoss, whose message names the document; a read never returns a
+wrong value. Which tables there are, and their types, is listed in `transactions`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeAlias, TypeVar, overload
+
+import lmdb
+
+from hrag.engine.embedded.store.checksums import (
+    SUM_BYTES,
+    Buffer,
+    checksum_of,
+    seed_of,
+    verified,
+)
+from hrag.engine.embedded.store.codecs import KeyCodec, ValueCodec
+from hrag.engine.embedded.store.content import Content
+from hrag.values.errors import DataLoss
+
+RawTxn: TypeAlias = "lmdb.Transaction[memoryview]"
+
+K = TypeVar("K")
+V = TypeVar("V")
+G = TypeVar("G")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open LMDB database: its name, its handle, and the seed of the checksums in it."""
+
+    name: str
+    handle: Any
+    seed: int
+
+    @classmethod
+    def of(cls, name: str, handle: Any) -> "Database":
+        """Returns the database with this name of `schema.DATABASES`."""
+        return cls(name, handle, seed_of(name.encode(), 0))
+
+
+class TableTxn(Protocol):
+    """What tables need of the transaction that they belong to."""
+
+    @property
+    def raw(self) -> RawTxn:
+        """LMDB's transaction."""
+
+    @property
+    def databases(self) -> "dict[str, Database]":
+        """The open databases, by name."""
+
+    last_content: Content | None
+    """The content that was read last. Every write sets it to None, because it may move pages."""
+
+    def raise_damage(self, database: str, key: bytes) -> NoReturn:
+        """Raises the DataLoss of an entry that does not match its checksum; `key` is packed."""
+
+
+def required(value: Value | None) -> Value:
+    """Returns `value`, which another entry refers to. Raises DataLoss if it is None."""
+    if value is None:
+        raise DataLoss("the store is damaged: an entry is missing; `hrag check` names it")
+    return value
+
+
+def stored_entries(
+    txn: TableTxn, database: Database, prefix: bytes = b"", start: bytes = b""
+) -> Iterator[tuple[memoryview, memoryview]]:
+    """Yields the entries whose key begins with `prefix`, in order, from the key `start` on.
+
+    Keys and values are as LMDB stores them: values have their checksums, which are not verified.
+    """
+    with txn.raw.cursor(db=database.handle) as cursor:
+        if not cursor.set_range(max(prefix, start)):
+            return
+        for key, value in cursor.iternext():
+            if key[: len(prefix)] != prefix:
+                return
+            yield key, value
+
+
+class Keys(Generic[K, G]):
+    """The keys of a table. `start` is the first key to yield, `group` restricts to one group."""
+
+    __slots__ = ("_codec", "_database", "_txn")
+
+    def __init__(self, txn: TableTxn, database: Database, codec: KeyCodec[K, G]) -> None:
+        self._txn = txn
+        self._database = database
+        self._codec = codec
+
+    @property
+    def name(self) -> str:
+        """The name of the LMDB database."""
+        return self._database.name
+
+    @property
+    def size(self) -> int:
+        """The number of all entries."""
+        statistics: dict[str, int] = self._txn.raw.stat(self._database.handle)  # type: ignore[assignment]
+        return statistics["entries"]
+
+    def has(self, key: K) -> bool:
+        """Returns True if the key exists; does not check its value."""
+        packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
+        return self._txn.raw.get(packed, db=self._database.handle) is not None
+
+    def keys(self, group: G | None = None, *, start: K | None = None) -> Iterator[K]:
+        """Yields the keys in order; checks no value."""
+        unpack = self._codec.unpack
+        for key, _ in self.stored(group, start=start):
+            yield unpack(key)
+
+    def count(self, group: G) -> int:
+        """Returns the number of entries in a group."""
+        return sum(1 for _ in self.stored(group))
+
+    def delete(self, key: K) -> bool:
+        """Deletes a key; returns True if it existed."""
+        self._txn.last_content = None
+        packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
+        return bool(self._txn.raw.delete(packed, db=self._database.handle))
+
+    def clear(self, group: G) -> None:
+        """Deletes all entries of a group, damaged ones too."""
+        self._txn.last_content = None
+        for key in {bytes(key) for key, _ in self.stored(group)}:
+            self._txn.raw.delete(key, db=self._database.handle)
+
+    def stored(
+        self, group: G | None = None, *, start: K | None = None
+    ) -> Iterator[tuple[memoryview, memoryview]]:
+        """Yields the entries as LMDB stores them.
+
+        Keys are packed. Values have their checksums, which are not verified.
+        """
+        prefix = b"" if group is None else self._codec.prefix(group)
+        first = b"" if start is None else self._codec.pack(start)
+        return stored_entries(self._txn, self._database, prefix, first)
+
+
+class KeySet(Keys[K, G]):
+    """A table whose entries have no values, so no checksums either."""
+
+    __slots__ = ()
+
+    def add(self, key: K) -> None:
+        """Adds a key."""
+        self._txn.last_content = None
+        self._txn.raw.put(self._codec.pack(key), b"", db=self._database.handle)
+
+
+class Table(Keys[K, G], Generic[K, V, G]):
+    """A table with a value for each key. Reading a damaged value raises DataLoss."""
+
+    __slots__ = ("_value",)
+
+    def __init__(
+        self, txn: TableTxn, database: Database, codec: KeyCodec[K, G], value: ValueCodec[V]
+    ) -> None:
+        self._txn = txn
+        self._database = database
+        self._codec = codec
+        self._value = value
+
+    def get(self, key: K) -> V | None:
+        """Returns a key's value, or None."""
+        data = self.get_data(key)
+        return None if data is None else self._value.decode(data)
+
+    def require(self, key: K) -> V:
+        """Returns the value of a key to which another entry refers.
+
+        Raises DataLoss if there is none.
+        """
+        return self._value.decode(required(self.get_data(key)))
+
+    def get_data(self, key: K) -> memoryview | None:
+        """Returns a key's value without decoding it, or None. It is valid until the next write."""
+        packed = self._codec.pack(key)
+        database = self._database
+        value = self._txn.raw.get(packed[: self._codec.lmdb_bytes], db=database.handle)
+        if value is None:
+            return None
+        data = verified(value, seed_of(packed, database.seed))
+        if data is None:
+            self._txn.raise_damage(database.name, packed)
+        return data
+
+    def get_sound(self, key: K) -> V | None:
+        """Returns a key's value; None if there is none or if it is damaged."""
+        packed = self._codec.pack(key)
+        value = self._txn.raw.get(packed[: self._codec.lmdb_bytes], db=self._database.handle)
+        data = None if value is None else self._data_if_sound(packed, value)
+        return None if data is None else self._value.decode(data)
+
+    def checksum(self, key: K) -> bytes:
+        """Returns the checksum stored with a key's value, or b"" if there is no value.
+
+        Does not check the value. Equal checksums under a key mean equal values.
+        """
+        packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
+        value = self._txn.raw.get(packed, db=self._database.handle)
+        return b"" if value is None else bytes(value[-SUM_BYTES:])
+
+    def put(self, key: K, value: V, *, append: bool = False) -> None:
+        """Stores a value. `append` is as in `lmdb.Transaction.put`."""
+        self.put_data(self._codec.pack(key), self._value.encode(value), append=append)
+
+    def put_data(self, key: bytes, data: Buffer, *, append: bool = False) -> None:
+        """Stores data that is encoded already, with its checksum, under a packed key."""
+        database = self._database
+        value = b"".join((data, checksum_of(data, seed_of(key, database.seed))))
+        self._txn.last_content = None
+        lmdb_key = key[: self._codec.lmdb_bytes]
+        self._txn.raw.put(lmdb_key, value, db=database.handle, append=append)
+
+    def entries(self, group: G | None = None, *, start: K | None = None) -> Iterator[tuple[K, V]]:
+        """Yields keys and values in order. Raises DataLoss at a damaged value."""
+        unpack, decode = self._codec.unpack, self._value.decode
+        for key, value in self.stored(group, start=start):
+            data = self._data_if_sound(key, value)
+            if data is None:
+                self._txn.raise_damage(self._database.name, bytes(key))
+            yield unpack(key), decode(data)
+
+    def values(self, group: G | None = None) -> Iterator[V]:
+        """Yields values in order of key. Raises DataLoss at a damaged value."""
+        return (value for _, value in self.entries(group))
+
+    def sound_entries(
+        self, group: G | None = None, *, start: K | None = None
+    ) -> Iterator[tuple[K, V]]:
+        """Yields keys and values in order; skips damaged values."""
+        for key, value in self.stored(group, start=start):
+            data = self._data_if_sound(key, value)
+            if data is not None:
+                yield self._codec.unpack(key), self._value.decode(data)
+
+    def damaged(self) -> Iterator[bytes]:
+        """Yields the packed keys of all damaged values."""
+        for key, value in self.stored():
+            if self._data_if_sound(key, value) is None:
+                yield bytes(key)
+
+    def _data_if_sound(self, packed: Buffer, value: memoryview) -> memoryview | None:
+        return verified(value, seed_of(packed, self._database.seed))
+
+
+class KeySetField(Generic[K, G]):
+    """A field of a transaction that is the set of keys with this name and codec."""
+
+    def __init__(self, name: str, codec: KeyCodec[K, G]) -> None:
+        self._name = name
+        self._codec = codec
+
+    @overload
+    def __get__(self, txn: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, txn: TableTxn, owner: type) -> KeySet[K, G]: ...
+
+    def __get__(self, txn: TableTxn | None, owner: type) -> Self | KeySet[K, G]:
+        if txn is None:
+            return self
+        return KeySet(txn, txn.databases[self._name], self._codec)
+
+
+class TableField(Generic[K, V, G]):
+    """A field of a transaction that is the table with this name and these codecs.
+
+    The table is created when the field is read, so beginning a transaction costs nothing for it.
+    """
+
+    def __init__(self, name: str, codec: KeyCodec[K, G], value: ValueCodec[V]) -> None:
+        self._name = name
+        self._codec = codec
+        self._value = value
+
+    @overload
+    def __get__(self, txn: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, txn: TableTxn, owner: type) -> Table[K, V, G]: ...
+
+    def __get__(self, txn: TableTxn | None, owner: type) -> Self | Table[K, V, G]:
+        if txn is None:
+            return self
+        return Table(txn, txn.databases[self._name], self._codec, self._value)

@@ -1,0 +1,75 @@
+"""Commits changes of documents, and reports the changed collections to maintenance."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.failpoints import reach
+from hrag.engine.embedded.write.transaction import WriteTransaction
+from hrag.values.deadline import Deadline
+from hrag.values.quotas import QuotaOf, unlimited
+
+
+class IndexMaintenance(Protocol):
+    """Builds and maintains the index in the background."""
+
+    def changed(self, collection: int) -> None:
+        """Notes that a commit has changed the collection; the writer calls it after the commit."""
+
+    def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
+        """Applies backpressure: waits while too many leaves of the collection are not indexed.
+
+        Raises DeadlineExceeded.
+        """
+
+
+class Commits:
+    """Begins and commits the transactions of a writer.
+
+    Without `maintenance`, no segments are built, and writes do not wait for capacity. `quota_of`
+    returns the quota of a tenant. A collection's change log keeps `max_log_entries`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        maintenance: IndexMaintenance | None = None,
+        max_log_entries: int = MAX_LOG_ENTRIES,
+        quota_of: QuotaOf = unlimited,
+    ) -> None:
+        self.store = store
+        self.maintenance = maintenance
+        self.quota_of = quota_of
+        self._max_log_entries = max_log_entries
+
+    @contextmanager
+    def changes(self, failpoint: str, extra_bytes: int | None = None) -> Iterator[WriteTransaction]:
+        """Yields a transaction and commits it at the end of the block.
+
+        On any exception nothing is changed. `extra_bytes` is an upper bound of the bytes that the
+        changes add. Without it, the changes may only delete, which uses the disk reserve if the
+        disk is full.
+        """
+        store = self.store
+        with store.write() if extra_bytes is None else store.growing_write(extra_bytes) as txn:
+            changes = WriteTransaction(txn, self._max_log_entries, self.quota_of)
+            yield changes
+            changes.finish()
+            reach(f"{failpoint}.written")
+        reach(f"{failpoint}.committed")
+        self.notify_maintenance(*changes.changed)
+
+    def notify_maintenance(self, *collections: int) -> None:
+        """Reports collections that a commit has changed, by number."""
+        if self.maintenance is not None:
+            for number in collections:
+                self.maintenance.changed(number)
+
+
+class WriterPart:
+    """A part of the writer. Each part implements one subject and uses only the commits."""
+
+    def __init__(self, commits: Commits) -> None:
+        self.commits = commits

@@ -1,0 +1,252 @@
+"""Adds, replaces and removes versions of documents, inside a transaction.
+
+A version is a document as one `put` stored it: its record, content, terms and entries. Removing a
+version also removes its summaries, and writes a tombstone if a segment contains it. A damaged
+version is removed without being read: terms and counters are computed again from the collection's
+other documents.
+"""
+
+from collections.abc import Sequence
+
+from hrag.engine.common.records import DocumentRecord, Usage
+from hrag.engine.common.summary_documents import summary_handle
+from hrag.engine.embedded.segments import manifest
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.codecs import DocumentEntry
+from hrag.engine.embedded.store.damaged_documents import (
+    find_damaged,
+    is_intact,
+    recounted,
+    rewrite_terms,
+)
+from hrag.engine.embedded.store.lmdb_records import Change
+from hrag.engine.embedded.store.metadata_terms import terms_of
+from hrag.engine.embedded.store.queries import (
+    address_of,
+    erase_document,
+    erase_entries,
+    find_document,
+)
+from hrag.engine.embedded.store.transactions import Txn
+from hrag.engine.embedded.write.shared_state import SharedState
+from hrag.engine.embedded.write.unsummarised import PendingSummaries
+from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
+
+
+class Slots:
+    """Allocates the slots under which documents are stored."""
+
+    def __init__(self, txn: Txn, shared: SharedState) -> None:
+        self._txn = txn
+        self._shared = shared
+
+    def first_free(self) -> bytes | None:
+        """Returns the first free slot, packed, or None if no slot is free."""
+        return next(self._txn.free_slots.keys(), None)
+
+    def allocate(self) -> tuple[bytes, bool]:
+        """Returns a packed slot, and True if it is a new one.
+
+        A free slot is reused if there is any. A new slot comes after all others.
+        """
+        slot = self.first_free()
+        if slot is None:
+            return schema.u64(self._shared.next_number(schema.LAST_SLOT)), True
+        self._txn.free_slots.delete(slot)
+        return slot, False
+
+
+class DocumentVersions:
+    """The versions of documents, as one transaction changes them."""
+
+    def __init__(self, txn: Txn, shared: SharedState, pending: PendingSummaries) -> None:
+        self._txn = txn
+        self._shared = shared
+        self._pending = pending
+        self._slots = Slots(txn, shared)
+
+    def find(self, handle: CollectionHandle, document_id: str) -> tuple[int, DocumentRecord | None]:
+        """Returns a document's ordinal and record; 0 and None if there is none. Raises DataLoss."""
+        return find_document(self._txn, handle.collection_id, document_id)
+
+    def find_intact(
+        self, handle: CollectionHandle, document_id: str
+    ) -> tuple[int, DocumentRecord | None] | None:
+        """Returns the result of `find`, or None if any stored value of the document is damaged."""
+        if is_intact(self._txn, handle.collection_id, document_id):
+            return self.find(handle, document_id)
+        return None
+
+    def has_intact_summaries(self, handle: CollectionHandle, document_id: str) -> bool:
+        """Returns True if the document's summaries are not damaged, or if it has none."""
+        number = self._shared.collection(handle).summaries
+        return not number or is_intact(self._txn, number, document_id)
+
+    def growth_over_damaged(
+        self, handle: CollectionHandle, document: PreparedDocument, new_bytes: int
+    ) -> Usage:
+        """Returns the growth of the tenant's usage if a document replaces a damaged one.
+
+        `new_bytes` are the stored bytes of the new document. The usage still includes the damaged
+        document, unless the collection has been counted again since the damage. So the collection
+        is counted here without it.
+        """
+        txn, number = self._txn, handle.collection_id
+        damaged = find_damaged(txn, number, document.document_id)
+        before = self._shared.counters_of(handle)
+        after = recounted(txn, number, before, without=damaged.ordinal if damaged else 0)
+        return Usage(
+            documents=after.documents + 1 - before.documents,
+            stored_bytes=after.stored_bytes + new_bytes - before.stored_bytes,
+        )
+
+    def add(
+        self,
+        ordinal: int,
+        record: DocumentRecord,
+        terms: Sequence[bytes],
+        document: PreparedDocument,
+        slot: bytes | None,
+    ) -> None:
+        """Stores a version of a document.
+
+        It overwrites the version in `slot`, or if that is None, it gets another slot.
+        """
+        txn, collection = self._txn, record.collection
+        slot, is_new = self._slots.allocate() if slot is None else (slot, False)
+        txn.document_ids.put((collection, record.document_id), ordinal)
+        txn.ordinals.put((collection, ordinal), DocumentEntry(record.leaf_count, slot))
+        for term in terms:
+            txn.terms.add(term, ordinal)
+        address = schema.address(slot, collection, ordinal)
+        # A new slot comes after all other slots. Appending its values makes LMDB fill the pages.
+        txn.documents.put(address, record, append=is_new)
+        vectors = document.vectors.astype("<f4", order="C", copy=False)
+        txn.contents.put(
+            address,
+            document.tree.to_bytes(),
+            document.parsed.text.encode(),
+            vectors.data.cast("B") if vectors.size else b"",
+            append=is_new,
+        )
+
+    def slot_of(self, handle: CollectionHandle, ordinal: int) -> bytes:
+        """Returns the packed slot of a version, whose values the next version may overwrite.
+
+        Deleting the values instead would make LMDB merge pages, which writing the new values would
+        split again.
+        """
+        address = address_of(self._txn, handle.collection_id, ordinal)
+        return address[: schema.SLOT_BYTES]
+
+    def replace_record(
+        self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
+    ) -> None:
+        """Replaces the record of a version of a document, and its terms; logs the change."""
+        txn = self._txn
+        before, after = set(terms_of(old)), set(terms_of(new))
+        for term in before - after:
+            txn.terms.remove(term, ordinal)
+        for term in after - before:
+            txn.terms.add(term, ordinal)
+        address = address_of(txn, handle.collection_id, ordinal)
+        txn.documents.put(address, new)
+        self._shared.count(handle, old, ordinal, -1)
+        self._shared.count(handle, new, ordinal, 1)
+        self._shared.log_change(handle, Change(), new.sequence)
+
+    def delete(
+        self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
+    ) -> None:
+        """Deletes a document and its id, in the change with this sequence; logs the change."""
+        self.remove(handle, ordinal, document, sequence)
+        self._txn.document_ids.delete((handle.collection_id, document.document_id))
+        self._shared.log_change(handle, Change(removed=ordinal), sequence)
+
+    def remove(
+        self,
+        handle: CollectionHandle,
+        ordinal: int,
+        document: DocumentRecord,
+        sequence: int,
+        *,
+        keep_slot: bool = False,
+    ) -> None:
+        """Deletes one version of a document and its summaries, in the change with this sequence.
+
+        With `keep_slot`, the values under its slot stay for the next version to overwrite.
+        """
+        if self._shared.collection(handle).summaries:
+            self.remove_summaries(handle, ordinal, document.document_id, sequence)
+        erase_document(self._txn, ordinal, document, keep_slot=keep_slot)
+        if ordinal <= self._shared.counters_of(handle).sealed_ordinal:
+            number, leaf_count = handle.collection_id, document.leaf_count
+            manifest.add_tombstone(self._txn, number, ordinal, leaf_count)
+        self._shared.count(handle, document, ordinal, -1)
+
+    def delete_damaged(self, handle: CollectionHandle, document_id: str) -> int:
+        """Deletes a document that cannot be read; returns the sequence of the deletion."""
+        sequence = self._shared.next_sequence(handle.tenant_id)
+        ordinal = self.remove_damaged(handle, document_id, sequence)
+        self._txn.document_ids.delete((handle.collection_id, document_id))
+        self._shared.log_change(handle, Change(removed=ordinal), sequence)
+        return sequence
+
+    def remove_damaged(self, handle: CollectionHandle, document_id: str, sequence: int) -> int:
+        """Removes a damaged version of a document and its summaries; returns its ordinal.
+
+        Returns 0 if no entry leads to an ordinal any more. Terms and counters are computed again
+        from the collection's other documents.
+        """
+        txn, number = self._txn, handle.collection_id
+        damaged = find_damaged(txn, number, document_id)
+        if damaged is not None:
+            if self._shared.collection(handle).summaries:
+                self.remove_summaries(handle, damaged.ordinal, document_id, sequence)
+            erase_entries(txn, number, damaged.ordinal, damaged.address)
+            if damaged.ordinal <= self._shared.counters_of(handle).sealed_ordinal:
+                manifest.add_tombstone(txn, number, damaged.ordinal, damaged.leaf_count)
+        rewrite_terms(txn, number)
+        self._shared.recount(handle)
+        return 0 if damaged is None else damaged.ordinal
+
+    def remove_summaries(
+        self, handle: CollectionHandle, ordinal: int, document_id: str, sequence: int
+    ) -> None:
+        """Removes the summaries of a document, or the entry that says that it waits for them."""
+        if self._pending.remove(handle, ordinal):
+            return
+        collection = summary_handle(handle, self._shared.collection(handle).summaries)
+        intact = self.find_intact(collection, document_id)
+        if intact is None:
+            self.delete_damaged(collection, document_id)
+            return
+        number, summaries = intact
+        if summaries is not None:  # A document that is too short has no summaries.
+            self.delete(collection, number, summaries, sequence)
+
+    def check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
+        """Reads the shared state that putting a document changes. Raises DataLoss if it is damaged.
+
+        The new version will be stored in `slot`, or in any slot if that is None.
+        """
+        self._shared.usage_of(handle.tenant_id)
+        self._shared.last_number(schema.LAST_ORDINAL)
+        if slot is None and self._slots.first_free() is None:
+            self._shared.last_number(schema.LAST_SLOT)
+        self._check_tombstone(handle, document_id)
+        number = self._shared.collection(handle).summaries
+        if number:
+            self._check_tombstone(summary_handle(handle, number), document_id)
+
+    def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
+        """Reads the state of the collection that removing the document would change.
+
+        Raises DataLoss if it is damaged.
+        """
+        txn, number = self._txn, handle.collection_id
+        self._shared.collection(handle)
+        sealed_ordinal = self._shared.counters_of(handle).sealed_ordinal
+        stored = find_damaged(txn, number, document_id)
+        if stored is not None and stored.ordinal <= sealed_ordinal:
+            manifest.read_deleted_leaves(txn, number, stored.ordinal)

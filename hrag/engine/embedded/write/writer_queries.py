@@ -1,0 +1,169 @@
+"""Reads for callers of the writer: admission, documents, counts and status.
+
+Each call reads one snapshot, which contains everything that was committed before the call.
+"""
+
+from itertools import islice
+
+from hrag.engine.common.document_results import growth, unchanged_result
+from hrag.engine.common.records import DocumentRecord
+from hrag.engine.common.validation import check_quota, no_document
+from hrag.engine.embedded.store.damaged_documents import is_intact
+from hrag.engine.embedded.store.queries import (
+    address_of,
+    find_collection,
+    find_document,
+    handle_of,
+    listed_segments,
+)
+from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.store.totals import measure
+from hrag.engine.embedded.store.transactions import Txn
+from hrag.engine.embedded.write.commits import WriterPart
+from hrag.engine.embedded.write.selection import matching_ordinals, ordinals_by_id
+from hrag.engine.embedded.write.shared_state import existing_collection
+from hrag.engine.engine_documents import (
+    Admission,
+    CollectionHandle,
+    fitting,
+    info_bytes,
+    read_part,
+)
+from hrag.values.collections import Listing
+from hrag.values.deadline import NEVER, Deadline
+from hrag.values.documents import ByteRange, DocumentCount, DocumentInfo
+from hrag.values.errors import DataLoss
+from hrag.values.filters import Filter
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit, field_bytes
+from hrag.values.status import EmbeddedIndexStatus, IndexStatus, StoreTotals
+
+
+class WriterQueries(WriterPart):
+    """Implements the methods of `hrag.engine.Writer` that only read documents and counts."""
+
+    def admit(
+        self,
+        tenant_id: str,
+        collection: str,
+        document_id: str,
+        content_hash: str,
+        stored_bytes: int = 1,
+    ) -> Admission:
+        with self.commits.store.read() as txn:
+            number = find_collection(txn, tenant_id, collection)
+            handle = handle_of(txn, number)
+            try:
+                _, stored = find_document(txn, number, document_id)
+            except DataLoss:
+                # Ingesting the document mends it, and `put` checks the quota.
+                return Admission(handle, None)
+            unchanged = unchanged_result(stored, content_hash)
+            if unchanged is not None and not self._is_intact(txn, number, document_id):
+                unchanged = None
+            if unchanged is None:
+                used = read_usage(txn, tenant_id).info(self.commits.quota_of(tenant_id))
+                check_quota(tenant_id, used, growth(stored, stored_bytes).info())
+        return Admission(handle, unchanged)
+
+    def _is_intact(self, txn: Txn, number: int, document_id: str) -> bool:
+        """Returns True if no stored value of a document and its summaries is damaged."""
+        summaries = txn.collections.require(number).summaries
+        numbers = (number, summaries) if summaries else (number,)
+        return all(is_intact(txn, checked, document_id) for checked in numbers)
+
+    def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
+        with self.commits.store.read() as txn:
+            return self._find_document(txn, collection, document_id)[1].info()
+
+    def document_with_text(
+        self,
+        collection: CollectionHandle,
+        document_id: str,
+        part: ByteRange | None = None,
+        reply: ReplyLimit = UNLIMITED,
+    ) -> tuple[DocumentInfo, str, int]:
+        with self.commits.store.read() as txn:
+            ordinal, document = self._find_document(txn, collection, document_id)
+            address = address_of(txn, collection.collection_id, ordinal)
+            text = txn.contents.text(address)
+            info = document.info()
+            return info, *read_part(text, part, reply.after(field_bytes(info_bytes(info))))
+
+    def documents(
+        self,
+        collection: CollectionHandle,
+        page_size: int,
+        page_token: str,
+        reply: ReplyLimit = UNLIMITED,
+        *,
+        filter: Filter | None = None,
+        deadline: Deadline = NEVER,
+    ) -> Listing[DocumentInfo]:
+        number = collection.collection_id
+        with self.commits.store.read() as txn:
+            existing_collection(txn, collection)
+            matches = None if filter is None else matching_ordinals(txn, number, filter, deadline)
+            all_ordinals = ordinals_by_id(txn, number, page_token, matches, deadline)
+            ordinals = list(islice(all_ordinals, page_size + 1))
+            addresses = (address_of(txn, number, ordinal) for ordinal in ordinals[:page_size])
+            infos = (txn.documents.require(address).info() for address in addresses)
+            items = tuple(fitting(infos, reply))
+        token = items[-1].document_id if len(ordinals) > len(items) else ""
+        return Listing(items, token)
+
+    def count(
+        self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
+    ) -> DocumentCount:
+        store, number = self.commits.store, collection.collection_id
+        with store.read() as txn:
+            existing_collection(txn, collection)
+            matching = total = txn.counters.require(number).documents
+            if filter is not None:
+                matching = len(matching_ordinals(txn, number, filter, deadline))
+            return DocumentCount(matching, total, read_usage(txn, collection.tenant_id).sequence)
+
+    def _find_document(
+        self, txn: Txn, collection: CollectionHandle, document_id: str
+    ) -> tuple[int, DocumentRecord]:
+        existing_collection(txn, collection)
+        number = collection.collection_id
+        ordinal, document = find_document(txn, number, document_id)
+        if document is None:
+            raise no_document(collection, document_id)
+        return ordinal, document
+
+    def status(self, collection: CollectionHandle) -> IndexStatus:
+        store, number, tenant_id = (
+            self.commits.store,
+            collection.collection_id,
+            collection.tenant_id,
+        )
+        with store.read() as txn:
+            record = existing_collection(txn, collection)
+            counters = txn.counters.require(number)
+            used = read_usage(txn, tenant_id)
+            segments = listed_segments(txn, number)
+            summaries = 0
+            if record.summaries:
+                summaries = txn.counters.require(record.summaries).leaves
+        return IndexStatus(
+            committed_sequence=counters.sequence,
+            document_count=counters.documents,
+            chunk_count=counters.chunks,
+            leaf_count=counters.leaves,
+            token_count=counters.tokens,
+            text_bytes=counters.text_bytes,
+            vector_bytes=counters.vector_bytes,
+            summary_count=summaries,
+            unsummarised_documents=counters.unsummarised,
+            summary_tokens=counters.summary_tokens,
+            tenant=used.info(self.commits.quota_of(tenant_id)),
+            embedded=EmbeddedIndexStatus(
+                sealed_sequence=counters.sealed_sequence,
+                tail_leaf_count=counters.tail_leaves,
+                segments=tuple(segment.info() for segment in segments),
+            ),
+        )
+
+    def totals(self) -> StoreTotals:
+        return measure(self.commits.store)
