@@ -12,9 +12,8 @@ import grpc
 
 from hrag.observe import metrics
 from hrag.server.calls import call_audit
-from hrag.server.calls.call import to_hrag_error
+from hrag.server.calls.call import caller_is_admin, to_hrag_error
 from hrag.server.calls.call_deadline import deadline_of
-from hrag.server.calls.guard import caller_is_admin
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.values.documents import ByteRange, IngestOutcome, IngestResult

@@ -3,7 +3,7 @@
 from hrag.engine import Reader
 from hrag.values import ids
 from hrag.values.chunks import ChunkNode, Hierarchy
-from hrag.values.deadline import OF_CALL
+from hrag.values.current_call import CURRENT
 from hrag.values.errors import InvalidArgument
 from hrag.values.limits import MAX_LEVELS
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
@@ -24,7 +24,9 @@ class Browse:
         for has ended.
         """
         parsed = _checked_chunk_id(tenant_id, collection, chunk_id)
-        with self._reader.snapshot(tenant_id, collection, deadline=OF_CALL.get()) as snapshot:
+        with self._reader.snapshot(
+            tenant_id, collection, deadline=CURRENT.get().deadline
+        ) as snapshot:
             return snapshot.chunk(parsed, self._reply)
 
     def hierarchy(
@@ -40,7 +42,9 @@ class Browse:
             raise InvalidArgument(
                 f"depth is {depth}; it must be from 0 to {MAX_LEVELS}", field="depth"
             )
-        with self._reader.snapshot(tenant_id, collection, deadline=OF_CALL.get()) as snapshot:
+        with self._reader.snapshot(
+            tenant_id, collection, deadline=CURRENT.get().deadline
+        ) as snapshot:
             return snapshot.hierarchy(parsed, depth or 1, content=content, reply=self._reply)
 
 

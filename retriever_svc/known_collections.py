@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from hrag.engine import Reader
 from hrag.models.embedding.vector_checks import check_embedder
 from hrag.values.collections import NO_EMBEDDER
-from hrag.values.deadline import OF_CALL
+from hrag.values.current_call import CURRENT
 
 _MAX_COLLECTIONS = 10_000  # They take about 2 MB.
 
@@ -39,7 +39,9 @@ class KnownCollections:
             known = self._known.get(key)
         if known is not None:
             return known
-        with self._reader.snapshot(tenant_id, collection, deadline=OF_CALL.get()) as snapshot:
+        with self._reader.snapshot(
+            tenant_id, collection, deadline=CURRENT.get().deadline
+        ) as snapshot:
             has_vectors = snapshot.settings.dimension > 0
             if has_vectors and self._embedder != NO_EMBEDDER:
                 check_embedder(snapshot.settings, self._embedder)

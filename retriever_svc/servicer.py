@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import grpc
 
+from hrag.server.calls.call import caller_is_admin
 from hrag.server.calls.call_deadline import deadline_of
-from hrag.server.calls.guard import caller_is_admin
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery

@@ -24,6 +24,7 @@ from hrag.config import AuditSettings, SettingsError
 from hrag.host.private_files import opener
 from hrag.observe import log
 from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
+from hrag.values.current_call import CURRENT
 
 EVENT = "audit"
 
@@ -103,8 +104,7 @@ def record(kind: Kind, **fields: object) -> None:
 
 def refused(reason: str, method: str, **fields: object) -> None:
     """Writes or counts the refusal of the call that this thread handles."""
-    call = log.CALL.get()
-    credential = "" if call is None else call().get("credential", "")
+    credential = CURRENT.get().log_fields().get("credential", "")
     if _LIMITER.allows(Refusal(reason, method, credential)):
         record(Kind.REFUSAL, reason=reason, method=method, **fields)
 

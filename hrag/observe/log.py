@@ -7,18 +7,12 @@ logged in the thread that handles a call have the fields of that call.
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from typing import Any, Literal, TextIO, cast
 
 import structlog
 
-CALL: ContextVar[Callable[[], Mapping[str, str]] | None] = ContextVar("call", default=None)
-"""A function that returns the log fields of the call that this thread handles.
-
-It is called when a line is written. It is None if this thread handles no call.
-"""
+from hrag.values.current_call import CURRENT
 
 
 def configure(service: str, log_format: Literal["console", "json"], level: str) -> None:
@@ -92,8 +86,8 @@ def call_fields(
     A field that the line already has stays: a line about one document of a stream names the tenant
     of that document.
     """
-    call = CALL.get()
-    return event if call is None else {**event, **call(), **event}
+    fields = CURRENT.get().log_fields()
+    return {**event, **fields, **event} if fields else event
 
 
 def _json() -> list[structlog.typing.Processor]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -95,6 +94,3 @@ class Deadline:
 
 
 NEVER = Deadline()
-
-OF_CALL: ContextVar[Deadline] = ContextVar("deadline", default=NEVER)
-"""The deadline of the call for which this thread works. Each call sets it when it begins."""

@@ -14,13 +14,17 @@ If a version of grpcio changes them, the tests of this module fail.
 
 import time
 from collections.abc import Callable, Iterator
-from contextvars import Context
 from typing import Any, NoReturn
 
 import grpc
 import structlog
 from grpc import _common, _server
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
+
+from hrag.server.admission.cooperative_yield import RunningCall
+from hrag.server.admission.lane import Lane
+from hrag.values.current_call import CURRENT, Call
+from hrag.values.errors import HragError
 
 _log = structlog.get_logger()
 
@@ -30,38 +34,59 @@ Behavior = Callable[[Any, grpc.ServicerContext], Any]
 """The function that handles a call. It receives request and context and returns the response."""
 
 
-class PendingCall:
+class PendingCall(Call):
     """A call whose message has not arrived, or whose handler has to run (again).
 
-    Its attributes:
+    The interceptor creates it when the headers of the call have arrived, as the current call of
+    the context in which all code of the call runs. Its attributes:
 
+    - `lane`: the kind of thread in which the call runs.
     - `account`: the tenant whose limits the call counts against. Before the tenant is known, it
-      is the account of the caller; for a call that anybody may make, the peer's address.
+      is the account of the caller, empty if the caller is unknown; for a call that anybody may
+      make, the peer's address.
     - `message`: the unary request as it arrived; None before that, and for streams.
     - `arrived_s`: the time at which the message arrived, by `time.monotonic`.
     - `counted_bytes`: the number of bytes that the call counts as unanswered.
     - `has_begun`: True once the handler has been started.
+    - `running`: counts the current run of the handler in a thread of the pool; None if the
+      handler runs in another thread.
 
     One thread at a time may use a call.
     """
 
-    __slots__ = (
-        "_argument",
-        "_behavior",
-        "_formats",
-        "_respond",
-        "_rpc",
-        "_run",
-        "_state",
-        "_then",
-        "account",
-        "arrived_s",
-        "counted_bytes",
-        "has_begun",
-        "message",
-    )
+    account = ""
+    message: Any = None
+    arrived_s = 0.0
+    counted_bytes = 0
+    has_begun = False
+    running: RunningCall | None = None
+    _then: "Callable[[PendingCall], None] | None" = None
 
-    def __init__(
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+
+    def account_of(self, message: bytes) -> str:
+        """Returns the account that an encoded request counts against.
+
+        Raises PermissionDenied if the caller may not act for its tenant.
+        """
+        raise NotImplementedError
+
+    def rejection(self, error: HragError) -> Behavior:
+        """Returns a behavior that ends the call with `error` before its handler runs."""
+        raise NotImplementedError
+
+    def yield_to_others(self) -> None:
+        """Sleeps if the call is long and a short call of another tenant runs."""
+        if self.running is not None:
+            self.running.yield_to_others()
+
+    @property
+    def is_left_open(self) -> bool:
+        """True if the handler has left the call open in this run."""
+        return self._then is not None
+
+    def attach(
         self,
         run: Callable[..., Any],
         respond: Callable[..., None],
@@ -81,21 +106,9 @@ class PendingCall:
         self._respond = respond
         self._rpc = rpc
         self._state = state
-        self._behavior = behavior
+        self._behavior: Any = behavior
         self._argument: Any = argument
-        self.account = ""
-        self.message: Any = None
-        self.arrived_s = 0.0
-        self.counted_bytes = 0
-        self.has_begun = False
         self._formats = formats
-        self._then: Callable[[PendingCall], None] | None = None
-
-    @property
-    def context(self) -> Context:
-        """The context in which all code of this call runs."""
-        context: Context = self._state.context
-        return context
 
     def peer_host(self) -> str:
         """Returns the caller's address without its port."""
@@ -150,12 +163,14 @@ class PendingCall:
         if callbacks is None:
             callback()
 
-    def run(self) -> bool:
+    def run(self, running: RunningCall | None = None) -> bool:
         """Runs the handler in this thread and responds.
 
-        Returns False if the handler left the call open, so that it has to be run again.
+        `running` counts the run if this is a thread of the pool. Returns False if the handler left
+        the call open, so that it has to be run again.
         """
         self.has_begun = True
+        self.running = running
         self._run(
             self._respond, self._rpc, self._state, self._behavior, self._argument, *self._formats
         )
@@ -178,7 +193,8 @@ class PendingCall:
         Otherwise the message would stay in memory until the next garbage collection. The garbage
         collector counts objects, not their bytes, so that may be late.
         """
-        self._run = self._argument = self._rpc = self._state = self.message = None
+        self._run = self._argument = self._behavior = self._rpc = self._state = None
+        self.message = None
 
     def _get_message(self) -> Any:
         return self.message
@@ -199,6 +215,15 @@ class PendingCall:
             raise error
         finally:
             del error  # Otherwise the frame refers to the error, and the error to the frame.
+
+
+def submitted_call(
+    run: Callable[..., Any], respond: Callable[..., None], rpc: Any, state: Any, *parts: Any
+) -> PendingCall:
+    """Returns the call that grpcio submits to its thread pool, with the arguments of `attach`."""
+    call: PendingCall = state.context[CURRENT]
+    call.attach(run, respond, rpc, state, *parts)
+    return call
 
 
 def requests_within(requests: Any, poll_s: float, check: Callable[[], None]) -> Iterator[bytes]:

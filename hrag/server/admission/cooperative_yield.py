@@ -18,18 +18,6 @@ _SHORT_S = 0.01
 # A long call sleeps at most this long before it checks again whether short calls run.
 _LONGEST_SLEEP_S = 0.005
 
-_LOCAL = threading.local()
-
-
-def yield_to_others() -> None:
-    """Sleeps if the call of this thread is long and a short call of another tenant runs.
-
-    A call should call this between its steps. Without a call in this thread, nothing happens.
-    """
-    call: _RunningCall | None = getattr(_LOCAL, "call", None)
-    if call is not None:
-        call.yield_to_others()
-
 
 class RunningCalls:
     """Counts the running calls of a server that are short so far, by tenant. Thread-safe."""
@@ -51,14 +39,13 @@ class RunningCalls:
         self._short: Counter[str] = Counter()
 
     @contextmanager
-    def call(self, tenant: str) -> Iterator[None]:
+    def call(self, tenant: str) -> Iterator["RunningCall"]:
         """Counts the work of this thread inside the block as a call of `tenant`."""
-        call = _LOCAL.call = _RunningCall(self, tenant)
+        call = RunningCall(self, tenant)
         try:
-            yield
+            yield call
         finally:
             call.become_long()
-            del _LOCAL.call
 
     def count_short(self, tenant: str, change: int) -> None:
         with self._lock:
@@ -71,7 +58,7 @@ class RunningCalls:
         return len(self._short) > (tenant in self._short)
 
 
-class _RunningCall:
+class RunningCall:
     """A call in its thread. It counts as short until it has computed for long or has ended."""
 
     __slots__ = ("_began_s", "_calls", "_is_short", "_short_until_s", "_slept_s", "_tenant")
@@ -87,6 +74,10 @@ class _RunningCall:
         calls.count_short(tenant, 1)
 
     def yield_to_others(self) -> None:
+        """Sleeps if the call is long and a short call of another tenant runs.
+
+        Must be called in the thread of the call. A call should call this between its steps.
+        """
         if self._calls.wall_clock() < self._short_until_s:
             return
         now_s = self._calls.clock()
@@ -98,6 +89,7 @@ class _RunningCall:
         self._slept_s = now_s
 
     def become_long(self) -> None:
+        """Stops counting the call as short."""
         if self._is_short:
             self._is_short = False
             self._calls.count_short(self._tenant, -1)

@@ -12,19 +12,18 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import ContextVar
-from enum import Enum, auto
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
 from hrag.observe import metrics
-from hrag.server.admission.arrival import Behavior, PendingCall
+from hrag.server.admission.arrival import PendingCall, submitted_call
 from hrag.server.admission.byte_budget import ByteBudget
 from hrag.server.admission.concurrency_limiter import ConcurrencyLimiter
-from hrag.server.admission.cooperative_yield import RunningCalls
+from hrag.server.admission.cooperative_yield import RunningCall, RunningCalls
+from hrag.server.admission.lane import Lane
 from hrag.server.admission.suspension import Suspended, SuspendedCalls
 from hrag.server.admission.timeouts import Timeouts
 from hrag.values.errors import (
@@ -50,46 +49,6 @@ _INLINE_TIMEOUT_S = 2.0
 # all calls share this one.
 _SUBMITTED: Future[None] = Future()
 _SUBMITTED.set_result(None)
-
-
-class Lane(Enum):
-    """The kind of thread in which a call runs, and when it starts to run.
-
-    - POOL: in a thread of the pool, when its message has arrived.
-    - OWN: in a dedicated thread, when its message has arrived. It is for calls that mostly wait,
-      for example for an answer that a model writes.
-    - INLINE: in gRPC's event thread, when its message has arrived. It is for calls that take
-      almost no time, for example health checks.
-    - STREAM: in a dedicated thread, from the start of the call.
-    - REJECTED: in gRPC's event thread, from the start of the call.
-    """
-
-    POOL = auto()
-    OWN = auto()
-    INLINE = auto()
-    STREAM = auto()
-    REJECTED = auto()
-
-
-class Placement(NamedTuple):
-    """The interceptor's decision on how to run a call.
-
-    `rejection` returns the behavior that ends the call with an error. `account` returns the account
-    that an encoded request counts against, and raises PermissionDenied. `caller` is the account
-    before a message has arrived; it is empty if the caller is unknown.
-    """
-
-    lane: Lane
-    rejection: Callable[[HragError], Behavior]
-    account: Callable[[bytes], str]
-    caller: str = ""
-
-
-PLACEMENT: ContextVar[Placement] = ContextVar("placement")
-"""The placement of the current call; the interceptor sets it in the context of each call."""
-
-PENDING: ContextVar[PendingCall] = ContextVar("pending")
-"""The call whose handler runs. It is not set for streams."""
 
 
 class AdmissionExecutor:
@@ -167,9 +126,8 @@ class AdmissionExecutor:
 
     def submit(self, run: Callable[..., Any], /, *parts: Any, **_: Any) -> Future[Any]:
         """Starts a call. gRPC calls this in its event thread with the parts of the call."""
-        call = PendingCall(run, *parts)
-        placement = call.context[PLACEMENT]
-        call.account, lane = placement.caller, placement.lane
+        call = submitted_call(run, *parts)
+        lane = call.lane
         if lane is Lane.REJECTED:
             call.run()
         elif lane is Lane.STREAM:
@@ -181,7 +139,6 @@ class AdmissionExecutor:
             if len(self._arriving_inline) > MAX_ARRIVING_INLINE:
                 self._end_oldest(self._arriving_inline, MAX_ARRIVING_INLINE)
         else:
-            call.context.run(PENDING.set, call)
             self._arriving.add(call)
             call.receive(self._arrived)
             if len(self._arriving) > MAX_ARRIVING:
@@ -206,7 +163,7 @@ class AdmissionExecutor:
         return partial(self._suspended.add, reason.with_traceback(None))
 
     def _resume(self, call: PendingCall) -> None:
-        if call.context[PLACEMENT].lane is Lane.OWN:
+        if call.lane is Lane.DEDICATED:
             # If there is no dedicated thread, the call runs in a thread of the pool.
             with suppress(TooBusy):
                 self.streams.start(call)
@@ -248,23 +205,22 @@ class AdmissionExecutor:
         """
         if self.is_full:
             raise self.too_busy
-        placement = call.context[PLACEMENT]
-        call.account = placement.account(call.message)
+        call.account = call.account_of(call.message)
         self._unanswered.take(call.account, len(call.message))
         call.counted_bytes = len(call.message)
         self._count(1)
         try:
-            self._begin(call, placement.lane)
+            self._begin(call)
         except HragError:
             self._end(call)
             raise
 
-    def _begin(self, call: PendingCall, lane: Lane) -> None:
+    def _begin(self, call: PendingCall) -> None:
         """Runs a call immediately, or puts it into the queue of its tenant.
 
         Raises TooBusy if there is no dedicated thread, or if too many calls wait.
         """
-        if lane is Lane.OWN:
+        if call.lane is Lane.DEDICATED:
             self.streams.check(call.account)
             self.streams.start(call)
         elif not self.limiter.enter(call.account, call):
@@ -300,15 +256,15 @@ class AdmissionExecutor:
     def _work(self) -> None:
         busy = metrics.threads_busy.track_inprogress()
         while (call := self._ready.get()) is not None:
-            with busy, self._running.call(call.account):
-                self._run(call)
+            with busy, self._running.call(call.account) as running:
+                self._run(call, running)
             self.limiter.leave(call.account)
             del call  # Otherwise an idle thread would keep its last call in memory.
 
-    def _run(self, call: PendingCall) -> None:
+    def _run(self, call: PendingCall, running: RunningCall | None = None) -> None:
         has_ended = True
         try:
-            has_ended = call.run()
+            has_ended = call.run(running)
         except Exception:
             _log.exception("call_failed")
         if has_ended:
@@ -405,4 +361,4 @@ def _accept_arrival(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
 
 
 def _refuse(call: PendingCall, error: HragError) -> None:
-    call.refuse(call.context[PLACEMENT].rejection(error))
+    call.refuse(call.rejection(error))

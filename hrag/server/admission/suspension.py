@@ -11,7 +11,8 @@ from collections.abc import Callable
 import structlog
 
 from hrag.server.admission.arrival import PendingCall
-from hrag.values.deadline import OF_CALL, Deadline
+from hrag.values.current_call import CURRENT, DeadlineOnly
+from hrag.values.deadline import Deadline
 
 _log = structlog.get_logger()
 
@@ -97,7 +98,7 @@ class SuspendedCalls:
                 waiting.append((reason, call))
         checked = []
         checking = Deadline.after(_CHECKING_S)
-        OF_CALL.set(checking)
+        CURRENT.set(DeadlineOnly(checking))
         while waiting and checking.remaining_s > 0:
             reason, call = waiting.popleft()
             if reason.is_ready():

@@ -9,23 +9,26 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import grpc
 import structlog
 
-from hrag.observe import audit, log, metrics, tracing
+from hrag.observe import audit, metrics, tracing
 from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
-from hrag.server.admission.arrival import Behavior, requests_within
-from hrag.server.admission.executor import PENDING, PLACEMENT, AdmissionExecutor, Lane
+from hrag.server.admission.arrival import Behavior, PendingCall, requests_within
+from hrag.server.admission.executor import AdmissionExecutor
+from hrag.server.admission.lane import Lane
 from hrag.server.admission.suspension import Suspended
 from hrag.server.admission.unread_replies import UnreadReplies
-from hrag.server.calls import call_audit, call_deadline, request_id
+from hrag.server.auth import Role
+from hrag.server.calls import call_audit, request_id
+from hrag.server.calls.call_deadline import deadline_from
 from hrag.server.calls.guard import CallGuard
 from hrag.server.calls.rate_limiter import RateLimiter
+from hrag.values.current_call import CURRENT, NO_CALL
 from hrag.values.errors import (
     DeadlineExceeded,
     HragError,
@@ -38,10 +41,8 @@ from hrag.wire import status_codes
 
 _log = structlog.get_logger()
 
+_CANCELLED = grpc.StatusCode.CANCELLED.name
 _STREAM_POLL_S = 1.0  # The credential of an idle stream is checked at this interval.
-
-GUARD: ContextVar[CallGuard] = ContextVar("guard")
-"""The guard of the current call. It is set as soon as the call's headers have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +76,18 @@ class CallLimits:
     idle_s: float
 
 
-def rejection_behavior(method: str, error: HragError) -> Behavior:
-    """Returns a behavior that ends a call with `error` before its handler runs.
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A served method; `name` is its full name, as in `RULES`.
 
-    In each second, the first few rejections have a log line each; the others are logged as
-    counts. If the server has too many calls (TooBusy), a rejection does as little work as
-    possible: metrics and the audit log count it, and it has no log line.
+    `deserialize` reads a request and `serialize` encodes a response. `lane` is the lane of the
+    method's calls.
     """
 
-    def reject(_request: Any, context: grpc.ServicerContext) -> NoReturn:
-        situation, call_id = status_codes.situation_of(error), request_id.request_id(context)
-        code, reason = situation.code.name, situation.reason
-        metrics.call_rejected(_short_name(method), code)
-        if isinstance(error, TooBusy):
-            audit.refused_unread(reason, _short_name(method))
-        else:
-            fields = {"request_id": call_id, **GUARD.get().log_fields()}
-            log.CALL.set(lambda: fields)
-            if _LIMITER.allows(Refusal(reason, method, fields.get("credential", ""))):
-                _log.info("call", method=method, code=code, reason=reason)
-            call_audit.ended(method, code, reason, None, context)
-        _abort(context, status_codes.to_status(error), call_id)
-
-    return reject
+    name: str
+    deserialize: Callable[[bytes], Any]
+    serialize: Callable[[Any], bytes]
+    lane: Lane
 
 
 def _log_counts(counts: Mapping[Refusal, int]) -> None:
@@ -118,48 +108,78 @@ def _short_name(method: str) -> str:
     return method.rpartition("/")[2]
 
 
-class Call:
-    """One call, from its start to its log line.
+class ServerCall(PendingCall):
+    """One call, from the arrival of its headers to its log line.
 
-    `code` is the name of the gRPC status code with which it ends. It is CANCELLED until the
-    handler succeeds or fails.
+    This object carries everything that belongs to the call, and is the current call of the
+    context in which all code of the call runs. `guard` knows the caller, the role and the
+    tenants. `code` is the name of the gRPC status code with which the call ends. It is CANCELLED
+    until the handler succeeds or fails.
     """
 
-    def __init__(
-        self,
-        method: str,
-        deserialize: Callable[[bytes], Any],
-        serialize: Callable[[Any], bytes],
-        limits: CallLimits,
-        context: grpc.ServicerContext,
-    ) -> None:
-        self.code = grpc.StatusCode.CANCELLED.name
+    code = _CANCELLED
+    _context: Any = None  # It is set when the handler first starts.
+    _id = ""
+    _reason = ""
+    _request: Any = None  # The last request that was parsed.
+    _is_admitted = False
+    # The messages of a stream. There are two counters because two threads write them.
+    _received = 0
+    _answered = 0
+
+    def __init__(self, method: Method, guard: CallGuard, limits: CallLimits) -> None:
+        super().__init__(method.lane)
+        self.guard = guard
         self._method = method
-        self._deserialize = deserialize
-        self._serialize = serialize
         self._limits = limits
+
+    def account_of(self, message: bytes) -> str:
+        """Returns the account that an encoded request counts against.
+
+        Raises PermissionDenied if the caller may not act for its tenant.
+        """
+        return self.guard.account_of(message)
+
+    def rejection(self, error: HragError) -> Behavior:
+        """Returns a behavior that ends the call with `error` before its handler runs.
+
+        In each second, the first few rejections have a log line each; the others are logged as
+        counts. If the server has too many calls (TooBusy), a rejection does as little work as
+        possible: metrics and the audit log count it, and it has no log line.
+        """
+        return partial(self._reject, error)
+
+    def _reject(self, error: HragError, _request: Any, context: grpc.ServicerContext) -> NoReturn:
+        situation, call_id = status_codes.situation_of(error), request_id.request_id(context)
+        method, code, reason = self._method.name, situation.code.name, situation.reason
+        metrics.call_rejected(_short_name(method), code)
+        if isinstance(error, TooBusy):
+            audit.refused_unread(reason, _short_name(method))
+        else:
+            self._id = call_id
+            if _LIMITER.allows(Refusal(reason, method, self.log_fields().get("credential", ""))):
+                _log.info("call", method=method, code=code, reason=reason)
+            call_audit.ended(method, code, reason, None, context)
+        _abort(context, status_codes.to_status(error), call_id)
+
+    def start(self, context: grpc.ServicerContext) -> None:
+        """Prepares the first run of the handler. A call that was left open has started already."""
+        if self._context is not None:
+            return
         self._context = context
-        self._guard = GUARD.get()
         self._id = request_id.request_id(context)
-        self._reason = ""
-        self._request: Any = None  # The last request that was parsed.
-        self._is_admitted = False
-        self._is_left_open = False
-        # The messages of a stream. There are two counters because two threads write them.
-        self._received = self._answered = 0
         # The time at which a stream last received or sent a message.
         self._active_s = time.monotonic()
         self._started = time.perf_counter()
-        call_deadline.start(context, self._default_s())
+        self.deadline = deadline_from(context, self._default_s())
         context.set_trailing_metadata(((request_id.REQUEST_ID, self._id),))
-        log.CALL.set(self._log_fields)
         metrics.call_started()
 
     def _default_s(self) -> float:
         """Returns the seconds that remain for a call without a deadline from its client."""
-        if PLACEMENT.get().lane is Lane.STREAM:
+        if self.lane is Lane.STREAM:
             return math.inf
-        return self._limits.deadline_s - (time.monotonic() - PENDING.get().arrived_s)
+        return self._limits.deadline_s - (time.monotonic() - self.arrived_s)
 
     def admit(self, raw: bytes) -> Any:
         """Returns the parsed request if it is authorized and within the limits of its tenants.
@@ -168,10 +188,10 @@ class Call:
         """
         if self._is_admitted:
             # The call has waited, and its credential may have expired or been revoked meanwhile.
-            self._guard.authorize()
+            self.guard.authorize()
             return self._request
         self._authorize_and_parse(raw)
-        refusal = self._guard.try_acquire()
+        refusal = self.guard.try_acquire()
         if refusal is not None:
             _refuse(refusal)
         self._is_admitted = True
@@ -195,7 +215,7 @@ class Call:
 
         Raises Unauthenticated or PermissionDenied if its credential is no longer valid.
         """
-        self._guard.authorize()
+        self.guard.authorize()
         idle_s = time.monotonic() - self._active_s
         if self._received <= self._answered and idle_s > self._limits.idle_s:
             raise DeadlineExceeded(
@@ -212,7 +232,7 @@ class Call:
         self._received += 1
         self._active_s = time.monotonic()
         request = self._authorize_and_parse(raw)
-        while (refusal := self._guard.try_acquire()) is not None:
+        while (refusal := self.guard.try_acquire()) is not None:
             wait_s, remaining_s = refusal.retry_s or 0.0, self._context.time_remaining()
             if remaining_s is not None and wait_s > remaining_s:
                 _refuse(refusal)
@@ -228,24 +248,24 @@ class Call:
         The request is parsed only after authorization, because a parsed message may need seventy
         times the memory of its encoded form.
         """
-        identity = self._guard.authorize()
-        request = self._deserialize(raw)
+        identity = self.guard.authorize()
+        request = self._method.deserialize(raw)
         if isinstance(request, MalformedRequest):
             raise request.error
         self._request = request
-        self._guard.check_tenants(identity, request)
+        self.guard.check_tenants(identity, request)
         return request
 
     def encode(self, response: Any) -> bytes:
         """Returns the encoded response. A handler may have encoded it already, as `bytes`."""
-        return response if isinstance(response, bytes) else self._serialize(response)
+        return response if isinstance(response, bytes) else self._method.serialize(response)
 
     def reply(self, message: bytes) -> None:
         """Counts the only reply of the call as unread until the call ends.
 
         Raises TooBusy if there are too many bytes of unread replies.
         """
-        self._limits.replies.send(self._context, self._guard.account, len(message))
+        self._limits.replies.send(self._context, self.guard.account, len(message))
 
     def send(self, response: Any) -> Iterator[bytes]:
         """Yields one encoded response of a stream and counts it as unread until gRPC has sent it.
@@ -253,10 +273,10 @@ class Call:
         Raises Unauthenticated if the caller's credential is no longer valid, and TooBusy if there
         are too many bytes of unread replies.
         """
-        self._guard.authorize()
+        self.guard.authorize()
         message = self.encode(response)
         replies = self._limits.replies
-        sending = replies.start(self._context, self._guard.account, len(message))
+        sending = replies.start(self._context, self.guard.account, len(message))
         try:
             yield message
         finally:
@@ -271,72 +291,68 @@ class Call:
         """
         if isinstance(error, Suspended):
             try:
-                self._leave_open(error)
+                self._suspend(error)
             except TooBusy as refusal:
                 error = refusal
-        known = to_hrag_error(self._method, error)
+        known = to_hrag_error(self._method.name, error)
         _forget_frames(error)
         situation = status_codes.situation_of(known)
         self.code, self._reason = situation.code.name, situation.reason
         tracing.call_failed(self.code, situation.code.value[0])
         _abort(self._context, status_codes.to_status(known), self._id)
 
-    def _leave_open(self, reason: Suspended) -> NoReturn:
+    def _suspend(self, reason: Suspended) -> NoReturn:
         """Ends this run of the handler; the executor runs the handler again later.
 
         Raises TooBusy if too many calls wait.
         """
-        pending = PENDING.get()
-        add_suspended = self._limits.executor.suspend(pending, reason)
-        self._is_left_open = True
-        pending.leave_open(self._context, add_suspended)
+        self.leave_open(self._context, self._limits.executor.suspend(self, reason))
 
     def finish(self) -> None:
         """Records the call in metrics, log and audit log, unless it was left open.
 
         A failed call is logged at `info`, a successful one at `debug`.
         """
-        if self._is_left_open:
-            self._is_left_open = False
+        if self.is_left_open:
             return
-        seconds = time.perf_counter() - self._started
-        metrics.call_finished(_short_name(self._method), self.code, seconds)
+        method, seconds = self._method.name, time.perf_counter() - self._started
+        metrics.call_finished(_short_name(method), self.code, seconds)
         ms = round(seconds * 1e3, 3)
         if self._reason:
-            _log.info("call", method=self._method, code=self.code, reason=self._reason, ms=ms)
+            _log.info("call", method=method, code=self.code, reason=self._reason, ms=ms)
         else:
-            _log.debug("call", method=self._method, code=self.code, ms=ms)
-        call_audit.ended(self._method, self.code, self._reason, self._request, self._context)
-        # The references from the call's context to the call form a reference cycle, so they are
+            _log.debug("call", method=method, code=self.code, ms=ms)
+        call_audit.ended(method, self.code, self._reason, self._request, self._context)
+        # The reference from the call's context to the call forms a reference cycle, so it is
         # dropped. The check is needed because the generator of a stream might be closed in the
         # context of another call.
-        if _RUNNING.get() is self:
-            log.CALL.set(None)
-            call_deadline.end()
-            _RUNNING.set(None)
+        if CURRENT.get() is self:
+            CURRENT.set(NO_CALL)
 
-    def _log_fields(self) -> dict[str, str]:
-        return {"request_id": self._id, **self._guard.log_fields()}
-
-
-_RUNNING: ContextVar[Call | None] = ContextVar("running", default=None)
+    def log_fields(self) -> dict[str, str]:
+        """Returns the request id, the tenants and the credential; nothing before the start."""
+        return {"request_id": self._id, **self.guard.log_fields()} if self._id else {}
 
 
-def current_call(start_call: "StartCall", context: grpc.ServicerContext) -> Call:
-    """Returns the call that was left open in this context, else a new call."""
-    call = _RUNNING.get()
-    if call is None:
-        call = start_call(context)
-        _RUNNING.set(call)
+def running_call(context: grpc.ServicerContext) -> ServerCall:
+    """Returns the current call, and starts it unless it was left open."""
+    call = cast("ServerCall", CURRENT.get())
+    call.start(context)
     return call
+
+
+def caller_is_admin() -> bool:
+    """Returns True if the caller whose call this thread handles has the role admin.
+
+    Without authentication, every caller has this role.
+    """
+    call = CURRENT.get()
+    return isinstance(call, ServerCall) and call.guard.role.includes(Role.ADMIN)
 
 
 def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
     metrics.quota_refused(refusal.field)
     raise refusal
-
-
-StartCall = Callable[[grpc.ServicerContext], Call]
 
 
 def _forget_frames(error: BaseException | None) -> None:

@@ -4,33 +4,29 @@ import math
 
 import grpc
 
-from hrag.server.admission.cooperative_yield import yield_to_others
-from hrag.values.deadline import NEVER, OF_CALL, Deadline
+from hrag.values.current_call import CURRENT
+from hrag.values.deadline import NEVER, Deadline
 
 _NO_DEADLINE_S = 1e15  # For a call without a deadline, gRPC reports 9e18 seconds.
 
 
-def start(context: grpc.ServicerContext, default_s: float) -> None:
-    """Sets the deadline of the call that has this context.
+def deadline_of(context: grpc.ServicerContext) -> Deadline:
+    """Returns the deadline of the current call, which has this context."""
+    deadline = CURRENT.get().deadline
+    return deadline_from(context, math.inf) if deadline is NEVER else deadline
+
+
+def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
+    """Returns the deadline of a call that starts. It ends early if the client cancels or leaves.
 
     `default_s` is the deadline if the client sets none, in seconds from now.
     """
-    OF_CALL.set(_deadline(context, default_s))
-
-
-def end() -> None:
-    """Removes the deadline of a call that has ended from its context."""
-    OF_CALL.set(NEVER)
-
-
-def deadline_of(context: grpc.ServicerContext) -> Deadline:
-    """Returns the deadline of the call. It ends early if the client cancels or disconnects."""
-    started = OF_CALL.get()
-    return _deadline(context, math.inf) if started is NEVER else started
-
-
-def _deadline(context: grpc.ServicerContext, default_s: float) -> Deadline:
     remaining_s = context.time_remaining()
     if remaining_s is None or remaining_s > _NO_DEADLINE_S:
         remaining_s = default_s
-    return Deadline.after(remaining_s, context.is_active, yield_to_others)
+    return Deadline.after(remaining_s, context.is_active, _yield_to_others)
+
+
+def _yield_to_others() -> None:
+    # The current call is asked, because other threads check the deadline too and must not sleep.
+    CURRENT.get().yield_to_others()

@@ -9,7 +9,6 @@ counts as one call.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,22 +95,13 @@ RULES = {
 OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
 
 
-_ROLE: ContextVar[Role] = ContextVar("role", default=Role.READ)
-
-
-def caller_is_admin() -> bool:
-    """Returns True if the caller whose call this thread handles has the role admin.
-
-    Without authentication, every caller has this role.
-    """
-    return _ROLE.get().includes(Role.ADMIN)
-
-
 class CallGuard:
     """The checks of one call. One thread at a time may use it.
 
     The methods are called in this order: `authorize` before a request is read, `account_of`
-    before the request is parsed, `check_tenants`, and last `try_acquire`.
+    before the request is parsed, `check_tenants`, and last `try_acquire`. `role` is the role of
+    the caller once `authorize` has succeeded. Without authentication, every caller has the role
+    admin.
     """
 
     __slots__ = (
@@ -123,6 +113,7 @@ class CallGuard:
         "_rate_limiter",
         "_rule",
         "_tenants",
+        "role",
     )
 
     def __init__(
@@ -133,6 +124,7 @@ class CallGuard:
         metadata: Metadata,
     ) -> None:
         """`authenticate` is None if no credential is needed; `metadata` comes from the caller."""
+        self.role = Role.READ
         self._method = method
         self._credential = ""
         self._identity: Identity | None = None
@@ -164,7 +156,7 @@ class CallGuard:
         """
         rule = self._required_rule()
         if self._authenticate is None:
-            _ROLE.set(Role.ADMIN)
+            self.role = Role.ADMIN
             return None
         identity = self._authenticate(_bearer_credential(self._metadata))
         self._credential, self._identity = identity.credential, identity
@@ -172,7 +164,7 @@ class CallGuard:
             raise PermissionDenied(
                 f"{self._method} needs the role {rule.role}; this credential has {identity.role}"
             )
-        _ROLE.set(identity.role)
+        self.role = identity.role
         return identity
 
     def check_tenants(self, identity: Identity | None, request: Any) -> None:

@@ -12,20 +12,18 @@ from typing import Any, NamedTuple
 import grpc
 from google.protobuf.message import DecodeError
 
-from hrag.server.admission.arrival import Behavior
-from hrag.server.admission.executor import PLACEMENT, Lane, Placement
+from hrag.server.admission.lane import Lane
 from hrag.server.auth import Authenticate
 from hrag.server.calls import guard
 from hrag.server.calls.call import (
-    GUARD,
-    Call,
     CallLimits,
     MalformedRequest,
-    StartCall,
-    current_call,
-    rejection_behavior,
+    Method,
+    ServerCall,
+    running_call,
 )
 from hrag.server.calls.guard import CallGuard
+from hrag.values.current_call import CURRENT
 from hrag.values.errors import HragError
 
 _OK = grpc.StatusCode.OK.name
@@ -33,12 +31,11 @@ _OK = grpc.StatusCode.OK.name
 _MAX_OPEN_BYTES = 1024
 
 
-class _Method(NamedTuple):
-    """A served method: its wrapped handler, its lane, and the behavior that refuses a call."""
+class _Wrapped(NamedTuple):
+    """A served method and its wrapped handler."""
 
     handler: Any
-    lane: Lane
-    rejection: Callable[[HragError], Behavior]
+    method: Method
 
 
 class CallInterceptor(grpc.ServerInterceptor):
@@ -52,62 +49,63 @@ class CallInterceptor(grpc.ServerInterceptor):
         """`authenticate` is None if no credential is needed."""
         self._authenticate = authenticate
         self._limits = limits
-        self._methods: dict[str, _Method] = {}  # It has served methods only, so it is small.
+        self._methods: dict[str, _Wrapped] = {}  # It has served methods only, so it is small.
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
     ) -> Any:
         """Returns the wrapped handler, or one that rejects the call."""
-        method = self._methods.get(call.method)
-        if method is None:
+        wrapped = self._methods.get(call.method)
+        if wrapped is None:
             handler = continuation(call)
             if handler is None:
                 return None
-            method = self._methods[call.method] = self._wrap(call.method, handler)
+            wrapped = self._methods[call.method] = self._wrap(call.method, handler)
         call_guard = CallGuard(
             call.method, self._authenticate, self._limits.rates, call.invocation_metadata
         )
-        GUARD.set(call_guard)
+        server_call = ServerCall(wrapped.method, call_guard, self._limits)
+        CURRENT.set(server_call)
         try:
-            caller = "" if call.method in guard.OPEN else self._check(method, call_guard)
+            if call.method not in guard.OPEN:
+                self._check(server_call)
         except HragError as error:
-            PLACEMENT.set(Placement(Lane.REJECTED, method.rejection, call_guard.account_of))
+            server_call.lane = Lane.REJECTED
             # It is a handler of streams, so gRPC reads no message of the call.
-            return grpc.stream_stream_rpc_method_handler(method.rejection(error))
-        PLACEMENT.set(Placement(method.lane, method.rejection, call_guard.account_of, caller))
-        return method.handler
+            return grpc.stream_stream_rpc_method_handler(server_call.rejection(error))
+        return wrapped.handler
 
-    def _check(self, method: _Method, call_guard: CallGuard) -> str:
-        """Returns the account of the caller.
+    def _check(self, call: ServerCall) -> None:
+        """Sets the account of the caller.
 
         Raises TooBusy, Unauthenticated or PermissionDenied if the call is rejected.
         """
         executor = self._limits.executor
         if executor.is_full:
             raise executor.too_busy
-        call_guard.authorize()
-        if method.lane is Lane.STREAM:
-            executor.streams.check(call_guard.account)
-        return call_guard.account
+        call.guard.authorize()
+        account = call.guard.account
+        if call.lane is Lane.STREAM:
+            executor.streams.check(account)
+        call.account = account
 
-    def _wrap(self, method: str, handler: Any) -> _Method:
+    def _wrap(self, name: str, handler: Any) -> _Wrapped:
         deserialize = _catch_malformed(handler.request_deserializer)
-        rejection = partial(rejection_behavior, method)
-        if method in guard.OPEN:
-            return _Method(_parse_short_requests(handler, deserialize), Lane.INLINE, rejection)
-        start_call = partial(Call, method, deserialize, handler.response_serializer, self._limits)
+        method = partial(Method, name, deserialize, handler.response_serializer)
+        if name in guard.OPEN:
+            return _Wrapped(_parse_short_requests(handler, deserialize), method(Lane.INLINE))
         if handler.request_streaming and handler.response_streaming:
-            wrapped = _wrap_stream(start_call, handler.stream_stream, Call.admit_each)
-            stream_handler: Any = grpc.stream_stream_rpc_method_handler(wrapped)
-            return _Method(stream_handler, Lane.STREAM, rejection)
+            stream = _wrap_stream(handler.stream_stream, ServerCall.admit_each)
+            stream_handler: Any = grpc.stream_stream_rpc_method_handler(stream)
+            return _Wrapped(stream_handler, method(Lane.STREAM))
         if handler.response_streaming:
-            wrapped = _wrap_stream(start_call, handler.unary_stream, Call.admit)
-            answer_handler: Any = grpc.unary_stream_rpc_method_handler(wrapped)
-            return _Method(answer_handler, Lane.OWN, rejection)
+            answer = _wrap_stream(handler.unary_stream, ServerCall.admit)
+            answer_handler: Any = grpc.unary_stream_rpc_method_handler(answer)
+            return _Wrapped(answer_handler, method(Lane.DEDICATED))
         if handler.request_streaming:
-            raise TypeError(f"{method}: no service has calls of this kind")
-        unary = _wrap_unary(start_call, handler.unary_unary)
-        return _Method(grpc.unary_unary_rpc_method_handler(unary), Lane.POOL, rejection)
+            raise TypeError(f"{name}: no service has calls of this kind")
+        unary = _wrap_unary(handler.unary_unary)
+        return _Wrapped(grpc.unary_unary_rpc_method_handler(unary), method(Lane.POOL))
 
 
 def _catch_malformed(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -140,11 +138,9 @@ def _parse_short_requests(handler: Any, deserialize: Callable[[bytes], Any]) -> 
     return handler._replace(request_deserializer=read)
 
 
-def _wrap_unary(
-    start_call: StartCall, handle: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any], Any]:
+def _wrap_unary(handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def handler(raw: Any, context: grpc.ServicerContext) -> bytes:
-        call = current_call(start_call, context)
+        call = running_call(context)
         try:
             reply = call.encode(handle(call.admit(raw), context))
             call.reply(reply)
@@ -159,12 +155,10 @@ def _wrap_unary(
 
 
 def _wrap_stream(
-    start_call: StartCall,
-    handle: Callable[[Any, Any], Iterator[Any]],
-    admit: Callable[[Call, Any], Any],
+    handle: Callable[[Any, Any], Iterator[Any]], admit: Callable[[ServerCall, Any], Any]
 ) -> Callable[[Any, Any], Iterator[Any]]:
     def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        call = current_call(start_call, context)
+        call = running_call(context)
         try:
             for response in handle(admit(call, request), context):
                 yield from call.send(response)

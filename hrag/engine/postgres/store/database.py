@@ -19,7 +19,8 @@ from hrag.engine.postgres.store.cancellation import Canceller
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.connection_pool import Pool
 from hrag.engine.postgres.store.failures import READ_ONLY, Conflict, error_of, translated
-from hrag.values.deadline import NEVER, OF_CALL, Deadline
+from hrag.values.current_call import CURRENT
+from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, StoreUnavailable
 
 Result = TypeVar("Result")
@@ -166,7 +167,7 @@ class Database:
         self, begin: bytes, deadline: Deadline, pool: Pool | None = None
     ) -> Iterator[Connection]:
         if deadline is NEVER:
-            deadline = OF_CALL.get()
+            deadline = CURRENT.get().deadline
         deadline.check("asking PostgreSQL")
         with self._connection(deadline, pool or self._pool) as connection:
             connection.begin(begin, deadline)

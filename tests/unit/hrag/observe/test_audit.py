@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from hrag.config import AuditSettings, SettingsError
-from hrag.observe import audit, log
+from hrag.observe import audit
 from hrag.observe.audit import Kind
+from hrag.values.current_call import CURRENT, NO_CALL, Call
 
 
 @pytest.fixture
@@ -41,12 +42,17 @@ def test_an_entry_is_one_json_line_that_only_the_owner_may_read(path: Path) -> N
     assert "collection" not in entry
 
 
+class _Call(Call):
+    def log_fields(self) -> dict[str, str]:
+        return {"tenant": "of the call", "request_id": "r", "credential": "c"}
+
+
 def test_an_entry_has_the_fields_of_its_call_unless_it_sets_them(path: Path) -> None:
-    log.CALL.set(lambda: {"tenant": "of the call", "request_id": "r", "credential": "c"})
+    CURRENT.set(_Call())
     try:
         audit.record(Kind.CHANGE, tenant="of the document")
     finally:
-        log.CALL.set(None)
+        CURRENT.set(NO_CALL)
     (entry,) = _entries(path)
     assert (entry["tenant"], entry["request_id"]) == ("of the document", "r")
     assert entry["credential"] == "c"

@@ -7,7 +7,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from hrag.server.admission.cooperative_yield import RunningCalls, yield_to_others
+from hrag.server.admission.arrival import PendingCall
+from hrag.server.admission.cooperative_yield import RunningCalls
+from hrag.server.admission.lane import Lane
+from hrag.values.current_call import CURRENT
 
 # A call counts as long after three steps.
 _STEP_S = 1 / 256
@@ -25,9 +28,11 @@ class Calls:
     def start(self, tenant: str) -> ThreadPoolExecutor:
         """Starts a call that runs until `end`, and returns its thread."""
         thread = self._ending.enter_context(ThreadPoolExecutor(1))
-        call = self._running.call(tenant)
-        thread.submit(call.__enter__).result()
-        self._ending.callback(lambda: thread.submit(call.__exit__, None, None, None).result())
+        counted = self._running.call(tenant)
+        call = PendingCall(Lane.POOL)
+        call.running = thread.submit(counted.__enter__).result()
+        thread.submit(CURRENT.set, call)
+        self._ending.callback(lambda: thread.submit(counted.__exit__, None, None, None).result())
         return thread
 
     def compute(self, thread: ThreadPoolExecutor, seconds: float) -> None:
@@ -41,7 +46,7 @@ class Calls:
 
     def _compute(self, seconds: float) -> None:
         self._thread.s = self._now_s() + seconds
-        yield_to_others()
+        CURRENT.get().yield_to_others()
 
     def _now_s(self) -> float:
         return getattr(self._thread, "s", 0.0)
@@ -98,8 +103,8 @@ def test_processor_time_is_not_read_before_enough_time_has_passed() -> None:
         readings.append(1)
         return 0.0
 
-    with RunningCalls(clock, wall_clock=lambda: 0.0).call("a"):
+    with RunningCalls(clock, wall_clock=lambda: 0.0).call("a") as call:
         readings_at_start = len(readings)
         for _ in range(10):
-            yield_to_others()
+            call.yield_to_others()
     assert len(readings) == readings_at_start

@@ -16,7 +16,8 @@ from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.segments import segment_files
 from hrag.errors import Cancelled, CollectionNotFound, DeadlineExceeded
-from hrag.values.deadline import OF_CALL, Deadline
+from hrag.values.current_call import CURRENT, DeadlineOnly
+from hrag.values.deadline import Deadline
 from retriever_svc.browse import Browse
 from retriever_svc.known_collections import KnownCollections
 from tests.conftest import Engine
@@ -237,7 +238,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_calls_without_a_search_keep_their_deadline_too(engine, loading, pool, call):
     def in_call() -> object:
-        OF_CALL.set(Deadline.after(0.1))
+        CURRENT.set(DeadlineOnly(Deadline.after(0.1)))
         return call(engine.reader)
 
     with pytest.raises(DeadlineExceeded):
