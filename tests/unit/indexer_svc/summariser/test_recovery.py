@@ -136,9 +136,7 @@ class FailingWriter:
 @pytest.mark.parametrize(
     "error", [StorageFull("full"), StoreUnavailable("gone"), ValueError("a fault")]
 )
-def test_summaries_that_cannot_be_stored_are_stored_later_and_not_paid_twice(
-    writer, embedder, error
-):
+def test_summaries_that_cannot_be_stored_are_kept_and_stored_later(writer, embedder, error):
     put(writer, document("d", LONG))
     chat = FakeChat()
     with capture_logs() as logs:
@@ -147,7 +145,7 @@ def test_summaries_that_cannot_be_stored_are_stored_later_and_not_paid_twice(
     assert [log["event"] for log in logs] == ["summary_failed"] * 2
 
 
-def test_after_three_rejections_a_summary_consists_of_sentences_of_the_section(writer, embedder):
+def test_after_three_rejections_a_summary_is_extracted_from_the_section(writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat(FailingAt("Sentence 0 20 ", *[ChatRejected("no")] * 3))
     run_to_end(writer, embedder, chat)

@@ -143,7 +143,7 @@ def test_summaries_may_be_shorter_than_the_shortest_text_that_gets_one(writer, e
     assert len(texts_of(writer)) == len(chat.prompts) > 3
 
 
-def test_without_a_model_the_summary_consists_of_sentences_of_the_text(writer, embedder):
+def test_without_a_model_the_summary_is_extracted_from_the_text(writer, embedder):
     put(writer, document("d", SHORT))
     run_to_end(writer, embedder)
     assert texts_of(writer) == [extract(SHORT, embedder)] * 2
@@ -154,9 +154,7 @@ def test_without_a_model_the_summary_consists_of_sentences_of_the_text(writer, e
 
 
 @pytest.mark.parametrize("answer", ["", " \n\t "])
-def test_after_an_empty_answer_the_summary_consists_of_sentences_of_the_text(
-    writer, embedder, answer
-):
+def test_after_an_empty_answer_the_summary_is_extracted_from_the_text(writer, embedder, answer):
     put(writer, document("d", SHORT))
     run_to_end(writer, embedder, FakeChat(lambda _: answer))
     assert texts_of(writer) == [extract(SHORT, embedder)] * 2
@@ -200,9 +198,7 @@ def test_tokens_that_the_endpoint_does_not_report_are_counted(writer, embedder):
     assert writer.status(writer.open("t", "c")).summary_tokens == expected
 
 
-def test_without_tokens_left_the_summaries_consist_of_sentences_of_the_text(
-    store, writer, embedder
-):
+def test_without_tokens_left_the_summaries_are_extracted_from_the_text(store, writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat()
     run_to_end(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=14))
