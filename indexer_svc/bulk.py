@@ -165,6 +165,11 @@ class BulkLoad:
         self._drafts.stop()
         self._ready.stop()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """True after `cancel`, and after `run` has ended for any reason."""
+        return self._cancelled.is_set()
+
     # These methods read and cut documents.
 
     def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[Draft]]]:

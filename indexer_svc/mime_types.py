@@ -75,7 +75,7 @@ def resolve_mime_type(document: Document) -> str:
 def require_readable(mime_type: str) -> None:
     """Raises InvalidArgument for a format whose libraries are not installed."""
     known = format_of(mime_type)
-    if known is not None and known.needs_extra and not _has_extra():
+    if known is not None and known.needs_extra and not has_formats_extra():
         raise InvalidArgument(
             f"the document is of type {mime_type}, for which this indexer lacks the libraries; "
             f"its operator can install them: {FORMATS_EXTRA}",
@@ -84,8 +84,8 @@ def require_readable(mime_type: str) -> None:
 
 
 @cache
-def _has_extra() -> bool:
-    """Returns True if the libraries of the extra `formats` are installed."""
+def has_formats_extra() -> bool:
+    """Returns True if the libraries of the extra `formats` are installed. Caches the answer."""
     return all(find_spec(name) is not None for name in _LIBRARIES)
 
 
@@ -98,7 +98,9 @@ def _fits(format_: Format, body: Body) -> bool:
 
 def _allowed(body: Body) -> str:
     fitting = [format_ for format_ in FORMATS if _fits(format_, body)]
-    return _names_of(format_ for format_ in fitting if not format_.needs_extra or _has_extra())
+    return _names_of(
+        format_ for format_ in fitting if not format_.needs_extra or has_formats_extra()
+    )
 
 
 def _hint(body: Body) -> str:
@@ -107,7 +109,7 @@ def _hint(body: Body) -> str:
     It is empty if the extra is installed or would add no type that fits the body.
     """
     lacking = [format_ for format_ in FORMATS if format_.needs_extra and _fits(format_, body)]
-    if _has_extra() or not lacking:
+    if has_formats_extra() or not lacking:
         return ""
     return f"; after {FORMATS_EXTRA} also {_names_of(lacking)}"
 

@@ -23,7 +23,8 @@ class PrefetchQueue(Generic[Item]):
     """Iterates a source of batches once it is started. Only one thread may take items.
 
     The items in the queue have a total weight of at most `capacity`. A batch that is heavier
-    is queued alone. `weigh` returns the weight of an item. `name` is the thread's name.
+    is queued alone. `weigh` returns the weight of an item. `name` is the thread's name. `gather`
+    calls `sleep` to wait for some seconds.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class PrefetchQueue(Generic[Item]):
         weigh: Callable[[Item], float],
         capacity: float,
         name: str,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._weigh = weigh
         self._capacity = capacity
         self._name = name
+        self._sleep = sleep
         self._waiting: deque[Item] = deque()
         self._weight = 0.0
         # The list has at most one error, which `take` removes and raises.
@@ -61,7 +64,7 @@ class PrefetchQueue(Generic[Item]):
         before = 0
         while before < len(self._waiting) and self._weight < capacity:
             before = len(self._waiting)
-            time.sleep(pause_s)
+            self._sleep(pause_s)
 
     def take(self, capacity: float, timeout_s: float | None = None) -> list[Item] | None:
         """Removes queued items and returns them in order, at least one.

@@ -197,7 +197,7 @@ def _present(
     _show_heading(console, "One question by words, by vectors, by both, and as a full budget")
     _show_sources(console, questions[0], _search_by_source(client, questions[0]))
     _show_heading(console, "One question in every mode")
-    _wait_for_summaries(client, console)
+    wait_for_summaries(client, console)
     by_mode = [client.search(TENANT, questions[0].text, mode=mode) for mode in _MODES]
     _show_modes(console, questions[0], by_mode)
     _show_heading(console, f"Latency: {searches:,} searches in each mode, interleaved")
@@ -237,18 +237,20 @@ def _search_by_source(client: "Client", question: Question) -> list[SearchResult
     return [*leaves, budget]
 
 
-def _wait_for_summaries(client: "Client", console: Console) -> None:
-    """Waits until the indexer has written all summaries, at most `_SUMMARIES_S` seconds.
+def wait_for_summaries(
+    client: "Client", console: Console, timeout_s: float = _SUMMARIES_S, poll_s: float = _POLL_S
+) -> None:
+    """Waits until the indexer has written all summaries, at most `timeout_s` seconds.
 
-    The indexer writes summaries in the background.
+    The indexer writes summaries in the background. Its status is read every `poll_s` seconds.
     """
-    deadline = time.monotonic() + _SUMMARIES_S
+    deadline = time.monotonic() + timeout_s
     with console.status("writing summaries") as spinner:
         while (index := client.index_status(TENANT)).unsummarised_documents:
             if time.monotonic() > deadline:
                 break
             spinner.update(f"writing summaries; waiting: {index.unsummarised_documents:,}")
-            time.sleep(_POLL_S)
+            time.sleep(poll_s)
     unfinished = index.unsummarised_documents
     waiting = f"; {counted(unfinished, 'document')} still waiting" if unfinished else ""
     console.print(f"{index.summary_count:,} summaries, made of the documents' sentences{waiting}")

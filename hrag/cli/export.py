@@ -127,7 +127,7 @@ def export(
             lines = _json_lines(header_line(settings), reader, infos, counts)
         else:
             lines = _graph_lines(form, reader, infos, counts, (tenant, collection))
-        with _open_output(target) as file:
+        with open_output(target) as file:
             for line in lines:
                 file.write(line.encode())
     left_out = f"; left out because they changed during the export: {counts.left_out:,}"
@@ -180,7 +180,7 @@ def _graph_lines(
 
 
 @contextmanager
-def _open_output(target: Path | None) -> Iterator[BinaryIO]:
+def open_output(target: Path | None) -> Iterator[BinaryIO]:
     """Yields a file that writes to `target`, or to standard output. Raises Failure."""
     try:
         if target is None:
@@ -263,7 +263,7 @@ def import_documents(
         if create:
             with suppress(CollectionExists):
                 client.create_collection(tenant, collection, settings)
-        documents = _documents_of_lines(lines)
+        documents = documents_of_lines(lines)
         if as_json:
             progress = IngestProgress(on_outcome=print_outcome)
             ingest_all(client, tenant, collection, documents, progress)
@@ -296,7 +296,7 @@ def _input_size(source: Path) -> int:
     return 0 if source == STANDARD_INPUT else source.stat().st_size
 
 
-def _documents_of_lines(lines: Iterable[Line]) -> Iterator[InputDocument]:
+def documents_of_lines(lines: Iterable[Line]) -> Iterator[InputDocument]:
     """Yields the document of each line; blank lines are skipped."""
     for line in lines:
         if line.content.strip():

@@ -222,7 +222,7 @@ def ingest(
             run.show_plan()
             return
         if create:
-            _create_collection(client, tenant, collection, settings)
+            create_collection(client, tenant, collection, settings)
         progress = run.store()
         run.show(progress, run.prune() if progress.error is None else [])
         if progress.error is not None:
@@ -369,7 +369,7 @@ def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:
             )
 
 
-def _create_collection(
+def create_collection(
     client: "Client", tenant: str, collection: str, settings: Mapping[str, Any]
 ) -> None:
     """Creates the collection. Raises Failure if it exists with other settings."""

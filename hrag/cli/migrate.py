@@ -100,7 +100,7 @@ def migrate(
     stores = [_settings(engine, data_dir, dsn_file) for engine in (source, target)]
     interrupt_on_signals()
     progress = TransferProgress()
-    display = nullcontext() if as_json else progress_lines(lambda: _describe(progress))
+    display = nullcontext() if as_json else progress_lines(lambda: progress_line(progress))
     with display:
         if verify_only:
             report = _verify(stores, progress)
@@ -180,7 +180,7 @@ def _verify(stores: "list[EngineSettings]", progress: "TransferProgress") -> "Tr
         return verify(source.reader(), target.reader(), progress)
 
 
-def _describe(progress: "TransferProgress") -> str:
+def progress_line(progress: "TransferProgress") -> str:
     """Returns a line such as `copying acme/handbook: 1,200 of 9,000 documents`."""
     step = f"{progress.step or 'opening'} {progress.collection}".rstrip()
     return f"{step}: {progress.done:,} of {counted(progress.total, 'document')}"

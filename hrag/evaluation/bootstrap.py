@@ -46,19 +46,23 @@ class Estimate:
 
 
 def estimates(
-    values: NDArray[np.float64], seed: int, resamples: int = DEFAULT_RESAMPLES
+    values: NDArray[np.float64],
+    seed: int,
+    resamples: int = DEFAULT_RESAMPLES,
+    draws_at_a_time: int = _DRAWS_AT_A_TIME,
 ) -> list[Estimate]:
     """Returns the mean of each row of `values`, which is `float64[rows, questions]`.
 
     All rows are resampled with the same draws, so the interval of a row of differences is
-    paired. Without questions all numbers are 0.
+    paired. At most `draws_at_a_time` draws are in memory at once; they do not affect the result.
+    Without questions all numbers are 0.
     """
     rows, questions = values.shape
     if questions == 0:
         return [Estimate(0.0, 0.0, 0.0, 0)] * rows
     means = np.empty((rows, resamples))
     done = 0
-    for drawn in _draws(questions, resamples, seed):
+    for drawn in _draws(questions, resamples, seed, draws_at_a_time):
         for row in range(rows):
             means[row, done : done + len(drawn)] = values[row][drawn].mean(axis=1)
         done += len(drawn)
@@ -83,12 +87,14 @@ def few_questions(count: int, noun: str) -> str | None:
     )
 
 
-def _draws(questions: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
+def _draws(
+    questions: int, resamples: int, seed: int, draws_at_a_time: int
+) -> Iterator[NDArray[np.int64]]:
     """Yields arrays of question indices, `int64[rows, questions]`, in total `resamples` rows."""
     random = np.random.default_rng(seed)
-    at_a_time = max(1, _DRAWS_AT_A_TIME // questions)
-    for start in range(0, resamples, at_a_time):
-        yield random.integers(0, questions, size=(min(at_a_time, resamples - start), questions))
+    rows = max(1, draws_at_a_time // questions)
+    for start in range(0, resamples, rows):
+        yield random.integers(0, questions, size=(min(rows, resamples - start), questions))
 
 
 def sample(count: int, limit: int, seed: int) -> Sequence[int]:

@@ -144,6 +144,12 @@ class ParserPool:
         for process in processes:
             process.kill()
 
+    @property
+    def waiting_count(self) -> int:
+        """Number of files that wait for a slot."""
+        with self._changed:
+            return len(self._waiting)
+
     def _closing_error(self) -> ServiceUnavailable:
         return ServiceUnavailable("the indexer is stopping; send the document again")
 

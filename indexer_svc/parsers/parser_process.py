@@ -27,7 +27,7 @@ _ENDING_WAIT_S = 1.0
 
 # A process ends after this many files, or once it has this much memory. PDFium's caches and a
 # fragmented heap would otherwise stay for the next file.
-_MAX_FILES = 1000
+MAX_FILES = 1000
 _MAX_RESIDENT_BYTES = 128 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -52,10 +52,11 @@ class ParserProcess:
     ready.
     """
 
-    def __init__(self, memory_bytes: int, family: Family) -> None:
+    def __init__(self, memory_bytes: int, family: Family, max_files: int = MAX_FILES) -> None:
         """Starts a process for the formats of `family`, and does not wait for it.
 
-        `memory_bytes` limits its address space. Raises OSError.
+        `memory_bytes` limits its address space. After `max_files` files it is not reusable. Raises
+        OSError.
         """
         our_socket, child_socket = socket.socketpair()
         command = [sys.executable, "-B", "-s", "-S", "-P", "-m", _MODULE, str(memory_bytes), family]
@@ -77,6 +78,7 @@ class ParserProcess:
         our_socket.settimeout(_POLL_S)
         self._socket = our_socket
         self._files = 0
+        self._max_files = max_files
         self._is_ready = False
         self.is_confined = False
 
@@ -98,7 +100,7 @@ class ParserProcess:
         except (OSError, IndexError):
             return False
         is_small = resident_pages * _PAGE_BYTES < _MAX_RESIDENT_BYTES
-        return self.is_alive and is_small and self._files < _MAX_FILES
+        return self.is_alive and is_small and self._files < self._max_files
 
     def wait_until_ready(self, check: Check) -> None:
         """Waits until the process is ready. `check` is called repeatedly during the wait.

@@ -84,7 +84,7 @@ def parse_pdf(content: bytes, max_text_bytes: int) -> ParsedFile:
     """
     read = read_pdf(content, max_text_bytes)
     text, pages = joined(read.pages)
-    return ParsedFile(text, pages, _headings(read.bookmarks, text, pages), read.title)
+    return ParsedFile(text, pages, headings_of_bookmarks(read.bookmarks, text, pages), read.title)
 
 
 def _error_message(error: pdfium.PdfiumError) -> str:
@@ -153,7 +153,7 @@ def _bookmark_title(entry: pdfium.PdfBookmark) -> str:
         return ""
 
 
-def _headings(
+def headings_of_bookmarks(
     bookmarks: Sequence[Bookmark], text: str, pages: Sequence[PageRange]
 ) -> tuple[Heading, ...]:
     """Returns the bookmarks as headings, in order of position.

@@ -1,5 +1,7 @@
-"""Passages and results, short to write; a client and a chat model that do as they are told; a
-disk that is nearly full.
+"""Helpers for tests of the evaluation.
+
+Holds functions that build passages and results, a client and a chat model whose answers the test
+determines, and a disk that is nearly full.
 """
 
 import errno
@@ -30,7 +32,7 @@ from hrag.values.deadline import Deadline
 
 
 def passage(document_id: str, start: int, content: str) -> Passage:
-    """A passage of a document that begins at the character `start`."""
+    """Returns a passage of a document that begins at the character `start`."""
     end = start + len(content)
     chunk = Chunk(
         chunk_id=f"{document_id}#0.{start}",
@@ -51,7 +53,7 @@ def passage(document_id: str, start: int, content: str) -> Passage:
 
 
 def result(*passages: Passage, **changed: Any) -> SearchResult:
-    """A result with these passages, embedded in 100 µs."""
+    """Returns a result with these passages. Embedding its query took 100 µs."""
     fields: dict[str, Any] = {
         "mode": SearchMode.STANDARD,
         "matched_at_level": 0,
@@ -66,8 +68,11 @@ def result(*passages: Passage, **changed: Any) -> SearchResult:
     return SearchResult(passages=passages, **fields | changed)
 
 
-class ToldClient:
-    """A client whose searches are given; records their options. It has the document `a`."""
+class ScriptedClient:
+    """A client whose searches return what `find` returns. It has only the document `a`.
+
+    `calls` records the arguments of the searches.
+    """
 
     def __init__(self, find: Callable[..., SearchResult]) -> None:
         self._find = find
@@ -82,10 +87,10 @@ class ToldClient:
             raise DocumentNotFound(f"no {chunk_id} in {tenant_id} {collection}")
 
 
-class ToldChat:
-    """A chat model whose replies are given; records the prompts."""
+class ScriptedChat:
+    """A chat model that replies what `reply` returns. `prompts` records the prompts."""
 
-    name = "told"
+    name = "scripted"
 
     def __init__(self, reply: Callable[[str], str]) -> None:
         self._reply = reply
@@ -102,22 +107,21 @@ class ToldChat:
 
 
 @contextmanager
-def nearly_full_disk(room_bytes: int) -> Iterator[None]:
-    """Lets files that are continued row by row take so many bytes in all, and no more."""
-    left = room_bytes
+def nearly_full_disk(free_bytes: int) -> Iterator[None]:
+    """Lets the files of JSON lines grow by `free_bytes` bytes in total. Further writes fail."""
 
     class File(FileIO):
         def write(self, data: Any) -> int:
-            nonlocal left
-            if not left:
+            nonlocal free_bytes
+            if not free_bytes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written = super().write(data[:left])
-            left -= written
+            written = super().write(data[:free_bytes])
+            free_bytes -= written
             return written
 
-    def opened(path: Path, mode: str, **_: Any) -> File:
+    def open_on_full_disk(path: Path, mode: str, **_: Any) -> File:
         return File(path, mode)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_lines, "open", opened, raising=False)
+        patch.setattr(json_lines, "open", open_on_full_disk, raising=False)
         yield

@@ -1,4 +1,7 @@
-"""Bulk loads on a real store, with a writer and an embedder that can be made to wait or fail."""
+"""Helpers for tests of bulk loads, which run on a real store.
+
+The writer and the embedder wait or fail if a test demands it.
+"""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,12 +25,16 @@ TREE = TreeSettings((32, 64, 128), 0.1)
 SOON_S = 10.0
 CREATED, UPDATED, UNCHANGED = IngestOutcome
 
-Shown = Any
-"""An outcome as tests compare it: what was done, or the class of the error."""
+ShownOutcome = Any
+"""An outcome in a form that tests can compare: an IngestOutcome, or the class of an error."""
 
 
 class Writer(EmbeddedWriter):
-    """Records each commit; can be made to wait or fail."""
+    """A writer that records each commit.
+
+    It commits only while `gate` is set, and raises the error that `fail` returns. A wait for
+    capacity ends once `capacity` is set.
+    """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.store)
@@ -57,7 +64,10 @@ class Writer(EmbeddedWriter):
 
 
 class Embedder(HashEmbedder):
-    """Records each call; can be made to wait or fail."""
+    """An embedder that records the texts of each call.
+
+    It answers only while `gate` is set, and raises the error that `fail` returns.
+    """
 
     def __init__(self) -> None:
         super().__init__(16)
@@ -76,7 +86,7 @@ class Embedder(HashEmbedder):
 
 
 class Service:
-    """What one stream needs."""
+    """A pipeline with its writer and its embedder, and the bulk loads that run on it."""
 
     def __init__(self, engine: Engine) -> None:
         self.writer = Writer(engine)
@@ -85,21 +95,25 @@ class Service:
         self.stopping = threading.Event()
         self.loads: list[BulkLoad] = []
 
-    def load(self, asked: Iterable[IngestRequest], deadline: Deadline = NEVER) -> BulkLoad:
-        self.loads.append(BulkLoad(self.pipeline, asked, deadline, self.stopping))
+    def load(self, requests: Iterable[IngestRequest], deadline: Deadline = NEVER) -> BulkLoad:
+        """Returns a new bulk load, which is also the last one of `loads`."""
+        self.loads.append(BulkLoad(self.pipeline, requests, deadline, self.stopping))
         return self.loads[-1]
 
-    def run(self, documents: Iterable[Document]) -> list[tuple[str, Shown]]:
-        """The answers of one stream, to its end."""
+    def run(self, documents: Iterable[Document]) -> list[tuple[str, ShownOutcome]]:
+        """Returns all answers to one stream: document ids and outcomes."""
         return list(self.answers(documents))
 
-    def answers(self, documents: Iterable[Document]) -> Iterator[tuple[str, Shown]]:
-        for answer in chain.from_iterable(self.load(map(asked, documents)).run()):
+    def answers(self, documents: Iterable[Document]) -> Iterator[tuple[str, ShownOutcome]]:
+        """Yields the answers to one stream as they come."""
+        for answer in chain.from_iterable(self.load(map(ingest_request, documents)).run()):
             yield answer.document_id, shown(answer.outcome)
 
-    def failure(self, documents: Iterable[Document]) -> tuple[list[tuple[str, Shown]], Exception]:
-        """The answers of one stream and the error that ends it."""
-        answered: list[tuple[str, Shown]] = []
+    def failure(
+        self, documents: Iterable[Document]
+    ) -> tuple[list[tuple[str, ShownOutcome]], Exception]:
+        """Returns the answers to one stream and the error that ends it."""
+        answered: list[tuple[str, ShownOutcome]] = []
         try:
             for answer in self.answers(documents):
                 answered.append(answer)
@@ -108,28 +122,32 @@ class Service:
         raise AssertionError(f"no error after {answered}")
 
     def is_stored(self, document_id: str) -> bool:
-        opened = self.writer.open("t", "default")
+        """Returns True if the document has been committed."""
+        collection = self.writer.open("t", "default")
         with suppress(DocumentNotFound):
-            self.writer.document(opened, document_id)
+            self.writer.document(collection, document_id)
             return True
         return False
 
     def text(self, document_id: str) -> str:
-        opened = self.writer.open("t", "default")
-        return self.writer.document_with_text(opened, document_id)[1]
+        """Returns the stored text of a document."""
+        collection = self.writer.open("t", "default")
+        return self.writer.document_with_text(collection, document_id)[1]
 
 
-def asked(document: Document, collection: str = "default") -> IngestRequest:
+def ingest_request(document: Document, collection: str = "default") -> IngestRequest:
+    """Returns the request to store a document in a collection of the tenant `t`."""
     return IngestRequest("t", collection, document.document_id, lambda: document)
 
 
-def shown(outcome: IngestResult | Exception) -> Shown:
+def shown(outcome: IngestResult | Exception) -> ShownOutcome:
+    """Returns the IngestOutcome of a result, or the class of an error."""
     return outcome.outcome if isinstance(outcome, IngestResult) else type(outcome)
 
 
 @contextmanager
 def service_of(engine: Engine) -> Iterator[Service]:
-    """A service; whatever still waits is released at the end."""
+    """Yields a service. At the end, releases everything that still waits."""
     service = Service(engine)
     yield service
     service.writer.gate.set()
@@ -140,30 +158,31 @@ def service_of(engine: Engine) -> Iterator[Service]:
 
 
 def stages() -> list[threading.Thread]:
-    """Threads of streams that have not ended."""
-    return [each for each in threading.enumerate() if each.name in ("cut", "embed")]
+    """Returns the threads of streams that have not ended."""
+    return [thread for thread in threading.enumerate() if thread.name in ("cut", "embed")]
 
 
 def numbered(length: int) -> list[Document]:
-    """Documents d0, d1 and so on, of one leaf each."""
+    """Returns the documents d0, d1 and so on. Each has one leaf."""
     return list(islice(endless(), length))
 
 
 def endless() -> Iterator[Document]:
-    """The same without end."""
+    """Yields the documents d0, d1 and so on, without end."""
     return (Document(f"Text {number}.", f"d{number}") for number in count())
 
 
-def created(documents: Iterable[Document]) -> list[tuple[str, Shown]]:
+def created(documents: Iterable[Document]) -> list[tuple[str, ShownOutcome]]:
+    """Returns the answers to documents that are all created."""
     return [(document.document_id, CREATED) for document in documents]
 
 
-def has(word: str, error: Exception) -> Callable[[Sequence[str]], Exception | None]:
-    """Fails what has the word anywhere."""
+def failing_on(word: str, error: Exception) -> Callable[[Sequence[str]], Exception | None]:
+    """Returns a function that returns `error` for texts with the word, and None for others."""
     return lambda texts: error if any(word in text for text in texts) else None
 
 
-def then(documents: Iterable[Document], act: Callable[[], object]) -> Iterator[Document]:
-    """The documents; acts when more are asked for."""
+def followed_by(documents: Iterable[Document], act: Callable[[], object]) -> Iterator[Document]:
+    """Yields the documents, and calls `act` when the consumer wants a further one."""
     yield from documents
     act()

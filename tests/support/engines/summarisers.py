@@ -1,12 +1,16 @@
-"""A summariser at work for tests: models that are actors, and what it has left behind."""
+"""Helpers for tests of the summariser.
+
+Holds fake models, functions that run a summariser, and functions that read the summaries that it
+stored.
+"""
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from hrag.engine import CollectionHandle, PreparedDocument, Writer
+from hrag.engine import CollectionHandle, PreparedDocument, Unsummarised, Writer
 from hrag.engine.common.summary_documents import summary_handle
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
@@ -18,21 +22,28 @@ from hrag.types import ChosenSection, SearchMode, SummaryUnit, TreeSettings
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.tree import ParsedText
-from indexer_svc.summariser import Summariser, SummaryLimits
+from indexer_svc.summariser import Summariser, SummariserPolicy, SummaryLimits
 from tests.support.documents.fakes import DIMENSION, collection_settings, find, prepared, sentences
+from tests.support.until import until
 
 WAIT_S = 10.0
 LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)
 TREE = TreeSettings((32, 64, 128), 0.0)
 SETTINGS = collection_settings(TREE, summaries=SummaryUnit.CHUNK)
-LONG = sentences(60)  # Some chunks of the top level.
-SHORT = sentences(5)  # One.
+LONG = sentences(60)  # This text has several chunks of the top level.
+SHORT = sentences(5)  # This text has one chunk of the top level.
+
+# One call runs at a time, so that the order of the prompts is certain. No wait takes long.
+QUICK = SummariserPolicy(
+    max_calls=1, poll_s=0.005, first_retry_s=0.005, last_retry_s=0.02, backoff_s=0.05
+)
 
 
 class FakeEmbedder:
-    """The embedder `fake` of `collection_settings`; remembers texts, may be told to fail.
+    """The embedder `fake` of `collection_settings`, which records the texts that it embeds.
 
-    It rejects texts that hold `refused`, unless that is empty.
+    It raises the errors in `errors`, one for each call. It rejects texts that contain
+    `rejected_words`, unless they are empty.
     """
 
     name = "fake"
@@ -40,30 +51,33 @@ class FakeEmbedder:
     max_tokens = 1000
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.refused = ""
+        self.embedded_texts: list[str] = []
+        self.rejected_words = ""
         self.errors: list[Exception] = []
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         if self.errors:
             raise self.errors.pop(0)
-        if self.refused and any(self.refused in text for text in texts):
+        if self.rejected_words and any(self.rejected_words in text for text in texts):
             raise EmbedderRejected("no")
-        self.asked += texts
+        self.embedded_texts += texts
         return HashEmbedder(DIMENSION).embed(texts)
 
 
-Said = Callable[[str], str]
+Answers = Callable[[str], str]
 
 
 class FakeChat:
-    """Says what `say` says to a prompt, which may be an error; 7 tokens a call."""
+    """A chat model that answers a prompt with what `answer` returns or raises.
+
+    Without `answer`, the summaries are numbered. Each call costs 7 tokens.
+    """
 
     name = "fake"
 
-    def __init__(self, say: Said | None = None, end: ChatEnd | None = None) -> None:
+    def __init__(self, answer: Answers | None = None, end: ChatEnd | None = None) -> None:
         self.prompts: list[str] = []
-        self._say = say or (lambda _: f"Summary {len(self.prompts)}.")
+        self._answer = answer or (lambda _: f"Summary {len(self.prompts)}.")
         self._end = end or ChatEnd(FinishReason.STOP, 5, 2)
         self._lock = threading.Lock()
 
@@ -75,21 +89,24 @@ class FakeChat:
         assert deadline.remaining_s > 0
         with self._lock:
             self.prompts.append(prompt)
-            text = self._say(prompt)
+            text = self._answer(prompt)
         return Completion(text, self._end)
 
 
 class SlowChat(FakeChat):
-    """Holds every call until it is let go."""
+    """A chat model that answers no call before the test sets `resume`.
+
+    `begun` is released once for each call that has begun.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.begun = threading.Semaphore(0)
-        self.go_on = threading.Event()
+        self.resume = threading.Event()
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
         self.begun.release()
-        assert self.go_on.wait(WAIT_S)
+        assert self.resume.wait(WAIT_S)
         return super().complete(prompt, max_tokens, deadline)
 
 
@@ -99,8 +116,10 @@ def running(
     embedder: FakeEmbedder,
     chat: ChatModel | None = None,
     limits: SummaryLimits = LIMITS,
+    policy: SummariserPolicy = QUICK,
 ) -> Iterator[Summariser]:
-    summariser = Summariser(writer, embedder, chat, limits)
+    """Runs a summariser, and closes it at the end."""
+    summariser = Summariser(writer, embedder, chat, limits, policy)
     summariser.start()
     try:
         yield summariser
@@ -108,59 +127,87 @@ def running(
         assert summariser.close()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+class WatchedWriter:
+    """A writer that reports when the summariser has nothing to do.
+
+    `idle` is released each time the writer says that no document needs a summary now.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self.idle = threading.Semaphore(0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def next_unsummarised(self, *arguments: Any) -> Unsummarised | None:
+        document = self._writer.next_unsummarised(*arguments)
+        if document is None:
+            self.idle.release()
+        return document
+
+    def wait_until_idle(self) -> None:
+        """Waits until the summariser has read the store again and found nothing to do."""
+        while self.idle.acquire(blocking=False):
+            pass
+        for _ in range(2):  # The first of the two reads may have begun before this call.
+            assert self.idle.acquire(timeout=WAIT_S)
 
 
-def waiting(writer, name: str = "c") -> int:
+def unsummarised(writer, name: str = "c") -> int:
+    """Returns the number of documents of a collection that have no summaries yet."""
     return writer.status(writer.open("t", name)).unsummarised_documents
 
 
 def document(document_id: str, text: str | ParsedText, seed: int = 0) -> PreparedDocument:
+    """Returns a document with the settings of the collection `c`."""
     return prepared(document_id, text, SETTINGS, seed)
 
 
-def put(writer, new: PreparedDocument, name: str = "c") -> None:
-    writer.put(writer.open("t", name), new)
+def put(writer, prepared_document: PreparedDocument, name: str = "c") -> None:
+    """Stores a document in a collection of the tenant `t`."""
+    writer.put(writer.open("t", name), prepared_document)
 
 
 def run_to_end(
-    writer, embedder: FakeEmbedder, chat: ChatModel | None = None, limits: SummaryLimits = LIMITS
+    writer,
+    embedder: FakeEmbedder,
+    chat: ChatModel | None = None,
+    limits: SummaryLimits = LIMITS,
+    policy: SummariserPolicy = QUICK,
 ) -> None:
-    """Summarises all that waits in `c`."""
-    with running(writer, embedder, chat, limits):
-        wait_until(lambda: not waiting(writer))
+    """Runs a summariser until all documents of the collection `c` have summaries."""
+    with running(writer, embedder, chat, limits, policy):
+        until(lambda: not unsummarised(writer))
 
 
 def summary_collection(store: Store, collection: CollectionHandle) -> CollectionHandle:
-    """The collection that holds the summaries of `collection`, which has them."""
+    """Returns the collection that stores the summaries of `collection`."""
     with store.read() as txn:
         record = txn.collections.require(collection.collection_id)
         return summary_handle(collection, record.summaries)
 
 
 def texts_of(writer: EmbeddedWriter, document_id: str = "d", name: str = "c") -> list[str]:
-    """A document's summary, then its sections'."""
+    """Returns the summary of a document, then the summaries of its sections."""
     collection = summary_collection(writer.commits.store, writer.open("t", name))
     return writer.document_with_text(collection, document_id)[1].splitlines()
 
 
 def ranges_of(store) -> list[tuple[range, ...]]:
+    """Returns the leaf ranges of the summarised sections, one tuple for each document."""
     with store.read() as txn:
         return [summarised.sections for summarised in txn.summarised.values()]
 
 
-def chosen(engine, query: str, count: int = 1) -> tuple[ChosenSection, ...]:
-    """The sections that a search for a text chooses."""
+def search_sections(engine, query: str, count: int = 1) -> tuple[ChosenSection, ...]:
+    """Returns the sections that a search for a text chooses, best first."""
     (vector,) = HashEmbedder(DIMENSION).embed([query])
     with engine.reader.snapshot("t", "c", summaries=True) as snapshot:
         return find(snapshot, vector, 1, mode=SearchMode.SUMMARY_FIRST, top_sections=count).sections
 
 
-def bodies(prompts: Sequence[str]) -> list[str]:
-    """The texts that were to be summarised."""
+def prompt_texts(prompts: Sequence[str]) -> list[str]:
+    """Returns the text to summarise of each prompt."""
     lines = (prompt.partition("\n\n")[2].removesuffix("\n") for prompt in prompts)
     return [re.sub("^> ?", "", text, flags=re.MULTILINE) for text in lines]

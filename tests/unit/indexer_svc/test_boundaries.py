@@ -1,4 +1,4 @@
-"""Blocks of sections, and ranks of cuts at headings."""
+"""Tiny sections are joined to blocks, and cuts at headings have ranks."""
 
 from itertools import accumulate
 
@@ -13,7 +13,7 @@ from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 from indexer_svc.extract import extract
 from indexer_svc.parsers.parser_functions import parse
 
-LEAF = 256  # Sections under 32 tokens are tiny.
+LEAF = 256  # With leaves of 256 tokens, sections of less than 32 tokens are tiny.
 
 
 def boundaries(parsed: ParsedText) -> Boundaries:
@@ -23,9 +23,10 @@ def boundaries(parsed: ParsedText) -> Boundaries:
 
 
 def blocks(*sections: tuple[int, int]) -> list[list[int]]:
-    """The numbers of the sections in each block; a section is its depth and its tokens.
+    """Returns the numbers of the sections in each block.
 
-    One of depth 0 is text before the first heading.
+    A section is given by its depth and its number of tokens. A section of depth 0 is text before
+    the first heading.
     """
     starts = [0, *accumulate(size for _, size in sections)]
     parsed = ParsedText(
@@ -61,37 +62,37 @@ def blocks(*sections: tuple[int, int]) -> list[list[int]]:
         ([(1, 5), (1, 5)], [[0, 1]]),
     ],
 )
-def test_tiny_sections_join_those_they_introduce_one_another_or_the_block_before(
+def test_tiny_sections_join_the_section_after_them_each_other_or_the_block_before(
     sections, expected
 ):
     assert blocks(*sections) == expected
 
 
 def ranks_after(text: str, *pieces: str) -> list[int]:
-    """The ranks of the boundaries at which the pieces, which occur once in a text, end."""
+    """Returns the ranks of the boundaries at the ends of the pieces, which occur once in a text."""
     parsed = extract(Document(text, mime_type=MARKDOWN), len(text), parse).parsed
     ends = tokens.byte_ends(tokens.encode(text)).tolist()
-    found = boundaries(parsed)
-    return [found.ranks[ends.index(text.index(piece) + len(piece)) + 1] for piece in pieces]
+    result = boundaries(parsed)
+    return [result.ranks[ends.index(text.index(piece) + len(piece)) + 1] for piece in pieces]
 
 
 @pytest.mark.parametrize(
     "heading", ["# A title\n\n", "## A title ##\n", "A title\n=======\n\n", "A title\n---\n"]
 )
-def test_a_cut_between_a_heading_and_its_text_is_worse_than_one_behind_a_word(heading):
+def test_a_cut_between_a_heading_and_its_text_is_worse_than_a_cut_after_a_word(heading):
     before = "A sentence. " * 20 + "The last one.\n\n"
     text = before + heading + "First one. Second one. " + "More. " * 40
     ranks = ranks_after(text, "The last one.\n\n", heading, "First one.")
     assert ranks == [CUT_SECTION, hrag_fast.CUT_CODE_POINT, hrag_fast.CUT_SENTENCE]
 
 
-def test_a_heading_that_a_tiny_section_introduces_is_no_better_place_than_another():
+def test_a_cut_before_a_heading_after_a_tiny_section_is_not_preferred():
     text = "# Part\n\n## With text\n\nA word.\n\n### Deep\n\n" + "More. " * 40
     assert ranks_after(text, "# Part\n\n") == [hrag_fast.CUT_CODE_POINT]
     assert ranks_after(text, "A word.\n\n") == [hrag_fast.CUT_PARAGRAPH]
 
 
-def test_a_page_begins_like_a_paragraph():
+def test_the_start_of_a_page_ranks_like_a_paragraph():
     text = "word " * 10
     parsed = ParsedText(text, (), (PageSpan(1, 0, 24), PageSpan(2, 24, len(text))))
     assert boundaries(parsed).ranks[5] == hrag_fast.CUT_PARAGRAPH

@@ -1,8 +1,7 @@
-"""Many documents over one stream: their answers, and how they share the work."""
+"""The documents of one stream share commits and calls of the embedder; each has its answer."""
 
 import itertools
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -22,17 +21,17 @@ from tests.support.engines.streams import (
     UNCHANGED,
     UPDATED,
     Service,
-    asked,
     created,
     endless,
+    followed_by,
+    ingest_request,
     numbered,
     service_of,
     shown,
-    then,
 )
 from tests.support.until import until
 
-LEAF = "word " * 31  # Fits one leaf.
+LEAF = "word " * 31  # This text fits into one leaf.
 
 
 @pytest.fixture
@@ -41,12 +40,12 @@ def service(engine: Engine) -> Iterator[Service]:
         yield service
 
 
-# Answers
+# Answers to documents
 
 
-def test_each_document_has_its_own_answer_in_order(service: Service) -> None:
+def test_each_document_has_an_answer_in_order(service: Service) -> None:
     service.run([Document("Known.", "b")])
-    found = service.run(
+    answers = service.run(
         [
             Document("First.", "a"),
             Document("Known.", "b"),
@@ -56,7 +55,7 @@ def test_each_document_has_its_own_answer_in_order(service: Service) -> None:
             Document("Last.", "f"),
         ]
     )
-    assert found == [
+    assert answers == [
         ("a", CREATED),
         ("b", UNCHANGED),
         ("c", errors.BlankDocument),
@@ -70,16 +69,19 @@ def test_a_document_that_cannot_be_read_does_not_disturb_others(service: Service
     def unreadable() -> Document:
         raise errors.InvalidArgument("body is missing", field="body")
 
-    one, other = Document("One.", "a"), Document("Other.", "c")
-    stream = [asked(one), IngestRequest("t", "default", "b", unreadable), asked(other)]
-    found = [
+    stream = [
+        ingest_request(Document("One.", "a")),
+        IngestRequest("t", "default", "b", unreadable),
+        ingest_request(Document("Other.", "c")),
+    ]
+    outcomes = [
         shown(answer.outcome)
         for answer in itertools.chain.from_iterable(service.load(stream).run())
     ]
-    assert found == [CREATED, errors.InvalidArgument, CREATED]
+    assert outcomes == [CREATED, errors.InvalidArgument, CREATED]
 
 
-def test_a_stream_of_nothing_ends(service: Service) -> None:
+def test_an_empty_stream_ends(service: Service) -> None:
     assert service.run([]) == []
 
 
@@ -91,11 +93,11 @@ def test_several_collections_share_a_stream(service: Service) -> None:
         IngestRequest("one", "missing", "d", lambda: document),
         IngestRequest("one", "default", "d", lambda: document),
     ]
-    found = [
+    outcomes = [
         shown(answer.outcome)
         for answer in itertools.chain.from_iterable(service.load(stream).run())
     ]
-    assert found == [CREATED, CREATED, errors.CollectionNotFound, UNCHANGED]
+    assert outcomes == [CREATED, CREATED, errors.CollectionNotFound, UNCHANGED]
 
 
 @pytest.mark.parametrize(
@@ -107,26 +109,29 @@ def test_several_collections_share_a_stream(service: Service) -> None:
         (["Stored.", "Two.", "Stored."], [UNCHANGED, UPDATED, UPDATED]),
     ],
 )
-def test_of_the_same_id_the_last_one_wins(
+def test_of_documents_with_the_same_id_the_last_one_is_stored(
     service: Service, texts: list[str], outcomes: list[IngestOutcome]
 ) -> None:
-    """None is committed before all are cut, so none may be judged by what is stored."""
+    """No document is committed before all of them are cut.
+
+    So the stored version does not show whether a document is unchanged.
+    """
     if texts[0] == "Stored.":
         service.run([Document(texts[0], "d")])
     service.writer.gate.clear()
-    documents = then([Document(text, "d") for text in texts], service.writer.gate.set)
+    documents = followed_by([Document(text, "d") for text in texts], service.writer.gate.set)
     assert [outcome for _, outcome in service.run(documents)] == outcomes
     assert service.text("d") == texts[-1]
 
 
-def test_of_the_same_id_the_last_one_wins_by_name_and_by_alias(service: Service) -> None:
+def test_the_same_id_by_name_and_by_alias_is_the_same_document(service: Service) -> None:
     service.run([Document("Stored.", "d")])
     service.writer.set_alias("t", "alias", "default")
     service.writer.gate.clear()
-    sent = [("default", "Two."), ("alias", "Stored.")]
-    requests = [IngestRequest("t", name, "d", partial(Document, text, "d")) for name, text in sent]
-    answers = service.load(then(requests, service.writer.gate.set)).run()
-    assert [shown(each.outcome) for each in itertools.chain(*answers)] == [UPDATED, UPDATED]
+    texts = [("default", "Two."), ("alias", "Stored.")]
+    requests = [IngestRequest("t", name, "d", partial(Document, text, "d")) for name, text in texts]
+    answers = service.load(followed_by(requests, service.writer.gate.set)).run()
+    assert [shown(answer.outcome) for answer in itertools.chain(*answers)] == [UPDATED, UPDATED]
     assert service.text("d") == "Stored."
 
 
@@ -138,15 +143,15 @@ def test_a_version_that_is_committed_while_the_next_one_is_admitted_counts(
     admit = service.writer.admit
     stored = service.text("d")
 
-    def late(*key: Any) -> Any:
-        """Reads before the first document's commit, and returns after its answer."""
+    def admit_slowly(*key: Any) -> Any:
+        """Reads the store before the first document is committed, and returns after its answer."""
         admission = admit(*key)
         if admission.unchanged is not None:
             service.writer.gate.set()
             until(lambda: service.text("d") != stored and answered)
         return admission
 
-    monkeypatch.setattr(service.writer, "admit", late)
+    monkeypatch.setattr(service.writer, "admit", admit_slowly)
     answered: list[Any] = []
     for answer in service.answers([Document("Two.", "d"), Document("Stored.", "d")]):
         answered.append(answer)
@@ -154,16 +159,16 @@ def test_a_version_that_is_committed_while_the_next_one_is_admitted_counts(
     assert service.text("d") == stored
 
 
-def test_an_id_can_be_looked_up_again_once_it_is_committed(service: Service) -> None:
+def test_a_document_is_unchanged_if_it_is_sent_again_after_its_commit(service: Service) -> None:
     first, second = Document("One.", "d"), Document("One.", "d")
     answered = threading.Event()
 
-    def patiently() -> Iterator[Document]:
+    def documents() -> Iterator[Document]:
         yield first
         assert answered.wait(SOON_S)
         yield second
 
-    answers = service.answers(patiently())
+    answers = service.answers(documents())
     assert next(answers) == ("d", CREATED)
     answered.set()
     assert list(answers) == [("d", UNCHANGED)]
@@ -178,63 +183,66 @@ def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_committed(
     commits = len(service.writer.commits)
     service.embedder.calls.clear()
     monkeypatch.setattr(ingest_pipeline, "extract", None)
-    assert service.run(documents) == [(each.document_id, UNCHANGED) for each in documents]
+    assert service.run(documents) == [(document.document_id, UNCHANGED) for document in documents]
     assert service.embedder.calls == []
     assert len(service.writer.commits) == commits
 
 
-# Groups
+# Groups of documents
 
 
 def test_a_caller_that_waits_for_each_answer_is_served(service: Service) -> None:
     answered = threading.Semaphore(1)
 
-    def patient() -> Iterator[Document]:
+    def documents() -> Iterator[Document]:
         for document in numbered(20):
             assert answered.acquire(timeout=SOON_S)
             yield document
 
-    answers = service.answers(patient())
+    answers = service.answers(documents())
     for number in range(20):
         assert next(answers) == (f"d{number}", CREATED)
         answered.release()
     assert service.writer.commits == [[f"d{number}"] for number in range(20)]
 
 
-def test_documents_gather_while_a_commit_is_synced(service: Service) -> None:
+def test_documents_queue_up_while_a_commit_is_synced(service: Service) -> None:
     documents = numbered(40)
     service.writer.gate.clear()
-    assert service.run(then(documents, service.writer.gate.set)) == created(documents)
+    assert service.run(followed_by(documents, service.writer.gate.set)) == created(documents)
     assert len(service.writer.commits) <= 4
     assert list(itertools.chain(*service.writer.commits)) == [
-        each.document_id for each in documents
+        document.document_id for document in documents
     ]
 
 
 def test_leaves_of_several_documents_are_embedded_together(service: Service) -> None:
     documents = numbered(20)
     service.embedder.gate.clear()
-    assert service.run(then(documents, service.embedder.gate.set)) == created(documents)
+    assert service.run(followed_by(documents, service.embedder.gate.set)) == created(documents)
     assert len(service.embedder.calls) <= 2
     texts = list(itertools.chain(*service.embedder.calls))
     assert texts == [document.body for document in documents]
 
 
-def test_each_leaf_gets_its_own_vector(service: Service, engine: Engine) -> None:
+def test_each_leaf_is_stored_with_the_vector_of_its_text(service: Service, engine: Engine) -> None:
     documents = [Document(sentences(4 * number + 1, number), f"d{number}") for number in range(6)]
     service.embedder.gate.clear()
-    service.run(then(documents, service.embedder.gate.set))
+    service.run(followed_by(documents, service.embedder.gate.set))
     texts = list(itertools.chain(*service.embedder.calls))
     with engine.reader.snapshot("t", "default") as snapshot:
-        found = [search_leaves(snapshot, vector, 1) for vector in HashEmbedder(16).embed(texts)]
-    assert all(score == pytest.approx(1) for each in found for score in each.values())
-    leaves = [leaf for each in found for leaf in each]
+        results = [search_leaves(snapshot, vector, 1) for vector in HashEmbedder(16).embed(texts)]
+    assert all(score == pytest.approx(1) for scores in results for score in scores.values())
+    leaves = [leaf for scores in results for leaf in scores]
     assert leaves == sorted(set(leaves))
     assert len(leaves) > len(documents)
 
 
-def _gathering(service: Service, documents: list[Document], count: int) -> Iterator[Document]:
-    """Embeds the first alone, and holds it there until `count` more have been sent."""
+def _queue_up(service: Service, documents: list[Document], count: int) -> Iterator[Document]:
+    """Yields the documents, and makes `count` of them queue up for the embedder.
+
+    The embedder gets the first document alone, and answers once `count` more have been sent.
+    """
     service.embedder.gate.clear()
     yield documents[0]
     until(lambda: service.embedder.calls != [])
@@ -249,8 +257,8 @@ def _largest(groups: list[list[str]]) -> int:
 
 def test_a_group_has_a_bounded_number_of_documents(service: Service) -> None:
     documents = numbered(4 * bulk.GROUP_DOCUMENTS)
-    found = service.run(_gathering(service, documents, bulk.GROUP_DOCUMENTS))
-    assert found == created(documents)
+    answers = service.run(_queue_up(service, documents, bulk.GROUP_DOCUMENTS))
+    assert answers == created(documents)
     assert _largest(service.embedder.calls) == bulk.GROUP_DOCUMENTS
     assert _largest(service.writer.commits) == bulk.GROUP_DOCUMENTS
 
@@ -261,9 +269,10 @@ def test_a_group_has_a_bounded_number_of_leaves(
     monkeypatch.setattr(bulk, "GROUP_LEAVES", 10)
     documents = [Document(f"{number} " + LEAF * 3, f"d{number}") for number in range(20)]
     documents.append(Document(LEAF * 30, "long"))
-    assert service.run(_gathering(service, documents, 2)) == created(documents)
+    assert service.run(_queue_up(service, documents, 2)) == created(documents)
     *groups, long = map(len, service.embedder.calls)
-    assert max(groups) in (6, 7, 8, 9, 10)  # Two documents of three or four leaves, or three.
+    # A group has two or three documents, and each of them has three or four leaves.
+    assert max(groups) in (6, 7, 8, 9, 10)
     assert long > 30
 
 
@@ -272,11 +281,12 @@ def test_a_group_has_a_bounded_number_of_bytes(
 ) -> None:
     monkeypatch.setattr(bulk, "GROUP_BYTES", 5000)
     documents = [Document(f"{number} " + "x" * 1000, f"d{number}") for number in range(20)]
-    assert service.run(_gathering(service, documents, 2)) == created(documents)
+    assert service.run(_queue_up(service, documents, 2)) == created(documents)
     assert _largest(service.writer.commits) in (2, 3, 4)
 
 
 def test_few_documents_are_read_ahead_of_a_caller_who_takes_no_answers(service: Service) -> None:
+    """While the first stream is blocked, the documents of a second stream are all stored."""
     read: list[Document] = []
 
     def reading() -> Iterator[Document]:
@@ -287,6 +297,7 @@ def test_few_documents_are_read_ahead_of_a_caller_who_takes_no_answers(service: 
     answers = service.answers(reading())
     assert next(answers) == ("d0", CREATED)
     until(lambda: len(read) > bulk.GROUP_DOCUMENTS)
-    time.sleep(0.3)
+    second = [Document(f"Text {n}.", f"e{n}") for n in range(5 * bulk.GROUP_DOCUMENTS)]
+    assert service.run(second) == created(second)
     assert len(read) <= 4 * bulk.GROUP_DOCUMENTS + 1
     assert next(answers)[1] is CREATED

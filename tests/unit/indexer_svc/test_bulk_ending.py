@@ -1,4 +1,7 @@
-"""How a stream of documents fails, waits and ends."""
+"""A stream of documents ends on errors that concern all documents, on a stop and on a cancel.
+
+An error of one document ends no stream.
+"""
 
 import threading
 import time
@@ -13,20 +16,19 @@ from hrag import errors
 from hrag.errors import HragError
 from hrag.types import Document
 from hrag.values.deadline import Deadline
-from indexer_svc import bulk
 from tests.conftest import Engine
 from tests.support.engines.streams import (
     CREATED,
     UNCHANGED,
     Service,
-    asked,
     created,
     endless,
-    has,
+    failing_on,
+    followed_by,
+    ingest_request,
     numbered,
     service_of,
     stages,
-    then,
 )
 from tests.support.until import until
 
@@ -40,12 +42,12 @@ def service(engine: Engine) -> Iterator[Service]:
 # Embedders that fail
 
 
-def test_an_embedder_that_is_down_is_asked_once_for_a_group(service: Service) -> None:
+def test_an_embedder_that_is_down_is_called_once_for_a_group(service: Service) -> None:
     down = errors.EmbedderUnavailable("the endpoint is down")
     service.embedder.fail = lambda _: down
     service.embedder.gate.clear()
-    found = service.run(then(numbered(30), service.embedder.gate.set))
-    assert found == [(f"d{number}", errors.EmbedderUnavailable) for number in range(30)]
+    answers = service.run(followed_by(numbered(30), service.embedder.gate.set))
+    assert answers == [(f"d{number}", errors.EmbedderUnavailable) for number in range(30)]
     assert len(service.embedder.calls) <= 2
     assert service.writer.commits == []
     service.embedder.fail = lambda _: None
@@ -53,16 +55,16 @@ def test_an_embedder_that_is_down_is_asked_once_for_a_group(service: Service) ->
 
 
 @pytest.mark.parametrize("error", [errors.EmbedderRejected("no"), ValueError("a fault of ours")])
-def test_a_document_that_spoils_the_group_for_the_embedder_fails_alone(
+def test_a_document_that_the_embedder_rejects_fails_alone(
     service: Service, error: Exception
 ) -> None:
     documents = numbered(10)
     documents[4] = Document("Poison.", "d4")
-    service.embedder.fail = has("Poison", error)
+    service.embedder.fail = failing_on("Poison", error)
     service.embedder.gate.clear()
-    found = service.run(then(documents, service.embedder.gate.set))
-    assert found.pop(4) == ("d4", type(error))
-    assert found == created(documents[:4] + documents[5:])
+    answers = service.run(followed_by(documents, service.embedder.gate.set))
+    assert answers.pop(4) == ("d4", type(error))
+    assert answers == created(documents[:4] + documents[5:])
 
 
 def test_once_the_embedder_is_down_the_rest_of_a_group_is_not_tried(service: Service) -> None:
@@ -74,29 +76,29 @@ def test_once_the_embedder_is_down_the_rest_of_a_group_is_not_tried(service: Ser
     service.embedder.fail = fail
     service.run([Document("  ", "x")])
     service.embedder.gate.clear()
-    found = service.run(then(numbered(10), service.embedder.gate.set))
-    assert found[0] == ("d0", errors.EmbedderRejected)
-    assert [outcome for _, outcome in found[1:]] == [errors.EmbedderUnavailable] * 9
+    answers = service.run(followed_by(numbered(10), service.embedder.gate.set))
+    assert answers[0] == ("d0", errors.EmbedderRejected)
+    assert [outcome for _, outcome in answers[1:]] == [errors.EmbedderUnavailable] * 9
     assert len(service.embedder.calls) <= 5
 
 
 # Commits that fail
 
 
-def test_a_document_that_spoils_the_commit_fails_alone(service: Service) -> None:
+def test_a_document_that_makes_the_commit_fail_fails_alone(service: Service) -> None:
     documents = numbered(10)
     service.writer.fail = lambda names: ValueError("a fault of ours") if "d4" in names else None
     service.writer.gate.clear()
-    found = service.run(then(documents, service.writer.gate.set))
-    assert found.pop(4) == ("d4", ValueError)
-    assert found == created(documents[:4] + documents[5:])
+    answers = service.run(followed_by(documents, service.writer.gate.set))
+    assert answers.pop(4) == ("d4", ValueError)
+    assert answers == created(documents[:4] + documents[5:])
 
 
-ALL = [errors.StorageFull("full"), errors.StoreUnavailable("damaged")]
+STREAM_ERRORS = [errors.StorageFull("full"), errors.StoreUnavailable("damaged")]
 
 
-@pytest.mark.parametrize("error", ALL, ids=str)
-def test_what_concerns_all_ends_the_stream_after_the_answers_of_what_is_stored(
+@pytest.mark.parametrize("error", STREAM_ERRORS, ids=str)
+def test_an_error_of_all_documents_ends_the_stream_after_the_answers_to_stored_ones(
     service: Service, error: HragError
 ) -> None:
     service.writer.fail = lambda names: error if "d2" in names else None
@@ -106,7 +108,7 @@ def test_what_concerns_all_ends_the_stream_after_the_answers_of_what_is_stored(
     assert service.writer.commits == [["d0"], ["d1"], ["d2"]]
 
 
-def test_what_needs_no_commit_is_answered_before_one_that_fails(service: Service) -> None:
+def test_documents_that_need_no_commit_are_answered_before_a_commit_fails(service: Service) -> None:
     service.run([Document("Known.", "known")])
     service.writer.fail = lambda names: errors.StorageFull("full") if "d1" in names else None
     service.embedder.calls.clear()
@@ -121,11 +123,13 @@ def test_what_needs_no_commit_is_answered_before_one_that_fails(service: Service
 
     answered, ended = service.failure(first_alone_then_all())
     assert isinstance(ended, errors.StorageFull)
-    rest = [("known", UNCHANGED), ("blank", errors.BlankDocument)]
-    assert answered == [("d0", CREATED), *rest]
+    uncommitted = [("known", UNCHANGED), ("blank", errors.BlankDocument)]
+    assert answered == [("d0", CREATED), *uncommitted]
 
 
-def test_a_full_disk_met_while_committing_alone_ends_the_stream_too(service: Service) -> None:
+def test_a_full_disk_while_documents_are_committed_alone_ends_the_stream(
+    service: Service,
+) -> None:
     def fail(names: list[str]) -> Exception | None:
         if len(names) > 1:
             return ValueError("a fault of ours")
@@ -133,12 +137,12 @@ def test_a_full_disk_met_while_committing_alone_ends_the_stream_too(service: Ser
 
     service.writer.fail = fail
     service.writer.gate.clear()
-    answered, ended = service.failure(then(numbered(10), service.writer.gate.set))
+    answered, ended = service.failure(followed_by(numbered(10), service.writer.gate.set))
     assert isinstance(ended, errors.StorageFull)
     assert answered == created(numbered(4))
 
 
-def test_a_full_disk_met_by_a_admit_ends_the_stream(
+def test_a_full_disk_while_a_document_is_admitted_ends_the_stream(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> Any:
@@ -153,24 +157,24 @@ def test_a_broken_source_ends_the_stream_after_the_answers_before_it(service: Se
     def fail() -> None:
         raise errors.InvalidArgument("the request cannot be read", field="request")
 
-    answered, ended = service.failure(then(numbered(5), fail))
+    answered, ended = service.failure(followed_by(numbered(5), fail))
     assert isinstance(ended, errors.InvalidArgument)
     assert answered == created(numbered(5))
 
 
 def _one_by_one(service: Service, documents: Sequence[Document]) -> Iterator[Document]:
-    """Sends each once all before it are stored, until the stream is over."""
+    """Yields each document once all documents before it are stored, or the stream is over."""
     for number, document in enumerate(documents):
-        until(partial(_is_time, service, number))
+        until(partial(_may_send, service, number))
         yield document
 
 
-def _is_time(service: Service, number: int) -> bool:
+def _may_send(service: Service, number: int) -> bool:
     stored = number == 0 or service.is_stored(f"d{number - 1}")
-    return stored or service.loads[-1]._cancelled.is_set()
+    return stored or service.loads[-1].is_cancelled
 
 
-# Room in the index
+# Capacity of the index
 
 
 def test_a_commit_waits_for_capacity_once_a_collection(service: Service) -> None:
@@ -178,8 +182,9 @@ def test_a_commit_waits_for_capacity_once_a_collection(service: Service) -> None
     service.writer.waited.clear()
     service.writer.gate.clear()
     documents = [Document("Known.", "known"), *numbered(30)]
-    service.run(then(documents, service.writer.gate.set))
-    assert len(service.writer.waited) == len(service.writer.commits) - 1  # Of the first run.
+    service.run(followed_by(documents, service.writer.gate.set))
+    # The first run committed once. Its wait is not counted.
+    assert len(service.writer.waited) == len(service.writer.commits) - 1
 
 
 def test_unchanged_documents_wait_for_no_capacity(service: Service) -> None:
@@ -188,32 +193,32 @@ def test_unchanged_documents_wait_for_no_capacity(service: Service) -> None:
     assert [outcome for _, outcome in service.run(numbered(3))] == [UNCHANGED] * 3
 
 
-def test_a_stream_goes_on_when_there_is_capacity_again(service: Service) -> None:
-    def making_capacity() -> Iterator[Document]:
+def test_a_stream_continues_when_there_is_capacity_again(service: Service) -> None:
+    def documents() -> Iterator[Document]:
         yield from numbered(3)
         until(lambda: len(service.writer.waited) > 2)
         service.writer.capacity.set()
 
     service.writer.capacity.clear()
-    assert service.run(making_capacity()) == created(numbered(3))
+    assert service.run(documents()) == created(numbered(3))
 
 
 def test_a_deadline_that_passes_while_it_waits_for_capacity_ends_the_stream(
     service: Service,
 ) -> None:
     service.writer.capacity.clear()
-    load = service.load(map(asked, numbered(3)), Deadline.after(0.3))
+    load = service.load(map(ingest_request, numbered(3)), Deadline.after(0.3))
     with pytest.raises(errors.DeadlineExceeded, match="catch up"):
         list(load.run())
     assert service.writer.commits == []
 
 
-def test_a_caller_that_goes_while_its_documents_are_embedded_ends_the_stream(
+def test_a_caller_that_leaves_while_documents_are_embedded_ends_the_stream(
     service: Service,
 ) -> None:
-    """It is no document's own error: each would be embedded alone, for nobody."""
+    """The documents are not embedded one by one, because nobody would get the answers."""
     service.embedder.fail = lambda _: errors.Cancelled("the caller went away while embedding")
-    load = service.load(map(asked, numbered(5)))
+    load = service.load(map(ingest_request, numbered(5)))
     with pytest.raises(errors.Cancelled):
         list(load.run())
     assert len(service.embedder.calls) == 1
@@ -223,21 +228,21 @@ def test_a_caller_that_goes_while_its_documents_are_embedded_ends_the_stream(
 def test_a_deadline_that_has_passed_ends_the_stream_before_its_first_document(
     service: Service,
 ) -> None:
-    load = service.load(map(asked, numbered(3)), Deadline.after(-1))
+    load = service.load(map(ingest_request, numbered(3)), Deadline.after(-1))
     with pytest.raises(errors.DeadlineExceeded, match="extracting"):
         list(load.run())
 
 
-# Stopping
+# Stops and cancellations
 
 
-def test_a_stop_ends_a_stream_after_the_group_at_hand(service: Service) -> None:
-    def stopping_amid() -> Iterator[Document]:
+def test_a_stop_ends_a_stream_after_the_current_group(service: Service) -> None:
+    def documents() -> Iterator[Document]:
         yield from numbered(100)
         service.stopping.set()
         yield from endless()
 
-    answered, ended = service.failure(stopping_amid())
+    answered, ended = service.failure(documents())
     assert isinstance(ended, errors.ServiceUnavailable)
     assert "stopping; what was answered is stored" in ended.message
     assert answered == created(numbered(len(answered)))
@@ -254,14 +259,14 @@ def test_a_stream_that_has_ended_is_not_cut_short_by_a_stop(service: Service) ->
 
 
 def _silence(service: Service) -> Iterator[Document]:
-    """One document, and then nothing until the stream is over."""
+    """Yields one document, then waits until the stream is over."""
     yield Document("Text.", "d")
-    until(service.loads[-1]._cancelled.is_set)
+    until(lambda: service.loads[-1].is_cancelled)
 
 
 @pytest.mark.parametrize("end", ["stop", "cancel"])
 @pytest.mark.parametrize("waiting_for", ["a document", "the embedder", "capacity"])
-def test_a_stream_that_waits_ends_at_once(service: Service, end: str, waiting_for: str) -> None:
+def test_a_stream_that_waits_ends_immediately(service: Service, end: str, waiting_for: str) -> None:
     if waiting_for == "the embedder":
         service.embedder.gate.clear()
     if waiting_for == "capacity":
@@ -290,32 +295,35 @@ def test_a_stream_that_is_dropped_ends_its_threads(service: Service) -> None:
     assert next(answers) == ("d0", CREATED)
     del answers
     until(lambda: not stages())
-    assert service.loads[-1]._cancelled.is_set()
+    assert service.loads[-1].is_cancelled
 
 
-def test_a_stream_that_ends_leaves_nobody_in_the_store(
+def test_a_stream_that_has_ended_reads_the_store_no_more(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once `run` is over the store may be closed, and a look-up would end the process."""
-    left: list[bool] = []
-    found = service.pipeline.admit
+    """After `run` has ended, the store may be closed. A read would then end the process.
 
-    def slowly(*args: Any, **options: Any) -> Any:
+    The first admission runs until the stream has noticed the stop and has cancelled its stages.
+    """
+    has_left: list[bool] = []
+    admit = service.pipeline.admit
+
+    def admit_slowly(*args: Any, **options: Any) -> Any:
         service.stopping.set()
-        left.append(False)
-        time.sleep(3 * bulk._POLL_S)
-        left[-1] = True
-        return found(*args, **options)
+        has_left.append(False)
+        until(lambda: service.loads[-1].is_cancelled)
+        has_left[-1] = True
+        return admit(*args, **options)
 
-    monkeypatch.setattr(service.pipeline, "admit", slowly)
+    monkeypatch.setattr(service.pipeline, "admit", admit_slowly)
     answered, ended = service.failure(numbered(10))
     assert answered == []
     assert isinstance(ended, errors.ServiceUnavailable)
-    assert left == [True]
+    assert has_left == [True]
 
 
 def test_a_stream_cancelled_before_it_runs_does_nothing(service: Service) -> None:
-    load = service.load(map(asked, numbered(3)))
+    load = service.load(map(ingest_request, numbered(3)))
     load.cancel()
     with pytest.raises(errors.Cancelled):
         list(load.run())

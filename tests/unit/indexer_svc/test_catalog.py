@@ -1,4 +1,4 @@
-"""Listing, looking up and deleting what is stored."""
+"""The catalog lists, looks up and deletes stored documents and collections."""
 
 import base64
 import math
@@ -25,14 +25,14 @@ def catalog(engine: Engine) -> Catalog:
 
 
 def _pages(page: Any, size: int) -> list[list[str]]:
-    """The names on each page of a listing, walked to its end."""
-    found, token = [], ""
+    """Returns the names on each page of a listing, from the first page to the last."""
+    pages, token = [], ""
     while True:
         listing: Listing[Any] = page(size, token)
-        found.append([getattr(item, "document_id", "") or item.name for item in listing.items])
+        pages.append([getattr(item, "document_id", "") or item.name for item in listing.items])
         token = listing.next_page_token
         if not token:
-            return found
+            return pages
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_collections_are_listed_page_by_page_in_order(catalog: Catalog, engine: 
     assert pages == [["a", "b", "c"], ["d"]]
 
 
-def test_a_default_page_has_a_hundred(engine: Engine) -> None:
+def test_a_page_has_a_hundred_entries_by_default(engine: Engine) -> None:
     for number in range(101):
         engine.writer.create_collection("t", f"c{number:03}", collection_settings())
     pages = _pages(lambda *page: Catalog(engine.writer).collections("t", *page), 0)
@@ -69,12 +69,14 @@ def test_an_unknown_tenant_has_no_collections(catalog: Catalog) -> None:
     assert catalog.collections("nobody", 0, "") == Listing((), "")
 
 
-def test_documents_written_between_pages_come_once(catalog: Catalog, engine: Engine) -> None:
+def test_a_listing_continues_correctly_after_changes_between_pages(
+    catalog: Catalog, engine: Engine
+) -> None:
     first = catalog.documents("t", "c", 2, "")
     catalog.delete_document("t", "c", "d1")
     engine.writer.put(engine.open(), prepared("d0a", sentences(9, 9)))
-    rest = catalog.documents("t", "c", 9, first.next_page_token)
-    assert [info.document_id for info in rest.items] == ["d2", "d3", "d4"]
+    second = catalog.documents("t", "c", 9, first.next_page_token)
+    assert [info.document_id for info in second.items] == ["d2", "d3", "d4"]
 
 
 @pytest.mark.parametrize("size", [1001, 2**32 - 1])
@@ -98,16 +100,16 @@ def test_a_page_over_the_limit_is_refused(catalog: Catalog, size: int) -> None:
     ],
 )
 @pytest.mark.parametrize("listing", ["documents", "collections"])
-def test_a_made_up_token_is_refused(catalog: Catalog, token: str, listing: str) -> None:
-    place = ("t", "c") if listing == "documents" else ("t",)
+def test_an_invalid_page_token_is_refused(catalog: Catalog, token: str, listing: str) -> None:
+    key = ("t", "c") if listing == "documents" else ("t",)
     with pytest.raises(errors.InvalidArgument, match="next_page_token") as caught:
-        getattr(catalog, listing)(*place, 0, token)
+        getattr(catalog, listing)(*key, 0, token)
     assert caught.value.field == "page_token"
     assert len(caught.value.message) < 300
 
 
 @pytest.mark.parametrize(
-    ("given", "field"),
+    ("condition", "field"),
     [
         (Match("color", ("red",)), "filter.match.field"),
         (AllOf(()), "filter.all_of"),
@@ -117,11 +119,11 @@ def test_a_made_up_token_is_refused(catalog: Catalog, token: str, listing: str) 
     ],
 )
 def test_a_filter_is_checked_before_anything_is_read(
-    catalog: Catalog, given: Filter, field: str
+    catalog: Catalog, condition: Filter, field: str
 ) -> None:
     for call in (
-        lambda: catalog.count("t", "missing", given),
-        lambda: catalog.documents("t", "missing", 0, "", given),
+        lambda: catalog.count("t", "missing", condition),
+        lambda: catalog.documents("t", "missing", 0, "", condition),
     ):
         with pytest.raises(errors.InvalidArgument) as caught:
             call()
@@ -134,7 +136,7 @@ def test_a_document_is_found_with_its_text(catalog: Catalog) -> None:
     assert catalog.document_with_text("t", "c", "d1")[1] == sentences(9, 1)
 
 
-def test_deleting_without_a_filter_is_refused_by_name(catalog: Catalog) -> None:
+def test_deleting_documents_without_a_filter_is_refused(catalog: Catalog) -> None:
     with pytest.raises(errors.InvalidArgument, match="DeleteCollection") as caught:
         catalog.delete_documents("t", "c", None, NEVER)
     assert caught.value.field == "filter"
@@ -143,7 +145,7 @@ def test_deleting_without_a_filter_is_refused_by_name(catalog: Catalog) -> None:
     assert catalog.collection("t", "c").document_count == 5
 
 
-def test_a_deleted_document_is_gone(catalog: Catalog) -> None:
+def test_a_deleted_document_is_not_found_any_more(catalog: Catalog) -> None:
     before = catalog.status("t", "c")
     sequence = catalog.delete_document("t", "c", "d1")
     after = catalog.status("t", "c")
@@ -154,7 +156,7 @@ def test_a_deleted_document_is_gone(catalog: Catalog) -> None:
             find("t", "c", "d1")
 
 
-def test_a_deleted_collection_is_gone(catalog: Catalog) -> None:
+def test_a_deleted_collection_is_not_found_any_more(catalog: Catalog) -> None:
     assert catalog.collection("t", "c").document_count == 5
     catalog.delete_collection("t", "c")
     for find in (catalog.collection, catalog.status, catalog.delete_collection):
@@ -178,7 +180,7 @@ def test_a_deleted_collection_is_gone(catalog: Catalog) -> None:
         (lambda c: c.status("т", "c"), "tenant_id"),
     ],
 )
-def test_bad_names_are_refused_before_anything_is_looked_up(
+def test_invalid_names_are_refused_before_the_store_is_read(
     catalog: Catalog, call: Any, field: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument) as caught:

@@ -1,4 +1,4 @@
-"""Positions of cuts in texts that are small enough to check by eye."""
+"""Chunks end at good positions, in texts that are small enough to check by eye."""
 
 import pytest
 
@@ -10,10 +10,12 @@ from tests.support.documents.fakes import sentences
 
 
 def contents(parsed: ParsedText, tree: Tree, level: int = 0) -> list[str]:
-    return [parsed.text[c["char_start"] : c["char_end"]] for c in tree.level(level)]
+    """Returns the texts of the chunks of a level."""
+    return [parsed.text[chunk["char_start"] : chunk["char_end"]] for chunk in tree.level(level)]
 
 
 def cut(text: str, *sizes: int, overlap: float = 0.0) -> list[str]:
+    """Returns the texts of the leaves of a text."""
     parsed = ParsedText(text)
     return contents(parsed, build_tree(parsed, TreeSettings(sizes or (32,), overlap)))
 
@@ -66,10 +68,10 @@ def test_code_points_of_several_tokens_stay_whole(character):
     text = character * 200
     pieces = cut(text)
     assert len(pieces) > 5
-    assert "".join(pieces) == text  # A cut inside one would not decode.
+    assert "".join(pieces) == text  # A chunk that ends inside a character could not be decoded.
 
 
-def test_an_overlap_begins_at_a_sentence_where_one_is_near():
+def test_an_overlap_begins_at_a_sentence_if_possible():
     pieces = cut("Short one here. " * 60, overlap=0.3)
     assert len(pieces) > 5
     assert all(piece.lstrip().startswith("Short one") for piece in pieces)
@@ -106,7 +108,7 @@ def test_text_before_the_first_heading_is_in_no_section():
     assert tree.record(0, 0).section == NONE
 
 
-def test_without_sections_a_chunk_names_none():
+def test_without_sections_a_chunk_names_no_section():
     tree = build_tree(ParsedText("text"), TreeSettings((32, 64)))
     assert [tree.record(level, 0).section for level in (0, 1)] == [NONE, NONE]
 

@@ -1,4 +1,4 @@
-"""Limits of a document's leaves: they hold before anything is embedded."""
+"""A document with too many leaves is refused before anything is embedded."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ VECTOR_BYTES = LEAVES * DIMENSION * 4
 
 @pytest.fixture
 def pipeline(engine: Engine) -> Pipeline:
-    """Makes collections of overlapping leaves."""
+    """A pipeline that creates collections with overlapping leaves."""
     defaults = Defaults(TreeSettings((32, 64), 0.5), 100_000)
     return Pipeline(engine.writer, HashEmbedder(DIMENSION), defaults)
 
@@ -41,7 +41,7 @@ def pipeline(engine: Engine) -> Pipeline:
         ),
     ],
 )
-def test_what_has_too_many_leaves_is_refused_before_it_is_embedded(
+def test_a_document_with_too_many_leaves_is_refused_before_it_is_embedded(
     pipeline: Pipeline,
     monkeypatch: pytest.MonkeyPatch,
     module: Any,
@@ -57,8 +57,8 @@ def test_what_has_too_many_leaves_is_refused_before_it_is_embedded(
         pipeline.ingest("t", "default", Document(TEXT, "other"), NEVER)
 
 
-def test_the_largest_text_has_no_too_large_vectors_by_default() -> None:
-    """Even short sentences of rare characters do not, of which each has four tokens."""
+def test_with_default_settings_no_text_exceeds_the_limit_of_vector_bytes() -> None:
+    """The text has the most leaves per byte: short sentences of characters with four tokens."""
     text = "".join(chr(0x10000 + 16 * n) + (". " if n % 12 == 0 else "") for n in range(20_000))
     leaves_per_byte = build_tree(ParsedText(text), TreeSettings()).counts[0] / len(text.encode())
     leaves = leaves_per_byte * IndexerSettings().max_document_bytes

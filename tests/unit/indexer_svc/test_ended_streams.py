@@ -1,7 +1,7 @@
-"""Streams that have ended leave nothing behind, however they ended.
+"""After a stream has ended, nothing refers to its documents, for every kind of end.
 
-A reference cycle would keep a stream and its documents until the garbage collector comes, which
-counts objects and not their bytes.
+A reference cycle would keep a stream and its documents in memory until the garbage collector
+runs. The collector counts objects and not their bytes, so it may run late.
 """
 
 import gc
@@ -17,7 +17,7 @@ from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.ingest_pipeline import Draft, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 from tests.conftest import Engine
-from tests.support.engines.streams import Service, asked, numbered, service_of, stages
+from tests.support.engines.streams import Service, ingest_request, numbered, service_of, stages
 from tests.support.until import until
 
 
@@ -33,16 +33,16 @@ Stream = Iterator[IngestRequest]
 
 
 def _documents(_: Service) -> Stream:
-    return map(asked, numbered(3))
+    return map(ingest_request, numbered(3))
 
 
 def _blank_last(_: Service) -> Stream:
-    yield from map(asked, [*numbered(2), Document(" ", "blank")])
+    yield from map(ingest_request, [*numbered(2), Document(" ", "blank")])
 
 
 def _malformed_last(_: Service) -> Stream:
-    yield asked(Document("Text.", "d"))
-    yield asked(Document("Lone surrogate: \ud800", "malformed"))
+    yield ingest_request(Document("Text.", "d"))
+    yield ingest_request(Document("Lone surrogate: \ud800", "malformed"))
 
 
 def _fault_in_cutting(service: Service) -> Stream:
@@ -71,17 +71,17 @@ def _commit_fails(error: Exception) -> Callable[[Service], Stream]:
     return stream
 
 
-def _refused_by_the_commit(service: Service) -> Stream:
-    """Like an engine that collects errors in a local variable of a frame of their stacks."""
+def _rejected_by_the_commit(service: Service) -> Stream:
+    """Fails as an engine does that collects errors in a local variable of their stack frames."""
 
     def commit(ready: Sequence[Ready]) -> list[IngestResult | errors.HragError]:
-        refused: list[IngestResult | errors.HragError] = []
+        rejections: list[IngestResult | errors.HragError] = []
         for _ in ready:
             try:
                 raise errors.StorageQuotaExceeded("full", tenant_id="t", field="bytes")
             except errors.HragError as error:
-                refused.append(error)
-        return refused
+                rejections.append(error)
+        return rejections
 
     service.pipeline.commit = commit  # type: ignore[method-assign]
     return _documents(service)
@@ -97,7 +97,7 @@ def _cyclic_error_of_the_commit(service: Service) -> Stream:
 
 
 def _broken_source(_: Service) -> Stream:
-    yield asked(Document("Text.", "d"))
+    yield ingest_request(Document("Text.", "d"))
     raise errors.InvalidArgument("the request cannot be read", field="request")
 
 
@@ -108,19 +108,19 @@ def _cancelled(service: Service) -> Stream:
         load.cancel()
         return Document("Text.", "last")
 
-    yield from map(asked, numbered(2))
+    yield from map(ingest_request, numbered(2))
     yield IngestRequest("t", "default", "last", read)
 
 
-def _cancelled_after_a_refusal(service: Service) -> Stream:
-    yield asked(Document(" ", "blank"))
+def _cancelled_after_a_rejection(service: Service) -> Stream:
+    yield ingest_request(Document(" ", "blank"))
     service.loads[-1].cancel()
 
 
 def _stopped(service: Service) -> Stream:
-    yield asked(Document("Text.", "d0"))
+    yield ingest_request(Document("Text.", "d0"))
     service.stopping.set()
-    yield asked(Document("Text.", "d1"))
+    yield ingest_request(Document("Text.", "d1"))
 
 
 STREAMS: dict[str, Callable[[Service], Stream]] = {
@@ -130,16 +130,16 @@ STREAMS: dict[str, Callable[[Service], Stream]] = {
     "a fault in cutting": _fault_in_cutting,
     "no disk space in the admission": _full_in_admission,
     "the embedder is down": _embedding_fails(errors.EmbedderUnavailable("down")),
-    "the embedder refuses": _embedding_fails(errors.EmbedderRejected("no")),
+    "the embedder rejects": _embedding_fails(errors.EmbedderRejected("no")),
     "a fault in the embedder": _embedding_fails(ValueError("a fault of ours")),
     "a deadline in the embedder": _embedding_fails(errors.DeadlineExceeded("late")),
     "no disk space in the commit": _commit_fails(errors.StorageFull("full")),
     "a fault in the commit": _commit_fails(ValueError("a fault of ours")),
-    "refused by the commit": _refused_by_the_commit,
+    "rejected by the commit": _rejected_by_the_commit,
     "a cyclic error of the commit": _cyclic_error_of_the_commit,
     "a broken source": _broken_source,
     "cancelled": _cancelled,
-    "cancelled after a refusal": _cancelled_after_a_refusal,
+    "cancelled after a rejection": _cancelled_after_a_rejection,
     "stopped": _stopped,
 }
 
@@ -147,7 +147,7 @@ STREAMS: dict[str, Callable[[Service], Stream]] = {
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ending", STREAMS)
 def test_a_stream_that_has_ended_keeps_no_document(service: Service, ending: str) -> None:
-    """Also while the stream itself is still referred to."""
+    """This is also true while something refers to the stream itself."""
     before = _alive(Document, Draft, Ready)
     with suppress(errors.HragError):
         _run(service, STREAMS[ending])
@@ -156,7 +156,7 @@ def test_a_stream_that_has_ended_keeps_no_document(service: Service, ending: str
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ending", STREAMS)
-def test_a_stream_that_has_ended_is_freed_at_once(service: Service, ending: str) -> None:
+def test_a_stream_that_has_ended_is_freed_immediately(service: Service, ending: str) -> None:
     service.loads.clear()
     before = _alive(BulkLoad, PrefetchQueue)
     with suppress(errors.HragError):
@@ -167,7 +167,7 @@ def test_a_stream_that_has_ended_is_freed_at_once(service: Service, ending: str)
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("answers", [0, 1])
-def test_a_stream_that_is_dropped_is_freed_at_once(service: Service, answers: int) -> None:
+def test_a_stream_that_is_dropped_is_freed_immediately(service: Service, answers: int) -> None:
     service.loads.clear()
     before = _alive(Document, BulkLoad, PrefetchQueue)
     dropped = service.answers(numbered(100))
@@ -179,16 +179,16 @@ def test_a_stream_that_is_dropped_is_freed_at_once(service: Service, answers: in
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_a_stream_that_never_runs_is_freed_at_once(service: Service) -> None:
+def test_a_stream_that_never_runs_is_freed_immediately(service: Service) -> None:
     service.loads.clear()
     before = _alive(Document, BulkLoad, PrefetchQueue)
-    service.load(map(asked, numbered(3))).cancel()
+    service.load(map(ingest_request, numbered(3))).cancel()
     service.loads.clear()
     assert _alive(Document, BulkLoad, PrefetchQueue) <= before
 
 
-def test_a_fault_of_ours_keeps_its_stack_as_a_note(service: Service) -> None:
-    """What logs it has nothing else to show."""
+def test_an_unexpected_error_keeps_its_stack_as_a_note(service: Service) -> None:
+    """The log shows the note, because the error has no traceback any more."""
     (answer, *_), *_ = service.load(_fault_in_cutting(service)).run()
     assert isinstance(answer.outcome, ValueError)
     assert answer.outcome.__traceback__ is None
@@ -202,7 +202,10 @@ def _run(service: Service, stream: Callable[[Service], Stream]) -> None:
 
 
 def _raising(error: Exception) -> Callable[..., Any]:
-    """Raises a new error of this class each time, without a local variable that refers to it."""
+    """Returns a function that raises a new error of the same class each time.
+
+    No local variable refers to the error.
+    """
     kind, arguments = type(error), error.args
 
     def fail(*_: object, **__: object) -> NoReturn:
@@ -212,4 +215,5 @@ def _raising(error: Exception) -> Callable[..., Any]:
 
 
 def _alive(*kinds: type) -> set[int]:
-    return {id(each) for each in gc.get_objects() if isinstance(each, kinds)}
+    """Returns the ids of all objects of these classes."""
+    return {id(instance) for instance in gc.get_objects() if isinstance(instance, kinds)}

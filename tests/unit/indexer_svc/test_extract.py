@@ -13,7 +13,6 @@ from hrag.types import MARKDOWN, MAX_PAGES, MAX_TITLE_BYTES, Document, Page
 from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc import extract as module
-from indexer_svc import mime_types
 from indexer_svc.extract import MAX_RUN_CHARS, MAX_WHITE_SPACE_CHARS, extract
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import parse
@@ -55,40 +54,43 @@ def test_bytes_are_utf8_without_byte_order_mark():
     assert parsed(Document(b"\xef\xbb\xbfcaf\xc3\xa9"), PLENTY) == ParsedText("café")
 
 
-def test_a_format_of_its_own_process_is_given_to_it_whatever_its_size():
-    given = []
+def test_a_format_that_needs_a_parser_process_is_parsed_there_at_any_size():
+    calls = []
 
-    def elsewhere(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
-        given.append((mime_type, max_text_bytes))
+    def parse_in_process(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
+        calls.append((mime_type, max_text_bytes))
         return parse(content, mime_type, max_text_bytes)
 
-    for made in (html_page, docx_file, pptx_file, xlsx_file, epub_file):
-        assert DANCE in extract(Document(made()), PLENTY, elsewhere).parsed.text
-    extract(Document("<p>text", mime_type=HTML), PLENTY, elsewhere)
-    assert given == [(each, PLENTY) for each in (HTML, DOCX, PPTX, XLSX, EPUB, HTML)]
+    for make_file in (html_page, docx_file, pptx_file, xlsx_file, epub_file):
+        assert DANCE in extract(Document(make_file()), PLENTY, parse_in_process).parsed.text
+    extract(Document("<p>text", mime_type=HTML), PLENTY, parse_in_process)
+    assert calls == [(mime_type, PLENTY) for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB, HTML)]
 
 
 @pytest.mark.parametrize(
     ("mime_type", "text"),
     [(MARKDOWN, "# a\n"), (RST, "a\n=\n"), (PYTHON, "def a(): pass\n"), (CSV, "a,b\n")],
 )
-def test_a_short_text_is_read_here_and_a_long_one_elsewhere_alike(mime_type, text):
-    given = []
+def test_a_short_text_is_parsed_directly_and_a_long_one_in_a_process_with_equal_results(
+    mime_type, text
+):
+    calls = []
 
-    def elsewhere(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
-        given.append(mime_type)
+    def parse_in_process(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
+        calls.append(mime_type)
         return parse(content, mime_type, max_text_bytes)
 
-    for times, elsewhere_too in ((2, []), (20_000, [mime_type])):
-        found = extract(Document(text * times, mime_type=mime_type), PLENTY, elsewhere).parsed
-        assert given == elsewhere_too
-        assert bool(found.sections) == (mime_type != CSV)
+    for times, expected_calls in ((2, []), (20_000, [mime_type])):
+        document = Document(text * times, mime_type=mime_type)
+        sections = extract(document, PLENTY, parse_in_process).parsed.sections
+        assert calls == expected_calls
+        assert bool(sections) == (mime_type != CSV)
 
 
 def test_slides_are_pages_and_sections():
-    found = parsed(Document(pptx_file()))
-    assert [page.number for page in found.pages] == [1, 2, 3]
-    assert [section.title for section in found.sections] == ["Dance", "Slide 3"]
+    slides = parsed(Document(pptx_file()))
+    assert [page.number for page in slides.pages] == [1, 2, 3]
+    assert [section.title for section in slides.sections] == ["Dance", "Slide 3"]
 
 
 @pytest.mark.parametrize("mime_type", ["", "text/plain", "text/markdown", "text/csv", "text/x-c"])
@@ -110,7 +112,7 @@ def test_a_file_without_text_is_blank(body, mime_type, says):
     assert says in refusal(BlankDocument, Document(body, mime_type=mime_type)).message
 
 
-def test_source_code_keeps_its_lines_and_has_no_headings_but_its_definitions():
+def test_source_code_keeps_its_lines_and_only_definitions_are_headings():
     shell = "#!/bin/sh\n# Title\n\n\techo x\n"
     assert parsed(Document(shell, mime_type="text/x-shellscript")) == ParsedText(shell)
     python = "# Title\nclass A:\n    pass\n"
@@ -128,8 +130,8 @@ def test_too_much_text_of_a_file_is_refused():
     assert error.message.startswith("content has more than")
 
 
-def test_without_the_extra_its_formats_are_refused(monkeypatch):
-    monkeypatch.setattr(mime_types, "_has_extra", lambda: False)
+@pytest.mark.usefixtures("without_formats_extra")
+def test_without_the_extra_its_formats_are_refused():
     error = refusal(InvalidArgument, Document(docx_file()))
     assert error.field == "mime_type"
     assert "pip install 'hrag[formats]'" in error.message
@@ -143,17 +145,17 @@ def test_pages_are_joined_by_a_blank_line():
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1))
-def test_every_page_span_is_its_page(texts):
-    found = parsed(Document((Page("visible"), *map(Page, texts))), PLENTY)
-    assert [found.text[page.char_start : page.char_end] for page in found.pages[1:]] == texts
-    assert [page.number for page in found.pages] == list(range(1, len(texts) + 2))
+def test_every_page_span_contains_the_text_of_its_page(texts):
+    joined = parsed(Document((Page("visible"), *map(Page, texts))), PLENTY)
+    assert [joined.text[page.char_start : page.char_end] for page in joined.pages[1:]] == texts
+    assert [page.number for page in joined.pages] == list(range(1, len(texts) + 2))
 
 
 def test_markdown_headings_of_pages_are_sections_of_the_joined_text():
     document = Document((Page("# A\nx"), Page("B\n---")), mime_type="text/markdown")
-    found = parsed(document, PLENTY)
-    assert found.sections == (Section("A", 1, 0), Section("B", 2, 7))
-    assert len(found.pages) == 2
+    joined = parsed(document, PLENTY)
+    assert joined.sections == (Section("A", 1, 0), Section("B", 2, 7))
+    assert len(joined.pages) == 2
 
 
 def test_markdown_bytes_have_sections_and_plain_text_has_none():
@@ -236,7 +238,7 @@ def test_a_longer_run_is_refused_with_its_offset(before, after):
 
 
 @pytest.mark.parametrize("separator", "\x1c\x1d\x1e\x1f")
-def test_what_the_tokenizer_does_not_count_as_white_space_breaks_no_run(separator):
+def test_separators_that_are_no_white_space_for_the_tokenizer_do_not_end_a_run(separator):
     body = ("-" * 999_000 + separator) * 2
     error = refusal(InvalidArgument, Document("ab " + body))
     assert f"{len(body)} characters without white space from character 3" in error.message
@@ -265,7 +267,7 @@ def test_runs_of_white_space_are_limited_in_every_text():
     assert "white space" in refusal(InvalidArgument, Document(page, mime_type=HTML)).message
 
 
-def test_all_pages_but_two_may_be_empty():
+def test_all_pages_except_two_may_be_empty():
     pages = (Page("first"), *[Page("")] * (MAX_PAGES - 2), Page("last"))
     assert len(parsed(Document(pages)).pages) == MAX_PAGES
 
@@ -295,9 +297,9 @@ def test_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
         if first is None:
             assert parsed(document, PLENTY).text == document.body
         else:
-            said = f"{len(first[0])} characters of white space in a row from {first.start()}"
+            expected = f"{len(first[0])} characters of white space in a row from {first.start()}"
             message = refusal(InvalidArgument, document).message
-            assert said in message.replace("from character", "from")
+            assert expected in message.replace("from character", "from")
 
 
 WHITE_SPACE = [c for c in map(chr, range(0x10000)) if c.isspace() and not "\x1c" <= c <= "\x1f"]
@@ -315,15 +317,15 @@ LONGEST_PIECES = {
     "blanks and line breaks": " \n" * (LONGEST // 2),
     "line breaks before blanks": "\n" + " " * (LONGEST - 1),
     "white space of every kind": "".join(WHITE_SPACE) * (LONGEST // len(WHITE_SPACE)),
-    **{f"U+{ord(each):04X}": each * LONGEST for each in WHITE_SPACE},
+    **{f"U+{ord(blank):04X}": blank * LONGEST for blank in WHITE_SPACE},
 }
 
 
 @pytest.mark.parametrize("piece", LONGEST_PIECES.values(), ids=LONGEST_PIECES)
-def test_the_longest_pieces_of_the_tokenizer_are_taken_in_time(piece):
-    """A longer one would take more than its share, or fail."""
-    before, behind = ("" if side in WHITE_SPACE else " " for side in (piece[0], piece[-1]))
-    text = parsed(Document(f"a{before}{piece}{behind}b")).text
+def test_the_longest_pieces_are_tokenized_quickly(piece):
+    """A longer piece would make the tokenizer slow, or fail."""
+    before, after = ("" if side in WHITE_SPACE else " " for side in (piece[0], piece[-1]))
+    text = parsed(Document(f"a{before}{piece}{after}b")).text
     started = time.process_time()
     ends = tokens.byte_ends(tokens.encode(text))
     size_bytes = len(text.encode())
@@ -343,13 +345,13 @@ def test_32_mib_are_checked_quickly(unit):
 
 
 def test_pdf_pages_are_joined_and_numbered():
-    found = parsed(Document(pdfs.pdf_of(["one", "", "three"])), PLENTY)
-    assert found == ParsedText(
+    joined = parsed(Document(pdfs.pdf_of(["one", "", "three"])), PLENTY)
+    assert joined == ParsedText(
         "one\n\n\n\nthree", (), (PageSpan(1, 0, 3), PageSpan(2, 5, 5), PageSpan(3, 7, 12))
     )
 
 
-def test_pdf_bookmarks_are_sections_at_their_titles_line():
+def test_pdf_bookmarks_are_sections_at_the_lines_of_their_titles():
     content = pdfs.pdf_of(
         ["Intro tells\n1. Intro\ntext\nMore\ntext", "elsewhere", "last"],
         [
@@ -359,12 +361,12 @@ def test_pdf_bookmarks_are_sections_at_their_titles_line():
             pdfs.Bookmark("Back", 1, 0),
         ],
     )
-    found = parsed(Document(content), PLENTY)
-    assert found.sections == (
+    document = parsed(Document(content), PLENTY)
+    assert document.sections == (
         Section("Back", 1, 0),
-        Section("Intro", 1, found.text.index("1. Intro")),
-        Section("More", 2, found.text.index("More")),
-        Section("Not printed", 2, found.text.index("elsewhere")),
+        Section("Intro", 1, document.text.index("1. Intro")),
+        Section("More", 2, document.text.index("More")),
+        Section("Not printed", 2, document.text.index("elsewhere")),
     )
 
 
@@ -375,8 +377,8 @@ def test_the_line_of_a_bookmark_may_be_numbered_broken_and_in_another_case(line)
     content = pdfs.pdf_of(
         [f"More on the valve\n{line}\ntext"], [pdfs.Bookmark("On the valve", 1, 0)]
     )
-    found = parsed(Document(content), PLENTY)
-    assert found.sections == (Section("On the valve", 1, found.text.index(line)),)
+    document = parsed(Document(content), PLENTY)
+    assert document.sections == (Section("On the valve", 1, document.text.index(line)),)
 
 
 def test_bookmarks_of_a_last_page_without_text_are_left_out():
@@ -408,7 +410,7 @@ def test_size_limit_applies_to_the_text_of_a_small_pdf():
         (Document(pdfs.pdf_of(["a"])), ""),
     ],
 )
-def test_the_title_is_the_documents_own(document, expected):
+def test_the_title_comes_from_the_document(document, expected):
     assert title(document) == expected
 
 

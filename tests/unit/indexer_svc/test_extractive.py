@@ -1,4 +1,4 @@
-"""Summaries of a text's own sentences."""
+"""An extractive summary consists of the most central sentences of a text."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,11 @@ BEES = [
 
 
 class FakeEmbedder:
-    """Knows the directions of some sentences, by a word in them; others lie far off."""
+    """An embedder with fixed directions for sentences that contain certain words.
+
+    All other sentences have one direction, far from the others. `embedded_texts` records the
+    texts.
+    """
 
     name = "fake"
     max_tokens = 1000
@@ -32,10 +36,10 @@ class FakeEmbedder:
 
     def __init__(self, **directions: Sequence[float]) -> None:
         self.directions = directions
-        self.asked: list[str] = []
+        self.embedded_texts: list[str] = []
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        self.asked += texts
+        self.embedded_texts += texts
         return np.array([self._direction(text) for text in texts], np.float32)
 
     def _direction(self, text: str) -> Sequence[float]:
@@ -57,11 +61,11 @@ class FailingEmbedder(FakeEmbedder):
 
 
 def padded(text: str, chars: int = 240) -> str:
-    """A sentence of so many characters: two of them fill a summary."""
+    """Returns a sentence of so many characters. By default, two of them fill a summary."""
     return f"{text} {'and so on ' * 50}"[: chars - 1].rstrip() + "."
 
 
-# Which sentences
+# The choice of sentences
 
 
 def test_main_topic_of_the_text_is_chosen(builtin):
@@ -89,17 +93,17 @@ def test_redundant_sentence_is_not_chosen():
 
 
 def test_sentences_stay_in_the_order_of_the_text():
-    """Whichever of them is taken first."""
-    one, two, other = (padded(f"{name} begins") for name in ("One", "Two", "Strange"))
+    """This does not depend on which of them is chosen first."""
+    first, second, strange = (padded(f"{name} begins") for name in ("One", "Two", "Strange"))
     embedder = FakeEmbedder(One=[1, 0.5], Two=[1, 0, 0.6], Strange=[-1])
-    assert extract(f"{one} {two} {other}", embedder) == f"{one} {two}"
-    assert extract(f"{two} {other} {one}", embedder) == f"{two} {one}"
+    assert extract(f"{first} {second} {strange}", embedder) == f"{first} {second}"
+    assert extract(f"{second} {strange} {first}", embedder) == f"{second} {first}"
 
 
 def test_repeated_sentence_is_chosen_once():
     near = FakeEmbedder()
     assert extract(f"{BEES[0]} " * 5 + BEES[1], near) == f"{BEES[0]} {BEES[1]}"
-    assert near.asked == BEES[:2]
+    assert near.embedded_texts == BEES[:2]
 
 
 def test_chinese_sentences_are_separated(builtin):
@@ -112,7 +116,7 @@ def test_chinese_sentences_are_separated(builtin):
     assert all(part in about for part in summary.split(" "))
 
 
-# How long
+# The length of a summary
 
 
 @given(st.lists(st.integers(1, 900), max_size=30))
@@ -123,10 +127,10 @@ def test_summary_is_within_its_limit_or_one_sentence(lengths):
     assert bool(summary) == bool(lengths)
 
 
-def test_one_sentence_is_its_own_summary():
+def test_a_text_of_one_sentence_is_its_summary():
     embedder = FakeEmbedder()
     assert extract(f"  {BEES[0]}\n\n", embedder) == BEES[0]
-    assert embedder.asked == []
+    assert embedder.embedded_texts == []
 
 
 def test_text_without_a_sentence_end_is_cut_at_the_sentence_limit():
@@ -136,12 +140,12 @@ def test_text_without_a_sentence_end_is_cut_at_the_sentence_limit():
 def test_compared_sentences_are_spread_over_the_text():
     embedder = FakeEmbedder()
     extract(" ".join(f"This is sentence number {n} of many." for n in range(1001)), embedder)
-    assert len(embedder.asked) == 100
-    assert "number 0 " in embedder.asked[0]
-    assert "number 1000 " in embedder.asked[-1]
+    assert len(embedder.embedded_texts) == 100
+    assert "number 0 " in embedder.embedded_texts[0]
+    assert "number 1000 " in embedder.embedded_texts[-1]
 
 
-# Which are none
+# Lines that are not sentences
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "...", "--- ***\n\n!!!", "。。。！"])
@@ -164,15 +168,15 @@ def test_lines_of_a_sentence_are_joined():
     )
 
 
-# Failures
+# Failures of the embedder
 
 
 def test_first_sentences_are_chosen_if_the_embedder_rejects_them():
     sentences = [padded(f"Sentence {n}") for n in range(5)]
-    refusing = FailingEmbedder(EmbedderRejected("no"))
-    assert extract(" ".join(sentences), refusing) == " ".join(sentences[:2])
+    rejecting = FailingEmbedder(EmbedderRejected("no"))
+    assert extract(" ".join(sentences), rejecting) == " ".join(sentences[:2])
 
 
-def test_unavailable_embedder_is_reported():
+def test_an_unavailable_embedder_raises_its_error():
     with pytest.raises(EmbedderUnavailable, match="down"):
         extract(" ".join(BEES), FailingEmbedder(EmbedderUnavailable("down")))

@@ -1,4 +1,4 @@
-"""Changing a document's metadata: what is merged, what is refused, who wins."""
+"""A change of metadata is merged into the stored metadata, or refused. Nothing is lost."""
 
 from typing import Any
 
@@ -31,6 +31,7 @@ def catalog(engine: Engine) -> Catalog:
 
 
 def change(catalog: Catalog, deadline: Deadline = NEVER, **fields: Any) -> MetadataUpdate:
+    """Changes the metadata of document `d`."""
     return catalog.update_metadata("t", "c", "d", MetadataChange(**fields), deadline)
 
 
@@ -51,7 +52,7 @@ def change(catalog: Catalog, deadline: Deadline = NEVER, **fields: Any) -> Metad
         ({"metadata": {"a": True}}, {**STORED, "a": True}, SOURCE),
     ],
 )
-def test_a_change_is_applied_to_what_is_stored(
+def test_a_change_is_applied_to_the_stored_metadata(
     catalog: Catalog, fields: dict[str, Any], metadata: dict[str, Any], source: str
 ) -> None:
     before = catalog.document("t", "c", "d")
@@ -73,7 +74,9 @@ def test_a_change_is_applied_to_what_is_stored(
         {"source": SOURCE},
     ],
 )
-def test_what_is_so_already_is_no_change(catalog: Catalog, fields: dict[str, Any]) -> None:
+def test_a_change_without_effect_leaves_the_document_unchanged(
+    catalog: Catalog, fields: dict[str, Any]
+) -> None:
     before = catalog.document("t", "c", "d")
     assert change(catalog, **fields) == MetadataUpdate(before, IngestOutcome.UNCHANGED)
 
@@ -90,7 +93,7 @@ def test_what_is_so_already_is_no_change(catalog: Catalog, fields: dict[str, Any
         ({"source": "x" * (MAX_SOURCE_BYTES + 1)}, "source", f"at most {MAX_SOURCE_BYTES}"),
     ],
 )
-def test_a_change_that_cannot_be_is_refused(
+def test_an_invalid_change_is_refused(
     catalog: Catalog, fields: dict[str, Any], field: str, problem: str
 ) -> None:
     before = catalog.document("t", "c", "d")
@@ -100,7 +103,7 @@ def test_a_change_that_cannot_be_is_refused(
     assert catalog.document("t", "c", "d") == before
 
 
-def test_limits_hold_for_the_result(catalog: Catalog) -> None:
+def test_the_limits_apply_to_the_merged_metadata(catalog: Catalog) -> None:
     half = "x" * (MAX_METADATA_BYTES // 2)
     change(catalog, metadata={"x": half})
     with pytest.raises(errors.TooLarge):
@@ -109,7 +112,7 @@ def test_limits_hold_for_the_result(catalog: Catalog) -> None:
 
 
 def test_names_are_checked_and_must_exist(catalog: Catalog) -> None:
-    some = MetadataChange(source="s")
+    new_source = MetadataChange(source="s")
     for key, error, field in (
         (("t", "c", "../d"), errors.InvalidArgument, "document_id"),
         (("t", "c", ""), errors.InvalidArgument, "document_id"),
@@ -120,7 +123,7 @@ def test_names_are_checked_and_must_exist(catalog: Catalog) -> None:
         (("other", "c", "d"), errors.CollectionNotFound, "collection"),
     ):
         with pytest.raises(error) as caught:
-            catalog.update_metadata(*key, some, NEVER)
+            catalog.update_metadata(*key, new_source, NEVER)
         assert caught.value.field == field
 
 
@@ -133,20 +136,23 @@ def test_only_the_expected_version_is_changed(catalog: Catalog) -> None:
     assert catalog.document("t", "c", "d").metadata["a"] == 2
 
 
-def test_a_change_that_comes_in_between_is_kept(
+def test_a_concurrent_change_is_kept(
     catalog: Catalog, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless a version was named: then the second change is refused."""
+    """Another change is stored just before this one.
+
+    If this change names the version that it expects, it is refused.
+    """
     store = engine.writer.put_metadata
     first = catalog.document("t", "c", "d").sequence
 
-    def late(*arguments: Any) -> Any:
+    def put_after_another_change(*arguments: Any) -> Any:
         monkeypatch.setattr(engine.writer, "put_metadata", store)
         change(catalog, metadata={"other": arguments[2]})
         return store(*arguments)
 
     for fields in ({}, {"expected_sequence": first + 2}):
-        monkeypatch.setattr(engine.writer, "put_metadata", late)
+        monkeypatch.setattr(engine.writer, "put_metadata", put_after_another_change)
         if fields:
             with pytest.raises(errors.DocumentChanged):
                 change(catalog, metadata={"mine": 2}, **fields)
@@ -156,7 +162,7 @@ def test_a_change_that_comes_in_between_is_kept(
     assert metadata == {**STORED, "mine": 1, "other": first + 2}
 
 
-def test_nothing_is_changed_for_a_caller_who_has_left(catalog: Catalog) -> None:
+def test_nothing_is_changed_after_the_deadline(catalog: Catalog) -> None:
     with pytest.raises(errors.DeadlineExceeded, match="updating metadata"):
         change(catalog, Deadline.after(-1), metadata={"a": 2})
     assert catalog.document("t", "c", "d").metadata == STORED

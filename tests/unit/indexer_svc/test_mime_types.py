@@ -1,11 +1,10 @@
-"""A document is read as what its client says, else as what its content is beyond doubt."""
+"""A document has the type that its client gives, or else the type that its content shows."""
 
 import pytest
 
 from hrag.errors import InvalidArgument
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
 from hrag.values.formats import CSV, DOCX, EPUB, FORMATS, HTML, PPTX, PYTHON, RST, XLSX
-from indexer_svc import mime_types
 from indexer_svc.mime_types import require_readable, resolve_mime_type
 from tests.support.documents.format_files import (
     archive,
@@ -55,14 +54,14 @@ def test_type_is_resolved_from_the_given_type_and_the_body(body, given_type, res
 
 
 @pytest.mark.parametrize(
-    ("made", "resolved"),
+    ("make_file", "resolved"),
     [(html_page, HTML), (docx_file, DOCX), (pptx_file, PPTX), (xlsx_file, XLSX), (epub_file, EPUB)],
 )
-def test_a_file_without_a_type_is_known_by_its_content(made, resolved):
-    assert resolve_mime_type(Document(made())) == resolved
+def test_the_type_of_a_file_is_detected_from_its_content(make_file, resolved):
+    assert resolve_mime_type(Document(make_file())) == resolved
 
 
-def test_an_archive_is_what_its_own_parts_are_not_those_of_a_file_in_it():
+def test_the_type_of_an_archive_depends_on_its_parts_not_on_files_inside_them():
     content = archive({"xl/workbook.xml": "x", "embedded.docx": b"word/document.xml"})
     assert resolve_mime_type(Document(content)) == XLSX
 
@@ -74,7 +73,7 @@ def test_an_archive_is_what_its_own_parts_are_not_those_of_a_file_in_it():
         (OLE, "encrypted or of an old format"),
     ],
 )
-def test_other_archives_are_refused(content, says):
+def test_archives_of_unknown_formats_are_refused(content, says):
     error = refusal(Document(content))
     assert error.field == "content"
     assert says in error.message
@@ -90,29 +89,26 @@ def test_other_archives_are_refused(content, says):
         ("a", "text", "text/plain, text/markdown"),
     ],
 )
-def test_other_types_are_refused_with_the_allowed_ones(body, given_type, allowed):
+def test_unknown_types_are_refused_and_the_error_lists_the_allowed_ones(body, given_type, allowed):
     error = refusal(Document(body, mime_type=given_type))
     assert error.field == "mime_type"
     assert allowed in error.message
     assert f"'{given_type}'" in error.message
 
 
-@pytest.fixture
-def without_extra(monkeypatch):
-    monkeypatch.setattr(mime_types, "_has_extra", lambda: False)
-
-
-def test_without_the_extra_its_formats_are_refused_with_the_command_that_installs_it(without_extra):
-    for each in FORMATS:
-        if not each.needs_extra:
-            require_readable(each.mime_type)
+@pytest.mark.usefixtures("without_formats_extra")
+def test_without_the_extra_its_formats_are_refused_with_the_command_that_installs_it():
+    for known in FORMATS:
+        if not known.needs_extra:
+            require_readable(known.mime_type)
             continue
         with pytest.raises(InvalidArgument, match=r"pip install 'hrag\[formats\]'") as caught:
-            require_readable(each.mime_type)
-        assert each.mime_type in caught.value.message
+            require_readable(known.mime_type)
+        assert known.mime_type in caught.value.message
 
 
-def test_without_the_extra_an_unknown_type_is_told_what_it_would_add(without_extra):
+@pytest.mark.usefixtures("without_formats_extra")
+def test_without_the_extra_the_error_for_an_unknown_type_lists_the_types_of_the_extra():
     message = refusal(Document(b"a", mime_type="image/png")).message
     allowed, _, more = message.partition("after pip install 'hrag[formats]' also ")
     assert HTML not in allowed

@@ -1,4 +1,4 @@
-"""From a document to a commit, on a real store."""
+"""The pipeline checks, divides, embeds and commits documents. The store is real."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -32,24 +32,24 @@ MAX_BYTES = 100_000
 
 
 class CountingEmbedder(HashEmbedder):
-    """Remembers what it was asked to embed; fails on demand."""
+    """An embedder that records the texts that it embeds. Raises `failure` if it is set."""
 
     def __init__(self, dimension: int = 16, name: str = "", max_tokens: int = 1000) -> None:
         super().__init__(dimension)
         self.name = name or self.name
         self.max_tokens = max_tokens
-        self.asked: list[str] = []
+        self.embedded_texts: list[str] = []
         self.failure: errors.HragError | None = None
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         if self.failure is not None:
             raise self.failure
-        self.asked += texts
+        self.embedded_texts += texts
         return super().embed(texts, deadline)
 
 
 class UnreachableEmbedder(CountingEmbedder):
-    """Cannot even say how long its vectors are."""
+    """An embedder that cannot be reached, so not even its dimension is known."""
 
     def __init__(self) -> None:
         self.name = "openai/far-away"
@@ -79,7 +79,7 @@ def _ingest(
     return pipeline.ingest("t", collection, document, deadline)
 
 
-# Ingest
+# Ingestion
 
 
 def test_a_document_is_created_then_unchanged_then_updated(pipeline: Pipeline) -> None:
@@ -97,16 +97,18 @@ def test_exactly_the_leaves_are_embedded(
     pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
 ) -> None:
     result = _ingest(pipeline, Document("\U0001f600 " + TEXT, "d"))
-    assert len(embedder.asked) == result.chunks_per_level[0]
+    assert len(embedder.embedded_texts) == result.chunks_per_level[0]
     _, text, _ = engine.writer.document_with_text(engine.open(name="default"), "d")
-    assert embedder.asked[0].startswith("\U0001f600 The cat")
-    assert all(asked in text for asked in embedder.asked)
+    assert embedder.embedded_texts[0].startswith("\U0001f600 The cat")
+    assert all(leaf in text for leaf in embedder.embedded_texts)
 
 
-def test_the_embedded_level_is_the_settings(engine: Engine, embedder: CountingEmbedder) -> None:
+def test_the_level_that_the_settings_name_is_embedded(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
     pipeline = _pipeline(engine, embedder, TreeSettings((32, 64, 128), 0.0, 1))
     result = _ingest(pipeline, Document(TEXT, "d"))
-    assert len(embedder.asked) == result.chunks_per_level[1]
+    assert len(embedder.embedded_texts) == result.chunks_per_level[1]
 
 
 def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_written(
@@ -117,9 +119,9 @@ def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_written(
 ) -> None:
     _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
     monkeypatch.setattr(pipeline_module, "extract", None)
-    before = (len(embedder.asked), engine.reader.sequence("t"))
+    before = (len(embedder.embedded_texts), engine.reader.sequence("t"))
     _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
-    assert (len(embedder.asked), engine.reader.sequence("t")) == before
+    assert (len(embedder.embedded_texts), engine.reader.sequence("t")) == before
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def test_any_change_of_a_document_is_an_update(pipeline: Pipeline, change: Any) 
         {"body": TEXT.encode()},
     ],
 )
-def test_other_words_for_the_same_document_are_no_change(pipeline: Pipeline, change: Any) -> None:
+def test_the_same_document_in_another_form_is_unchanged(pipeline: Pipeline, change: Any) -> None:
     document = Document(TEXT, "d")
     _ingest(pipeline, document)
     same = _ingest(pipeline, dataclasses.replace(document, **change))
@@ -175,20 +177,20 @@ def test_nothing_of_a_document_is_stored_when_embedding_fails(
     assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
 
 
-def test_a_document_whose_caller_has_gone_is_not_stored(pipeline: Pipeline, engine: Engine) -> None:
+def test_a_document_is_not_stored_after_the_deadline(pipeline: Pipeline, engine: Engine) -> None:
     with pytest.raises(errors.DeadlineExceeded, match="extracting"):
         _ingest(pipeline, Document(TEXT, "d"), deadline=Deadline.after(-1))
     with pytest.raises(errors.DocumentNotFound):
         engine.writer.document(engine.open(name="default"), "d")
 
 
-def test_a_document_waits_for_the_index_and_an_unchanged_one_does_not(
+def test_only_a_changed_document_waits_for_capacity(
     pipeline: Pipeline, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[Any] = []
 
-    def full(*of: Any) -> None:
-        waits.append(of)
+    def full(*arguments: Any) -> None:
+        waits.append(arguments)
         raise errors.DeadlineExceeded("the deadline passed while waiting for capacity")
 
     _ingest(pipeline, Document(TEXT, "d"))
@@ -200,15 +202,15 @@ def test_a_document_waits_for_the_index_and_an_unchanged_one_does_not(
     assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
 
 
-def _bounded(engine: Engine, embedder: CountingEmbedder, quota: Quota) -> Pipeline:
+def _pipeline_with_quota(engine: Engine, embedder: CountingEmbedder, quota: Quota) -> Pipeline:
     writer = EmbeddedWriter(engine.store, quota_of=lambda _tenant: quota)
     return Pipeline(writer, embedder, Defaults(TREE, MAX_BYTES))
 
 
-def test_of_a_tenant_that_is_full_nothing_new_is_even_read(
+def test_a_new_document_beyond_the_quota_is_refused_before_it_is_extracted(
     engine: Engine, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = _bounded(engine, embedder, Quota(max_documents=1))
+    pipeline = _pipeline_with_quota(engine, embedder, Quota(max_documents=1))
     _ingest(pipeline, Document(TEXT, "a"))
     monkeypatch.setattr(pipeline_module, "extract", None)
     with pytest.raises(errors.StorageQuotaExceeded):
@@ -216,22 +218,25 @@ def test_of_a_tenant_that_is_full_nothing_new_is_even_read(
     assert _ingest(pipeline, Document(TEXT, "a")).outcome is IngestOutcome.UNCHANGED
 
 
-def test_a_document_that_is_too_large_for_its_tenant_is_not_embedded(
+def test_a_document_that_is_too_large_for_the_quota_is_not_embedded(
     engine: Engine, embedder: CountingEmbedder
 ) -> None:
-    pipeline = _bounded(engine, embedder, Quota(max_bytes=len(TEXT)))
+    pipeline = _pipeline_with_quota(engine, embedder, Quota(max_bytes=len(TEXT)))
     with pytest.raises(errors.StorageQuotaExceeded):
         _ingest(pipeline, Document(TEXT, "a"))
-    assert embedder.asked == []
+    assert embedder.embedded_texts == []
 
 
-def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
+def test_the_bytes_that_the_admission_requires_are_at_most_the_bytes_stored(
     engine: Engine, embedder: CountingEmbedder
 ) -> None:
-    """Otherwise a document within its quota would be refused."""
-    asked: list[int] = []
+    """The admission checks the quota with a lower bound of the bytes that a document needs.
 
-    class Watching(EmbeddedWriter):
+    If the bound were too high, a document within the quota would be refused.
+    """
+    required: list[int] = []
+
+    class RecordingWriter(EmbeddedWriter):
         def admit(
             self,
             tenant_id: str,
@@ -240,19 +245,19 @@ def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
             content_hash: str,
             stored_bytes: int = 1,
         ) -> Admission:
-            asked.append(stored_bytes)
+            required.append(stored_bytes)
             return super().admit(tenant_id, collection, document_id, content_hash, stored_bytes)
 
-    pipeline = Pipeline(Watching(engine.store), embedder, Defaults(TREE, MAX_BYTES))
+    pipeline = Pipeline(RecordingWriter(engine.store), embedder, Defaults(TREE, MAX_BYTES))
     before = 0
     for document in (Document("x", "a"), Document(TEXT * 10, "b"), Document("猫睡觉。" * 99, "c")):
         _ingest(pipeline, document)
         after = engine.writer.status(engine.open(name="default")).tenant.stored_bytes
-        assert 1 < asked[-1] <= after - before
+        assert 1 < required[-1] <= after - before
         before = after
 
 
-# What is refused
+# Invalid documents
 
 
 @pytest.mark.parametrize(
@@ -279,7 +284,7 @@ def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
         (Document(TEXT, mime_type="image/png"), errors.InvalidArgument, "mime_type", "image/png"),
     ],
 )
-def test_a_bad_document_is_refused_by_field_and_value(
+def test_the_error_for_an_invalid_document_names_field_and_value(
     pipeline: Pipeline,
     embedder: CountingEmbedder,
     document: Document,
@@ -292,10 +297,10 @@ def test_a_bad_document_is_refused_by_field_and_value(
     assert type(caught.value) is error
     assert caught.value.field == field
     assert words in caught.value.message
-    assert embedder.asked == []
+    assert embedder.embedded_texts == []
 
 
-def test_the_longest_fields_are_taken(pipeline: Pipeline) -> None:
+def test_the_longest_allowed_fields_are_accepted(pipeline: Pipeline) -> None:
     document = Document(
         TEXT, "d" * 128, "t" * 1024, "s" * 2048, metadata={"a": "x" * (65_536 - len('{"a":""}'))}
     )
@@ -307,7 +312,7 @@ def test_the_longest_fields_are_taken(pipeline: Pipeline) -> None:
     ("tenant_id", "collection", "field"),
     [("", "default", "tenant_id"), ("t/..", "default", "tenant_id"), ("t", "c\0", "collection")],
 )
-def test_bad_names_are_refused(
+def test_invalid_names_are_refused(
     pipeline: Pipeline, tenant_id: str, collection: str, field: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument) as caught:
@@ -318,46 +323,46 @@ def test_bad_names_are_refused(
 # Collections
 
 
-def test_only_the_default_collection_is_made_by_an_ingest(pipeline: Pipeline) -> None:
+def test_ingestion_creates_only_the_default_collection(pipeline: Pipeline) -> None:
     with pytest.raises(errors.CollectionNotFound):
         _ingest(pipeline, Document(TEXT), "books")
     assert _ingest(pipeline, Document(TEXT)).outcome is IngestOutcome.CREATED
 
 
-def test_a_first_ingest_that_loses_the_race_uses_the_winners_collection(
+def test_an_ingest_uses_the_default_collection_that_another_has_just_created(
     pipeline: Pipeline, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline.create_collection("t", "default", SettingsRequest(level_sizes=(64,)))
-    found = engine.writer.open
+    open_collection = engine.writer.open
     misses = [errors.CollectionNotFound("not yet")]
 
     def open_late(tenant_id: str, name: str) -> Any:
         if misses:
             raise misses.pop()
-        return found(tenant_id, name)
+        return open_collection(tenant_id, name)
 
     monkeypatch.setattr(engine.writer, "open", open_late)
     assert len(_ingest(pipeline, Document(TEXT)).chunks_per_level) == 1
 
 
-def test_a_new_collection_fills_in_the_services_own_settings(pipeline: Pipeline) -> None:
-    made, sequence = pipeline.create_collection("t", "c", SettingsRequest())
-    assert made.settings.tree == TREE
-    assert (made.settings.embedder, made.settings.dimension) == ("hash/16", 16)
-    assert made.settings.return_level is None
+def test_a_new_collection_has_the_default_settings_of_the_service(pipeline: Pipeline) -> None:
+    collection, sequence = pipeline.create_collection("t", "c", SettingsRequest())
+    assert collection.settings.tree == TREE
+    assert (collection.settings.embedder, collection.settings.dimension) == ("hash/16", 16)
+    assert collection.settings.return_level is None
     assert sequence == 1
 
 
-def test_a_new_collection_takes_what_its_creator_says(pipeline: Pipeline) -> None:
-    asked = SettingsRequest((64, 256), 0.0, 1, 1)
-    made, _ = pipeline.create_collection("t", "c", asked)
-    assert made.settings.tree == TreeSettings((64, 256), 0.0, 1)
-    assert made.settings.return_level == 1
+def test_a_new_collection_has_the_requested_settings(pipeline: Pipeline) -> None:
+    request = SettingsRequest((64, 256), 0.0, 1, 1)
+    collection, _ = pipeline.create_collection("t", "c", request)
+    assert collection.settings.tree == TreeSettings((64, 256), 0.0, 1)
+    assert collection.settings.return_level == 1
     assert len(_ingest(pipeline, Document(TEXT), "c").chunks_per_level) == 2
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("request_settings", "field"),
     [
         (SettingsRequest(level_sizes=(256, 128)), "level_sizes"),
         (SettingsRequest(level_sizes=(16,)), "level_sizes"),
@@ -367,20 +372,20 @@ def test_a_new_collection_takes_what_its_creator_says(pipeline: Pipeline) -> Non
         (SettingsRequest(embedding_level=1, return_level=0), "return_level"),
     ],
 )
-def test_settings_that_break_their_rule_are_refused(
-    pipeline: Pipeline, asked: SettingsRequest, field: str
+def test_invalid_settings_are_refused(
+    pipeline: Pipeline, request_settings: SettingsRequest, field: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument) as caught:
-        pipeline.create_collection("t", "c", asked)
+        pipeline.create_collection("t", "c", request_settings)
     assert caught.value.field == field
 
 
-def test_leaves_longer_than_the_embedder_takes_are_refused(pipeline: Pipeline) -> None:
+def test_leaves_longer_than_the_limit_of_the_embedder_are_refused(pipeline: Pipeline) -> None:
     with pytest.raises(errors.InvalidArgument, match=r"2048 tokens.*hash/16 takes at most 1000"):
         pipeline.create_collection("t", "c", SettingsRequest(level_sizes=(2048,)))
 
 
-def test_a_collection_is_made_once(pipeline: Pipeline) -> None:
+def test_a_collection_is_created_only_once(pipeline: Pipeline) -> None:
     pipeline.create_collection("t", "c", SettingsRequest())
     with pytest.raises(errors.CollectionExists):
         pipeline.create_collection("t", "c", SettingsRequest())
@@ -397,7 +402,7 @@ def test_a_collection_is_made_once(pipeline: Pipeline) -> None:
         (UnreachableEmbedder(), "runs openai/far-away"),
     ],
 )
-def test_another_embedder_than_the_collections_is_refused(
+def test_an_embedder_other_than_the_one_of_the_collection_is_refused(
     pipeline: Pipeline, engine: Engine, other: CountingEmbedder, named: str
 ) -> None:
     _ingest(pipeline, Document(TEXT, "d"))
@@ -407,11 +412,11 @@ def test_another_embedder_than_the_collections_is_refused(
     assert _ingest(changed, Document(TEXT, "d")).outcome is IngestOutcome.UNCHANGED
 
 
-def test_the_vectors_stored_are_those_embedded(
+def test_the_vectors_of_the_embedder_are_stored(
     pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
 ) -> None:
     _ingest(pipeline, Document(TEXT, "d"))
-    query = HashEmbedder(16).embed([embedder.asked[2]])[0]
+    query = HashEmbedder(16).embed([embedder.embedded_texts[2]])[0]
     with engine.reader.snapshot("t", "default") as snapshot:
         (best,) = search_leaves(snapshot, query, 1).values()
     assert best == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Work that runs queue of whoever takes its results."""
+"""A prefetch queue works ahead of its consumer, within its capacity."""
 
 import threading
 import time
@@ -13,21 +13,25 @@ SOON_S = 10.0
 
 
 class Source:
-    """Batches of numbers that come as they are let through; counts those asked for."""
+    """Batches of numbers. The queue waits at a gate for each of them.
+
+    At first the gate lets `open_at` batches pass. `requested` counts the batches that the queue
+    has asked for.
+    """
 
     def __init__(self, batches: Sequence[Sequence[int]], *, open_at: int = 1000) -> None:
-        self.asked = 0
+        self.requested = 0
         self.finished = threading.Event()
         self._batches = batches
         self._gate = threading.Semaphore(open_at)
 
-    def let(self, count: int) -> None:
+    def release(self, count: int) -> None:
         self._gate.release(count)
 
     def __iter__(self) -> Iterator[Sequence[int]]:
         try:
             for batch in self._batches:
-                self.asked += 1
+                self.requested += 1
                 assert self._gate.acquire(timeout=SOON_S)
                 yield batch
         finally:
@@ -35,38 +39,39 @@ class Source:
 
 
 def _queue(source: Source, capacity: float = 100.0) -> PrefetchQueue[int]:
-    """Each number weighs itself."""
+    """Returns a queue that is started. The weight of a number is the number itself."""
     queue = PrefetchQueue[int](float, capacity, "test")
     queue.start(source)
     return queue
 
 
-def _all(queue: PrefetchQueue[int], capacity: float = 100.0) -> list[int]:
-    found: list[int] = []
-    while taken := queue.take(capacity, SOON_S):
-        found += taken
-    assert taken == []
-    return found
+def _take_all(queue: PrefetchQueue[int], capacity: float = 100.0) -> list[int]:
+    """Takes items until the queue ends, and returns all of them."""
+    items: list[int] = []
+    while batch := queue.take(capacity, SOON_S):
+        items += batch
+    assert batch == []
+    return items
 
 
 def test_items_come_in_order() -> None:
     source = Source([[number] for number in range(500)])
-    assert _all(_queue(source, 5), 3) == list(range(500))
+    assert _take_all(_queue(source, 5), 3) == list(range(500))
 
 
-def test_a_batch_comes_whole() -> None:
+def test_a_batch_is_queued_as_a_whole() -> None:
     queue = _queue(Source([[1, 2, 3], [], [4]]))
     assert queue.take(100, SOON_S) in ([1, 2, 3], [1, 2, 3, 4])
-    assert _all(queue) in ([4], [])
+    assert _take_all(queue) in ([4], [])
 
 
-def test_the_end_stays_the_end() -> None:
+def test_after_the_end_every_take_returns_an_empty_list() -> None:
     queue = _queue(Source([]))
     assert queue.take(1, SOON_S) == []
     assert queue.take(1, SOON_S) == []
 
 
-def test_all_that_waits_is_taken_up_to_the_capacity_given() -> None:
+def test_a_take_returns_the_queued_items_up_to_a_weight() -> None:
     source = Source([[number] for number in (4, 3, 2, 9, 1)])
     queue = _queue(source)
     assert source.finished.wait(SOON_S)
@@ -75,27 +80,36 @@ def test_all_that_waits_is_taken_up_to_the_capacity_given() -> None:
     assert queue.take(5, SOON_S) == [1]
 
 
-def test_only_the_first_item_is_waited_for() -> None:
+def test_a_take_waits_only_for_the_first_item() -> None:
     source = Source([[1], [2], [3]], open_at=1)
     queue = _queue(source)
     assert queue.take(100, SOON_S) == [1]
-    source.let(2)
-    assert _all(queue) == [2, 3]
+    source.release(2)
+    assert _take_all(queue) == [2, 3]
 
 
-def test_gathering_goes_on_while_more_comes() -> None:
+def test_gather_waits_as_long_as_items_arrive() -> None:
+    """One item arrives during each of the first two pauses, and none during the third."""
     source = Source([[number] for number in range(10)], open_at=1)
-    queue = _queue(source)
-    letting = threading.Thread(target=lambda: [(time.sleep(0.01), source.let(1)) for _ in "ab"])
-    letting.start()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) < 3:
+            source.release(1)
+            # The source is asked for the next batch once the queue has this one.
+            until(lambda: source.requested == len(pauses) + 2)
+
+    queue = PrefetchQueue[int](float, 100.0, "test", pause)
+    queue.start(source)
     queue.gather(100, 0.5)
-    letting.join()
+    assert pauses == [0.5] * 3
     assert queue.take(100, SOON_S) == [0, 1, 2]
-    source.let(100)
-    _all(queue)
+    source.release(100)
+    _take_all(queue)
 
 
-def test_gathering_ends_when_the_capacity_is_full() -> None:
+def test_gather_ends_when_enough_items_are_queued() -> None:
     queue = _queue(Source([[3], [4]], open_at=2))
     began = time.monotonic()
     queue.gather(3, SOON_S)
@@ -104,7 +118,7 @@ def test_gathering_ends_when_the_capacity_is_full() -> None:
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_gathering_ends_with_the_source(stopped: bool) -> None:
+def test_gather_ends_with_the_source(stopped: bool) -> None:
     queue = _queue(Source([], open_at=0))
     if stopped:
         queue.stop()
@@ -112,37 +126,44 @@ def test_gathering_ends_with_the_source(stopped: bool) -> None:
     assert queue.take(100, SOON_S) == []
 
 
-def test_a_wait_for_the_first_item_has_a_bound() -> None:
+def test_a_wait_for_the_first_item_ends_at_its_timeout() -> None:
     source = Source([[1]], open_at=0)
     queue = _queue(source)
     assert queue.take(1, 0.01) is None
-    source.let(1)
+    source.release(1)
     assert queue.take(1, SOON_S) == [1]
 
 
-def test_the_source_waits_when_enough_waits_to_be_taken() -> None:
+def test_the_source_waits_while_the_queue_is_full() -> None:
     source = Source([[2]] * 20)
     queue = _queue(source, capacity=6)
-    until(lambda: source.asked == 4)
-    time.sleep(0.05)
-    assert source.asked == 4  # Three wait, one found no capacity.
+    # Three batches are queued, and the fourth one waits for capacity.
+    until(lambda: source.requested == 4)
     assert queue.take(2, SOON_S) == [2]
-    until(lambda: source.asked == 5)
-    assert sum(_all(queue)) == 38
+    until(lambda: source.requested == 5)
+    assert source.requested == 5
+    assert sum(_take_all(queue)) == 38
 
 
-def test_a_batch_heavier_than_the_capacity_waits_alone() -> None:
-    source = Source([[1], [50, 50], [1]])
-    queue = _queue(source, capacity=10)
-    until(lambda: source.asked == 2)
+def test_a_batch_heavier_than_the_capacity_is_queued_alone() -> None:
+    weighed: list[int] = []
+
+    def weigh(number: int) -> float:
+        weighed.append(number)
+        return number
+
+    source = Source([[1], [50, 50], [2]])
+    queue = PrefetchQueue[int](weigh, 10, "test")
+    queue.start(source)
+    until(lambda: source.requested == 2)
     assert queue.take(100, SOON_S) == [1]
-    until(lambda: source.asked == 3)
-    time.sleep(0.05)
+    # The third batch is weighed just before it waits for capacity.
+    until(lambda: 2 in weighed)
     assert queue.take(1000, SOON_S) == [50, 50]
-    assert queue.take(1000, SOON_S) == [1]
+    assert queue.take(1000, SOON_S) == [2]
 
 
-def test_what_the_source_raises_comes_after_its_items() -> None:
+def test_an_error_of_the_source_is_raised_after_its_items() -> None:
     def broken() -> Iterator[list[int]]:
         yield [1]
         yield [2]
@@ -154,33 +175,33 @@ def test_what_the_source_raises_comes_after_its_items() -> None:
     assert queue.take(2, SOON_S) == [2]
     with pytest.raises(RuntimeError, match="no more paper"):
         queue.take(1, SOON_S)
-    assert queue.take(1, SOON_S) == []  # It is raised once.
+    assert queue.take(1, SOON_S) == []  # The error is raised only once.
 
 
-def test_stop_wakes_a_taker() -> None:
+def test_stop_ends_a_take_that_waits() -> None:
     source = Source([[1]], open_at=0)
     queue = _queue(source)
     threading.Timer(0.05, queue.stop).start()
     assert queue.take(1, SOON_S) == []
-    source.let(1)
+    source.release(1)
     assert source.finished.wait(SOON_S)
 
 
-def test_stop_ends_a_source_that_waits_for_capacity_and_drops_what_waits() -> None:
+def test_stop_ends_a_source_that_waits_and_drops_the_queued_items() -> None:
     source = Source([[2]] * 20)
     queue = _queue(source, capacity=2)
-    until(lambda: source.asked == 2)
+    until(lambda: source.requested == 2)
     queue.stop()
     assert source.finished.wait(SOON_S)
-    assert source.asked == 2
+    assert source.requested == 2
     assert queue.take(100, SOON_S) == []
 
 
-def test_stopped_before_it_starts_it_takes_one_batch_at_most() -> None:
+def test_a_queue_stopped_before_its_start_reads_at_most_one_batch() -> None:
     source = Source([[1]] * 5)
     queue = PrefetchQueue[int](float, 100, "test")
     queue.stop()
     queue.start(source)
     assert source.finished.wait(SOON_S)
-    assert source.asked <= 1
+    assert source.requested <= 1
     assert queue.take(1, SOON_S) == []

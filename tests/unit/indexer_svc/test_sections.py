@@ -1,4 +1,4 @@
-"""Ranges of leaves that form a section, by chunk, page and heading."""
+"""A document is divided into sections by chunk, page or heading; each is a range of leaves."""
 
 import pytest
 from hypothesis import given
@@ -14,17 +14,18 @@ TREE = TreeSettings((32, 64, 128), 0.0)
 
 
 def parts(parsed: ParsedText, unit: SummaryUnit, settings: TreeSettings = TREE) -> list[str]:
-    """The texts of the sections; by chunk, page or heading."""
+    """Returns the texts of the sections, divided by chunk, page or heading."""
     tree = build_tree(parsed, settings)
     level = settings.embedding_level
     leaves = tree.level(level)
     return [
-        parsed.text[leaves[own[0]]["char_start"] : leaves[own[-1]]["char_end"]]
-        for own in sections(parsed, tree, level, unit)
+        parsed.text[leaves[section[0]]["char_start"] : leaves[section[-1]]["char_end"]]
+        for section in sections(parsed, tree, level, unit)
     ]
 
 
 def paged(*pages: str) -> ParsedText:
+    """Returns a text with these pages."""
     spans, start = [], 0
     for number, page in enumerate(pages, 1):
         spans.append(PageSpan(number, start, start + len(page)))
@@ -33,25 +34,28 @@ def paged(*pages: str) -> ParsedText:
 
 
 def outlined(*pieces: tuple[str, int, str]) -> ParsedText:
-    """Sections of a title, a depth and a text; depth 0 for what is under no heading."""
-    found, text = [], ""
+    """Returns a text with sections. Each piece has a title, a depth and a text.
+
+    The depth is 0 for a text without a heading.
+    """
+    outline, text = [], ""
     for title, depth, content in pieces:
         if depth:
-            found.append(Section(title, depth, len(text)))
+            outline.append(Section(title, depth, len(text)))
             text += f"{title}\n\n"
         text += content
-    return ParsedText(text, tuple(found))
+    return ParsedText(text, tuple(outline))
 
 
-# Chunks
+# Sections by chunk
 
 
-def test_chunk_sections_are_chunks_of_the_top_level():
+def test_sections_by_chunk_are_the_chunks_of_the_top_level():
     parsed = ParsedText(sentences(60))
     top = build_tree(parsed, TREE).level(TREE.top_level)
-    found = parts(parsed, SummaryUnit.CHUNK)
-    assert found == [parsed.text[c["char_start"] : c["char_end"]] for c in top]
-    assert len(found) > 3
+    texts = parts(parsed, SummaryUnit.CHUNK)
+    assert texts == [parsed.text[chunk["char_start"] : chunk["char_end"]] for chunk in top]
+    assert len(texts) > 3
 
 
 def test_a_short_document_is_one_section():
@@ -64,36 +68,36 @@ def test_in_a_tree_of_one_level_every_leaf_is_a_section():
     assert len(parts(parsed, SummaryUnit.CHUNK, flat)) == build_tree(parsed, flat).counts[0]
 
 
-def test_ranges_are_leaf_indices():
+def test_ranges_contain_indices_of_leaves():
     parsed, settings = ParsedText(sentences(60)), TreeSettings((32, 64, 128), 0.0, 1)
     tree = build_tree(parsed, settings)
-    found = sections(parsed, tree, 1, SummaryUnit.CHUNK)
-    assert found[-1].stop == tree.counts[1] < tree.counts[0]
+    ranges = sections(parsed, tree, 1, SummaryUnit.CHUNK)
+    assert ranges[-1].stop == tree.counts[1] < tree.counts[0]
 
 
-# Pages
+# Sections by page
 
 
 def test_each_page_is_a_section():
-    found = parts(paged(*(sentences(20, seed) for seed in range(3))), SummaryUnit.PAGE)
-    assert len(found) == 3
-    for number, text in enumerate(found):
+    texts = parts(paged(*(sentences(20, seed) for seed in range(3))), SummaryUnit.PAGE)
+    assert len(texts) == 3
+    for number, text in enumerate(texts):
         assert text.count(f"Sentence {number} ") >= 18
         assert text.count("Sentence ") <= 22
 
 
-def test_leaf_across_pages_belongs_to_the_page_of_its_middle():
+def test_a_leaf_on_two_pages_belongs_to_the_page_of_its_middle():
     first, second = "one " * 40, "two " * 160
-    found = parts(paged(first, second), SummaryUnit.PAGE, TreeSettings((64, 128), 0.0))
-    assert len(found) == 2
-    assert found[0].count("one") > found[0].count("two")
+    texts = parts(paged(first, second), SummaryUnit.PAGE, TreeSettings((64, 128), 0.0))
+    assert len(texts) == 2
+    assert texts[0].count("one") > texts[0].count("two")
 
 
 def test_a_page_too_short_for_a_leaf_is_part_of_its_neighbour():
     first, last = sentences(20, 0), sentences(20, 2)
-    found = parts(paged(first, "x. ", last), SummaryUnit.PAGE)
-    assert len(found) == 2
-    assert "".join(found) == first + "x. " + last
+    texts = parts(paged(first, "x. ", last), SummaryUnit.PAGE)
+    assert len(texts) == 2
+    assert "".join(texts) == first + "x. " + last
 
 
 def test_blank_pages_are_not_sections():
@@ -106,14 +110,14 @@ def test_text_without_pages_is_divided_by_chunks():
     assert parts(parsed, SummaryUnit.PAGE) == parts(parsed, SummaryUnit.CHUNK)
 
 
-# Headings
+# Sections by heading
 
 
-def test_each_heading_begins_a_section_whatever_its_depth():
+def test_a_heading_of_any_depth_begins_a_section():
     pieces = [("A", 1, sentences(20, 0)), ("B", 2, sentences(20, 1)), ("C", 1, sentences(20, 2))]
-    found = parts(outlined(*pieces), SummaryUnit.SECTION)
-    assert len(found) == 3
-    for number, text in enumerate(found):
+    texts = parts(outlined(*pieces), SummaryUnit.SECTION)
+    assert len(texts) == 3
+    for number, text in enumerate(texts):
         assert text.count(f"Sentence {number} ") >= 18
         assert text.count("Sentence ") <= 22
 
@@ -130,11 +134,11 @@ def test_a_heading_that_is_used_twice_makes_two_sections():
     assert len(parts(outlined(("A", 1, text), ("A", 1, text)), SummaryUnit.SECTION)) == 2
 
 
-def test_section_too_short_for_a_leaf_belongs_to_its_neighbour():
+def test_a_section_too_short_for_a_leaf_belongs_to_its_neighbour():
     short = [(f"Part {n}", 2, "A word or two. ") for n in range(12)]
-    found = parts(outlined(("All", 1, ""), *short, ("End", 1, sentences(9))), SummaryUnit.SECTION)
-    assert len(found) == 2
-    assert found[0].count("Part") >= 11
+    texts = parts(outlined(("All", 1, ""), *short, ("End", 1, sentences(9))), SummaryUnit.SECTION)
+    assert len(texts) == 2
+    assert texts[0].count("Part") >= 11
 
 
 def test_text_without_headings_is_divided_by_chunks():
@@ -142,7 +146,7 @@ def test_text_without_headings_is_divided_by_chunks():
     assert parts(parsed, SummaryUnit.SECTION) == parts(parsed, SummaryUnit.CHUNK)
 
 
-# All of them
+# Properties of all sections
 
 WORDS = st.lists(st.sampled_from(["word", "other. ", "end.\n\n", "猫喜欢睡觉。"]), max_size=150)
 PIECES = st.lists(st.tuples(WORDS, st.integers(0, 3)), min_size=1, max_size=8)
@@ -162,12 +166,12 @@ def test_sections_contain_every_leaf_once_and_in_order(pieces, unit, with_pages,
     spans = (PageSpan(1, 0, half), PageSpan(2, half, len(outline.text)))
     parsed = ParsedText(outline.text, outline.sections, spans if with_pages else ())
     tree: Tree = build_tree(parsed, TreeSettings((32, 64), overlap))
-    found = sections(parsed, tree, 0, unit)
-    assert all(found)
-    assert [leaf for own in found for leaf in own] == list(range(tree.counts[0]))
+    ranges = sections(parsed, tree, 0, unit)
+    assert all(ranges)
+    assert [leaf for section in ranges for leaf in section] == list(range(tree.counts[0]))
 
 
-# What they are called
+# Headings of sections
 
 OUTLINE = (Section("Book", 1, 0), Section("Keys", 2, 10), Section("Rotate", 3, 20))
 
@@ -185,5 +189,5 @@ OUTLINE = (Section("Book", 1, 0), Section("Keys", 2, 10), Section("Rotate", 3, 2
         ("Keys", 2, "Keys - Book > Keys > Rotate"),
     ],
 )
-def test_heading_has_the_title_and_the_section_path(title, section, expected):
+def test_a_heading_has_the_title_and_the_section_path(title, section, expected):
     assert heading(title, OUTLINE, section_parents(OUTLINE), section) == expected

@@ -1,4 +1,4 @@
-"""Titles in front matter and PDFs, and the limits of titles."""
+"""Titles are read from front matter and from PDFs, within the limits of titles."""
 
 import time
 
@@ -32,7 +32,7 @@ from indexer_svc.titles import document_title, front_matter_title, metadata_titl
         ("tags: [a]\n\ntitle: A guide", "A guide"),
     ],
 )
-def test_title_of_front_matter(lines, title):
+def test_a_title_is_read_from_front_matter(lines, title):
     assert front_matter_title(f"---\n{lines}\n---\n") == title
 
 
@@ -48,7 +48,7 @@ def test_title_of_front_matter(lines, title):
         ("title: A guide", ""),
     ],
 )
-def test_title_of_front_matter_in_toml(lines, title):
+def test_a_title_is_read_from_front_matter_in_toml(lines, title):
     assert front_matter_title(f"+++\n{lines}\n+++\n") == title
 
 
@@ -76,7 +76,7 @@ def test_title_of_front_matter_in_toml(lines, title):
         "page:\n  title: A guide",
     ],
 )
-def test_front_matter_without_a_title(lines):
+def test_other_front_matter_has_no_title(lines):
     assert front_matter_title(f"---\n{lines}\n---\n") == ""
 
 
@@ -88,7 +88,7 @@ def test_front_matter_without_a_title(lines):
         "Slide rules",
         "Book of Kells",
         "Untitled dreams",
-        "Untitled " + "1" * 900 + " x",  # Splitting the digits in every way would never end.
+        "Untitled " + "1" * 900 + " x",  # To try every division of the digits would take forever.
         "Node.js",
         "C++",
         "Everything about robots.txt",
@@ -96,7 +96,7 @@ def test_front_matter_without_a_title(lines):
         "Why nobody opens .docx",
     ],
 )
-def test_title_of_a_pdf_is_kept(title):
+def test_a_title_in_the_metadata_of_a_pdf_is_kept(title):
     assert metadata_title(title) == title
 
 
@@ -110,7 +110,7 @@ def test_title_of_a_pdf_is_kept(title):
         *("README.md", "robots.txt", "C:\\My documents\\notes.txt", "file:///home/a/index.html"),
     ],
 )
-def test_what_programs_write_is_not_a_title(title):
+def test_a_title_that_a_program_has_written_is_ignored(title):
     assert metadata_title(title) == ""
 
 

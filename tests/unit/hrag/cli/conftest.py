@@ -1,4 +1,4 @@
-"""Commands run in this process: what they configure must not reach the tests after them."""
+"""Commands run in the process of the tests, so their logging settings are undone afterwards."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +8,11 @@ import structlog
 
 
 @pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    """A command sets the level and the format of all logs; here, no logger keeps them."""
+def _restore_logging() -> Iterator[None]:
+    """Restores the settings of structlog after each test.
+
+    A command sets the level and the format of all logs. No logger caches them during a test.
+    """
     before, configure = structlog.get_config(), structlog.configure
 
     def uncached(**options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Properties of every command: help, version, one-line errors, fast start."""
+"""Every command has help, reports an error in one line, and starts fast."""
 
 import os
 import subprocess
@@ -24,10 +24,10 @@ from tests.support.servers.servers import INDEXER, serving
 
 
 def _names(group: Any) -> Iterator[str]:
-    """The names of all commands, such as `keys create`."""
+    """Yields the names of all commands, for example `keys create`."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from (f"{name} {each}" for each in _names(command))
+            yield from (f"{name} {subcommand}" for subcommand in _names(command))
         else:
             yield name
 
@@ -48,7 +48,7 @@ def _without_layout(text: str) -> str:
     return "".join(text.replace("│", "").split())
 
 
-def test_version_is_the_packages():
+def test_version_is_the_version_of_the_package():
     result = _run("--version")
     assert (result.exit_code, result.output) == (0, f"hrag {version('hrag')}\n")
 
@@ -56,7 +56,7 @@ def test_version_is_the_packages():
 def test_help_explains_the_terms_and_lists_the_commands():
     output = _run("--help").output
     assert all(word in output for word in ("chunks", "leaves", "passages"))
-    assert {each.split()[0] for each in COMMANDS} <= set(output.split())
+    assert {command.split()[0] for command in COMMANDS} <= set(output.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -67,9 +67,9 @@ def test_help_of_every_command_has_an_example(command):
 
 
 @pytest.mark.parametrize(
-    "command", sorted({"", *COMMANDS, *(each.split()[0] for each in COMMANDS)})
+    "command", sorted({"", *COMMANDS, *(command.split()[0] for command in COMMANDS)})
 )
-def test_no_help_shows_an_object_of_python(command):
+def test_no_help_shows_the_representation_of_a_python_object(command):
     result = _run(*command.split(), "--help")
     assert result.exit_code == 0
     shown = _without_layout(result.output)
@@ -86,14 +86,14 @@ def test_the_modes_are_listed_with_their_help(command):
 
 def test_the_guide_lists_every_command():
     guide = GUIDE.read_text("utf-8")
-    assert [each for each in COMMANDS if f"`hrag {each}`" not in guide] == []
+    assert [command for command in COMMANDS if f"`hrag {command}`" not in guide] == []
 
 
 @pytest.mark.parametrize(
     "arguments",
     [("search", "x"), ("answer", "x"), ("tree", "x"), ("status",), ("ingest", __file__)],
 )
-def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
+def test_the_error_for_an_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
     indexer, retriever = free_addresses(2)
     monkeypatch.setenv("HRAG_INDEXER_ADDRESS", indexer)
     monkeypatch.setenv("HRAG_RETRIEVER_ADDRESS", retriever)
@@ -114,7 +114,7 @@ def test_unreachable_service_is_not_healthy(address):
 
 @pytest.mark.parametrize("command", [("health", "retriever"), ("search", "x")])
 @pytest.mark.parametrize("address", ["", "127.0.0.1:99999"])
-def test_an_address_that_nobody_can_have_is_refused(command, address):
+def test_an_impossible_address_is_refused(command, address):
     result = _run(*command, "--retriever", address)
     assert result.exit_code == 1
     assert result.stderr == (
@@ -122,7 +122,7 @@ def test_an_address_that_nobody_can_have_is_refused(command, address):
     )
 
 
-def test_the_address_of_the_other_service_is_named():
+def test_the_error_at_the_address_of_the_other_service_names_the_address():
     with serving(IndexerServiceServicer(), INDEXER) as address:
         result = _run("search", "x", "--retriever", address)
     assert result.exit_code == 1
@@ -154,14 +154,14 @@ def test_settings_of_a_new_collection_require_create(option):
 
 
 @pytest.mark.parametrize("name", ["none", "base64", "idna"])
-def test_what_is_no_encoding_of_texts_is_refused(name):
+def test_an_unknown_text_encoding_is_refused(name):
     result = _run("ingest", __file__, "--encoding", name)
     assert result.exit_code == 2
     assert "is not a text encoding" in result.stderr
 
 
 def test_a_file_that_may_not_be_read_fails_alone(tmp_path, monkeypatch):
-    """Root may read any file, so what the system says is replaced."""
+    """Root may read any file, so the answer of `os.access` is replaced."""
     monkeypatch.setattr("os.access", lambda *_, **__: False)
     secret = tmp_path / "secret.txt"
     secret.write_text("x")
@@ -179,12 +179,12 @@ def test_a_file_that_may_not_be_read_fails_alone(tmp_path, monkeypatch):
         (("check",), 2),
     ],
 )
-def test_an_output_that_is_full_is_an_error_of_one_line(tmp_path, arguments, code):
+def test_a_full_output_device_is_an_error_of_one_line(tmp_path, arguments, code):
     engine = open_engine(EngineSettings().model_copy(update={"data_dir": tmp_path}))
     engine.writer()
     engine.close()
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", "from hrag.cli import main; main()", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
@@ -192,33 +192,33 @@ def test_an_output_that_is_full_is_an_error_of_one_line(tmp_path, arguments, cod
             check=False,
             env={**os.environ, "HRAG_DATA_DIR": str(tmp_path)},
         )
-    assert done.stderr == "error: standard output: No space left on device\n"
-    assert done.returncode == code
+    assert completed.stderr == "error: standard output: No space left on device\n"
+    assert completed.returncode == code
 
 
-def test_an_error_of_the_system_elsewhere_keeps_its_traceback(tmp_path, monkeypatch):
+def test_other_errors_of_the_system_keep_their_traceback(tmp_path, monkeypatch):
     def fails(_data_dir: Path) -> None:
-        raise OSError("not of the output")
+        raise OSError("another file")
 
     monkeypatch.setattr(store, "open_store", fails)
     assert isinstance(_run("check", "--data-dir", str(tmp_path)).exception, OSError)
 
 
-def test_what_the_output_cannot_encode_is_escaped(tmp_path):
+def test_characters_that_the_output_cannot_encode_are_escaped(tmp_path):
     (tmp_path / "文.md").write_text("x")
     code = "from hrag.cli import main; main()"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, "ingest", tmp_path, "--dry-run"],
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii:strict"},
     )
-    assert done.stdout == f"would store {tmp_path}/\\u6587.md\n"
+    assert completed.stdout == f"would store {tmp_path}/\\u6587.md\n"
 
 
 class FakeStore:
-    """An engine that is its own administration."""
+    """An engine that is also its administration."""
 
     location = "somewhere"
 
@@ -246,7 +246,7 @@ def test_check_of_a_store_whose_engine_cannot_check_exits_with_2(tmp_path, monke
 @pytest.mark.parametrize(
     ("command", "code"), [("check", 2), ("vacuum", 1), ("reindex", 1), ("backup", 1)]
 )
-def test_a_wrong_setting_of_the_engine_is_named(tmp_path, monkeypatch, command, code):
+def test_the_error_names_an_invalid_setting_of_the_engine(tmp_path, monkeypatch, command, code):
     monkeypatch.setenv("HRAG_ENGINE", "sqlite")
     target = [str(tmp_path / "b")] if command == "backup" else []
     result = _run(command, *target, "--data-dir", str(tmp_path))
@@ -254,7 +254,7 @@ def test_a_wrong_setting_of_the_engine_is_named(tmp_path, monkeypatch, command, 
     assert "HRAG_ENGINE is 'sqlite'" in result.stderr
 
 
-def test_check_finds_a_store_sound(tmp_path):
+def test_check_reports_that_a_store_is_sound(tmp_path):
     engine = open_engine(EngineSettings().model_copy(update={"data_dir": tmp_path}))
     engine.writer()
     engine.close()
@@ -264,7 +264,7 @@ def test_check_finds_a_store_sound(tmp_path):
     assert "sound" in result.output
 
 
-def test_check_tells_each_problem_and_exits_with_1(tmp_path, monkeypatch):
+def test_check_reports_each_problem_and_exits_with_1(tmp_path, monkeypatch):
     class Damaged(FakeStore):
         def check(self) -> CheckReport:
             return CheckReport(1, 2, 3, 4, ("texts has slot 7, which no document has",))
@@ -276,11 +276,13 @@ def test_check_tells_each_problem_and_exits_with_1(tmp_path, monkeypatch):
     assert "1 problem" in result.output
 
 
-def test_commands_are_shown_without_loading_grpc_or_storage():
+def test_the_command_line_is_loaded_without_grpc_and_storage():
     code = (
         "import sys, hrag.cli.app;"
         "print([m for m in ('grpc', 'lmdb', 'numpy', 'hnswlib', 'pydantic', 'mcp')"
         " if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert completed.stdout.strip() == "[]"

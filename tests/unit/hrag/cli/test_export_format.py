@@ -1,4 +1,4 @@
-"""The lines of an export, those that are refused, and documents that change meanwhile."""
+"""Lines of an export are written, read back or refused. Changing documents are left out."""
 
 import json
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ def test_a_document_is_read_back():
     assert (document.mime_type, document.metadata) == ("text/markdown", {"标签": ["甲", 2]})
 
 
-def test_pages_are_kept_and_their_file_type_is_not():
+def test_pages_are_kept_and_the_type_of_their_file_is_not():
     pages = (Page("one", 7), Page("", 8))
     line = document_line(StoredDocument(_info("application/pdf"), "one\n\n", pages))
     document = parse_document(line.encode())
@@ -90,7 +90,7 @@ def test_a_malformed_line_is_refused(line, says):
         parse_document(line)
 
 
-def test_settings_are_read_back_but_for_the_embedder():
+def test_settings_are_read_back_except_the_embedder():
     settings = CollectionSettings(
         TreeSettings((64, 128), 0.2, 1), "hash/4", 4, 1, SummaryUnit.PAGE, "german/1", True
     )
@@ -111,7 +111,7 @@ def test_settings_are_read_back_but_for_the_embedder():
         (b'{"hrag_export": 1, "settings": {"embedder": "x"}}', "settings"),
     ],
 )
-def test_another_file_is_no_export(line, says):
+def test_a_file_that_is_no_export_is_refused(line, says):
     with pytest.raises(NotAnExport, match=says):
         parse_header(line)
 
@@ -139,11 +139,11 @@ def _chunk(start: int, end: int, first: int, last: int, *starts: tuple[int, int]
     "chunks",
     [
         [_chunk(0, 12, 3, 5, (5, 4), (7, 5))],
-        [_chunk(0, 6, 3, 4, (5, 4)), _chunk(4, 12, 3, 5, (5, 4), (7, 5))],  # They overlap.
-        [_chunk(0, 7, 3, 4, (5, 4)), _chunk(7, 12, 5, 5)],  # One ends with its page.
+        [_chunk(0, 6, 3, 4, (5, 4)), _chunk(4, 12, 3, 5, (5, 4), (7, 5))],  # These overlap.
+        [_chunk(0, 7, 3, 4, (5, 4)), _chunk(7, 12, 5, 5)],  # The first chunk ends with a page.
     ],
 )
-def test_pages_are_found_in_the_chunks(chunks):
+def test_pages_are_reconstructed_from_the_chunks(chunks):
     text = "one\n\n\n\nthree"
     pages = pages_of(text, iter(chunks), 3)
     assert pages == (Page("one", 3), Page("", 4), Page("three", 5))
@@ -170,7 +170,7 @@ def test_the_number_of_an_empty_last_page_can_be_imported():
     assert last == Page("", 2**32 - 1)
 
 
-def test_lines_are_ascii_safe_for_readers_by_lines():
+def test_a_document_is_one_line_whatever_line_ends_its_text_has():
     line = document_line(StoredDocument(_info("text/plain"), "a\nb\r\n"))
     assert line.count("\n") == 1
     assert json.loads(line)["text"] == "a\nb\r\n"
@@ -180,7 +180,7 @@ INFO = DocumentInfo("d", "", "", "", {}, (1,), 1, 1, 0, 0, sequence=1)
 
 
 @pytest.mark.parametrize("error", [DocumentChanged("11 times"), DocumentNotFound("gone")])
-def test_a_document_without_one_version_to_read_is_left_out(error):
+def test_a_document_that_keeps_changing_or_is_deleted_is_left_out(error):
     def get_text(*_, **__):
         raise error
 

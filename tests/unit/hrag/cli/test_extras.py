@@ -1,4 +1,4 @@
-"""Commands that need an extra or the kernels say so where those are not installed."""
+"""Commands that need an extra or the compiled kernels say so if these are not installed."""
 
 import sys
 import tomllib
@@ -29,7 +29,7 @@ def _last_line(command: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_without_the_extra_a_command_names_it_in_one_line(command, monkeypatch):
+def test_without_the_server_extra_the_error_names_it_in_one_line(command, monkeypatch):
     monkeypatch.setattr(extras, "MODULES", ("lmdb", "not_installed_anywhere"))
     name = " ".join(command.split()[: 2 if command.startswith(("keys", "postgres")) else 1])
     assert _last_line(command) == (
@@ -46,7 +46,9 @@ def test_without_the_extra_a_command_names_it_in_one_line(command, monkeypatch):
         ("serve --http 127.0.0.1:0", "serve --http", "gateway"),
     ],
 )
-def test_without_a_package_of_another_extra_too(command, name, extra, monkeypatch):
+def test_without_a_package_of_another_extra_the_error_names_that_extra(
+    command, name, extra, monkeypatch
+):
     def missing(_module: str) -> None:
         raise ModuleNotFoundError("No module named 'h11'", name="h11")
 
@@ -58,7 +60,7 @@ def test_without_a_package_of_another_extra_too(command, name, extra, monkeypatc
 
 
 @pytest.mark.parametrize("command", ["serve", "gateway"])
-def test_without_a_kernel_a_command_names_it_in_one_line(command, monkeypatch):
+def test_without_a_compiled_kernel_the_error_names_it_in_one_line(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "hrag_fast._climb", None)
     monkeypatch.delitem(sys.modules, "hrag_fast")
     monkeypatch.delitem(sys.modules, "hrag.gateway.protojson.json_writer", raising=False)
@@ -70,9 +72,10 @@ def test_without_a_kernel_a_command_names_it_in_one_line(command, monkeypatch):
     assert line.count("\n") == 1
 
 
-def test_the_modules_are_those_of_the_extra():
+def test_the_checked_modules_are_the_packages_of_the_server_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = {Requirement(each).name for each in project["optional-dependencies"]["server"]}
+    server = project["optional-dependencies"]["server"]
+    required = {Requirement(requirement).name for requirement in server}
     distributions = packages_distributions()
     listed = {distributions[module][0] for module in extras.MODULES}
-    assert {*map(canonicalize_name, listed)} == {*map(canonicalize_name, wanted)}
+    assert {*map(canonicalize_name, listed)} == {*map(canonicalize_name, required)}

@@ -1,4 +1,4 @@
-"""Graphs are read back as they were, whatever their texts hold."""
+"""An exported graph is read back unchanged, for every text."""
 
 import io
 
@@ -17,7 +17,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
 def _document(text: str) -> StoredDocument:
-    """Two leaves below one chunk, which covers the text."""
+    """Returns a document with two leaves below one chunk, which contains the whole text."""
     middle = len(text) // 2
     spans = {"d#1.0": (0, len(text)), "d#0.0": (0, middle), "d#0.1": (middle, len(text))}
     tree = tuple(
@@ -77,17 +77,20 @@ def test_graphml_is_read_by_networkx():
 
 @given(TEXTS)
 @example(NASTY)
-def test_graphml_holds_any_text_that_xml_can(text):
+def test_graphml_keeps_every_character_that_xml_allows(text):
     graph = networkx.read_graphml(io.BytesIO(_written(GraphMl(), text).encode()))
     content = graph.nodes["d#1.0"].get("content") or ""
-    assert all(b in (a, "\N{REPLACEMENT CHARACTER}") for a, b in zip(text, content, strict=True))
+    assert all(
+        read in (original, "\N{REPLACEMENT CHARACTER}")
+        for original, read in zip(text, content, strict=True)
+    )
 
 
 @pytest.mark.parametrize("decode_first", [False, True])
 @given(text=TEXTS)
 @example(text=NASTY)
 @example(text="\\\x01' \\u0027 \\\\u0027")
-def test_cypher_is_read_back_by_either_kind_of_database(decode_first, text):
+def test_cypher_is_read_back_by_databases_of_both_kinds(decode_first, text):
     script = _written(Cypher(), text)
     graph = executed(script, decode_first=decode_first)
     key = frozenset({"tenantId": "t", "collection": "c", "id": "d#1.0"}.items())
@@ -98,7 +101,7 @@ def test_cypher_is_read_back_by_either_kind_of_database(decode_first, text):
     assert len(graph.nodes) == 4
 
 
-def test_cypher_literals():
+def test_cypher_literals_are_escaped():
     assert cypher_literal(5) == "5"
     assert cypher_literal("it's\n") == r"'it\'s\n'"
     assert cypher_literal("a\\u0027") == r"'a\\' + 'u0027'"

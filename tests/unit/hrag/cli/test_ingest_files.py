@@ -1,4 +1,4 @@
-"""Finding, naming and reading the files of an ingest."""
+"""An ingest finds files, gives them ids and reads them."""
 
 import errno
 import os
@@ -51,17 +51,17 @@ def test_every_path_gives_a_valid_id(relative):
 
 
 @given(PATHS, PATHS)
-def test_different_paths_give_different_ids(one, other):
-    assume(one != other)
-    assert document_id(one) != document_id(other)
+def test_different_paths_give_different_ids(path, other):
+    assume(path != other)
+    assert document_id(path) != document_id(other)
 
 
 def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
     _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.odt")
-    found = [
+    names = [
         Path(source.label).relative_to(tmp_path).as_posix() for source in find([tmp_path]).documents
     ]
-    assert found == ["a.txt", "b.md", "code.py", "sub/c.RST"]
+    assert names == ["a.txt", "b.md", "code.py", "sub/c.RST"]
 
 
 def test_file_given_by_name_may_have_any_extension(tmp_path):
@@ -121,16 +121,17 @@ def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, 
 def test_name_that_is_not_utf8_can_be_sent(tmp_path):
     path = tmp_path / "caf\udce9.txt"
     path.write_text("x")
-    (found,) = find([tmp_path]).documents
-    document = found.read().document
+    (source,) = find([tmp_path]).documents
+    document = source.read().document
     check_document_id(document.document_id)
     assert document.source.encode().endswith("caf\N{REPLACEMENT CHARACTER}.txt".encode())
-    assert found.label == document.source
+    assert source.label == document.source
 
 
 def _names(tmp_path: Path, *globs: str) -> list[str]:
-    found = find([tmp_path], globs)
-    return [Path(each.label).relative_to(tmp_path).as_posix() for each in found.documents]
+    """Returns the paths of the files that are found, relative to the folder."""
+    sources = find([tmp_path], globs).documents
+    return [Path(source.label).relative_to(tmp_path).as_posix() for source in sources]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def _names(tmp_path: Path, *globs: str) -> list[str]:
         (["su**/*.md", "**/eep/*", "ub/**"], ["sub/c.md", "sub/deep/d.md"]),
     ],
 )
-def test_globs_select_files_of_folders_whatever_their_extension(tmp_path, globs, expected):
+def test_globs_find_files_of_folders_with_any_extension(tmp_path, globs, expected):
     _write(tmp_path, "a.log", "sub/b.log", "sub/c.md", "sub/deep/d.md", "说明书.txt")
     assert _names(tmp_path, *globs) == expected
 
@@ -161,23 +162,23 @@ def test_a_folder_may_be_deeper_than_the_stack(tmp_path):
     file = folders[-1] / "a.md"
     file.write_text("deep")
     try:
-        (found,) = find([tmp_path]).documents
-    finally:  # What removes the folder after the tests recurses.
+        (source,) = find([tmp_path]).documents
+    finally:  # The function that removes the folder after the test would exceed the stack.
         file.unlink()
         for folder in reversed(folders[1:]):
             folder.rmdir()
-    assert found.label == str(file)
+    assert source.label == str(file)
 
 
-def test_what_is_skipped_has_a_reason(tmp_path):
+def test_every_skipped_file_has_a_reason(tmp_path):
     _write(tmp_path, "a.md", "b.bin", "c.dat")
     (tmp_path / "empty.md").touch()
     (tmp_path / "gone.md").symlink_to("nowhere")
     (tmp_path / "again.md").symlink_to("a.md")
     os.mkfifo(tmp_path / "pipe.md")
     found = find([tmp_path])
-    assert [each.label for each in found.documents] == [str(tmp_path / "a.md")]
-    assert sorted((each.path.name, each.reason) for each in found.skipped) == [
+    assert [source.label for source in found.documents] == [str(tmp_path / "a.md")]
+    assert sorted((skipped.path.name, skipped.reason) for skipped in found.skipped) == [
         ("again.md", "found under another name"),
         ("b.bin", "of unknown format"),
         ("c.dat", "of unknown format"),
@@ -187,11 +188,11 @@ def test_what_is_skipped_has_a_reason(tmp_path):
     ]
 
 
-def test_links_are_followed_once_and_real_places_come_first(tmp_path):
+def test_links_are_followed_once_and_real_paths_take_precedence(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     _write(inside, "z/real.md")
     _write(outside, "far.md")
-    (inside / "a").symlink_to(inside / "z")  # Another name of a folder that follows it.
+    (inside / "a").symlink_to(inside / "z")  # This links to a folder that comes later.
     (inside / "loop").symlink_to(inside)
     (inside / "far").symlink_to(outside)
     assert _names(inside) == ["far/far.md", "z/real.md"]
@@ -214,10 +215,10 @@ def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
     assert len(ids) == 1
 
 
-def test_what_the_user_says_replaces_what_the_file_says(tmp_path):
+def test_fields_of_the_user_replace_fields_of_the_file(tmp_path):
     _write(tmp_path, "a.md")
-    given = GivenFields({"year": 2026}, "标题", "my-id")
-    document = find([tmp_path / "a.md"], user_fields=given).documents[0].read().document
+    fields = GivenFields({"year": 2026}, "标题", "my-id")
+    document = find([tmp_path / "a.md"], user_fields=fields).documents[0].read().document
     assert (document.metadata, document.title, document.document_id) == (
         {"year": 2026},
         "标题",
@@ -225,7 +226,7 @@ def test_what_the_user_says_replaces_what_the_file_says(tmp_path):
     )
 
 
-def test_a_root_is_part_of_the_metadata_and_knows_every_file(tmp_path):
+def test_a_root_is_part_of_the_metadata_and_lists_every_file(tmp_path):
     _write(tmp_path, "a.md", "b.bin", "sub/c.md")
     found = find([tmp_path], ["*.md"], GivenFields({"x": 1}), root="")
     assert found.documents[0].read().document.metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
@@ -234,22 +235,22 @@ def test_a_root_is_part_of_the_metadata_and_knows_every_file(tmp_path):
     assert find([tmp_path]).present == {}
 
 
-def test_sources_are_paths_inside_the_folder_where_the_root_has_a_name(tmp_path):
-    """Otherwise the same file at another path would be another version of its document."""
+def test_sources_are_paths_inside_the_folder_if_the_root_has_a_name(tmp_path):
+    """Otherwise each run in another folder would store another version of every document."""
     documents = []
     for checkout in (tmp_path / "one", tmp_path / "two"):
         _write(checkout, "sub/Überblick.md")
         (checkout / "sub" / "lines.jsonl").write_text('{"text": "x"}')
-        found = find([checkout], root="mine").documents
-        documents.append([each.read().document for each in found])
-        labels = ["sub/lines.jsonl:1", "sub/Überblick.md"]
-        assert [each.label for each in found] == [f"{checkout}/{each}" for each in labels]
+        sources = find([checkout], root="mine").documents
+        documents.append([source.read().document for source in sources])
+        names = ["sub/lines.jsonl:1", "sub/Überblick.md"]
+        assert [source.label for source in sources] == [f"{checkout}/{name}" for name in names]
     assert documents[0] == documents[1]
-    assert [each.source for each in documents[0]] == ["sub/lines.jsonl", "sub/Überblick.md"]
+    assert [document.source for document in documents[0]] == ["sub/lines.jsonl", "sub/Überblick.md"]
 
 
 @pytest.mark.parametrize(
-    "given",
+    "folders",
     [
         ["docs", "docs/sub"],
         ["docs/sub", "docs"],
@@ -258,31 +259,31 @@ def test_sources_are_paths_inside_the_folder_where_the_root_has_a_name(tmp_path)
         ["far", "docs"],
     ],
 )
-def test_folders_that_overlap_each_know_all_their_files(tmp_path, given):
+def test_of_overlapping_folders_each_lists_all_its_files(tmp_path, folders):
     """Otherwise --prune would delete documents whose files exist."""
     _write(tmp_path, "docs/a.md", "docs/sub/x.md", "far/y.md")
     (tmp_path / "link").symlink_to("docs")
     (tmp_path / "docs" / "inner").symlink_to("../far")
-    paths = [tmp_path / each for each in given]
+    paths = [tmp_path / folder for folder in folders]
     alone = {str(path): find([path], root="").present[str(path)] for path in paths}
     assert alone.get(str(tmp_path / "docs")) in (None, {"a.md", "sub:x.md", "inner:y.md"})
     found = find(paths, root="")
     assert found.present == alone
-    stored = [Path(each.label).resolve() for each in found.documents]
+    stored = [Path(source.label).resolve() for source in found.documents]
     assert len(stored) == len(set(stored)) == 3
     together = find(paths, root="mine").present
     assert together == {"mine": set().union(*alone.values())}
 
 
-def test_a_file_of_two_folders_is_stored_from_the_first(tmp_path):
+def test_a_file_of_two_folders_belongs_to_the_first(tmp_path):
     _write(tmp_path, "docs/sub/x.md")
     found = find([tmp_path / "docs", tmp_path / "docs" / "sub"], root="")
-    (stored,) = [each.read().document for each in found.documents]
+    (stored,) = [source.read().document for source in found.documents]
     assert (stored.document_id, stored.metadata) == ("sub:x.md", {ROOT_KEY: f"{tmp_path}/docs"})
-    assert [each.reason for each in found.skipped] == ["found under another name"]
+    assert [skipped.reason for skipped in found.skipped] == ["found under another name"]
 
 
-def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, monkeypatch):
     _write(tmp_path, "a.md", "locked/b.md")
     scandir = os.scandir
 
@@ -294,23 +295,23 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     found = find([tmp_path])
     assert not found.is_complete
-    refused = next(each for each in found.documents if each.label.endswith("locked"))
+    refused = next(source for source in found.documents if source.label.endswith("locked"))
     with pytest.raises(Unreadable, match="Permission denied"):
         refused.read()
 
 
-def test_files_of_a_folder_that_lists_and_does_not_open_are_told(tmp_path, monkeypatch):
+def test_files_of_a_folder_that_can_be_listed_but_not_opened_are_reported(tmp_path, monkeypatch):
     _write(tmp_path, "a.md", "locked/b.md")
     status = os.stat
 
-    def refuse(path: Path, **how: bool) -> os.stat_result:
+    def refuse(path: Path, **options: bool) -> os.stat_result:
         if Path(path).parent.name == "locked":
             raise PermissionError(errno.EACCES, "Permission denied")
-        return status(path, **how)
+        return status(path, **options)
 
     monkeypatch.setattr(os, "stat", refuse)
     found = find([tmp_path])
     assert not found.is_complete
-    refused = next(each for each in found.documents if each.label.endswith("b.md"))
+    refused = next(source for source in found.documents if source.label.endswith("b.md"))
     with pytest.raises(Unreadable, match="Permission denied"):
         refused.read()

@@ -1,23 +1,25 @@
-"""What an ingest counts for every kind of answer, and what it shows of it."""
+"""An ingest counts the outcome of every document and shows its progress."""
 
 import io
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from hrag.cli import ingest_progress
 from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, SkippedFile
 from hrag.cli.ingest_progress import IngestProgress, ingest_all, shown_progress, skipped_summary
 from hrag.cli.input_documents import InputDocument, ReadDocument, Unreadable
 from hrag.errors import BlankDocument, CollectionNotFound, ServiceUnavailable, TooLarge
 from hrag.types import Document, IngestOutcome, IngestResult
+from tests.support.until import until
 
 
 class FakeClient:
-    """Stores all but blank documents; breaks after `breaks_after` answers."""
+    """A client that stores all documents except blank ones.
+
+    The stream fails after `breaks_after` answers, if that is not None.
+    """
 
     def __init__(self, breaks_after: int | None = None) -> None:
         self.breaks_after = breaks_after
@@ -61,18 +63,21 @@ def test_each_failure_is_reported_with_its_file():
     assert progress.next_label == ""
 
 
-def test_every_outcome_is_told_with_its_label_and_encoding():
-    told = []
-    _ingested(FakeClient(), [_document("a"), _unreadable("b"), _document("c", "")], told.append)
-    found = [(each.label, type(each.result).__name__, each.encoding) for each in told]
-    assert sorted(found) == [
+def test_every_outcome_is_reported_with_its_label_and_encoding():
+    outcomes = []
+    documents = [_document("a"), _unreadable("b"), _document("c", "")]
+    _ingested(FakeClient(), documents, outcomes.append)
+    reported = [
+        (outcome.label, type(outcome.result).__name__, outcome.encoding) for outcome in outcomes
+    ]
+    assert sorted(reported) == [
         ("a", "IngestResult", "cp1252"),
         ("b", "Unreadable", ""),
         ("c", "BlankDocument", "cp1252"),
     ]
 
 
-def test_broken_stream_keeps_the_answers_so_far():
+def test_the_answers_before_a_broken_stream_are_kept():
     documents = [_document(name) for name in "abcd"]
     progress = _ingested(FakeClient(breaks_after=2), documents)
     assert progress.document_ids == ["a", "b"]
@@ -89,7 +94,9 @@ def test_a_collection_that_does_not_exist_ends_the_stream():
     assert (progress.completed, str(progress.error)) == (0, "no such one")
 
 
-def test_a_document_past_what_grpc_lets_in_fails_alone(monkeypatch):
+def test_a_document_larger_than_a_grpc_message_fails_alone():
+    """A document above 32 MiB is sent in a separate stream. Here only its stated size is large."""
+
     class Refusing(FakeClient):
         def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
             for document in documents:
@@ -97,10 +104,8 @@ def test_a_document_past_what_grpc_lets_in_fails_alone(monkeypatch):
                     raise TooLarge("SERVER: Received message larger than max")
                 yield IngestResult(document.document_id, IngestOutcome.CREATED, 1, (1,), 1)
 
-    monkeypatch.setattr(ingest_progress, "_ALONE_BYTES", 100)
-    large = [
-        InputDocument(name, _document(name, "large").read, size_bytes=101) for name in ("b", "c")
-    ]
+    size_bytes = 32 * 1024 * 1024 + 1
+    large = [InputDocument(name, _document(name, "large").read, size_bytes) for name in ("b", "c")]
     progress = _ingested(Refusing(), [_document("a"), *large, _document("d")])
     assert (progress.document_ids, progress.error) == (["a", "d"], None)
     assert [label for label, _ in progress.failures] == ["b", "c"]
@@ -108,27 +113,27 @@ def test_a_document_past_what_grpc_lets_in_fails_alone(monkeypatch):
     assert isinstance(progress.error, TooLarge)
 
 
-def test_an_outcome_is_counted_before_it_is_told():
-    seen = []
+def test_an_outcome_is_counted_before_it_is_reported():
+    counts = []
     documents = [_document("a"), _document("b", ""), _unreadable("c")]
-    progress = IngestProgress(on_outcome=lambda _: seen.append(progress.completed))
+    progress = IngestProgress(on_outcome=lambda _: counts.append(progress.completed))
     ingest_all(FakeClient(), "t", "default", documents, progress)
-    assert seen == [1, 2, 3]
+    assert counts == [1, 2, 3]
 
 
 def test_files_are_read_only_when_they_are_sent():
     read = []
 
-    def lazily(name: str) -> InputDocument:
+    def recorded(name: str) -> InputDocument:
         return InputDocument(name, lambda: read.append(name) or ReadDocument(Document("x", name)))
 
     counts = []
-    documents = [lazily(name) for name in "abc"]
+    documents = [recorded(name) for name in "abc"]
     _ingested(FakeClient(), documents, lambda _: counts.append(len(read)))
     assert counts == [1, 2, 3]
 
 
-def test_clock_stops_at_the_end():
+def test_the_clock_stops_at_the_end():
     progress = _ingested(FakeClient(), [_document("a")])
     assert progress.seconds == progress.seconds
     assert progress.rate(10) == 10 / progress.seconds
@@ -141,12 +146,12 @@ def test_clock_stops_at_the_end():
         (["a.bin", "b.dat", "e"], "skipped 3: 2 of unknown format (.bin, .dat), 1 empty"),
         (["a.b", "c.b", "d.a", "LICENSE"], "skipped 4: 4 of unknown format (.b, .a, no extension)"),
         (
-            [f"x.{each}" for each in "abcdefgh"],
+            [f"x.{extension}" for extension in "abcdefgh"],
             "skipped 8: 8 of unknown format (.a, .b, .c, .d, .e and 3 more)",
         ),
     ],
 )
-def test_skipped_files_are_summed_up_by_reason(names, summary):
+def test_skipped_files_are_counted_by_reason(names, summary):
     skipped = [SkippedFile(Path(name), EMPTY if name == "e" else UNKNOWN_FORMAT) for name in names]
     assert skipped_summary(skipped) == summary
 
@@ -156,9 +161,13 @@ def test_a_pipe_gets_plain_lines_of_progress(capsys):
     progress.send("docs/手册.pdf\x1b[2J", 48_000_000, "")
     with shown_progress(progress, Console(file=io.StringIO()), interval_s=0.001):
         shown = ""
-        while "\n" not in shown:
-            time.sleep(0.001)
+
+        def has_line() -> bool:
+            nonlocal shown
             shown += capsys.readouterr().err
+            return "\n" in shown
+
+        until(has_line)
     line = shown.splitlines()[0]
     assert line.startswith("0 of 3 documents, 0 bytes of 8.0 MB, 0 tokens, now at docs/手册.pdf")
     assert line.endswith(" s")
@@ -173,4 +182,5 @@ def test_a_terminal_gets_a_bar_that_moves_with_each_outcome():
         progress.fail("a", Unreadable("locked"))
     shown = terminal.file.getvalue()
     assert "1 of 2 documents, 0 tokens" in shown
-    assert "━━━━━━\x1b[0m" in shown  # Half of the bar has another colour.
+    # The first half of the bar ends here, because the second half has another colour.
+    assert "━━━━━━\x1b[0m" in shown

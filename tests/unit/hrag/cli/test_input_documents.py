@@ -1,4 +1,4 @@
-"""Texts in other encodings than UTF-8, what is no text, and documents in lines of JSON."""
+"""Texts of other encodings are decoded, other bytes are refused, JSON lines are documents."""
 
 import gzip
 import json
@@ -33,28 +33,28 @@ def _file(folder: Path, *lines: str) -> Path:
 
 def test_a_line_is_a_document_and_its_other_fields_are_metadata(tmp_path):
     path = _file(tmp_path, *LINES)
-    found = find(path)
-    assert [each.label for each in found] == [f"{path}:1", f"{path}:3", f"{path}:4"]
-    assert [each.read().document for each in found] == [
+    sources = find(path)
+    assert [source.label for source in sources] == [f"{path}:1", f"{path}:3", f"{path}:4"]
+    assert [source.read().document for source in sources] == [
         Document("Bees dance.", "b-1", "Bees", str(path), metadata={"year": 2026, "tags": ["a"]}),
         Document("Honey ripens.", "notes.jsonl:3", "", "https://example.org", "text/markdown"),
         Document("Wax melts.", "7", "", str(path)),
     ]
 
 
-def test_the_field_of_the_text_may_be_named(tmp_path):
+def test_the_user_may_name_the_field_of_the_text(tmp_path):
     path = _file(tmp_path, '{"text": "no", "answer": "Honey."}')
-    (found,) = find(path, "answer")
-    document = found.read().document
+    (source,) = find(path, "answer")
+    document = source.read().document
     assert (document.body, document.metadata) == ("Honey.", {"text": "no"})
 
 
-def test_an_id_that_is_none_stands_for_a_valid_one(tmp_path):
+def test_an_invalid_id_is_replaced_by_a_valid_one(tmp_path):
     path = _file(tmp_path, '{"id": "a/b c", "text": "x"}', '{"id": "a_b_c", "text": "x"}')
-    first, second = (check_document_id(each.read().document.document_id) for each in find(path))
+    first, second = (check_document_id(source.read().document.document_id) for source in find(path))
     assert first != second == "a_b_c"
-    (found,) = find(_file(tmp_path, '{"id": "a\\ud800", "text": "x"}'))
-    check_document_id(found.read().document.document_id)
+    (source,) = find(_file(tmp_path, '{"id": "a\\ud800", "text": "x"}'))
+    check_document_id(source.read().document.document_id)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_bytes_that_are_no_text_fail_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("written", "given"),
+    ("written", "encoding"),
     [
         ("utf-16", ""),
         ("utf-16-be", ""),
@@ -101,39 +101,39 @@ def test_bytes_that_are_no_text_fail_alone(tmp_path):
         ("utf-16-le", "utf-16-le"),
     ],
 )
-def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, given):
+def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, encoding):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "one"}\n{"text": "two"}\n'.encode(written))
-    (found,) = ingest_files.find([path], user_fields=GivenFields(encoding=given)).documents
+    (source,) = ingest_files.find([path], user_fields=GivenFields(encoding=encoding)).documents
     with pytest.raises(
-        Unreadable, match=f"found in {given or 'UTF-16 or UTF-32'}; store it in UTF-8"
+        Unreadable, match=f"found in {encoding or 'UTF-16 or UTF-32'}; store it in UTF-8"
     ):
-        found.read()
+        source.read()
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-8", "utf-8-sig"])
 def test_lines_of_another_encoding_are_read_with_it(tmp_path, encoding):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "Tür"}\n{"text": "Straße"}\n'.encode(encoding))
-    found = ingest_files.find([path], user_fields=GivenFields(encoding=encoding)).documents
-    assert [each.read().document.body for each in found] == ["Tür", "Straße"]
+    sources = ingest_files.find([path], user_fields=GivenFields(encoding=encoding)).documents
+    assert [source.read().document.body for source in sources] == ["Tür", "Straße"]
 
 
-def test_a_missing_file_is_told_when_it_is_read(tmp_path):
+def test_a_missing_file_fails_when_it_is_read(tmp_path):
     (missing,) = find(tmp_path / "none.jsonl")
     with pytest.raises(Unreadable, match="No such file"):
         missing.read()
 
 
-def test_a_file_that_is_gone_meanwhile_is_told(tmp_path):
+def test_a_file_that_was_deleted_fails_when_it_is_read(tmp_path):
     path = _file(tmp_path, '{"text": "a"}')
-    (found,) = find(path)
+    (source,) = find(path)
     path.unlink()
     with pytest.raises(Unreadable, match="No such file"):
-        found.read()
+        source.read()
 
 
-def test_a_long_line_is_refused_unread(tmp_path, monkeypatch):
+def test_a_long_line_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
     monkeypatch.setattr("hrag.cli.input_documents.MAX_DOCUMENT_BYTES", 30)
     path = _file(tmp_path, json.dumps({"text": "a" * 30}), '{"text": "good"}')
     long, good = find(path)
@@ -143,11 +143,11 @@ def test_a_long_line_is_refused_unread(tmp_path, monkeypatch):
     assert (document.body, document.document_id) == ("good", "notes.jsonl:2")
 
 
-def test_what_the_user_says_replaces_what_the_line_says_and_lines_have_no_root(tmp_path):
+def test_fields_of_the_user_replace_fields_of_a_line_and_lines_have_no_root(tmp_path):
     _file(tmp_path, '{"text": "a", "title": "own", "year": 1, "team": "x"}')
-    given = GivenFields({"year": 2026}, "Given")
-    (found,) = ingest_files.find([tmp_path], user_fields=given, root="mine").documents
-    document = found.read().document
+    fields = GivenFields({"year": 2026}, "Given")
+    (source,) = ingest_files.find([tmp_path], user_fields=fields, root="mine").documents
+    document = source.read().document
     assert (document.title, document.metadata) == ("Given", {"year": 2026, "team": "x"})
 
 
@@ -162,7 +162,7 @@ def test_what_the_user_says_replaces_what_the_line_says_and_lines_have_no_root(t
         (b"123456789", [(1, 0, 9, b"1234")]),
     ],
 )
-def test_a_line_past_the_limit_is_cut_and_counts_as_one(content, lines):
+def test_a_line_beyond_the_limit_is_cut_and_counts_as_one_line(content, lines):
     assert list(lines_of(BytesIO(content), 3)) == lines
 
 
@@ -170,7 +170,7 @@ CHINESE = "中文的文档，关于猫和狗。它们睡觉和吃饭。" * 3
 
 
 @pytest.mark.parametrize(
-    ("text", "encoding", "named"),
+    ("text", "encoding", "name"),
     [
         (CHINESE, "gb18030", "gb18030"),
         (CHINESE, "utf-16", "utf_16"),
@@ -179,15 +179,15 @@ CHINESE = "中文的文档，关于猫和狗。它们睡觉和吃饭。" * 3
         ("Привет, мир. Это текст о кошках. " * 3, "cp1251", "cp1251"),
     ],
 )
-def test_an_encoding_is_detected_and_named(text, encoding, named):
-    body, found = decoded(text.encode(encoding))
-    assert (body.decode(), found) == (text, named)
+def test_an_encoding_is_detected_and_reported(text, encoding, name):
+    body, detected = decoded(text.encode(encoding))
+    assert (body.decode(), detected) == (text, name)
 
 
 @pytest.mark.parametrize(
     "text", ["plain", CHINESE, "\N{ZERO WIDTH NO-BREAK SPACE}mark", "\x1b[31m"]
 )
-def test_utf_8_is_kept_as_it_is(text):
+def test_utf_8_is_not_changed(text):
     assert decoded(text.encode()) == (text.encode(), "")
 
 
@@ -205,7 +205,7 @@ def test_too_few_bytes_to_guess_from_are_refused(body, encoding):
     assert decoded(body, encoding)[0].decode() == body.decode(encoding)
 
 
-def test_a_byte_order_mark_is_no_guess():
+def test_a_byte_order_mark_determines_the_encoding_of_a_short_text():
     assert decoded("Tür".encode("utf-16")) == ("Tür".encode(), "utf_16")
 
 
@@ -223,7 +223,7 @@ GERMAN = "Größe der Tür und Straße. " * 200
         (b"\xef\xbf\xbd damaged before " * 2 + b"and \xe9 now \xe9 again", "0xE9 at offset 42"),
     ],
 )
-def test_damaged_utf_8_is_refused_with_the_place(body, byte):
+def test_damaged_utf_8_is_refused_with_the_offset(body, byte):
     with pytest.raises(Unreadable, match=f"it is not utf-8: byte {byte}.*; --encoding says"):
         decoded(body)
 
@@ -244,7 +244,7 @@ def test_binary_noise_is_refused(body):
         decoded(body)
 
 
-def test_a_given_encoding_is_used():
+def test_an_encoding_that_the_user_names_is_used():
     assert decoded("日本".encode("euc-jp"), "euc-jp") == ("日本".encode(), "euc_jp")
     assert decoded(b"abc", "UTF8") == (b"abc", "")
     with pytest.raises(Unreadable, match="it is not utf-8: byte 0xE9 at offset 3"):

@@ -1,4 +1,4 @@
-"""`hrag keys`: what is printed where, and what is refused."""
+"""`hrag keys` prints a new key once, lists keys without secrets, and refuses invalid options."""
 
 import json
 import stat
@@ -25,15 +25,15 @@ def _run(path: Path, *arguments: str, **settings: str):
 
 
 @pytest.mark.parametrize("command", ["create", "list", "revoke"])
-def test_help_of_each_has_an_example(path, command):
+def test_help_of_each_command_has_an_example(path, command):
     assert f"hrag keys {command}" in _run(path, command, "--help").output
 
 
-def test_standard_output_gets_nothing_but_the_key(path):
+def test_standard_output_gets_only_the_key(path):
     result = _run(path, "create", "--tenant", "a", "--tenant", "b", "--role", "write")
     assert (result.exit_code, result.stderr.count("\n"), result.stdout.count("\n")) == (0, 1, 1)
-    found = ApiKeys(path)(result.stdout.strip())
-    assert (found.tenants, found.role) == (frozenset({"a", "b"}), Role.WRITE)
+    principal = ApiKeys(path)(result.stdout.strip())
+    assert (principal.tenants, principal.role) == (frozenset({"a", "b"}), Role.WRITE)
 
 
 def test_creation_and_revocation_are_audited_without_the_key(path, tmp_path):
@@ -44,17 +44,17 @@ def test_creation_and_revocation_are_audited_without_the_key(path, tmp_path):
     text = audit_file.read_text()
     assert key.split("_", 2)[2] not in text
     entries = [json.loads(line) for line in text.splitlines()]
-    recorded = [(each["method"], each["outcome"], each.get("key")) for each in entries]
-    made = id_of(key)
+    recorded = [(entry["method"], entry["outcome"], entry.get("key")) for entry in entries]
+    key_id = id_of(key)
     assert recorded == [
-        ("keys create", "OK", made),
-        ("keys revoke", "OK", made),
+        ("keys create", "OK", key_id),
+        ("keys revoke", "OK", key_id),
         ("keys revoke", "FAILED", None),
     ]
     assert stat.S_IMODE(audit_file.stat().st_mode) == 0o600
 
 
-def test_without_a_place_for_its_record_no_key_is_made(path, tmp_path):
+def test_no_key_is_created_if_the_audit_log_cannot_be_written(path, tmp_path):
     result = _run(path, "create", "--tenant", "a", HRAG_AUDIT_FILE=str(tmp_path / "no" / "file"))
     assert (result.exit_code, result.stdout) == (1, "")
     assert "HRAG_AUDIT_FILE" in result.stderr
@@ -62,21 +62,21 @@ def test_without_a_place_for_its_record_no_key_is_made(path, tmp_path):
 
 
 def test_list_shows_states_and_no_key(path):
-    made = [new_key(path), expired(path, new_key(path)), new_key(path, "*", role=Role.ADMIN)]
-    assert _run(path, "revoke", id_of(made[0])).exit_code == 0
+    keys = [new_key(path), expired(path, new_key(path)), new_key(path, "*", role=Role.ADMIN)]
+    assert _run(path, "revoke", id_of(keys[0])).exit_code == 0
     table, document = _run(path, "list").stdout, _run(path, "list", "--json").stdout
-    listed = {each["id"]: each for each in json.loads(document)}
-    states = [listed[id_of(key)]["state"] for key in made]
+    listed = {entry["id"]: entry for entry in json.loads(document)}
+    states = [listed[id_of(key)]["state"] for key in keys]
     assert states == ["revoked", "expired", "valid"]
-    assert all(id_of(key) in table for key in made)
-    assert not any(key.split("_", 2)[2] in table + document for key in made)
+    assert all(id_of(key) in table for key in keys)
+    assert not any(key.split("_", 2)[2] in table + document for key in keys)
     assert "sha256" not in document
     with pytest.raises(Unauthenticated):
-        ApiKeys(path)(made[0])
+        ApiKeys(path)(keys[0])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("create",), 2, "--tenant"),
         (("create", "--tenant", "a/b"), 1, "tenants.0"),
@@ -88,20 +88,20 @@ def test_list_shows_states_and_no_key(path):
         (("revoke",), 2, "ID"),
     ],
 )
-def test_errors_are_one_line(path, arguments, code, said):
+def test_errors_are_one_line(path, arguments, code, message):
     result = _run(path, *arguments)
     assert result.exit_code == code
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
     assert not path.exists()
 
 
-def test_missing_folder_is_named(path):
+def test_the_error_says_that_the_folder_is_missing(path):
     result = _run(path.parent / "none" / "keys.json", "create", "--tenant", "a")
     assert result.exit_code == 1
     assert "No such file" in result.stderr
 
 
-def test_note_cannot_control_the_terminal(path):
+def test_a_note_cannot_control_the_terminal(path):
     _run(path, "create", "--tenant", "a", "--note", "\x1b]0;pwned\x07")
     assert "\x1b" not in _run(path, "list").stdout

@@ -1,4 +1,4 @@
-"""`hrag migrate`: what it prints, exit codes, the audit log, and where the secret comes from."""
+"""`hrag migrate` copies and compares stores, audits its runs, and reads the secret safely."""
 
 import json
 from contextlib import closing
@@ -9,36 +9,47 @@ import pytest
 from typer.testing import CliRunner
 
 import hrag.engine
-from hrag.cli import migrate
 from hrag.cli.app import app
+from hrag.cli.migrate import progress_line
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
+from hrag.engine.transfer.transfer_report import TransferProgress
 from tests.support.documents.random_stores import SETTINGS, contents, fill
 from tests.support.engines.memory_engine import MemoryEngine
 
 ENGINES = ("embedded", "postgres")
-THERE, BACK = ("--from", "embedded", "--to", "postgres"), ("--from", "postgres", "--to", "embedded")
+TO_POSTGRES, TO_EMBEDDED = (
+    ("--from", "embedded", "--to", "postgres"),
+    ("--from", "postgres", "--to", "embedded"),
+)
+
+
+@pytest.fixture
+def postgres() -> MemoryEngine:
+    """The store in memory that replaces PostgreSQL."""
+    engine = MemoryEngine()
+    engine.writer()
+    return engine
 
 
 @pytest.fixture(autouse=True)
-def opened(monkeypatch) -> list[Any]:
-    """The settings that PostgreSQL was opened with; a store in memory stands for it."""
-    there, found = MemoryEngine(), []
+def opened(monkeypatch, postgres) -> list[Any]:
+    """Replaces PostgreSQL by a store in memory; returns the settings that it was opened with."""
+    opened_with = []
 
-    def door(settings: EngineSettings) -> Any:
+    def open_or_replace(settings: EngineSettings) -> Any:
         if settings.engine == "embedded":
             return open_engine(settings)
-        found.append(settings)
-        return there
+        opened_with.append(settings)
+        return postgres
 
-    there.writer()
-    monkeypatch.setattr(hrag.engine, "open_engine", door)
-    monkeypatch.setattr(MemoryEngine, "there", there, raising=False)
-    return found
+    monkeypatch.setattr(hrag.engine, "open_engine", open_or_replace)
+    return opened_with
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    """The folder of an embedded store with documents."""
     folder = tmp_path / "store"
     with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as engine:
         fill(engine.writer(), 4)
@@ -51,9 +62,11 @@ def run(*words: str, folder: Path, **settings: str):
     return CliRunner().invoke(app, command, env=environment)
 
 
-def test_there_and_back_and_once_more(folder, tmp_path):
-    assert run(*THERE, folder=folder).exit_code == 0
-    back = run(*BACK, folder=tmp_path / "back")
+def test_a_store_is_copied_to_postgres_and_back_and_a_second_copy_changes_nothing(
+    folder, tmp_path, postgres
+):
+    assert run(*TO_POSTGRES, folder=folder).exit_code == 0
+    back = run(*TO_EMBEDDED, folder=tmp_path / "back")
     assert back.exit_code == 0
     lines = back.stdout.splitlines()
     assert lines[0].startswith("copied ")
@@ -62,52 +75,53 @@ def test_there_and_back_and_once_more(folder, tmp_path):
     assert lines[1].endswith(
         " documents in 5 collections: embedded contains everything that postgres contains"
     )
-    again = run(*THERE, "--json", folder=folder)
+    again = run(*TO_POSTGRES, "--json", folder=folder)
     report = json.loads(again.stdout)
-    assert again.exit_code == again.stderr.count("\n") - 1 == 0  # The audit line.
+    assert again.exit_code == again.stderr.count("\n") - 1 == 0  # One line is about the audit.
     assert (report["source"], report["target"]) == ENGINES
     assert report["copied"] == report["difference_count"] == 0
     assert report["present"] == report["documents"] > 4
-    with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as one:
-        assert contents(one.reader()) == contents(MemoryEngine.there.reader())
+    with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as embedded:
+        assert contents(embedded.reader()) == contents(postgres.reader())
 
 
-def test_differences_are_named_and_end_it_with_1(folder):
-    run(*THERE, folder=folder)
-    there = MemoryEngine.there
-    tenant, name = next(place for place in SETTINGS if there.collection(*place).document_count > 1)
-    first, second = (each.document_id for each in list(there.reader().export(tenant, name))[:2])
-    there.delete(there.open(tenant, name), first)
-    known = there.document(there.open(tenant, name), second)
-    there.put_metadata(there.open(tenant, name), second, known.sequence, {"x": 1}, known.source)
-    only = run(*THERE, "--verify-only", folder=folder)
-    assert only.exit_code == 1
-    assert only.stdout.splitlines()[:2] == [
+def test_differences_are_listed_and_the_exit_code_is_1(folder, postgres):
+    run(*TO_POSTGRES, folder=folder)
+    tenant, name = next(key for key in SETTINGS if postgres.collection(*key).document_count > 1)
+    stored = list(postgres.reader().export(tenant, name))
+    first, second = (document.document_id for document in stored[:2])
+    collection = postgres.open(tenant, name)
+    postgres.delete(collection, first)
+    known = postgres.document(collection, second)
+    postgres.put_metadata(collection, second, known.sequence, {"x": 1}, known.source)
+    verified = run(*TO_POSTGRES, "--verify-only", folder=folder)
+    assert verified.exit_code == 1
+    assert verified.stdout.splitlines()[:2] == [
         f"{tenant}/{name} document {first}: is missing in the target",
         f"{tenant}/{name} document {second}: differs: content_hash, metadata",
     ]
-    assert only.stdout.endswith(": 2 differences\n")
-    as_json = json.loads(run(*THERE, "--verify-only", "--json", folder=folder).stdout)
+    assert verified.stdout.endswith(": 2 differences\n")
+    as_json = json.loads(run(*TO_POSTGRES, "--verify-only", "--json", folder=folder).stdout)
     assert as_json["differences"][0] == {
         "tenant_id": tenant,
         "collection": name,
         "document_id": first,
         "problem": "is missing in the target",
     }
-    kept = run(*THERE, folder=folder)
-    assert kept.exit_code == 1
-    assert kept.stdout.startswith("copied 1 document, replaced 0, ")
-    replaced = run(*THERE, "--replace", folder=folder)
+    unchanged = run(*TO_POSTGRES, folder=folder)
+    assert unchanged.exit_code == 1
+    assert unchanged.stdout.startswith("copied 1 document, replaced 0, ")
+    replaced = run(*TO_POSTGRES, "--replace", folder=folder)
     assert replaced.exit_code == 0
     assert replaced.stdout.startswith("copied 0 documents, replaced 1, ")
 
 
-def test_it_is_audited_and_a_verification_is_not(folder, tmp_path):
+def test_a_migration_is_audited_and_a_verification_is_not(folder, tmp_path):
     records = tmp_path / "audit.log"
     audited = {"HRAG_AUDIT_FILE": str(records)}
-    assert run(*THERE, folder=folder, **audited).exit_code == 0
-    assert run(*THERE, "--verify-only", folder=folder, **audited).exit_code == 0
-    missing = run(*THERE, folder=tmp_path / "nowhere", **audited)
+    assert run(*TO_POSTGRES, folder=folder, **audited).exit_code == 0
+    assert run(*TO_POSTGRES, "--verify-only", folder=folder, **audited).exit_code == 0
+    missing = run(*TO_POSTGRES, folder=tmp_path / "nowhere", **audited)
     assert missing.exit_code == 3
     done, failed = (json.loads(line) for line in records.read_text().splitlines())
     assert (done["method"], done["outcome"], done["differences"]) == ("migrate", "OK", 0)
@@ -121,42 +135,42 @@ def test_the_connection_string_comes_from_a_private_file(folder, tmp_path, opene
     secret = tmp_path / "dsn"
     secret.write_text("postgresql://hrag:word@db/hrag\n")
     secret.chmod(0o640)
-    refused = run(*THERE, "--dsn-file", str(secret), folder=folder)
+    refused = run(*TO_POSTGRES, "--dsn-file", str(secret), folder=folder)
     assert refused.exit_code == 2
     assert "its mode is 0640; a secret needs 0600" in refused.stderr
     assert "word" not in refused.stderr
     secret.chmod(0o600)
-    done = run(*THERE, "--dsn-file", str(secret), folder=folder)
+    done = run(*TO_POSTGRES, "--dsn-file", str(secret), folder=folder)
     assert done.exit_code == 0
     (settings,) = opened
     assert settings.postgres_dsn == "postgresql://hrag:word@db/hrag"
     assert "word" not in done.output
     for path, problem in ((tmp_path / "no", "No such file"), (secret, "it is empty")):
         secret.write_text(" \n")
-        failed = run(*THERE, "--dsn-file", str(path), folder=folder)
+        failed = run(*TO_POSTGRES, "--dsn-file", str(path), folder=folder)
         assert failed.exit_code == 2
         assert problem in failed.stderr
 
 
-def test_the_target_is_read_where_it_is_written(folder, opened):
-    """A replica may lag behind."""
+def test_the_target_is_read_from_the_primary_and_not_from_a_replica(folder, opened):
+    """A replica may not have the newest commits yet."""
     dsns = {"HRAG_POSTGRES_DSN": "host=one", "HRAG_POSTGRES_READ_DSN": "host=replica"}
-    assert run(*THERE, folder=folder, **dsns).exit_code == 0
+    assert run(*TO_POSTGRES, folder=folder, **dsns).exit_code == 0
     (settings,) = opened
     assert (settings.postgres_dsn, settings.postgres_read_dsn) == ("host=one", "")
 
 
-def test_which_engine_the_services_have_does_not_matter(folder, opened, tmp_path):
+def test_the_engine_of_the_services_does_not_matter(folder, opened, tmp_path):
     secret = tmp_path / "dsn"
     secret.touch(0o600)
     secret.write_text("host=one")
-    own = {"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": ""}
-    assert run(*THERE, "--dsn-file", str(secret), folder=folder, **own).exit_code == 0
-    assert [each.engine for each in opened] == ["postgres"]
+    settings = {"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": ""}
+    assert run(*TO_POSTGRES, "--dsn-file", str(secret), folder=folder, **settings).exit_code == 0
+    assert [settings.engine for settings in opened] == ["postgres"]
 
 
-def test_without_a_connection_string_the_variable_is_named(folder):
-    failed = run(*THERE, folder=folder, HRAG_POSTGRES_DSN="")
+def test_without_a_connection_string_the_error_names_the_variable(folder):
+    failed = run(*TO_POSTGRES, folder=folder, HRAG_POSTGRES_DSN="")
     assert failed.exit_code == 1
     assert "HRAG_POSTGRES_DSN must be set" in failed.stderr
 
@@ -166,31 +180,28 @@ def test_without_a_connection_string_the_variable_is_named(folder):
     [
         (("--from", "embedded", "--to", "embedded"), "--from and --to are both embedded"),
         (("--from", "embedded", "--to", "x"), "'x' is unknown; it must be one of embedded, post"),
-        ((*THERE, "--verify-only", "--replace"), "--verify-only writes nothing"),
+        ((*TO_POSTGRES, "--verify-only", "--replace"), "--verify-only writes nothing"),
     ],
 )
-def test_wrong_usage_ends_with_2(words, problem, folder, opened):
+def test_after_wrong_usage_the_exit_code_is_2(words, problem, folder, opened):
     refused = run(*words, folder=folder)
     assert refused.exit_code == 2
     assert problem in refused.stderr
     assert opened == []
 
 
-def test_a_conflict_is_one_line(folder):
-    there = MemoryEngine.there
-    there.create_collection("acme", "plain", SETTINGS["acme", "Handbook"])
-    refused = run(*THERE, folder=folder)
+def test_the_error_for_a_conflict_is_one_line(folder, postgres):
+    postgres.create_collection("acme", "plain", SETTINGS["acme", "Handbook"])
+    refused = run(*TO_POSTGRES, folder=folder)
     assert refused.exit_code == 1
     assert "error: nothing was written, the target has the same names: acme/plain" in refused.stderr
     assert refused.stdout == ""
-    assert [each.name for each in there.reader().collections()] == ["plain"]
+    assert [collection.name for collection in postgres.reader().collections()] == ["plain"]
 
 
-def test_progress_says_what_it_does():
-    from hrag.engine.transfer.transfer_report import TransferProgress
-
+def test_a_progress_line_names_the_step_and_counts_documents():
     progress = TransferProgress()
-    assert migrate._describe(progress) == "opening: 0 of 0 documents"
+    assert progress_line(progress) == "opening: 0 of 0 documents"
     progress.begin("copying", 9000)
     progress.collection, progress.done = "acme/handbook", 1200
-    assert migrate._describe(progress) == "copying acme/handbook: 1,200 of 9,000 documents"
+    assert progress_line(progress) == "copying acme/handbook: 1,200 of 9,000 documents"

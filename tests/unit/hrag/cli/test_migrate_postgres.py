@@ -17,28 +17,29 @@ pytestmark = pytest.mark.postgres
 
 
 def opened(**settings: Any) -> Any:
+    """Returns a context that opens an engine with these settings and closes it."""
     return closing(open_engine(EngineSettings().model_copy(update=settings)))
 
 
 def migrated(folder: Path, dsn_file: Path, source: str, target: str) -> dict[str, Any]:
-    """Runs the command; returns its report."""
-    words = ["migrate", "--from", source, "--to", target, "--dsn-file", str(dsn_file), "--json"]
-    run = CliRunner().invoke(app, [*words, "--data-dir", str(folder)], env={"NO_COLOR": "1"})
-    assert run.exit_code == 0, run.output
-    return json.loads(run.stdout)
+    """Runs the command and returns its report."""
+    command = ["migrate", "--from", source, "--to", target, "--dsn-file", str(dsn_file), "--json"]
+    result = CliRunner().invoke(app, [*command, "--data-dir", str(folder)], env={"NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
-def test_a_store_moves_there_and_back(postgres_dsn, tmp_path):
-    here, back, dsn_file = tmp_path / "here", tmp_path / "back", tmp_path / "dsn"
+def test_a_store_is_copied_to_postgres_and_back(postgres_dsn, tmp_path):
+    original, copy, dsn_file = tmp_path / "original", tmp_path / "copy", tmp_path / "dsn"
     dsn_file.touch(0o600)
     dsn_file.write_text(postgres_dsn)
-    with opened(data_dir=here) as engine:
+    with opened(data_dir=original) as engine:
         fill(engine.writer(), 4)
-    there = migrated(here, dsn_file, "embedded", "postgres")
-    assert there["copied"] == there["documents"] > 4
+    report = migrated(original, dsn_file, "embedded", "postgres")
+    assert report["copied"] == report["documents"] > 4
     with opened(engine="postgres", postgres_dsn=postgres_dsn) as engine:
         assert engine.administration().check().problems == ()
-    assert migrated(here, dsn_file, "embedded", "postgres")["copied"] == 0
-    assert migrated(back, dsn_file, "postgres", "embedded")["copied"] == there["copied"]
-    with opened(data_dir=here) as one, opened(data_dir=back) as other:
-        assert contents(one.reader()) == contents(other.reader())
+    assert migrated(original, dsn_file, "embedded", "postgres")["copied"] == 0
+    assert migrated(copy, dsn_file, "postgres", "embedded")["copied"] == report["copied"]
+    with opened(data_dir=original) as first, opened(data_dir=copy) as second:
+        assert contents(first.reader()) == contents(second.reader())

@@ -1,4 +1,4 @@
-"""Parsing of `--filter` conditions and of `--meta KEY=VALUE`."""
+"""`--where` conditions and `--meta KEY=VALUE` are parsed, or refused with the position."""
 
 from datetime import UTC, datetime
 
@@ -39,11 +39,11 @@ from hrag.filters import AllOf, Exists, Match, NoneOf, Range
         ("title", Exists("title")),
     ],
 )
-def test_a_condition(text, condition):
+def test_a_condition_is_parsed(text, condition):
     assert parse_filters([text]) == AllOf((condition,))
 
 
-def test_conditions_are_combined_and_none_is_no_filter():
+def test_conditions_are_combined_and_without_conditions_there_is_no_filter():
     assert parse_filters(["a", "b"]) == AllOf((Exists("metadata.a"), Exists("metadata.b")))
     assert parse_filters([]) is None
 
@@ -79,7 +79,7 @@ def test_conditions_are_combined_and_none_is_no_filter():
         ("a=" + "[" * 100_000, 3, "nested too deep"),
     ],
 )
-def test_a_malformed_condition_is_refused_with_its_place(text, position, says):
+def test_a_malformed_condition_is_refused_with_its_position(text, position, says):
     with pytest.raises(typer.BadParameter) as refused:
         parse_filters(["fine", text])
     assert f": at character {position}: " in refused.value.message
@@ -91,10 +91,10 @@ def test_an_empty_condition_is_refused():
         parse_filters([""], "--where")
 
 
-def test_values_have_types():
-    given = ["团队=搜索", "year=2026", "x=-0.5", "draft=false", 'code="007"', 'tags=["a", 1]']
-    given += ['author={"name": "王"}', "eq=a=b", 'empty=""', "null=null"]
-    assert parse_metadata(given) == {
+def test_metadata_values_have_types():
+    options = ["团队=搜索", "year=2026", "x=-0.5", "draft=false", 'code="007"', 'tags=["a", 1]']
+    options += ['author={"name": "王"}', "eq=a=b", 'empty=""', "null=null"]
+    assert parse_metadata(options) == {
         "团队": "搜索",
         "year": 2026,
         "x": -0.5,
@@ -109,7 +109,7 @@ def test_values_have_types():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "says"),
     [
         (["a"], "is not KEY=VALUE"),
         (["=x"], "is not KEY=VALUE"),
@@ -119,7 +119,7 @@ def test_values_have_types():
         (["a=1", "a=2"], "'a' is given twice"),
     ],
 )
-def test_malformed_metadata_is_refused(given, says):
+def test_malformed_metadata_is_refused(options, says):
     with pytest.raises(typer.BadParameter) as refused:
-        parse_metadata(given)
+        parse_metadata(options)
     assert says in refused.value.message

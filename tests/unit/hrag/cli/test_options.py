@@ -1,4 +1,4 @@
-"""Whether something is deleted without a question."""
+"""Nothing is deleted before the user has confirmed it, or has given `--yes`."""
 
 import io
 
@@ -14,13 +14,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_yes_asks_nothing(monkeypatch, capsys):
+def test_with_yes_no_question_is_asked(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     confirm("Delete it?", yes=True)
     assert capsys.readouterr().err == ""
 
 
-def test_without_a_terminal_it_is_refused(monkeypatch):
+def test_without_a_terminal_and_without_yes_the_command_fails(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(Failure, match=r"no terminal to ask at: Delete it\? .+--yes") as refused:
         confirm("Delete it?", yes=False)
@@ -30,6 +30,5 @@ def test_without_a_terminal_it_is_refused(monkeypatch):
 @pytest.mark.parametrize("answer", ["n\n", "\n"])
 def test_a_user_who_does_not_agree_ends_the_command(monkeypatch, answer):
     monkeypatch.setattr("sys.stdin", Terminal(answer))
-    monkeypatch.setattr("typer._click.termui.visible_prompt_func", lambda _: answer.strip())
     with pytest.raises(typer.Abort):
         confirm("Delete it?", yes=False)

@@ -1,13 +1,14 @@
-"""Addresses for services, and the refusal of those in use."""
+"""Services get free addresses, and their failures are reported by name."""
 
+import os
+import signal
 import socket
 from pathlib import Path
-from subprocess import Popen
-from types import SimpleNamespace
 
 import pytest
 
 from hrag.cli.processes import ServiceFailed, Services, free_addresses, with_free_port
+from tests.support.servers.processes import children_of
 
 
 def test_free_addresses_differ_and_can_be_bound():
@@ -26,23 +27,29 @@ def test_port_0_becomes_a_free_port():
     assert with_free_port("127.0.0.1:50051") == "127.0.0.1:50051"
 
 
-def test_address_in_use_is_refused_before_anything_starts(tmp_path: Path):
+def test_an_address_in_use_is_refused_before_anything_starts(tmp_path: Path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        taken = f"127.0.0.1:{listener.getsockname()[1]}"
-        services = Services(tmp_path / "data", free_addresses(1)[0], taken)
-        with pytest.raises(ServiceFailed, match=f"HRAG_RETRIEVER_ADDRESS is {taken}"), services:
+        used = f"127.0.0.1:{listener.getsockname()[1]}"
+        services = Services(tmp_path / "data", free_addresses(1)[0], used)
+        with pytest.raises(ServiceFailed, match=f"HRAG_RETRIEVER_ADDRESS is {used}"), services:
             pass
     assert not (tmp_path / "data").exists()
 
 
-def test_a_service_that_was_killed_and_not_waited_for_is_named(tmp_path: Path):
-    """As after a third Ctrl-C, which ends the wait for what the second one killed."""
-    services = Services(tmp_path / "data", *free_addresses(2))
-    with Popen(["sleep", "100"]) as process:
-        child = SimpleNamespace(service=SimpleNamespace(name="indexer"), process=process)
-        services._children.append(child)
-        process.kill()
+def test_the_error_names_a_service_that_was_killed_and_not_waited_for(tmp_path: Path):
+    """This happens after a third Ctrl-C. The second one kills all, the third one ends the wait.
+
+    Here the indexer is killed, and nothing waits for it before the check.
+    """
+    with Services(tmp_path / "data", *free_addresses(2), logs=tmp_path) as services:
+        (indexer,) = (pid for pid in children_of(os.getpid()) if "indexer_svc" in command_of(pid))
+        os.kill(indexer, signal.SIGKILL)
         with pytest.raises(ServiceFailed, match="the indexer was ended by SIGKILL"):
             services.check_stopped_cleanly()
+
+
+def command_of(pid: int) -> str:
+    """Returns the command line of a process."""
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")

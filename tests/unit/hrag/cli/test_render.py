@@ -1,4 +1,4 @@
-"""Formatting of passages, excerpts and durations."""
+"""Passages, citations, excerpts and durations are formatted for people."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -88,7 +88,7 @@ def test_terms_are_marked_instead_of_their_leaf():
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("changes", "shown"),
     [
         ({}, "0.500"),
         ({"dense_score": 0.5}, "0.500"),
@@ -97,11 +97,11 @@ def test_terms_are_marked_instead_of_their_leaf():
         ({"dense_score": 0.5, "rerank_score": -2.0}, "0.500 (reranker -2.000)"),
     ],
 )
-def test_scores_of_sources_are_shown_where_they_say_more(given, shown):
-    assert scores(replace(_passage(_chunk()), **given)) == shown
+def test_scores_of_sources_are_shown_if_they_differ_from_the_score(changes, shown):
+    assert scores(replace(_passage(_chunk()), **changes)) == shown
 
 
-def test_the_place_to_cite_is_the_sentences():
+def test_the_matched_sentence_is_cited_instead_of_its_chunk():
     chunk = _chunk(section_path=("Alpha",), first_page=3, last_page=4)
     passage = _passage(chunk)
     assert cited_place(passage) is chunk
@@ -128,13 +128,13 @@ def test_printable_text_has_no_controls_and_the_same_length(text):
     assert all(c in "\t\n" or not (ord(c) < 32 or 0x7F <= ord(c) < 0xA0) for c in shown)
 
 
-def test_citation_has_the_parts_that_the_chunk_has():
+def test_a_citation_has_only_the_parts_that_the_chunk_has():
     chunk = _chunk(section_path=("Guide", "Install", "Linux"), first_page=3, last_page=4)
     assert citation(chunk) == "Guide · Install > Linux · p. 3-4 · docs/guide.md · guide#2.0"
     assert citation(_chunk(title="", source="")) == "guide#2.0"
 
 
-def test_one_page_is_not_a_range():
+def test_a_single_page_is_not_shown_as_a_range():
     assert pages(_chunk(first_page=7, last_page=7)) == "p. 7"
 
 
@@ -202,5 +202,5 @@ def test_durations_have_a_suitable_unit(microseconds, expected):
     assert duration(microseconds) == expected
 
 
-def test_one_is_singular():
+def test_a_count_of_one_has_a_singular_noun():
     assert (counted(1, "passage"), counted(1200, "passage")) == ("1 passage", "1,200 passages")

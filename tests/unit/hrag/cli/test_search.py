@@ -1,4 +1,4 @@
-"""The output of `hrag search`, and options that are refused before the search."""
+"""`hrag search` shows results, passes its options to the retriever, and refuses invalid ones."""
 
 import json
 from contextlib import contextmanager
@@ -76,7 +76,7 @@ def test_only_the_best_of_many_sections_are_shown():
     assert "and 90 more sections" in output
 
 
-def test_summary_cannot_control_the_terminal():
+def test_a_summary_cannot_control_the_terminal():
     output = shown(section(summary="a\x1b[2Jb [red]c[/red]"))
     assert "\x1b" not in output
     assert "[red]c[/red]" in output
@@ -124,7 +124,7 @@ HYBRID = SearchResult(
 )
 
 
-def test_a_passage_says_what_each_source_gave_and_which_place_to_cite():
+def test_a_passage_shows_the_score_of_each_source_and_the_sentence_to_cite():
     output = written(HYBRID)
     assert output.splitlines()[:3] == [
         "1. 0.750 (lexical 0.500, dense 1.000)  Guide · Dogs · p. 4 · d#2.0",
@@ -135,7 +135,7 @@ def test_a_passage_says_what_each_source_gave_and_which_place_to_cite():
     assert "FALLBACK" not in output
 
 
-def test_a_fallback_is_the_last_and_loudest_line():
+def test_a_fallback_is_reported_in_the_last_line():
     reason = "the endpoint is \x1b[2Jdown"
     fallen = replace(HYBRID, retrieval=Retrieval.LEXICAL, fallback=reason)
     last = written(fallen).splitlines()[-1]
@@ -144,37 +144,38 @@ def test_a_fallback_is_the_last_and_loudest_line():
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What the command asks for; the answer is HYBRID."""
-    asked = {}
+def query(monkeypatch):
+    """The arguments of the search that the command makes. The result is HYBRID."""
+    query = {}
 
     @contextmanager
     def connect(*_, **__):
-        yield SimpleNamespace(search=lambda **query: asked.update(query) or HYBRID)
+        yield SimpleNamespace(search=lambda **arguments: query.update(arguments) or HYBRID)
 
     monkeypatch.setattr(command, "connect", connect)
-    return asked
+    return query
 
 
 def run(*arguments: str) -> str:
     return CliRunner().invoke(app, ["search", *arguments], catch_exceptions=False).stdout
 
 
-def test_json_has_every_field(asked):
-    found = json.loads(run("x", "--json"))
-    assert (found["retrieval"], found["fallback"], found["mode"]) == ("hybrid", "", "small_to_big")
-    (passage,) = found["passages"]
+@pytest.mark.usefixtures("query")
+def test_json_has_every_field():
+    shown = json.loads(run("x", "--json"))
+    assert (shown["retrieval"], shown["fallback"], shown["mode"]) == ("hybrid", "", "small_to_big")
+    (passage,) = shown["passages"]
     assert (passage["lexical_score"], passage["dense_score"]) == (0.5, 1.0)
     assert passage["term_spans"] == [{"char_start": 12, "char_end": 16}]
     assert passage["matched_sentence"]["section_path"] == ["Dogs"]
     assert passage["matched_children"][0]["lexical_score"] == 0.5
 
 
-def test_what_is_not_asked_for_is_left_to_the_retriever(asked):
+def test_options_that_are_not_given_are_left_to_the_retriever(query):
     run("x")
-    unset = {name: value for name, value in asked.items() if value is None}
+    unset = {name: value for name, value in query.items() if value is None}
     assert {"mode", "limit", "retrieval", "fusion", "lexical_weight", "rerank"} <= unset.keys()
-    assert (asked["candidates"], asked["max_per_document"]) == (200, 0)
+    assert (query["candidates"], query["max_per_document"]) == (200, 0)
 
 
 @pytest.mark.parametrize(
@@ -191,9 +192,9 @@ def test_what_is_not_asked_for_is_left_to_the_retriever(asked):
         (["--mode", "context"], "mode", SearchMode.CONTEXT),
     ],
 )
-def test_an_option_is_asked_for(asked, options, field, value):
+def test_an_option_is_passed_to_the_retriever(query, options, field, value):
     run("x", *options)
-    assert asked[field] == value
+    assert query[field] == value
 
 
 def test_missing_summaries_are_reported():
@@ -214,7 +215,7 @@ def test_missing_summaries_are_reported():
         ("--max-per-document", "1001", "less than or equal to 1000"),
     ],
 )
-def test_a_wrong_option_is_refused(option, value, rule):
+def test_an_invalid_option_is_refused(option, value, rule):
     env = {"NO_COLOR": "1", "COLUMNS": "200"}
     result = CliRunner().invoke(app, ["search", "x", option, value], env=env)
     assert result.exit_code == 2

@@ -1,9 +1,8 @@
-"""SIGTERM and SIGHUP end a command on a store as Ctrl-C does: cleaned up, and recorded."""
+"""SIGTERM and SIGHUP end a command on a store as Ctrl-C does: it cleans up and is audited."""
 
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from hrag.config import EngineSettings
 from hrag.engine import open_engine
 from tests.support.servers.forked import HRAG, talking
 from tests.support.servers.processes import children_of, is_alive
+from tests.support.until import until
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -32,8 +32,8 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _own_handlers() -> Iterator[None]:
-    """Signals do nothing to this process, unless a command wants them to."""
+def _ignore_signals() -> Iterator[None]:
+    """Makes signals do nothing to this process, unless a command installs a handler."""
     before = [signal.signal(number, lambda *_: None) for number in _SIGNALS]
     yield
     for number, handler in zip(_SIGNALS, before, strict=True):
@@ -62,30 +62,30 @@ def test_a_signal_interrupts_every_command(
     records.touch()
     monkeypatch.setenv("HRAG_AUDIT_FILE", str(records))
     monkeypatch.setenv("HRAG_POSTGRES_DSN", "postgresql://db/hrag")
-    done = CliRunner().invoke(app, [*command, "--data-dir", str(store)])
-    assert done.exit_code == _INTERRUPTED
+    result = CliRunner().invoke(app, [*command, "--data-dir", str(store)])
+    assert result.exit_code == _INTERRUPTED
     assert outcomes(records) == ["FAILED"] * recorded
 
 
 @pytest.mark.parametrize("number", _SIGNALS)
 def test_an_interrupted_backup_leaves_nothing(store, tmp_path, monkeypatch, number):
-    """Neither a part of the copy nor the process that checks it."""
+    """Neither a part of the copy nor the process that checks the copy remains."""
     monkeypatch.setenv("HRAG_AUDIT_FILE", str(tmp_path / "audit.log"))
     command = [*HRAG, "backup", str(tmp_path / "b"), "--data-dir", str(store)]
-    with talking(*command) as (program, said):
-        assert "checking the copy\n" in said
+    with talking(*command) as (program, lines):
+        assert "checking the copy\n" in lines
         while not (children := children_of(program.pid)):
             assert program.poll() is None
         os.kill(program.pid, number)
         assert program.wait(30) == _INTERRUPTED
-    while any(map(is_alive, children)):  # One that was starting ends itself, soon.
-        time.sleep(0.01)
+    # A process that was just starting ends by itself.
+    until(lambda: not any(map(is_alive, children)))
     assert {path.name for path in tmp_path.iterdir()} == {"store", "audit.log"}
     assert outcomes(tmp_path / "audit.log") == ["FAILED"]
 
 
-def test_a_signal_that_is_ignored_stays_so(store):
-    """As `nohup` wants it."""
+def test_a_signal_that_is_ignored_stays_ignored(store):
+    """`nohup` relies on this."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     CliRunner().invoke(app, ["check", "--data-dir", str(store)])
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -93,4 +93,5 @@ def test_a_signal_that_is_ignored_stays_so(store):
 
 
 def outcomes(records: Path) -> list[str]:
+    """Returns the outcomes in the audit log."""
     return [json.loads(line)["outcome"] for line in records.read_text().splitlines()]

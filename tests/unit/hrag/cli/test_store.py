@@ -1,4 +1,4 @@
-"""`hrag check`, `hrag reindex` and `hrag postgres`: output, exit codes and audit entries."""
+"""`hrag check`, `hrag reindex` and `hrag postgres` report, end with exit codes and are audited."""
 
 import json
 from contextlib import closing
@@ -20,6 +20,7 @@ from tests.support.engines.damage import flip_first
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    """The folder of a store with one document."""
     folder = tmp_path / "store"
     with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as engine:
         writer = engine.writer()
@@ -42,12 +43,12 @@ def test_a_repair_is_audited(folder, tmp_path):
     assert "hrag restore" in stopped.stderr
     assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # A check changes nothing.
     entries = [json.loads(line) for line in records.read_text().splitlines()]
-    found = [(each["method"], each["outcome"], each.get("problems")) for each in entries]
-    assert found == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
-    assert {each["store"] for each in entries} == {str(folder)}
+    audited = [(entry["method"], entry["outcome"], entry.get("problems")) for entry in entries]
+    assert audited == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
+    assert {entry["store"] for entry in entries} == {str(folder)}
 
 
-def test_a_repair_without_disk_has_found_no_problems(folder, monkeypatch):
+def test_a_repair_on_a_full_disk_ends_with_an_error(folder, monkeypatch):
     def full(_: object) -> NoReturn:
         raise StorageFull("the disk is full")
 
@@ -63,7 +64,7 @@ def run(command: list[str], **settings: str):
 
 @pytest.fixture
 def damaged_folder(tmp_path: Path) -> Path:
-    """A store of three collections, the first with a damaged document."""
+    """The folder of a store of three collections. The first one has a damaged document."""
     folder = tmp_path / "store"
     with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as engine:
         writer = engine.writer()
@@ -75,24 +76,27 @@ def damaged_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_collections_after_a_damaged_one_are_reindexed_and_the_damage_is_named(damaged_folder):
-    done = reindex("--data-dir", str(damaged_folder))
-    assert done.exit_code == 1
-    names = [line.split()[1] for line in done.stdout.splitlines() if "leaves indexed" in line]
+def test_collections_after_a_damaged_one_are_reindexed_and_the_damage_is_reported(damaged_folder):
+    result = reindex("--data-dir", str(damaged_folder))
+    assert result.exit_code == 1
+    names = [line.split()[1] for line in result.stdout.splitlines() if "leaves indexed" in line]
     assert names == ["t/second:", "t/third:"]
-    assert "reindexed 2 collections" in done.stdout
+    assert "reindexed 2 collections" in result.stdout
     assert (
         "error: 1 of 3 collections were not reindexed: document 'a' of collection 't/first' is "
         "damaged"
-    ) in done.stderr
+    ) in result.stderr
 
 
-def test_a_program_learns_which_were_reindexed_too(damaged_folder, tmp_path):
+def test_json_lists_the_reindexed_collections_and_the_error(damaged_folder, tmp_path):
     records = tmp_path / "audit.log"
-    done = reindex("--json", "--data-dir", str(damaged_folder), HRAG_AUDIT_FILE=str(records))
-    assert done.exit_code == 1
-    assert [each["name"] for each in json.loads(done.stdout)["collections"]] == ["second", "third"]
-    assert json.loads(done.stderr)["error"]["type"] == "DataLoss"
+    result = reindex("--json", "--data-dir", str(damaged_folder), HRAG_AUDIT_FILE=str(records))
+    assert result.exit_code == 1
+    assert [collection["name"] for collection in json.loads(result.stdout)["collections"]] == [
+        "second",
+        "third",
+    ]
+    assert json.loads(result.stderr)["error"]["type"] == "DataLoss"
     (entry,) = map(json.loads, records.read_text().splitlines())
     assert (entry["outcome"], entry["collections"]) == ("FAILED", 2)
 
@@ -102,13 +106,15 @@ def reindex(*arguments: str, **settings: str):
     return CliRunner().invoke(app, ["reindex", *arguments], env=settings)
 
 
-class Migrating:
+class MigratingEngine:
+    """An engine, and its administration, whose schema is migrated to version 3."""
+
     location = "host=db"
 
     def __init__(self, before: int) -> None:
         self._before = before
 
-    def administration(self) -> "Migrating":
+    def administration(self) -> "MigratingEngine":
         return self
 
     def migrate(self) -> MigrationReport:
@@ -126,14 +132,16 @@ def migrate_schema(*arguments: str) -> Result:
         (3, "the store has schema version 3 already\n"),
     ],
 )
-def test_it_shows_the_versions(monkeypatch: pytest.MonkeyPatch, before: int, line: str) -> None:
-    monkeypatch.setattr(store, "open_store", lambda: Migrating(before))
+def test_a_schema_migration_shows_the_versions(
+    monkeypatch: pytest.MonkeyPatch, before: int, line: str
+) -> None:
+    monkeypatch.setattr(store, "open_store", lambda: MigratingEngine(before))
     assert migrate_schema().stdout == line
     assert json.loads(migrate_schema("--json").stdout) == {"before": before, "after": 3}
 
 
-def test_it_is_audited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(store, "open_store", lambda: Migrating(1))
+def test_a_schema_migration_is_audited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(store, "open_store", lambda: MigratingEngine(1))
     monkeypatch.setenv("HRAG_AUDIT_FILE", str(tmp_path / "audit"))
     assert migrate_schema().exit_code == 0
     (entry,) = map(json.loads, (tmp_path / "audit").read_text("utf-8").splitlines())
@@ -142,7 +150,7 @@ def test_it_is_audited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert entry["outcome"] == "OK"
 
 
-def test_an_embedded_store_needs_none() -> None:
+def test_an_embedded_store_needs_no_schema_migration() -> None:
     result = migrate_schema()
     assert result.exit_code == 1
     assert result.stderr.endswith(
@@ -151,7 +159,9 @@ def test_an_embedded_store_needs_none() -> None:
     )
 
 
-def test_a_malformed_dsn_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_malformed_dsn_names_the_variable_and_hides_the_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HRAG_ENGINE", "postgres")
     monkeypatch.setenv("HRAG_POSTGRES_DSN", "host=db password=my secret")
     result = migrate_schema()

@@ -1,4 +1,4 @@
-"""Tables on terminals of several widths and in a pipe, exit codes, and lines of progress."""
+"""Tables fit terminals and pipes, errors have exit codes, and progress is shown in lines."""
 
 import io
 from itertools import count
@@ -43,13 +43,13 @@ def test_a_table_fits_the_terminal_and_cuts_no_number(width):
     lines = _lines(width)
     assert max(map(cell_len, lines)) <= width
     assert "tokens" in lines[0]
-    assert "note" not in lines[0]  # No row has one.
+    assert "note" not in lines[0]  # No row has a note.
     assert any("1,234,567" in line for line in lines)
 
 
 def test_a_wide_terminal_shows_everything():
     text = "\n".join(_lines(200))
-    assert all(each in text for each in (ROWS[0][1], ROWS[0][2], ROWS[1][0]))
+    assert all(value in text for value in (ROWS[0][1], ROWS[0][2], ROWS[1][0]))
     assert "…" not in text
 
 
@@ -60,7 +60,7 @@ def test_a_title_keeps_its_start_and_a_source_its_end():
     assert row.count("…") == 2
 
 
-def test_a_pipe_gets_one_line_a_row_with_whole_values(capsys):
+def test_a_pipe_gets_one_line_for_each_row_with_complete_values(capsys):
     show_table(Console(width=20), COLUMNS, ROWS)
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split("\t") == ["id", "title", "source", "note", "tokens"]
@@ -80,11 +80,11 @@ def test_a_pipe_gets_one_line_a_row_with_whole_values(capsys):
         (errors.BlankDocument, ExitCode.FAILED),
     ],
 )
-def test_an_error_has_the_code_of_its_situation(error, code):
+def test_an_error_has_the_exit_code_of_its_kind(error, code):
     assert exit_code_of(error("why")) is code
 
 
-def test_lines_appear_on_standard_error_while_the_block_runs(capsys):
+def test_progress_lines_appear_on_standard_error_while_the_block_runs(capsys):
     calls, third = count(1), Event()
 
     def describe() -> str:
@@ -102,7 +102,7 @@ def test_lines_appear_on_standard_error_while_the_block_runs(capsys):
     assert written.err.startswith("step 1\nstep 2\nstep 3\n")
 
 
-def test_they_end_with_a_block_that_fails():
+def test_progress_lines_end_if_the_block_fails():
     before = active_count()
     with pytest.raises(ValueError, match="x"), progress_lines(lambda: "", interval_s=30):
         raise ValueError("x")

@@ -1,4 +1,4 @@
-"""Drawing of a document's chunks."""
+"""The chunks of a document are drawn as a tree."""
 
 from rich.console import Console
 
@@ -44,7 +44,7 @@ def _lines(lowest: int = 0, budget: int = 100) -> list[str]:
     with console.capture() as captured:
         console.print(drawn)
     lines = captured.get().splitlines()
-    assert len(lines) == count + 2  # The document's own two lines.
+    assert len(lines) == count + 2  # Two lines are about the document itself.
     return lines
 
 
@@ -56,7 +56,7 @@ def test_every_chunk_is_drawn_below_its_parent():
     assert depths[0] == depths[3] < depths[1] == depths[2] == depths[4] == depths[5]
 
 
-def test_line_shows_the_span_and_the_first_words_of_a_chunk():
+def test_a_line_shows_the_span_and_the_first_words_of_a_chunk():
     line = _lines()[5]
     assert line.startswith("└── #1.1 2 tokens [11:23] Part · p. 2-3  gamma delta")
 

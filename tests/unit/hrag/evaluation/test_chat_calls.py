@@ -1,4 +1,4 @@
-"""Calls of a chat model: equal prompts share one, and a failed one spoils no other."""
+"""Equal prompts share one call of the chat model, and a failed call affects no other caller."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
@@ -6,21 +6,21 @@ from threading import Barrier, Event
 from hrag.errors import ChatUnavailable
 from hrag.evaluation.chat_calls import ChatCalls
 from hrag.evaluation.journal import Journal
-from tests.support.documents.evaluation_fakes import ToldChat
+from tests.support.documents.evaluation_fakes import ScriptedChat
 
 WAIT_S = 10
 
 
 def test_an_equal_prompt_is_not_paid_for_twice() -> None:
-    """Another limit of the reply makes another call."""
-    chat = ToldChat(str.upper)
+    """A prompt with another token limit is another call."""
+    chat = ScriptedChat(str.upper)
     calls = ChatCalls(chat, Journal())
     assert [calls.ask("one", 10), calls.ask("one", 10), calls.ask("one", 20)] == ["ONE"] * 3
     assert chat.prompts == ["one", "one"]
     assert (calls.usage.calls, calls.usage.prompt_tokens) == (2, 200)
 
 
-def test_equal_prompts_at_a_time_share_one_call_and_others_do_not_wait() -> None:
+def test_concurrent_equal_prompts_share_one_call_and_other_prompts_do_not_wait() -> None:
     other_is_called, started = Event(), Barrier(4)
 
     def reply(prompt: str) -> str:
@@ -28,7 +28,7 @@ def test_equal_prompts_at_a_time_share_one_call_and_others_do_not_wait() -> None
             other_is_called.set()
         return f"{prompt} {other_is_called.wait(WAIT_S)}"
 
-    chat = ToldChat(reply)
+    chat = ScriptedChat(reply)
     calls = ChatCalls(chat, Journal())
 
     def ask(prompt: str) -> str:
@@ -42,7 +42,7 @@ def test_equal_prompts_at_a_time_share_one_call_and_others_do_not_wait() -> None
     assert calls.usage.calls == 2
 
 
-def test_a_call_that_fails_is_made_again_by_one_that_waited_for_it() -> None:
+def test_after_a_failed_call_another_waiting_caller_repeats_it() -> None:
     started = Barrier(3)
 
     def fail_once(prompt: str) -> str:
@@ -50,7 +50,7 @@ def test_a_call_that_fails_is_made_again_by_one_that_waited_for_it() -> None:
             raise ChatUnavailable("slow")
         return "reply"
 
-    chat = ToldChat(fail_once)
+    chat = ScriptedChat(fail_once)
     calls = ChatCalls(chat, Journal())
 
     def ask(_: int) -> str:

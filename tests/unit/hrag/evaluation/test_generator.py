@@ -1,4 +1,4 @@
-"""Questions that a chat model writes: what is accepted, and how a file is continued."""
+"""Questions of a chat model are checked and added to a file, which later runs continue."""
 
 import json
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from hrag.evaluation.questions import GoldSpan
 from hrag.evaluation.report_files import Report, report_json
 from hrag.evaluation.searches import Searched
 from hrag.types import TreeSettings
-from tests.support.documents.evaluation_fakes import ToldChat, nearly_full_disk, passage
+from tests.support.documents.evaluation_fakes import ScriptedChat, nearly_full_disk, passage
 
 CHUNKS = {"a": 4, "b": 3}
 WORDS = "The valve  opens\nat 3 bar. " * 3
 
 
 class Library:
-    """A collection of two documents, whose chunks of level 1 are known."""
+    """A client of a collection. `chunks` counts the chunks of level 1 of each document."""
 
     def __init__(self, chunks: dict[str, int] = CHUNKS, tokens: int = 100) -> None:
         self._chunks = chunks
@@ -35,7 +35,7 @@ class Library:
         return SimpleNamespace(settings=SimpleNamespace(tree=TreeSettings()))
 
     def list_documents(self, tenant_id: str, *, page_token: str, **_: Any) -> Any:
-        """One document a page."""
+        """Returns pages of one document each."""
         number = int(page_token or 0)
         items = [
             SimpleNamespace(document_id=name, chunks_per_level=(99, count, 0, 0))
@@ -54,12 +54,13 @@ class Library:
 
 
 def question(**changed: str) -> str:
+    """Returns a reply with a valid question, except for the changed fields."""
     fields = {"question": "When does it open?", "quote": "opens at 3 bar.", "answer": "At 3"}
     return json.dumps(fields | changed)
 
 
 def numbered(prompt: str) -> str:
-    """A question that names the chunk."""
+    """Replies with a question that differs for each chunk."""
     text = prompt.partition("<<<\n")[2]
     return question(question=f"When does valve {prompt.count('About b')}{text[:2]} open?")
 
@@ -67,23 +68,23 @@ def numbered(prompt: str) -> str:
 def generate(
     path: Path, count: int, reply: Callable[[str], str], library: Library | None = None
 ) -> Generated:
-    calls = ChatCalls(ToldChat(reply), Journal())
+    calls = ChatCalls(ScriptedChat(reply), Journal())
     client = cast("Client", library or Library())
     shown: list[tuple[int, int, int]] = []
     generator = QuestionGenerator(client, calls, Searched("acme"), concurrency=2)
-    return generator.generate(path, count, 0, lambda *each: shown.append(each))
+    return generator.generate(path, count, 0, lambda *counts: shown.append(counts))
 
 
-def test_questions_have_the_span_of_what_the_model_copied(tmp_path: Path) -> None:
+def test_a_question_has_the_span_of_the_quote_of_the_model(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
-    made = generate(path, 5, numbered)
-    assert (made.questions, made.added, made.rejected) == (5, 5, {})
-    assert made.usage.calls == 5
+    generated = generate(path, 5, numbered)
+    assert (generated.questions, generated.added, generated.rejected) == (5, 5, {})
+    assert generated.usage.calls == 5
     questions = read_questions(path)
-    assert len({each.text for each in questions}) == 5
-    for each in questions:
-        assert each.answer == "At 3"
-        (gold,) = each.gold
+    assert len({question.text for question in questions}) == 5
+    for question in questions:
+        assert question.answer == "At 3"
+        (gold,) = question.gold
         assert isinstance(gold, GoldSpan)
         document_id, start, end = gold.span
         content = f"{start // 100}. {WORDS}"
@@ -96,17 +97,17 @@ def test_a_file_is_continued_with_other_chunks(tmp_path: Path) -> None:
     generate(path, 3, numbered)
     before = path.read_text()
     assert generate(path, 3, numbered).added == 0
-    made = generate(path, 7, numbered)
-    assert (made.questions, made.added) == (7, 4)
+    generated = generate(path, 7, numbered)
+    assert (generated.questions, generated.added) == (7, 4)
     assert path.read_text().startswith(before)
-    assert len({each.gold for each in read_questions(path)}) == 7
+    assert len({question.gold for question in read_questions(path)}) == 7
     assert generate(path, 9, numbered).added == 0
 
 
-def test_a_file_that_was_corrected_by_hand_is_continued_on_a_line_of_its_own(
+def test_a_file_without_a_last_line_end_is_continued_on_a_new_line(
     tmp_path: Path,
 ) -> None:
-    """Some editors write no line end behind the last line."""
+    """Some editors write no line end after the last line."""
     path = tmp_path / "q.jsonl"
     generate(path, 2, numbered)
     path.write_text(path.read_text().rstrip("\n"))
@@ -139,17 +140,15 @@ def test_a_full_disk_ends_the_run_and_the_file_can_be_continued(tmp_path: Path) 
         (question(answer="\udc00"), "a lone surrogate in the reply"),
     ],
 )
-def test_replies_that_make_no_question_are_counted_by_reason(
-    tmp_path: Path, reply: str, reason: str
-) -> None:
-    made = generate(tmp_path / "q.jsonl", 3, lambda _: reply)
-    assert (made.questions, made.rejected) == (0, {reason: 7})
-    assert report_json(Report({}, generated=made))["generated"]["rejected"] == {reason: 7}
+def test_rejected_replies_are_counted_by_reason(tmp_path: Path, reply: str, reason: str) -> None:
+    generated = generate(tmp_path / "q.jsonl", 3, lambda _: reply)
+    assert (generated.questions, generated.rejected) == (0, {reason: 7})
+    assert report_json(Report({}, generated=generated))["generated"]["rejected"] == {reason: 7}
 
 
-def test_the_same_question_is_taken_once(tmp_path: Path) -> None:
-    made = generate(tmp_path / "q.jsonl", 2, lambda _: f"Here: {question()} Good?")
-    assert (made.added, made.rejected) == (1, {"the same question again": 6})
+def test_a_repeated_question_is_rejected(tmp_path: Path) -> None:
+    generated = generate(tmp_path / "q.jsonl", 2, lambda _: f"Here: {question()} Good?")
+    assert (generated.added, generated.rejected) == (1, {"the same question again": 6})
 
 
 def test_failed_calls_are_counted_and_do_not_end_the_run(tmp_path: Path) -> None:
@@ -158,14 +157,14 @@ def test_failed_calls_are_counted_and_do_not_end_the_run(tmp_path: Path) -> None
             raise ChatUnavailable("slow")
         return numbered(prompt)
 
-    made = generate(tmp_path / "q.jsonl", 7, fails_for_b)
-    assert made.added == 4
-    assert made.rejected == {"the call failed (ChatUnavailable)": 3}
-    assert (made.usage.calls, made.usage.failed) == (4, 3)
+    generated = generate(tmp_path / "q.jsonl", 7, fails_for_b)
+    assert generated.added == 4
+    assert generated.rejected == {"the call failed (ChatUnavailable)": 3}
+    assert (generated.usage.calls, generated.usage.failed) == (4, 3)
 
 
 def test_short_chunks_are_left_out_and_empty_collections_refused(tmp_path: Path) -> None:
-    made = generate(tmp_path / "q.jsonl", 1, numbered, Library(tokens=39))
-    assert made.rejected == {"the chunk is too short": 4}
+    generated = generate(tmp_path / "q.jsonl", 1, numbered, Library(tokens=39))
+    assert generated.rejected == {"the chunk is too short": 4}
     with pytest.raises(InvalidArgument, match="has no documents to ask about"):
         generate(tmp_path / "q.jsonl", 1, numbered, Library({}))

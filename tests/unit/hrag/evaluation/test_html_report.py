@@ -1,4 +1,4 @@
-"""The report as a page: complete, self-contained, and safe whatever a question contains."""
+"""The report as a page is complete and self-contained, and hostile questions cannot harm it."""
 
 import re
 from dataclasses import replace
@@ -30,15 +30,18 @@ FEW = "with fewer than 20 the intervals are too narrow"
 
 
 def figures(repeated: int = 1) -> RetrievalFigures:
-    """Of two questions, one of which fails in one system; or of both so many times."""
+    """Returns the figures of two questions, of which one fails in one system.
+
+    The two questions are repeated so many times.
+    """
     span = TextSpan("a", 0, 10)
     pair = [Question("q1", HOSTILE, (GoldSpan(span),)), Question("q2", "?", (GoldSpan(span),))]
     questions = pair * repeated
     systems = parse_systems("context,standard")
-    kept = Retrieved((span,), {1000: BudgetedText((span,), 5)}, ((),), 1500, 1, 1)
+    retrieved = Retrieved((span,), {1000: BudgetedText((span,), 5)}, ((),), 1500, 1, 1)
     outcomes: dict[str, list[Outcome]] = {
-        "context": [kept, kept] * repeated,
-        "standard": [kept, ChatUnavailable(f"down: {HOSTILE}")] * repeated,
+        "context": [retrieved, retrieved] * repeated,
+        "standard": [retrieved, ChatUnavailable(f"down: {HOSTILE}")] * repeated,
     }
     where = Searched("acme", budgets=(1000,))
     return summarise(questions, systems, outcomes, where, baseline="standard", seed=0, resamples=50)
@@ -54,7 +57,7 @@ def judged() -> JudgeFigures:
         identical=1,
         failures=(FailedCall("q2", "ChatRejected", "no verdict"),),
     )
-    return JudgeFigures(ChatUsage("told", 9, 1, 500, 50), 4000, 6, 2, (pair,), ("judge less",))
+    return JudgeFigures(ChatUsage("scripted", 9, 1, 500, 50), 4000, 6, 2, (pair,), ("judge less",))
 
 
 def report() -> Report:
@@ -74,7 +77,7 @@ class _Tags(HTMLParser):
         self.attributes += attrs
 
 
-def test_a_page_loads_and_runs_nothing() -> None:
+def test_a_page_loads_nothing_and_runs_no_script() -> None:
     page = html_report(report())
     parsed = _Tags()
     parsed.feed(page)
@@ -109,18 +112,18 @@ def test_a_page_shows_figures_failures_and_warnings() -> None:
     assert page.count("<svg") == 4
 
 
-def test_few_questions_mark_no_difference() -> None:
-    """The difference is 50 points in the mean, of 2 questions or of 20."""
+def test_with_few_questions_no_difference_is_marked() -> None:
+    """The difference of the means is 50 points, for 2 questions and for 20."""
     few, enough = figures(), figures(repeated=10)
     assert FEW in few.warnings[-1]
     assert enough.warnings == ()
-    pages = [html_report(Report({}, each)) for each in (few, enough)]
+    pages = [html_report(Report({}, retrieval)) for retrieval in (few, enough)]
     assert ['<td class="better">+50.0' in page for page in pages] == [False, True]
     assert ['class="point beyond"' in page for page in pages] == [False, True]
 
 
 @pytest.mark.parametrize("beyond", [False, True])
-def test_a_table_has_a_star_for_a_difference_beyond_chance_alone(beyond: bool) -> None:
+def test_a_table_marks_only_differences_beyond_chance_with_a_star(beyond: bool) -> None:
     file = StringIO()
     console = Console(file=file, width=200)
     show_report(Report({}, figures(repeated=10 if beyond else 1), judged()), console)
@@ -130,7 +133,7 @@ def test_a_table_has_a_star_for_a_difference_beyond_chance_alone(beyond: bool) -
     assert "warning: judge less" in shown
 
 
-def test_an_agreement_that_nobody_judged_is_not_shown() -> None:
+def test_without_judged_comparisons_no_agreement_is_shown() -> None:
     pair = replace(judged().pairs[0], consistent=None, identical=6)
     report = Report({}, judged=replace(judged(), pairs=(pair,)))
     file = StringIO()
@@ -146,14 +149,14 @@ def test_an_agreement_that_nobody_judged_is_not_shown() -> None:
 def test_parts_that_were_not_measured_are_left_out() -> None:
     empty = html_report(Report({"collection": "docs"}))
     assert "<svg" not in empty
-    unreported = replace(judged(), usage=ChatUsage("told", 9), pairs=())
+    unreported = replace(judged(), usage=ChatUsage("scripted", 9), pairs=())
     assert "the endpoint reports no tokens" in html_report(Report({}, judged=unreported))
 
 
 def test_json_has_the_same_figures() -> None:
-    found = report_json(report())
-    assert found["version"] == 1
-    context, standard = found["retrieval"]["systems"]
+    document = report_json(report())
+    assert document["version"] == 1
+    context, standard = document["retrieval"]["systems"]
     assert context["estimates"]["recall@1000"] == {
         "mean": 1,
         "low": 1,
@@ -162,8 +165,8 @@ def test_json_has_the_same_figures() -> None:
     }
     assert context["differences"]["recall@1000"]["mean"] == 0.5
     assert standard["failures"][0]["error"] == "ChatUnavailable"
-    assert found["judged"]["pairs"][0]["criteria"]["logic"]["wins"] == 3
-    assert found["retrieval"]["questions"][0]["scores"]["standard"]["mrr"] == 1
+    assert document["judged"]["pairs"][0]["criteria"]["logic"]["wins"] == 3
+    assert document["retrieval"]["questions"][0]["scores"]["standard"]["mrr"] == 1
 
 
 @pytest.mark.parametrize(
@@ -181,8 +184,8 @@ def test_json_has_the_same_figures() -> None:
 def test_charts_are_well_formed_and_stay_in_their_frame(chart: str) -> None:
     drawing = ElementTree.fromstring(chart)
     _, _, width, height = map(float, drawing.attrib["viewBox"].split())
-    for each in drawing.iter():
+    for element in drawing.iter():
         for name in ("x", "x1", "x2", "cx"):
-            assert 0 <= float(each.attrib.get(name, 0)) <= width
+            assert 0 <= float(element.attrib.get(name, 0)) <= width
         for name in ("y", "y1", "y2", "cy"):
-            assert 0 <= float(each.attrib.get(name, 0)) <= height
+            assert 0 <= float(element.attrib.get(name, 0)) <= height

@@ -1,4 +1,4 @@
-"""A judge: what it is asked, what its replies mean, and how a bias for a position cancels."""
+"""A judge compares the answers of systems, and its preference for a position cancels out."""
 
 import json
 import re
@@ -27,23 +27,25 @@ from hrag.evaluation.questions import Question
 from hrag.evaluation.searches import Searched
 from hrag.evaluation.systems import parse_systems
 from hrag.types import SearchMode, SearchResult
-from tests.support.documents.evaluation_fakes import ToldChat, ToldClient, passage, result
+from tests.support.documents.evaluation_fakes import ScriptedChat, ScriptedClient, passage, result
 
 SYSTEMS = parse_systems("context,standard")
 QUESTIONS = tuple(Question(f"q{n}", f"question {n}?") for n in range(8))
 PAIR = re.compile(r"Answer A:\n<<<\n(.*)\n>>>\n\nAnswer B:\n<<<\n(.*)\n>>>")
 
 
-def found(query: str, mode: SearchMode, **_: Any) -> SearchResult:
+def search(query: str, mode: SearchMode, **_: Any) -> SearchResult:
+    """Returns a passage that names the mode, so that the systems differ."""
     return result(passage("a", 0, f"{mode} says {query}"))
 
 
 def verdict(better: str) -> str:
+    """Returns the reply of a judge that prefers the same answer by every criterion."""
     return json.dumps(dict.fromkeys(CRITERIA, better))
 
 
 def judging(prefer: Callable[[str, str], str]) -> Callable[[str], str]:
-    """Replies of a model: answers that name their passage, and verdicts by `prefer`."""
+    """Returns the replies of a model: answers that name their passage, and verdicts of `prefer`."""
 
     def reply(prompt: str) -> str:
         pair = PAIR.search(prompt)
@@ -55,51 +57,53 @@ def judging(prefer: Callable[[str, str], str]) -> Callable[[str], str]:
 
 
 def judged(
-    chat: ToldChat,
-    find: Callable[..., SearchResult] = found,
+    chat: ScriptedChat,
+    find: Callable[..., SearchResult] = search,
     questions: tuple[Question, ...] = QUESTIONS,
     journal: Journal | None = None,
 ) -> JudgeFigures:
     calls = ChatCalls(chat, Journal() if journal is None else journal)
-    client = cast("Client", ToldClient(find))
+    client = cast("Client", ScriptedClient(find))
     judge = Judge(client, calls, Searched("acme"), JudgeSettings(concurrency=2, resamples=100))
     shown: list[tuple[int, int, int]] = []
-    figures = judge.judge(questions, SYSTEMS, SYSTEMS[1], lambda *each: shown.append(each))
+    figures = judge.judge(questions, SYSTEMS, SYSTEMS[1], lambda *counts: shown.append(counts))
     assert shown[-1][:2] == (4 * len(questions), 4 * len(questions))
     return figures
 
 
 def only(figures: JudgeFigures) -> PairFigures:
+    """Returns the figures of the only pair of systems."""
     (pair,) = figures.pairs
     assert (pair.system, pair.baseline) == ("context", "standard")
     return pair
 
 
 def counts(pair: PairFigures, criterion: str = "better") -> tuple[int, int, int]:
-    each = pair.criteria[criterion]
-    return each.wins, each.ties, each.losses
+    """Returns how often the system wins, ties and loses by a criterion."""
+    balance = pair.criteria[criterion]
+    return balance.wins, balance.ties, balance.losses
 
 
 def test_a_better_system_wins_and_the_cost_is_counted() -> None:
-    chat = ToldChat(judging(lambda first, _: verdict("A" if "context" in first else "B")))
+    chat = ScriptedChat(judging(lambda first, _: verdict("A" if "context" in first else "B")))
     figures = judged(chat)
     pair = only(figures)
     assert {counts(pair, criterion) for criterion in CRITERIA} == {(8, 0, 0)}
     assert (pair.consistent, pair.first_preferred, pair.identical) == (1, 0.5, 0)
     assert pair.criteria["better"].net.low == 1
     usage = figures.usage
-    assert (usage.calls, usage.failed, usage.model) == (32, 0, "told")
+    assert (usage.calls, usage.failed, usage.model) == (32, 0, "scripted")
     assert (usage.prompt_tokens, usage.completion_tokens) == (3200, 320)
 
 
-def test_a_bias_for_a_position_cancels() -> None:
-    """A judge that takes the first answer in six questions of eight, and else the better one."""
+def test_a_preference_for_a_position_cancels_out() -> None:
+    """The judge prefers the first answer in six of eight questions, otherwise the better one."""
 
     def prefer(first: str, _: str) -> str:
         biased = int(first.partition("question ")[2][0]) < 6
         return verdict("A" if biased or "context" in first else "B")
 
-    pair = only(judged(ToldChat(judging(prefer))))
+    pair = only(judged(ScriptedChat(judging(prefer))))
     assert counts(pair) == (2, 6, 0)
     assert pair.consistent == 2 / 8
     assert pair.first_preferred == (6 * 2 + 2) / 16
@@ -118,7 +122,7 @@ def test_equal_answers_are_ties_without_a_call() -> None:
     def same(query: str, **_: Any) -> SearchResult:
         return result(passage("a", 0, query))
 
-    chat = ToldChat(judging(lambda *_: verdict("A")))
+    chat = ScriptedChat(judging(lambda *_: verdict("A")))
     pair = only(judged(chat, same))
     assert (counts(pair), pair.identical) == ((0, 8, 0), 8)
     assert pair.consistent is None
@@ -126,66 +130,66 @@ def test_equal_answers_are_ties_without_a_call() -> None:
 
 
 def test_equal_passages_are_answered_once() -> None:
-    """A model that answers a prompt anew each time would be judged against itself."""
+    """Otherwise a model that answers the same prompt differently is compared with itself."""
 
     def same(query: str, **_: Any) -> SearchResult:
         return result(passage("a", 0, query))
 
     answers = map(str, count())
-    figures = judged(ToldChat(lambda _: next(answers)), same)
+    figures = judged(ScriptedChat(lambda _: next(answers)), same)
     assert (only(figures).identical, only(figures).failures) == (8, ())
     assert (figures.usage.calls, figures.usage.prompt_tokens) == (8, 800)
 
 
-def test_equal_answers_say_nothing_of_how_consistent_the_judge_is() -> None:
-    """Six of eight are equal; of the others, one is judged by its position."""
+def test_equal_answers_do_not_count_for_the_consistency_of_the_judge() -> None:
+    """Six of eight answers are equal. Of the other two, one is judged by its position."""
 
     def find(query: str, mode: SearchMode, **_: Any) -> SearchResult:
         if int(query.split()[1][0]) < 6:
             return result(passage("a", 0, query))
-        return found(query, mode)
+        return search(query, mode)
 
     def prefer(first: str, _: str) -> str:
         return verdict("A" if "question 6" in first or "context" in first else "B")
 
-    pair = only(judged(ToldChat(judging(prefer)), find))
+    pair = only(judged(ScriptedChat(judging(prefer)), find))
     assert (counts(pair), pair.identical) == ((1, 7, 0), 6)
     assert pair.consistent == 1 / 2
     assert pair.first_preferred == 3 / 4
 
 
-def test_few_comparisons_are_warned_of() -> None:
-    """Those that failed are none."""
+def test_few_comparisons_give_a_warning() -> None:
+    """Failed comparisons are not counted."""
 
     def fail_once(prompt: str) -> str:
         if "question 3?" in prompt:
             raise ChatUnavailable("slow")
         return judging(lambda *_: verdict("A"))(prompt)
 
-    chat = ToldChat(judging(lambda *_: verdict("A")))
-    many = tuple(Question(f"q{n}", f"question {n}?") for n in range(20))
-    assert judged(chat, questions=many).warnings == ()
-    (warning,) = judged(ToldChat(fail_once), questions=many).warnings
+    chat = ScriptedChat(judging(lambda *_: verdict("A")))
+    twenty = tuple(Question(f"q{n}", f"question {n}?") for n in range(20))
+    assert judged(chat, questions=twenty).warnings == ()
+    (warning,) = judged(ScriptedChat(fail_once), questions=twenty).warnings
     assert warning.startswith("only 19 comparisons of context with standard: ")
 
 
-def test_without_passages_the_model_is_not_asked_for_an_answer() -> None:
+def test_without_passages_the_model_is_not_called_for_an_answer() -> None:
     def nothing_in_standard(query: str, mode: SearchMode, **_: Any) -> SearchResult:
-        return found(query, mode) if mode is SearchMode.CONTEXT else result()
+        return search(query, mode) if mode is SearchMode.CONTEXT else result()
 
-    chat = ToldChat(judging(lambda first, _: verdict("B" if first == NO_PASSAGES else "A")))
+    chat = ScriptedChat(judging(lambda first, _: verdict("B" if first == NO_PASSAGES else "A")))
     assert counts(only(judged(chat, nothing_in_standard))) == (8, 0, 0)
     assert len(chat.prompts) == 24
 
 
-def test_reference_answers_are_shown_to_the_judge_alone() -> None:
-    chat = ToldChat(judging(lambda *_: verdict("tie")))
+def test_reference_answers_are_shown_only_to_the_judge() -> None:
+    chat = ScriptedChat(judging(lambda *_: verdict("tie")))
     questions = (Question("q", "question?", answer="$forty"), Question("r", "question 2?"))
     figures = judged(chat, questions=questions)
     assert figures.with_reference == 1
-    with_reference = [each for each in chat.prompts if "which is right: $forty" in each]
+    with_reference = [prompt for prompt in chat.prompts if "which is right: $forty" in prompt]
     assert len(with_reference) == 2
-    assert all(PAIR.search(each) for each in with_reference)
+    assert all(PAIR.search(prompt) for prompt in with_reference)
 
 
 def test_failed_calls_are_counted_and_the_others_judged() -> None:
@@ -196,34 +200,35 @@ def test_failed_calls_are_counted_and_the_others_judged() -> None:
             return "I cannot decide."
         return judging(lambda first, _: verdict("A" if "context" in first else "B"))(prompt)
 
-    figures = judged(ToldChat(reply))
+    figures = judged(ScriptedChat(reply))
     pair = only(figures)
     assert counts(pair) == (6, 0, 0)
-    assert [(each.subject, each.error) for each in pair.failures] == [
+    assert [(failure.subject, failure.error) for failure in pair.failures] == [
         ("q3", "ChatUnavailable"),
         ("q4", "ChatRejected"),
     ]
     assert figures.usage.failed == 2
 
 
-def test_a_model_that_is_not_there_ends_the_run() -> None:
+def test_an_unavailable_model_ends_the_run() -> None:
     def fail(prompt: str) -> str:
         raise ChatUnavailable("down")
 
-    chat, many = ToldChat(fail), QUESTIONS * 100
+    chat, questions = ScriptedChat(fail), QUESTIONS * 100
     with pytest.raises(ChatUnavailable):
-        judged(chat, questions=many)
-    assert len(chat.prompts) < len(many) / 2  # Threads may notice late.
+        judged(chat, questions=questions)
+    # Other threads may notice the failure late.
+    assert len(chat.prompts) < len(questions) / 2
 
 
 def test_finished_calls_are_not_paid_for_twice(tmp_path: Path) -> None:
     def reply(prompt: str) -> str:
         return judging(lambda *_: verdict("A"))(prompt)
 
-    first = ToldChat(reply)
+    first = ScriptedChat(reply)
     with Journal(tmp_path / "run") as journal:
         figures = judged(first, journal=journal)
-    again = ToldChat(reply)
+    again = ScriptedChat(reply)
     with Journal(tmp_path / "run") as journal:
         assert judged(again, journal=journal) == figures
     assert (len(first.prompts), again.prompts) == (32, [])
@@ -238,7 +243,7 @@ def test_finished_calls_are_not_paid_for_twice(tmp_path: Path) -> None:
         '{"better": "A", "accuracy": "A", "completeness": "A", "logic": "A", "why": "it is"}',
     ],
 )
-def test_a_verdict_is_read_wherever_it_stands(reply: str) -> None:
+def test_a_verdict_is_read_at_any_position_of_a_reply(reply: str) -> None:
     assert parse_verdict(reply) == dict.fromkeys(CRITERIA, 1)
 
 
@@ -254,8 +259,8 @@ def test_a_search_that_fails_is_a_failed_comparison() -> None:
     def fail(query: str, mode: SearchMode, **_: Any) -> SearchResult:
         if query == "question 5?":
             raise HragError("broken")
-        return found(query, mode)
+        return search(query, mode)
 
-    pair = only(judged(ToldChat(judging(lambda *_: verdict("tie"))), fail))
-    assert [each.subject for each in pair.failures] == ["q5"]
+    pair = only(judged(ScriptedChat(judging(lambda *_: verdict("tie"))), fail))
+    assert [failure.subject for failure in pair.failures] == ["q5"]
     assert counts(pair) == (0, 7, 0)

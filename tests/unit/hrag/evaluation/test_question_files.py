@@ -1,4 +1,4 @@
-"""Questions from BEIR folders, JSON lines and tables, and what is said of broken ones."""
+"""Questions are read from BEIR folders, JSON lines and tables. Errors name file and line."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_folder_with_queries_is_read_and_its_spans_are_checked(tmp_path: Path)
         read_questions(tmp_path)
 
 
-def test_beir_folders_take_the_split_and_what_is_relevant(tmp_path: Path) -> None:
+def test_from_a_beir_folder_the_relevant_documents_of_a_split_are_read(tmp_path: Path) -> None:
     written(tmp_path / "queries.jsonl", *({"_id": f"q{n}", "text": f"{n}?"} for n in range(4)))
     qrels = ("query-id\tcorpus-id\tscore", "q1\td/1\t2", "q1\td2\t1", "q2\td2\t0", "q0\td3\t1")
     written(tmp_path / "qrels" / "test.tsv", *qrels)
@@ -129,7 +129,7 @@ def test_rows_of_a_table_with_one_question_are_joined(tmp_path: Path) -> None:
         ("q.pdf", ["x"], "its name ends in '.pdf'; questions are a BEIR folder"),
     ],
 )
-def test_broken_files_are_refused_with_place_and_field(
+def test_the_error_for_an_invalid_file_names_line_and_field(
     tmp_path: Path, name: str, rows: list[object], message: str
 ) -> None:
     with pytest.raises(InvalidArgument) as caught:
@@ -142,7 +142,7 @@ def test_broken_files_are_refused_with_place_and_field(
     ("line", "message"),
     [("q1\td1", "line 2: line is 'q1\\td1'"), ("q1\td1\tx", "line 2: score is 'x'")],
 )
-def test_broken_relevance_is_refused(tmp_path: Path, line: str, message: str) -> None:
+def test_invalid_relevance_is_refused(tmp_path: Path, line: str, message: str) -> None:
     written(tmp_path / "queries.jsonl", {"_id": "q1", "text": "?"})
     written(tmp_path / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore", line)
     with pytest.raises(InvalidArgument) as caught:
@@ -150,7 +150,7 @@ def test_broken_relevance_is_refused(tmp_path: Path, line: str, message: str) ->
     assert message in caught.value.message
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"none\.jsonl: no such file"):
         read_questions(tmp_path / "none.jsonl")
     with pytest.raises(InvalidArgument, match=r"queries\.jsonl: No such file"):
@@ -160,7 +160,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         read_questions(tmp_path / "q.jsonl")
 
 
-def test_a_corpus_keeps_texts_and_makes_valid_ids(tmp_path: Path) -> None:
+def test_a_corpus_keeps_its_texts_and_gets_valid_ids(tmp_path: Path) -> None:
     path = written(
         tmp_path / "corpus.jsonl",
         {"_id": "MED-1", "title": "One", "text": "plain"},
@@ -175,7 +175,7 @@ def test_a_corpus_keeps_texts_and_makes_valid_ids(tmp_path: Path) -> None:
     blank = written(
         tmp_path / "blank.jsonl", {"_id": "a", "title": "Title", "text": " \n"}, {"_id": 1}
     )
-    assert [each.body for each in read_corpus(blank)] == ["Title", ""]
+    assert [document.body for document in read_corpus(blank)] == ["Title", ""]
     assert list(read_corpus(path)) == [plain, markdown, empty]
     with pytest.raises(InvalidArgument, match="no such file; a corpus is"):
         list(read_corpus(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""A run over questions and systems with a client that is told what to find."""
+"""A run searches every question with every system. The client is a fake."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +28,14 @@ from hrag.evaluation.searches import (
 from hrag.evaluation.summary import as_json, summarise
 from hrag.evaluation.systems import parse_systems
 from hrag.types import MAX_LIMIT, SearchMode, SearchResult, Timings
-from tests.support.documents.evaluation_fakes import ToldClient, nearly_full_disk, passage, result
+from tests.support.documents.evaluation_fakes import (
+    ScriptedClient,
+    nearly_full_disk,
+    passage,
+    result,
+)
 
-WORDS = "one two three four five six seven eight nine ten "  # Eleven tokens.
+WORDS = "one two three four five six seven eight nine ten "  # It has eleven tokens.
 QUESTIONS = (
     Question("first", "one?", (GoldSpan(TextSpan("a", 0, 10)),)),
     Question("second", "two?", (GoldQuote("three four", "b"),)),
@@ -42,26 +47,33 @@ Find = Callable[..., SearchResult]
 
 
 def finding(find: Find) -> tuple[Client, list[dict[str, Any]]]:
-    told = ToldClient(find)
-    return cast("Client", told), told.calls
+    """Returns a client whose searches return what `find` returns, and the list of its calls."""
+    client = ScriptedClient(find)
+    return cast("Client", client), client.calls
 
 
-def found(query: str, **_: Any) -> SearchResult:
+def find_words(query: str, **_: Any) -> SearchResult:
     return result(passage("a" if "one" in query else "b", 0, WORDS))
 
 
 def run(client: Client, journal: Journal | None = None, **options: Any) -> Any:
+    """Searches all questions with all systems and returns the outcomes."""
     shown: list[tuple[int, int, int]] = []
     systems = options.get("systems", BOTH)
     outcomes = search_all(
-        client, QUESTIONS, systems, WHERE, journal or Journal(), lambda *each: shown.append(each)
+        client,
+        QUESTIONS,
+        systems,
+        WHERE,
+        journal or Journal(),
+        lambda *counts: shown.append(counts),
     )
-    assert [each[0] for each in shown] == list(range(1, len(shown) + 1))
+    assert [counts[0] for counts in shown] == list(range(1, len(shown) + 1))
     return outcomes
 
 
 def test_systems_take_turns_and_pass_their_options() -> None:
-    client, calls = finding(found)
+    client, calls = finding(find_words)
     run(client)
     modes = [call["mode"] for call in calls]
     context, standard = SearchMode.CONTEXT, SearchMode.STANDARD
@@ -78,49 +90,51 @@ def test_systems_take_turns_and_pass_their_options() -> None:
     }
 
 
-def test_more_passages_are_asked_for_where_short_ones_leave_the_budget_unfilled() -> None:
-    def some(query: str, *, limit: int, **_: Any) -> SearchResult:
+def test_if_short_passages_do_not_fill_the_budget_more_passages_are_requested() -> None:
+    def find(query: str, *, limit: int, **_: Any) -> SearchResult:
         passages = [passage("a", 50 * n, WORDS) for n in range(3)]
         return result(*passages[:limit], exhausted=limit > 3)
 
-    client, calls = finding(some)
-    kept = search_one(client, QUESTIONS[0], BOTH[1], WHERE)
+    client, calls = finding(find)
+    retrieved = search_one(client, QUESTIONS[0], BOTH[1], WHERE)
     assert [call["limit"] for call in calls] == [1, 100]
-    assert kept.texts[20].tokens == 20
-    assert len(kept.texts[20].spans) == 2
-    assert (kept.embed_us, kept.sequence) == (100, 7)
+    assert retrieved.texts[20].tokens == 20
+    assert len(retrieved.texts[20].spans) == 2
+    assert (retrieved.embed_us, retrieved.sequence) == (100, 7)
 
 
-def test_the_latency_is_that_of_the_search_that_fills_the_budget(
+def test_the_latency_is_measured_for_the_search_that_fills_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first search embeds the question, which the second one finds in the cache."""
+    """The first search embeds the question. The second search gets the vector from the cache."""
     now_us = 0
     monkeypatch.setattr(searches.time, "perf_counter_ns", lambda: 1000 * now_us)
 
-    def some(query: str, *, limit: int, **_: Any) -> SearchResult:
+    def find(query: str, *, limit: int, **_: Any) -> SearchResult:
         nonlocal now_us
         embed_us = 0 if limit == MAX_LIMIT else 200_000
         now_us += embed_us + 5000 * limit
         passages = [passage("a", 50 * n, WORDS) for n in range(min(limit, 3))]
         return result(*passages, exhausted=False, timings=Timings(embed_us, 1, 1, 1, 1))
 
-    kept = search_one(finding(some)[0], QUESTIONS[0], BOTH[1], WHERE)
-    assert (kept.latency_us, kept.embed_us) == (5000 * MAX_LIMIT, 0)
+    retrieved = search_one(finding(find)[0], QUESTIONS[0], BOTH[1], WHERE)
+    assert (retrieved.latency_us, retrieved.embed_us) == (5000 * MAX_LIMIT, 0)
 
 
 def test_a_question_that_fails_is_an_outcome_and_scores_zero() -> None:
     def one_fails(query: str, mode: SearchMode, **_: Any) -> SearchResult:
         if query == "two?" and mode is SearchMode.STANDARD:
             raise TooLarge("text is too long", field="text")
-        return found(query)
+        return find_words(query)
 
     outcomes = run(finding(one_fails)[0])
-    assert [type(each) for each in outcomes[BOTH[1].name]] == [Retrieved, TooLarge]
+    assert [type(outcome) for outcome in outcomes[BOTH[1].name]] == [Retrieved, TooLarge]
     figures = summarise(QUESTIONS, BOTH, outcomes, WHERE, baseline="context", seed=1, resamples=50)
     context, standard = figures.systems
     assert context.failures == ()
-    assert [(each.subject, each.error) for each in standard.failures] == [("second", "TooLarge")]
+    assert [(failure.subject, failure.error) for failure in standard.failures] == [
+        ("second", "TooLarge")
+    ]
     assert context.estimates["recall@20"].mean == 1
     assert standard.estimates["recall@20"].mean == 0.5
     assert standard.differences["recall@20"].mean == -0.5
@@ -131,7 +145,7 @@ def test_a_question_that_fails_is_an_outcome_and_scores_zero() -> None:
 
 
 @pytest.mark.parametrize("error", [CollectionNotFound("none"), InvalidArgument("no such level")])
-def test_what_every_question_would_run_into_ends_the_run(error: HragError) -> None:
+def test_an_error_that_every_question_would_cause_ends_the_run(error: HragError) -> None:
     def fail(query: str, **_: Any) -> SearchResult:
         raise error
 
@@ -148,28 +162,28 @@ def test_a_service_that_limits_the_rate_is_called_again(monkeypatch: pytest.Monk
     def busy_at_first(query: str, **_: Any) -> SearchResult:
         if len(slept) < 2:
             raise TooBusy("later", retry_s=0.5)
-        return found(query)
+        return find_words(query)
 
     assert isinstance(
         search_one(finding(busy_at_first)[0], QUESTIONS[0], BOTH[1], WHERE), Retrieved
     )
     assert slept == [0.5, 0.5]
 
-    def never(query: str, **_: Any) -> SearchResult:
+    def always_busy(query: str, **_: Any) -> SearchResult:
         raise TooBusy("later", retry_s=0.5)
 
     with pytest.raises(TooBusy):
-        search_one(finding(never)[0], QUESTIONS[0], BOTH[1], WHERE)
+        search_one(finding(always_busy)[0], QUESTIONS[0], BOTH[1], WHERE)
     assert len(slept) == 7
 
 
-def test_finished_searches_are_not_made_again(tmp_path: Path) -> None:
+def test_finished_searches_are_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with Journal(path) as journal:
-        first = run(finding(found)[0], journal)
+        first = run(finding(find_words)[0], journal)
     with path.open("ab") as file:
         file.write(b'{"key": "torn')
-    client, calls = finding(found)
+    client, calls = finding(find_words)
     with Journal(path) as journal:
         assert journal.finished == 4
         assert run(client, journal) == first
@@ -178,8 +192,8 @@ def test_finished_searches_are_not_made_again(tmp_path: Path) -> None:
         assert len(calls) == 2
 
 
-def test_equal_searches_of_one_run_are_made_once() -> None:
-    client, calls = finding(found)
+def test_equal_searches_of_one_run_are_made_only_once() -> None:
+    client, calls = finding(find_words)
     with Journal() as journal:
         first = run(client, journal)
         calls.clear()
@@ -187,24 +201,24 @@ def test_equal_searches_of_one_run_are_made_once() -> None:
         assert (calls, journal.finished) == ([], 0)
 
 
-@pytest.mark.parametrize("room_bytes", [0, 30])
-def test_a_full_disk_ends_the_run_which_goes_on_when_there_is_room(
-    tmp_path: Path, room_bytes: int
+@pytest.mark.parametrize("free_bytes", [0, 30])
+def test_a_full_disk_ends_the_run_and_the_next_run_continues_it(
+    tmp_path: Path, free_bytes: int
 ) -> None:
     path = tmp_path / "run.jsonl"
     Journal(path).close()
     header = path.read_bytes()
     with (
-        nearly_full_disk(room_bytes),
+        nearly_full_disk(free_bytes),
         Journal(path) as journal,
         pytest.raises(OSError, match="No space left") as caught,
     ):
-        run(finding(found)[0], journal)
+        run(finding(find_words)[0], journal)
     assert caught.value.filename == str(path)
     assert path.read_bytes() == header
     with Journal(path) as journal:
-        first = run(finding(found)[0], journal)
-    client, calls = finding(found)
+        first = run(finding(find_words)[0], journal)
+    client, calls = finding(find_words)
     with Journal(path) as journal:
         assert run(client, journal) == first
         assert calls == []
@@ -231,17 +245,17 @@ def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
         Journal(path)
 
 
-def test_documents_that_are_expected_but_missing_are_named() -> None:
-    assert missing_documents(finding(found)[0], QUESTIONS, WHERE) == ("b",)
+def test_expected_documents_that_are_missing_are_listed() -> None:
+    assert missing_documents(finding(find_words)[0], QUESTIONS, WHERE) == ("b",)
 
 
-def test_the_collections_are_those_that_a_system_searches() -> None:
+def test_the_collections_that_the_systems_search_are_listed() -> None:
     named = parse_systems("standard:collection=tree,context:collection=flat")
     assert searched_collections(named, WHERE) == ("tree", "flat")
     assert searched_collections((*BOTH, *named), WHERE) == ("docs", "tree", "flat")
 
 
-def test_changes_between_searches_and_unlocated_quotes_are_warned_of() -> None:
+def test_changes_between_searches_and_unlocated_quotes_give_warnings() -> None:
     def changing(query: str, **_: Any) -> SearchResult:
         return result(passage("a", 0, WORDS), sequence=len(query))
 
@@ -255,14 +269,14 @@ def test_changes_between_searches_and_unlocated_quotes_are_warned_of() -> None:
     assert "(sequences 4 to 7)" in figures.warnings[1]
 
 
-def test_searches_that_did_less_than_asked_are_told_and_made_again(tmp_path: Path) -> None:
-    def less(query: str, **_: Any) -> SearchResult:
+def test_incomplete_searches_are_reported_and_repeated_in_the_next_run(tmp_path: Path) -> None:
+    def incomplete(query: str, **_: Any) -> SearchResult:
         fallback = "the embedder is down" if query == "one?" else ""
         failure = "the reranker is slow" if query == "two?" else ""
         return result(passage("a", 0, WORDS), fallback=fallback, rerank_failure=failure)
 
     systems = parse_systems("standard")
-    for client, calls in (finding(less), finding(less)):
+    for client, calls in (finding(incomplete), finding(incomplete)):
         with Journal(tmp_path / "run") as journal:
             outcomes = search_all(client, QUESTIONS, systems, WHERE, journal, lambda *_: None)
         assert len(calls) == 2

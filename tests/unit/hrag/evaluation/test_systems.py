@@ -1,4 +1,4 @@
-"""What is compared, as it is written on the command line."""
+"""The systems to compare are parsed from the command line."""
 
 import pytest
 
@@ -14,11 +14,11 @@ from hrag.types import Aggregation, Retrieval, SearchMode
 
 
 def test_systems_are_modes_with_options() -> None:
-    found = parse_systems(
+    systems = parse_systems(
         "context, standard:dense,small_to_big:hybrid:return_level=1:aggregation=sum,"
         "auto_merge:merge_ratio=0.7:merge_adjacent=true:collection=flat"
     )
-    assert [(each.mode, dict(each.options)) for each in found] == [
+    assert [(system.mode, dict(system.options)) for system in systems] == [
         (SearchMode.CONTEXT, {}),
         (SearchMode.STANDARD, {"retrieval": Retrieval.DENSE}),
         (
@@ -30,11 +30,11 @@ def test_systems_are_modes_with_options() -> None:
             {"merge_ratio": 0.7, "merge_adjacent": True, "collection": "flat"},
         ),
     ]
-    assert [each.fills_budget for each in found] == [True, False, False, False]
-    assert found[1].name == "standard:dense"
+    assert [system.fills_budget for system in systems] == [True, False, False, False]
+    assert systems[1].name == "standard:dense"
 
 
-def test_what_the_evaluation_sets_is_no_option() -> None:
+def test_arguments_that_the_evaluation_sets_are_no_options() -> None:
     assert {"limit", "token_budget", "query", "tenant_id", "filter"} & set(option_types()) == set()
     assert {"candidates", "lexical_weight", "max_per_document"} <= set(option_types())
 
@@ -53,7 +53,7 @@ def test_what_the_evaluation_sets_is_no_option() -> None:
         ("context,context", "has 'context' twice"),
     ],
 )
-def test_systems_that_do_not_exist_are_refused(text: str, message: str) -> None:
+def test_unknown_systems_and_options_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse_systems(text)
     assert message in caught.value.message

@@ -1,4 +1,4 @@
-"""Files of separated values are tables."""
+"""A file of separated values becomes a table or records."""
 
 import pytest
 
@@ -26,7 +26,7 @@ TABLE = "| Name | Price |\n| --- | --- |\n| Pump, big | 1.5 |"
         *("byte order mark", "quoted header"),
     ],
 )
-def test_the_separator_is_that_of_the_first_line(text):
+def test_the_separator_is_detected_in_the_first_line(text):
     parsed = parse_delimited(text.encode(), PLENTY)
     assert (parsed.text, parsed.headings, parsed.title) == (TABLE, (), "")
 
@@ -52,14 +52,14 @@ def test_tab_separated_values_are_separated_by_tabs():
     ],
     ids=["never closed", "closed within a cell", "at both ends", "balanced"],
 )
-def test_marks_that_do_not_balance_quote_nothing_in_tab_separated_values(parse, sizes, cells):
+def test_unbalanced_quotation_marks_are_text_in_tab_separated_values(parse, sizes, cells):
     text = f"Name\tSize\nPipe\t{sizes[0]}\nBolt\t{sizes[1]}\n"
     header = "| Name | Size |\n| --- | --- |"
     table = f"{header}\n| Pipe | {cells[0]} |\n| Bolt | {cells[1]} |"
     assert parse(text.encode(), PLENTY).text == table
 
 
-def test_many_rows_are_records_of_which_each_names_its_columns():
+def test_many_rows_become_records_that_name_their_columns():
     content = b"Name,Price\n" + b"Pump,1.5\n" * 200
     blocks = parse_delimited(content, PLENTY).text.split("\n\n")
     assert blocks == ["Name: Pump\nPrice: 1.5"] * 200
@@ -73,5 +73,5 @@ def test_records_may_not_exceed_the_limit():
 @pytest.mark.parametrize(
     "content", [b'"', b'a,"b', b"a,b\n" + b'"x' * 500, b",,,\n", b"x" * 200_000]
 )
-def test_odd_files_are_read(content):
+def test_malformed_files_are_read(content):
     parse_delimited(content, PLENTY)

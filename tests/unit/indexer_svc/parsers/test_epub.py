@@ -1,4 +1,4 @@
-"""A book is its chapters in reading order, with their headings as sections."""
+"""An EPUB becomes the text of its chapters in reading order, with their headings as sections."""
 
 import pytest
 
@@ -32,11 +32,11 @@ LOCK = (
 def test_chapters_are_in_order_and_have_titles():
     parsed = parse(epub_file(), EPUB, PLENTY)
     assert parsed.text == f"# Dance\n\n{DANCE}\n\n# Honey\n\n{HONEY}"
-    assert [each.title for each in parsed.headings] == ["Dance", "Honey"]
+    assert [heading.title for heading in parsed.headings] == ["Dance", "Honey"]
     assert parsed.title == TITLE
 
 
-def test_an_old_book_has_its_contents_in_a_file_of_their_own():
+def test_the_table_of_contents_of_an_old_book_is_a_separate_file():
     content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": NCX})
     parsed = parse(content, EPUB, PLENTY)
     assert (parsed.text, parsed.title) == (f"# Sweet\n\n{HONEY}", "Sweet")
@@ -63,28 +63,28 @@ def test_a_cdata_section_is_text():
     ],
     ids=["bare sign", "undeclared entity", "empty"],
 )
-def test_a_book_is_read_without_contents_that_are_damaged(contents, text):
+def test_a_damaged_table_of_contents_is_ignored(contents, text):
     content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": contents})
     assert parse(content, EPUB, PLENTY).text == text
 
 
-def test_contents_that_declare_entities_are_refused():
+def test_a_table_of_contents_that_declares_entities_is_refused():
     contents = '<!DOCTYPE ncx [<!ENTITY a "b">]>' + NCX.replace("Sweet", "&a; & more")
     content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": contents})
     with pytest.raises(UnreadableDocument, match=r"declares XML entities in its part OEBPS/toc"):
         parse(content, EPUB, PLENTY)
 
 
-def test_an_empty_element_does_not_hide_the_contents():
+def test_an_empty_element_does_not_hide_the_table_of_contents():
     contents = (
         "<html><head><title/></head><body><nav><ol>"
         '<li><a href="text/two.xhtml">Sweet</a></li></ol></nav></body></html>'
     )
     parsed = parse(epub_file(**{"OEBPS/nav.xhtml": contents}), EPUB, PLENTY)
-    assert [each.title for each in parsed.headings] == ["Dance", "Sweet"]
+    assert [heading.title for heading in parsed.headings] == ["Dance", "Sweet"]
 
 
-def test_an_encrypted_chapter_is_refused_and_an_encrypted_font_is_none():
+def test_an_encrypted_chapter_is_refused_and_an_encrypted_font_is_ignored():
     fonts = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/font.otf")})
     assert HONEY in parse(fonts, EPUB, PLENTY).text
     chapter = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/text/two.xhtml")})
@@ -105,7 +105,7 @@ def test_a_book_without_its_parts_is_refused(parts, says):
         parse(epub_file(**parts), EPUB, PLENTY)
 
 
-def test_a_missing_chapter_is_named():
+def test_the_error_names_a_missing_chapter():
     book = OLD_BOOK.replace("two.xhtml", "three.xhtml")
     with pytest.raises(UnreadableDocument, match=r"OEBPS/text/three\.xhtml"):
         parse(epub_file(**{"OEBPS/book.opf": book, "OEBPS/toc.ncx": NCX}), EPUB, PLENTY)

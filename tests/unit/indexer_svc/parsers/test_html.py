@@ -1,4 +1,4 @@
-"""A page reads as a browser shows it."""
+"""An HTML page becomes the text that a browser shows."""
 
 import time
 
@@ -13,10 +13,11 @@ PLENTY = 1 << 20
 
 
 def text_of(body: str) -> str:
+    """Returns the text of a page with this body."""
     return parse_html(f"<body>{body}".encode(), PLENTY).text
 
 
-def test_headings_lists_tables_and_code_survive_and_nothing_unseen_does():
+def test_headings_lists_tables_and_code_are_kept_and_hidden_parts_are_left_out():
     parsed = parse_html(html_page(), PLENTY)
     assert parsed.text == (
         "# Dance\n\n"
@@ -27,8 +28,8 @@ def test_headings_lists_tables_and_code_survive_and_nothing_unseen_does():
         "| Flower | Nectar |\n| --- | --- |\n| Clover | 4 mg |\n| Linden | 7 mg |\n\n"
         "```\ndef bee():\n    return 1\n```"
     )
-    assert [each.title for each in parsed.headings] == ["Dance", "Honey"]
-    assert all(parsed.text[each.char_start] == "#" for each in parsed.headings)
+    assert [heading.title for heading in parsed.headings] == ["Dance", "Honey"]
+    assert all(parsed.text[heading.char_start] == "#" for heading in parsed.headings)
     assert parsed.title == TITLE
 
 
@@ -41,13 +42,13 @@ def test_headings_lists_tables_and_code_survive_and_nothing_unseen_does():
         ("", "First"),
     ],
 )
-def test_title_is_that_of_the_head_or_the_first_heading_of_level_1(head, title):
+def test_the_title_comes_from_the_head_or_the_first_heading_of_level_1(head, title):
     page = f"{head}<h2>Early</h2><h1>First</h1><h1>Second</h1>"
     assert parse_html(page.encode(), PLENTY).title == title
 
 
 @pytest.mark.parametrize(
-    "unseen",
+    "hidden",
     [
         "<script>x</script>",
         "<style>x</style>",
@@ -71,11 +72,11 @@ def test_title_is_that_of_the_head_or_the_first_heading_of_level_1(head, title):
         '<h2 id="a">a<a href="#a">¶</a></h2>'.replace("a<", "<", 1),
     ],
 )
-def test_what_is_not_shown_is_not_text(unseen):
-    assert text_of(f"<p>a</p>{unseen}<p>b</p>") == "a\n\nb"
+def test_elements_that_are_not_shown_are_left_out(hidden):
+    assert text_of(f"<p>a</p>{hidden}<p>b</p>") == "a\n\nb"
 
 
-def test_a_paragraph_is_no_heading_whatever_it_begins_with():
+def test_a_paragraph_that_looks_like_a_heading_is_none():
     parsed = parse_html(b"<p># a</p><p>b<br>---</p>", PLENTY)
     assert (parsed.text, parsed.headings) == ("# a\n\nb\n---", ())
 
@@ -90,23 +91,23 @@ def test_ordered_lists_are_numbered_and_their_paragraphs_stay():
     assert text_of("<ol start=5><li>a<li>b</ol><ol start=x><li>c</ol>") == "5. a\n6. b\n1. c"
 
 
-def test_cells_of_several_rows_and_columns():
+def test_cells_may_span_several_rows_and_columns():
     body = "<table><tr><th rowspan=2>a<th colspan=2>b<tr><td>c<td>d<tr><td>e<td>f<td>g</table>"
     assert text_of(body) == "| a | b |  |\n| --- | --- | --- |\n| a | c | d |\n| e | f | g |"
 
 
-def test_no_cell_is_lost_however_many_columns_others_span():
+def test_no_cell_is_lost_if_others_span_very_many_columns():
     row = "<td colspan=600>x" * 3 + "<td rowspan=2>y" * 5
     text = text_of(f"<table><tr>{row}<tr><td>z</table>")
-    assert [text.count(each) for each in "xyz"] == [3, 5, 1]
+    assert [text.count(letter) for letter in "xyz"] == [3, 5, 1]
 
 
-def test_a_table_that_arranges_a_page_is_read_as_the_page():
+def test_a_table_that_only_arranges_a_page_is_not_a_table_of_the_text():
     body = "<table><tr><td><h1>One</h1><p>a</p><td><table><tr><th>x<th>y<tr><td>1<td>2</table>"
     assert text_of(body) == "# One\n\na\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
 
 
-def test_an_empty_element_of_xhtml_ends_where_it_begins():
+def test_an_empty_element_of_xhtml_has_no_content():
     body = '<h1 id="a"/><p>a<br/>b<a id="c"/></p><script src="x.js"/><nav/><p>c</p>'
     page = f'<?xml version="1.0"?><html><head><title/></head><body>{body}</body></html>'
     assert parse_html(page.encode(), PLENTY).text == "a\nb\n\nc"
@@ -126,7 +127,7 @@ DTD = '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "xhtml1-strict.d
     ],
     ids=["declaration", "declaration on the second line", "namespace", "document type"],
 )
-def test_a_page_is_xhtml_by_what_it_begins_with(start):
+def test_the_start_of_a_page_shows_that_it_is_xhtml(start):
     page = f'{start}<head><title>T</title><script src="a.js"/></head><body><p>a</p></body></html>'
     parsed = parse_html(page.encode(), PLENTY)
     assert (parsed.text, parsed.title) == ("a", "T")
@@ -179,10 +180,10 @@ def test_deep_nesting_is_read():
     ],
     ids=[
         *("utf-8", "mark", "utf-16", "latin", "japanese", "xml", "damaged", "damaged utf-8"),
-        "damaged behind a mark",
+        "damaged after a mark",
     ],
 )
-def test_characters_are_utf8_or_what_the_page_declares(content, text):
+def test_characters_are_decoded_as_utf8_or_as_the_page_declares(content, text):
     assert parse_html(content, PLENTY).text == text
 
 
@@ -190,14 +191,14 @@ def test_characters_are_utf8_or_what_the_page_declares(content, text):
     ("content", "says"),
     [
         (b"<p>caf\xe9", "byte 0xE9 at offset 6, and the page declares no encoding"),
-        # Dividing the spaces in every way, once for each tag, would take ten seconds.
+        # To try every division of the spaces, once for each tag, would take ten seconds.
         (b"<meta " * 80 + b"charset=" + b" " * 4000 + b"\xe9", "declares no encoding"),
         (b"<meta charset=klingon>\xe9", "declares the unknown encoding klingon"),
         (b"<p>\0", "NUL byte at offset 3"),
         (b"\x89PNG\r\n\x1a\n\0", "NUL byte"),
     ],
 )
-def test_other_bytes_are_refused(content, says):
+def test_bytes_that_cannot_be_decoded_are_refused(content, says):
     with pytest.raises(UnreadableDocument, match=says):
         parse_html(content, PLENTY)
 

@@ -1,4 +1,4 @@
-"""Headings become sections at exact offsets, for any text."""
+"""The headings of a Markdown text become sections at exact offsets."""
 
 import re
 import threading
@@ -25,6 +25,7 @@ LINES = st.lists(st.sampled_from(PIECES), max_size=4).map("".join)
 
 @st.composite
 def markdown_texts(draw: st.DrawFn) -> str:
+    """Draws texts of Markdown syntax and words."""
     # The first line keeps a leading `---` from being front matter.
     lines = ["first", *draw(st.lists(LINES, max_size=12))]
     return "".join(line + draw(st.sampled_from(LINE_ENDS)) for line in lines)
@@ -43,7 +44,7 @@ def outline(text: str) -> list[tuple[int, str]]:
 
 
 def reference_headings(text: str) -> dict[int, int]:
-    """Maps lines to depths of top-level headings, by the parser without our rule."""
+    """Maps lines to the depths of top-level headings, as the unaltered parser finds them."""
     tokens = MarkdownIt("commonmark", {"maxNesting": 1000}).parse(text)
     return {
         token.map[0]: int(token.tag[1])
@@ -57,7 +58,7 @@ def test_atx_and_setext_headings_have_their_depth():
     assert outline(text) == [(1, "One"), (6, "Six"), (1, "Two lines of title"), (2, "Second")]
 
 
-def test_section_begins_at_the_start_of_its_heading_line():
+def test_a_section_begins_at_the_start_of_its_heading_line():
     text = "intro\n\n  ## Indented\n\nTitle\non two lines\n===\n"
     assert sections_of(text) == (
         Heading("Indented", 2, text.index("  ## Indented")),
@@ -77,10 +78,10 @@ def test_offsets_are_code_points_of_the_original_text(line_end):
 @given(markdown_texts())
 def test_sections_are_the_headings_an_unaltered_parser_finds(text):
     expected = reference_headings(text)
-    starts = [0, *(found.end() for found in re.finditer(r"\r\n?|\n", text))]
-    found = {starts.index(section.char_start): section.depth for section in sections_of(text)}
-    assert found.items() <= expected.items()
-    untitled = [starts[line] for line in expected.keys() - found.keys()]
+    starts = [0, *(line_end.end() for line_end in re.finditer(r"\r\n?|\n", text))]
+    depths = {starts.index(section.char_start): section.depth for section in sections_of(text)}
+    assert depths.items() <= expected.items()
+    untitled = [starts[line] for line in expected.keys() - depths.keys()]
     lines = [re.split(r"[\r\n]", text[start:], maxsplit=1)[0] for start in untitled]
     assert not any("word" in line or "标题" in line or "Top" in line for line in lines)
 
@@ -102,11 +103,11 @@ def test_sections_are_the_headings_an_unaltered_parser_finds(text):
         ("plain text", ""),
     ],
 )
-def test_the_title_is_that_of_the_front_matter_or_the_first_heading_of_level_1(text, title):
+def test_the_title_comes_from_the_front_matter_or_the_first_heading_of_level_1(text, title):
     assert outline_of(text).title == title
 
 
-def test_a_title_in_front_matter_leaves_the_sections_alone():
+def test_a_title_in_front_matter_does_not_change_the_sections():
     text = "---\ntitle: x\n---\n# A\n"
     assert outline_of(text) == Outline("x", (Heading("A", 1, 17),))
 
@@ -168,7 +169,7 @@ def test_headings_inside_lists_and_quotes_are_not_in_the_outline(text):
         ("第一章　导言", "第一章 导言"),
     ],
 )
-def test_title_is_what_a_reader_sees(source, title):
+def test_a_title_has_no_markup(source, title):
     assert titles(f"# {source}\n\n[ref]: https://example.com\n") == [title]
 
 
@@ -195,11 +196,11 @@ def test_front_matter_is_not_a_heading():
         "+++\n\n# A\n",
     ],
 )
-def test_thematic_break_at_the_start_hides_no_heading(text):
+def test_a_thematic_break_at_the_start_hides_no_heading(text):
     assert titles(text) == ["A"]
 
 
-def test_byte_order_mark_before_a_heading_is_skipped():
+def test_a_byte_order_mark_before_a_heading_is_skipped():
     assert sections_of("\ufeff# A\n# B\n") == (Heading("A", 1, 1), Heading("B", 1, 5))
 
 
@@ -241,7 +242,7 @@ def test_sections_beyond_the_limit_are_left_out(monkeypatch):
     ],
 )
 def test_time_is_linear_in_the_text(unit):
-    """16 times the text may take 80 times as long; quadratic time would be 256 times."""
+    """A text of 16 times the size may take 80 times as long. Quadratic time would be 256 times."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
@@ -255,10 +256,12 @@ def test_time_is_linear_in_the_text(unit):
 def test_threads_can_parse_concurrently():
     text = "# *A*\n\n- x\n\n> y\n\nB\n---\n" * 50
     expected = sections_of(text)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(sections_of(text))) for _ in range(4)]
+    outlines = []
+    threads = [
+        threading.Thread(target=lambda: outlines.append(sections_of(text))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [expected] * 4
+    assert outlines == [expected] * 4

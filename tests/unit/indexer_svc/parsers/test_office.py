@@ -1,4 +1,4 @@
-"""Word documents, presentations and workbooks, as their own libraries write them."""
+"""Word documents, presentations and workbooks become text with sections and pages."""
 
 import datetime
 from io import BytesIO
@@ -34,7 +34,7 @@ TABLE = "| Flower | Nectar |\n| --- | --- |\n| Clover | 4 mg |\n| Linden | 7 mg 
 
 
 def titles(parsed: ParsedFile) -> list[tuple[int, str]]:
-    return [(each.depth, each.title) for each in parsed.headings]
+    return [(heading.depth, heading.title) for heading in parsed.headings]
 
 
 def test_a_word_document_keeps_headings_lists_and_tables():
@@ -46,7 +46,7 @@ def test_a_word_document_keeps_headings_lists_and_tables():
     assert (parsed.title, parsed.pages) == (TITLE, ())
 
 
-def test_hidden_text_is_found_in_any_encoding():
+def test_a_word_document_may_have_a_part_in_utf_16():
     with ZipFile(BytesIO(docx_file())) as zipped:
         part = zipped.read(MAIN_PARTS[DOCX]).decode().replace("encoding='UTF-8'", "")
     content = with_part(docx_file(), MAIN_PARTS[DOCX], part.encode("utf-16"))
@@ -65,15 +65,17 @@ def test_a_word_document_may_have_numbered_parts():
 
 
 def with_main_part(content: bytes, part: bytes) -> bytes:
-    """A Word document whose relations name another main part than the usual one."""
+    """Returns a Word document whose relations name `part` as the main part, under another name."""
     with ZipFile(BytesIO(content)) as zipped:
         relations = zipped.read("_rels/.rels").replace(b"word/document.xml", b"word/main.dat")
-        own = zipped.read("word/_rels/document.xml.rels")
+        part_relations = zipped.read("word/_rels/document.xml.rels")
     content = with_part(content, "_rels/.rels", relations)
-    return with_part(with_part(content, "word/main.dat", part), "word/_rels/main.dat.rels", own)
+    return with_part(
+        with_part(content, "word/main.dat", part), "word/_rels/main.dat.rels", part_relations
+    )
 
 
-def test_the_main_part_of_a_word_document_is_the_one_that_its_relations_name():
+def test_the_relations_of_a_word_document_name_its_main_part():
     with ZipFile(BytesIO(docx_file())) as zipped:
         part = zipped.read(MAIN_PARTS[DOCX])
     decoy = docx.Document()
@@ -84,7 +86,7 @@ def test_the_main_part_of_a_word_document_is_the_one_that_its_relations_name():
     assert DANCE in parsed.text
 
 
-def test_the_main_part_may_declare_no_entities_whatever_its_name():
+def test_a_main_part_of_any_name_that_declares_entities_is_refused():
     entities = b'<!DOCTYPE a [<!ENTITY b "boom">]><a>&b;</a>'
     with pytest.raises(UnreadableDocument, match=r"declares XML entities in its part word/main"):
         parse(with_main_part(docx_file(), entities), DOCX, PLENTY)
@@ -105,16 +107,16 @@ NOTE = '<w:p><w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
 
 
 def relations_to(**targets: str) -> str:
-    """The relations `rId1`, `rId2` and so on, by the last word of their types."""
-    each = "".join(
+    """Returns the relations `rId1`, `rId2` and so on. Each type is named by its last word."""
+    relations = "".join(
         f'<Relationship Id="rId{number}" Type="{OFFICE}/{kind}" Target="{target}"/>'
         for number, (kind, target) in enumerate(targets.items(), start=1)
     )
     namespace = "http://schemas.openxmlformats.org/package/2006/relationships"
-    return f'<Relationships xmlns="{namespace}">{each}</Relationships>'
+    return f'<Relationships xmlns="{namespace}">{relations}</Relationships>'
 
 
-def test_notes_are_read_under_any_name_and_links_in_them_too():
+def test_notes_in_a_part_of_any_name_are_read_with_their_links():
     body = f"<w:body>{LINK.format('shown')}{NOTE}</w:body>"
     note = f'<w:footnote w:id="2">{LINK.format("below")}</w:footnote>'
     content = archive(
@@ -131,7 +133,7 @@ def test_notes_are_read_under_any_name_and_links_in_them_too():
 
 
 @pytest.mark.parametrize(
-    ("own", "paragraphs", "title"),
+    ("property_title", "paragraphs", "title"),
     [
         ("Own", [("Shown", "Title")], "Own"),
         ("Microsoft Word - a.doc", [("Chapter", "Heading 1"), ("Shown", "Title")], "Shown"),
@@ -139,9 +141,11 @@ def test_notes_are_read_under_any_name_and_links_in_them_too():
         ("", [("text", "Normal")], ""),
     ],
 )
-def test_the_title_of_a_word_document(own, paragraphs, title):
+def test_the_title_of_a_word_document_comes_from_its_properties_or_its_styles(
+    property_title, paragraphs, title
+):
     document = docx.Document()
-    document.core_properties.title = own
+    document.core_properties.title = property_title
     for text, style in paragraphs:
         document.add_paragraph(text, style=style)
     assert parse(saved(document), DOCX, PLENTY).title == title
@@ -158,11 +162,11 @@ def test_a_presentation_has_its_slides_as_pages_and_sections():
     assert parsed.title == TITLE
 
 
-def test_a_presentation_may_be_strict():
+def test_a_presentation_may_have_the_strict_format():
     assert parse(strict(pptx_file()), PPTX, PLENTY) == parse(pptx_file(), PPTX, PLENTY)
 
 
-def test_a_presentation_without_a_title_of_its_own_has_that_of_its_first_slide():
+def test_a_presentation_without_a_title_has_the_title_of_its_first_slide():
     deck = pptx.Presentation()
     deck.core_properties.title = "PowerPoint Presentation"
     deck.slides.add_slide(deck.slide_layouts[0]).shapes.title.text = "Bees\vand honey"
@@ -191,7 +195,7 @@ SLIDE = (
     ],
     ids=["of older programs", "in a hidden group", "hidden in a group"],
 )
-def test_what_a_slide_does_not_show_is_not_text(shapes):
+def test_shapes_that_a_slide_does_not_show_are_left_out(shapes):
     slide = SLIDE.format(shapes.format(new=SHAPE.format("new"), old=SHAPE.format("old")))
     content = with_part(pptx_file(), "ppt/slides/slide2.xml", slide.encode())
     parsed = parse(content, PPTX, PLENTY)
@@ -214,7 +218,7 @@ def test_a_workbook_has_its_sheets_as_sections():
     ("hours", "text"),
     [(30.5, "30:30:00"), (6, "6:00:00"), (-1.25, "-1:15:00"), (48.0001, "48:00:00.360000")],
 )
-def test_a_duration_is_in_hours(hours, text):
+def test_a_duration_is_shown_in_hours(hours, text):
     book = openpyxl.Workbook()
     book.active["A1"] = datetime.timedelta(hours=hours)
     assert parse(saved(book), XLSX, PLENTY).text == f"# Sheet\n\n{text}"
@@ -229,7 +233,7 @@ def test_a_long_sheet_becomes_records():
     assert blocks[-1] == "Name: Pump 98\nPrice: 49"
 
 
-MADE = {DOCX: docx_file, PPTX: pptx_file, XLSX: xlsx_file}
+FILES = {DOCX: docx_file, PPTX: pptx_file, XLSX: xlsx_file}
 MAIN_PARTS = {
     DOCX: "word/document.xml",
     PPTX: "ppt/presentation.xml",
@@ -237,14 +241,14 @@ MAIN_PARTS = {
 }
 
 
-@pytest.mark.parametrize("mime_type", MADE)
-def test_one_format_under_the_name_of_another_is_refused(mime_type):
+@pytest.mark.parametrize("mime_type", FILES)
+def test_a_file_of_one_format_with_the_type_of_another_is_refused(mime_type):
     other = XLSX if mime_type != XLSX else DOCX
     with pytest.raises(UnreadableDocument, match=f"an archive without {MAIN_PARTS[mime_type]}"):
-        parse(MADE[other](), mime_type, PLENTY)
+        parse(FILES[other](), mime_type, PLENTY)
 
 
-@pytest.mark.parametrize("mime_type", MADE)
+@pytest.mark.parametrize("mime_type", FILES)
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -254,23 +258,23 @@ def test_one_format_under_the_name_of_another_is_refused(mime_type):
     ],
     ids=["empty", "text", "ole"],
 )
-def test_what_is_no_archive_is_refused(mime_type, content, says):
+def test_a_file_that_is_no_archive_is_refused(mime_type, content, says):
     with pytest.raises(UnreadableDocument, match=says) as caught:
         parse(content, mime_type, PLENTY)
     assert caught.value.field == "content"
 
 
-@pytest.mark.parametrize("mime_type", MADE)
+@pytest.mark.parametrize("mime_type", FILES)
 def test_half_a_file_is_refused(mime_type):
-    content = MADE[mime_type]()
+    content = FILES[mime_type]()
     with pytest.raises(UnreadableDocument):
         parse(content[: len(content) // 2], mime_type, PLENTY)
 
 
-@pytest.mark.parametrize("mime_type", MADE)
+@pytest.mark.parametrize("mime_type", FILES)
 @pytest.mark.parametrize("part", [b"", b"<a", b"\0" * 99, b"<a/>", b"<a>" * 5000 + b"</a>" * 5000])
 def test_a_broken_main_part_is_refused_or_has_no_text(mime_type, part):
-    content = with_part(MADE[mime_type](), MAIN_PARTS[mime_type], part)
+    content = with_part(FILES[mime_type](), MAIN_PARTS[mime_type], part)
     try:
         text = parse(content, mime_type, PLENTY).text
     except UnreadableDocument:

@@ -1,4 +1,4 @@
-"""Archives are refused before they are unpacked, entities before they are replaced."""
+"""Dangerous archives are refused before they are unpacked, and entities are never replaced."""
 
 import struct
 from zipfile import ZipFile
@@ -45,20 +45,20 @@ def test_a_part_that_declares_entities_is_refused(content, mime_type, part, enco
 def test_no_entity_of_a_sheet_is_replaced():
     content = with_part(xlsx_file(), "xl/worksheets/sheet1.xml", ENTITIES)
     try:
-        read = parse(content, XLSX, PLENTY).text
+        text = parse(content, XLSX, PLENTY).text
     except UnreadableDocument as error:
-        read = error.message
-    assert "boom" not in read
+        text = error.message
+    assert "boom" not in text
 
 
-def test_a_large_archive_is_refused_by_its_directory(monkeypatch):
+def test_an_archive_whose_directory_lists_too_many_bytes_is_refused(monkeypatch):
     monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
     Package(archive({"a.xml": "x" * 5000, "a.png": "x" * 9000}), "a test", "a.xml")
     with pytest.raises(TooLarge, match="5001 bytes of markup when unpacked; at most 5000"):
         Package(archive({"a.xml": "x" * 5000, "b.rels": "x"}), "a test", "a.xml")
 
 
-def test_a_part_that_is_read_counts_whatever_its_name_ends_in(monkeypatch):
+def test_every_part_that_is_read_counts_for_the_limit(monkeypatch):
     monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
     package = Package(archive({"a.xml": "x" * 3000, "b.dat": "x" * 2001}), "a test", "a.xml")
     with pytest.raises(TooLarge, match="5001 bytes of markup when unpacked; at most 5000"):
@@ -74,13 +74,13 @@ def test_a_part_that_is_read_twice_counts_once(monkeypatch):
         package.read(name)
 
 
-def test_many_parts_are_refused(monkeypatch):
+def test_an_archive_with_too_many_parts_is_refused(monkeypatch):
     monkeypatch.setattr(module, "MAX_PARTS", 2)
     with pytest.raises(TooLarge, match="3 parts; at most 2"):
         Package(archive(dict.fromkeys("abc", "")), "a test", "a")
 
 
-def test_a_part_is_no_longer_than_the_directory_says():
+def test_a_part_longer_than_its_size_in_the_directory_is_refused():
     content = archive({"m": "", "a.xml": "<a>" + " " * 100_000 + "</a>"})
     lying = content.replace(struct.pack("<I", 100_007), struct.pack("<I", 7))
     with pytest.raises(UnreadableDocument, match="damaged"), readable("a test"):
@@ -89,18 +89,18 @@ def test_a_part_is_no_longer_than_the_directory_says():
 
 def test_an_encrypted_archive_is_refused():
     content = bytearray(archive({"a.xml": "<a/>"}))
-    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        content[content.index(mark) + place] |= 1
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(mark) + offset] |= 1
     with pytest.raises(UnreadableDocument, match="encrypted archive"):
         Package(bytes(content), "a test", "a.xml")
 
 
-def test_a_missing_part_is_named():
+def test_the_error_names_a_missing_part():
     with pytest.raises(UnreadableDocument, match=r"lacks its part b\.xml"):
         Package(archive({"a.xml": "<a/>"}), "a test", "a.xml").xml("b.xml")
 
 
-def test_no_memory_is_not_damage():
+def test_a_memory_error_is_not_reported_as_damage():
     with pytest.raises(MemoryError), readable("a test"):
         raise MemoryError
 
@@ -115,11 +115,11 @@ def test_no_memory_is_not_damage():
         ("a", "../../../etc/passwd", "etc/passwd"),
     ],
 )
-def test_parts_are_named_from_where_they_are_named(base, target, name):
+def test_the_name_of_a_part_is_relative_to_the_part_that_names_it(base, target, name):
     assert resolved(base, target) == name
 
 
-def test_archives_of_the_tests_are_archives(tmp_path):
+def test_the_archives_of_the_tests_can_be_read_by_zipfile(tmp_path):
     path = tmp_path / "a.zip"
     path.write_bytes(archive({"a": "1", "b": b"2"}))
     with ZipFile(path) as zipped:

@@ -1,4 +1,4 @@
-"""PDFs give the text of their pages, bookmarks and title, or the reason why not."""
+"""A PDF gives the text of its pages, its bookmarks and its title, or an error with the reason."""
 
 import random
 import time
@@ -8,7 +8,7 @@ import pytest
 from hrag.errors import HragError, TooLarge, UnreadableDocument
 from indexer_svc.parsers import pdf
 from indexer_svc.parsers.parsed_file import PageRange
-from indexer_svc.parsers.pdf import Bookmark, PdfContent, read_pdf
+from indexer_svc.parsers.pdf import Bookmark, PdfContent, headings_of_bookmarks, read_pdf
 from tests.support.documents import pdfs
 
 PLENTY = 1 << 20
@@ -45,7 +45,7 @@ def test_bookmarks_have_title_depth_and_page():
     )
 
 
-def test_blank_bookmarks_and_those_without_a_page_are_left_out():
+def test_blank_bookmarks_and_bookmarks_without_a_page_are_left_out():
     content = pdfs.pdf_of(
         ["a"], [pdfs.Bookmark(" ", 1, 0), pdfs.Bookmark("gone", 1, 50), pdfs.Bookmark("ok", 1, 0)]
     )
@@ -93,13 +93,13 @@ def test_a_title_with_half_a_character_is_left_out():
     assert read_pdf(halved, PLENTY).title == ""
 
 
-def test_password_is_reported_as_the_reason():
+def test_the_error_says_that_a_password_is_needed():
     with pytest.raises(UnreadableDocument, match="encrypted PDF that needs a password") as caught:
         read_pdf(pdfs.encrypted_pdf(["secret"], "hush"), PLENTY)
     assert caught.value.field == "content"
 
 
-def test_unknown_encryption_is_reported_as_the_reason():
+def test_the_error_says_that_the_encryption_is_unknown():
     content = pdfs.encrypted_pdf(["secret"], "hush").replace(b"/Standard", b"/Homemade")
     with pytest.raises(UnreadableDocument, match="encrypted in an unknown way"):
         read_pdf(content, PLENTY)
@@ -118,7 +118,7 @@ def test_damaged_pdfs_are_unreadable(content):
     assert caught.value.field == "content"
 
 
-def test_a_page_that_cannot_be_loaded_is_named():
+def test_the_error_names_a_page_that_cannot_be_loaded():
     content = pdfs.pdf_of(["a", "b"]).replace(
         b"8 0 obj\n<< /Type /Page ", b"8 0 obj\n(no dictionary) "
     )
@@ -166,6 +166,6 @@ def test_hostile_lines_do_not_slow_the_search_for_titles():
     text = "Chapter" + " " * 19_000 + "\nChapter 2:  The  end"
     bookmarks = [Bookmark("Start", 1, 0)] * 100 + [Bookmark("The end", 1, 0)]
     started = time.perf_counter()
-    headings = pdf._headings(bookmarks, text, [PageRange(0, len(text))])
+    headings = headings_of_bookmarks(bookmarks, text, [PageRange(0, len(text))])
     assert time.perf_counter() - started < 5
     assert [heading.char_start for heading in headings] == [0] * 100 + [text.index("\n") + 1]

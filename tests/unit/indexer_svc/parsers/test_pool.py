@@ -1,7 +1,6 @@
-"""Slots are shared among tenants, processes are not; a failure is the error of one file."""
+"""Tenants share the slots of a pool but no process. A failure is the error of one file."""
 
 import threading
-import time
 from collections.abc import Iterator
 from itertools import count
 
@@ -32,7 +31,10 @@ SOON_S = 10.0
 
 
 class FakeProcess:
-    """Waits at `gate` for each file, then returns it as text or raises `failure`."""
+    """A process that waits at `gate` for each file, then returns it as text or raises `failure`.
+
+    While it waits, it calls `check`, unless it `hangs`.
+    """
 
     def __init__(self, number: int, family: Family) -> None:
         self.number = number
@@ -42,6 +44,7 @@ class FakeProcess:
         self.is_confined = True
         self.gate = threading.Event()
         self.gate.set()
+        self.hangs = False
         self.failure: Exception | None = None
         self.not_started = False
         self.read: list[bytes] = []
@@ -53,7 +56,8 @@ class FakeProcess:
     def parse(self, _request, content, _max_body_bytes, check) -> ParsedFile:
         self.read.append(content)
         while not self.gate.wait(0.01):
-            check()
+            if not self.hangs:
+                check()
         if self.failure is not None:
             raise self.failure
         return ParsedFile(content.decode())
@@ -64,7 +68,7 @@ class FakeProcess:
 
 
 class Started:
-    """The processes that a pool has started; `prepare` changes each one first."""
+    """Starts the processes of a pool and records them. `prepare` changes each of them first."""
 
     def __init__(self) -> None:
         self.processes: list[FakeProcess] = []
@@ -79,10 +83,12 @@ class Started:
 
     @property
     def used(self) -> list[FakeProcess]:
+        """The processes that have read a file."""
         return [process for process in self.processes if process.read]
 
     @property
     def alive(self) -> list[FakeProcess]:
+        """The processes that have not ended."""
         return [process for process in self.processes if process.is_alive]
 
 
@@ -110,7 +116,7 @@ def parse(
 
 
 class Call(threading.Thread):
-    """A file that is parsed in a thread of its own."""
+    """A thread that parses one file."""
 
     def __init__(self, pool: ParserPool, tenant: str, content: bytes = b"x") -> None:
         super().__init__(daemon=True)
@@ -129,6 +135,11 @@ def slow(process: FakeProcess) -> None:
     process.gate.clear()
 
 
+def hanging(process: FakeProcess) -> None:
+    process.gate.clear()
+    process.hangs = True
+
+
 def no_memory(_process: FakeProcess) -> None:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -145,20 +156,20 @@ def test_a_tenant_keeps_its_process(pool, started):
     assert [process.read for process in started.used] == [[b"1", b"2", b"3"]]
 
 
-def test_files_of_two_tenants_never_meet_in_a_process(pool, started):
+def test_files_of_two_tenants_are_never_read_by_the_same_process(pool, started):
     for _ in range(3):
         for tenant in (b"a", b"b", b"c"):
             parse(pool, tenant.decode(), tenant)
     assert [process.read for process in started.used] == [[b"a"] * 3, [b"b"] * 3, [b"c"] * 3]
 
 
-def test_there_are_no_more_processes_than_slots_and_one_unused(pool, started):
+def test_there_are_at_most_as_many_processes_as_slots_and_one_unused(pool, started):
     for number in range(20):
         parse(pool, f"tenant {number}")
         until(lambda: len(started.alive) <= 5)
 
 
-def test_a_process_reads_the_formats_of_its_family_alone(pool, started):
+def test_a_process_reads_only_the_formats_of_its_family(pool, started):
     for _ in range(2):
         parse(pool, "a", b"pdf", mime_type=PDF)
         parse(pool, "a", b"docx", mime_type=DOCX)
@@ -168,7 +179,7 @@ def test_a_process_reads_the_formats_of_its_family_alone(pool, started):
     assert read == {Family.CORE: [b"pdf"] * 2, Family.EXTRA: [b"docx", b"html"] * 2}
 
 
-def test_one_process_is_started_ahead_for_each_family_in_use(pool, started):
+def test_one_process_is_started_in_advance_for_each_family_in_use(pool, started):
     parse(pool, "a", mime_type=PDF)
     until(lambda: len(started.processes) == 2)
     assert {process.family for process in started.processes} == {Family.CORE}
@@ -184,7 +195,7 @@ def test_a_tenant_has_at_most_half_of_the_slots(pool, started):
     until(lambda: len(started.used) == 2)
     others = [Call(pool, "b"), Call(pool, "c")]
     until(lambda: len(started.used) == 4)
-    time.sleep(0.1)
+    until(lambda: pool.waiting_count == 3)
     assert len(started.used) == 4
     for process in started.processes:
         process.gate.set()
@@ -194,17 +205,18 @@ def test_a_tenant_has_at_most_half_of_the_slots(pool, started):
         assert call.error is None
 
 
-def test_the_tenant_with_the_fewest_files_in_work_is_next(started):
+def test_the_tenant_with_the_fewest_running_files_is_next(started):
     pool = ParserPool(2, 1 << 29, SOON_S, started)
     started.prepare = slow
     first, second = Call(pool, "a", b"first"), Call(pool, "b", b"second")
     until(lambda: len(started.used) == 2)
     waiting = [Call(pool, "a", b"a waits")]
-    until(lambda: len(pool._waiting) == 1)
+    until(lambda: pool.waiting_count == 1)
     waiting.append(Call(pool, "c", b"c waits"))
-    until(lambda: len(pool._waiting) == 2)
-    of_second = next(process for process in started.used if process.read == [b"second"])
-    of_second.gate.set()  # The slot of "b": "a" has its share in work.
+    until(lambda: pool.waiting_count == 2)
+    second_process = next(process for process in started.used if process.read == [b"second"])
+    # This frees the slot of "b". "a" already uses its share of the slots.
+    second_process.gate.set()
     until(lambda: any(process.read == [b"c waits"] for process in started.used))
     for process in started.processes:
         process.gate.set()
@@ -214,15 +226,18 @@ def test_the_tenant_with_the_fewest_files_in_work_is_next(started):
     pool.close()
 
 
-def test_a_wait_for_a_slot_has_an_end_that_names_the_number(pool, started):
-    started.prepare = slow
+def test_the_error_after_a_wait_for_a_slot_names_the_number_of_slots(started):
+    pool = ParserPool(4, 1 << 29, 0.2, started)
+    started.prepare = hanging
     calls = [Call(pool, "a"), Call(pool, "a")]
     until(lambda: len(started.used) == 2)
-    pool._timeout_s = 0.2
     with pytest.raises(TooBusy, match=r"0\.2 s; the indexer has 4 \(HRAG_PARSERS\).* 2 at once"):
         parse(pool, "a")
+    for process in started.processes:
+        process.gate.set()
     for call in calls:
         call.join(SOON_S)
+    pool.close()
 
 
 def test_a_wait_for_a_slot_ends_at_the_deadline(started):
@@ -266,10 +281,10 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("failure", "error", "said", "logged"), FAILURES)
-def test_a_failed_process_is_the_error_of_its_file(pool, started, failure, error, said, logged):
+@pytest.mark.parametrize(("failure", "error", "message", "logged"), FAILURES)
+def test_a_failed_process_is_the_error_of_its_file(pool, started, failure, error, message, logged):
     started.prepare = failing(failure)
-    with pytest.raises(InvalidArgument, match=said) as caught, capture_logs() as logs:
+    with pytest.raises(InvalidArgument, match=message) as caught, capture_logs() as logs:
         parse(pool, "a")
     assert type(caught.value) is error
     assert caught.value.field == "content"
@@ -279,7 +294,7 @@ def test_a_failed_process_is_the_error_of_its_file(pool, started, failure, error
     assert not started.used[0].is_alive
 
 
-def test_a_process_that_refuses_a_file_reads_the_next(pool, started):
+def test_a_process_that_refuses_a_file_reads_the_next_file(pool, started):
     started.prepare = failing(UnreadableDocument("damaged"))
     for _ in range(2):
         with pytest.raises(UnreadableDocument, match="damaged"):
@@ -287,7 +302,7 @@ def test_a_process_that_refuses_a_file_reads_the_next(pool, started):
     assert [len(process.read) for process in started.used] == [2]
 
 
-def test_a_process_that_has_ended_meanwhile_is_replaced(pool, started):
+def test_an_idle_process_that_has_ended_is_replaced(pool, started):
     parse(pool, "a")
     for process in started.processes:
         process.is_alive = False
@@ -300,7 +315,7 @@ def test_a_process_that_is_not_reusable_ends(pool, started):
     assert not started.used[0].is_alive
 
 
-def test_a_process_that_cannot_start_is_worth_a_retry(pool, started):
+def test_if_no_process_can_be_started_the_error_allows_a_retry(pool, started):
     started.prepare = no_memory
     with pytest.raises(ServiceUnavailable, match=r"no parser can be started: .*temporarily"):
         parse(pool, "a")
@@ -309,7 +324,7 @@ def test_a_process_that_cannot_start_is_worth_a_retry(pool, started):
         parse(pool, "a")
 
 
-def test_a_process_that_could_not_be_started_ahead_fails_no_later_file(pool, started):
+def test_a_failed_start_in_advance_does_not_affect_later_files(pool, started):
     tried = []
 
     def no_memory_yet(process: FakeProcess) -> None:
@@ -319,12 +334,13 @@ def test_a_process_that_could_not_be_started_ahead_fails_no_later_file(pool, sta
     started.prepare = no_memory_yet
     with pytest.raises(ServiceUnavailable):
         parse(pool, "a")
-    until(lambda: len(tried) >= 2)  # The one for this file, and the one ahead.
+    # The pool tries to start a process for this file, and one in advance.
+    until(lambda: len(tried) >= 2)
     started.prepare = lambda _process: None
     assert parse(pool, "a", b"again") == "again"
 
 
-def test_a_closed_pool_refuses(started):
+def test_a_closed_pool_refuses_files(started):
     pool = ParserPool(2, 1 << 29, 1.0, started)
     parse(pool, "a")
     pool.close()
@@ -334,7 +350,7 @@ def test_a_closed_pool_refuses(started):
         parse(pool, "a")
 
 
-def test_a_machine_that_cannot_filter_calls_is_warned_of_once(pool, started):
+def test_one_warning_is_logged_if_system_calls_cannot_be_filtered(pool, started):
     started.prepare = lambda process: setattr(process, "is_confined", False)
     with capture_logs() as logs:
         parse(pool, "a")

@@ -1,7 +1,8 @@
-"""A parser process reads what the same code reads here, and is confined."""
+"""A parser process returns what the same code returns in this process, and is confined."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from hrag.values.formats import DOCX, EPUB, HTML, PPTX, XLSX
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import Family, parse
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
-from indexer_svc.parsers.protocol import ParserFault
+from indexer_svc.parsers.protocol import ParserFault, received
 from tests.support.documents import pdfs
 from tests.support.documents.bombs import inflating_page, repeated_page
 from tests.support.documents.format_files import (
@@ -34,9 +35,10 @@ LEAST_MEMORY_BYTES = 128 << 20
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def read(
+def read_file(
     process: ParserProcess, content: bytes, mime_type: str = PDF, cpu_s: float = 60.0
 ) -> ParsedFile:
+    """Sends a file to the process and returns what it answers."""
     deadline = Deadline.after(60)
 
     def check() -> None:
@@ -49,6 +51,7 @@ def read(
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[ParserProcess]:
+    """A process for the core formats that the tests of this module share."""
     process = ParserProcess(MEMORY_BYTES, Family.CORE)
     yield process
     assert process.is_alive
@@ -56,7 +59,8 @@ def process() -> Iterator[ParserProcess]:
 
 
 @pytest.fixture
-def own_process() -> Iterator[ParserProcess]:
+def new_process() -> Iterator[ParserProcess]:
+    """A process for the core formats that only one test uses."""
     process = ParserProcess(MEMORY_BYTES, Family.CORE)
     yield process
     process.kill()
@@ -71,9 +75,9 @@ MARKDOWN_TEXTS = (
 
 
 @pytest.mark.parametrize("text", MARKDOWN_TEXTS)
-def test_markdown_reads_as_it_does_here(process, text):
+def test_markdown_is_parsed_as_in_this_process(process, text):
     content = text.encode()
-    assert read(process, content, MARKDOWN) == parse(content, MARKDOWN, PLENTY)
+    assert read_file(process, content, MARKDOWN) == parse(content, MARKDOWN, PLENTY)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +91,13 @@ def test_markdown_reads_as_it_does_here(process, text):
     ],
     ids=["pages", "bookmark", "no text", "encrypted", "long"],
 )
-def test_a_pdf_reads_as_it_does_here(process, content):
-    assert read(process, content) == parse(content, PDF, PLENTY)
+def test_a_pdf_is_parsed_as_in_this_process(process, content):
+    assert read_file(process, content) == parse(content, PDF, PLENTY)
 
 
 @pytest.fixture(scope="module")
 def extra_process() -> Iterator[ParserProcess]:
-    """One with so little memory as is allowed."""
+    """A process for the other formats, with the least memory that is allowed."""
     process = ParserProcess(LEAST_MEMORY_BYTES, Family.EXTRA)
     yield process
     assert process.is_alive
@@ -115,10 +119,10 @@ BROKEN_DOCX = with_part(docx_file(), "word/document.xml", b"<a>" * 500)
         (EPUB, epub_file()),
     ],
 )
-def test_other_formats_read_as_they_do_here(extra_process, mime_type, content):
-    read_here = parse(content, mime_type, PLENTY)
-    assert read_here.text
-    assert read(extra_process, content, mime_type) == read_here
+def test_other_formats_are_parsed_as_in_this_process(extra_process, mime_type, content):
+    expected = parse(content, mime_type, PLENTY)
+    assert expected.text
+    assert read_file(extra_process, content, mime_type) == expected
 
 
 @pytest.mark.parametrize(
@@ -133,15 +137,15 @@ def test_other_formats_read_as_they_do_here(extra_process, mime_type, content):
         (EPUB, epub_file(**{"OEBPS/book.opf": ""})),
     ],
 )
-def test_other_formats_are_refused_as_they_are_here(extra_process, mime_type, content):
-    with pytest.raises(UnreadableDocument) as here:
+def test_other_formats_are_refused_as_in_this_process(extra_process, mime_type, content):
+    with pytest.raises(UnreadableDocument) as expected:
         parse(content, mime_type, PLENTY)
-    with pytest.raises(UnreadableDocument) as there:
-        read(extra_process, content, mime_type)
-    assert there.value.message == here.value.message
+    with pytest.raises(UnreadableDocument) as caught:
+        read_file(extra_process, content, mime_type)
+    assert caught.value.message == expected.value.message
 
 
-def test_a_process_loads_the_libraries_of_its_family_alone():
+def test_a_process_loads_only_the_libraries_of_its_family():
     program = (
         "import sys; from indexer_svc.parsers.parser_functions import Family, load;"
         " load(Family({!r}));"
@@ -157,12 +161,12 @@ def test_a_process_loads_the_libraries_of_its_family_alone():
 
 
 @pytest.mark.parametrize("content", [pdfs.broken_pdf(), b"", pdfs.encrypted_pdf(["a"], "secret")])
-def test_a_refusal_is_the_same_as_here(process, content):
-    with pytest.raises(UnreadableDocument) as here:
+def test_a_pdf_is_refused_as_in_this_process(process, content):
+    with pytest.raises(UnreadableDocument) as expected:
         parse(content, PDF, PLENTY)
-    with pytest.raises(UnreadableDocument) as there:
-        read(process, content)
-    assert there.value.message == here.value.message
+    with pytest.raises(UnreadableDocument) as caught:
+        read_file(process, content)
+    assert caught.value.message == expected.value.message
 
 
 def test_too_much_text_is_refused_while_it_is_read(process):
@@ -174,54 +178,63 @@ def test_too_much_text_is_refused_while_it_is_read(process):
 
 def test_an_unexpected_error_is_a_fault(process):
     with pytest.raises(ParserFault, match="KeyError"):
-        read(process, b"x", "text/unknown")
+        read_file(process, b"x", "text/unknown")
 
 
-def test_more_memory_than_the_limit_ends_the_process(own_process):
+def test_more_memory_than_the_limit_ends_the_process(new_process):
     with pytest.raises(ParserEnded):
-        read(own_process, inflating_page())
-    assert not own_process.is_alive
-    assert not own_process.is_reusable
+        read_file(new_process, inflating_page())
+    assert not new_process.is_alive
+    assert not new_process.is_reusable
 
 
 def test_the_least_memory_that_is_allowed_reads_pdfs():
     process = ParserProcess(LEAST_MEMORY_BYTES, Family.CORE)
     try:
-        assert read(process, pdfs.pdf_of(["x"] * 100)).text.count("x") == 100
+        assert read_file(process, pdfs.pdf_of(["x"] * 100)).text.count("x") == 100
     finally:
         process.kill()
 
 
-def test_more_processor_time_than_the_limit_ends_the_process(own_process):
+def test_more_processor_time_than_the_limit_ends_the_process(new_process):
     with pytest.raises(ParserEnded, match="SIGPROF"):
-        read(own_process, repeated_page(), cpu_s=0.2)
+        read_file(new_process, repeated_page(), cpu_s=0.2)
 
 
-def test_a_process_that_ends_at_its_start_says_so(monkeypatch):
-    monkeypatch.setattr("indexer_svc.parsers.parser_process._MODULE", "no_such_module")
+def test_a_process_that_ends_at_its_start_is_reported():
+    """The process does not know the family, so it fails before it is ready."""
     with pytest.raises(ParserNotStarted, match="exit code 1"):
-        read(ParserProcess(MEMORY_BYTES, Family.CORE), b"")
+        read_file(ParserProcess(MEMORY_BYTES, "no family"), b"")
 
 
-def test_a_crash_is_named(own_process):
-    own_process.wait_until_ready(lambda: None)
-    os.kill(own_process.pid, signal.SIGABRT)
+def test_the_error_names_the_signal_of_a_crash(new_process):
+    new_process.wait_until_ready(lambda: None)
+    os.kill(new_process.pid, signal.SIGABRT)
     with pytest.raises(ParserEnded, match="SIGABRT"):
-        read(own_process, b"x" * PLENTY)
+        read_file(new_process, b"x" * PLENTY)
 
 
-def test_a_process_that_has_read_many_files_is_not_reused(own_process, monkeypatch):
-    monkeypatch.setattr("indexer_svc.parsers.parser_process._MAX_FILES", 2)
-    read(own_process, pdfs.pdf_of(["a"]))
-    assert own_process.is_reusable
-    read(own_process, pdfs.pdf_of(["a"]))
-    assert not own_process.is_reusable
+def test_a_process_that_has_read_many_files_is_not_reusable():
+    process = ParserProcess(MEMORY_BYTES, Family.CORE, max_files=2)
+    try:
+        read_file(process, pdfs.pdf_of(["a"]))
+        assert process.is_reusable
+        read_file(process, pdfs.pdf_of(["a"]))
+        assert not process.is_reusable
+    finally:
+        process.kill()
 
 
-def test_it_ends_when_its_socket_closes(own_process):
-    own_process.wait_until_ready(lambda: None)
-    own_process._socket.close()
-    assert own_process._process.wait(10) == 0
+def test_a_process_ends_when_its_socket_is_closed():
+    our_socket, child_socket = socket.socketpair()
+    module = "indexer_svc.parsers.parser_child"
+    command = [sys.executable, "-m", module, str(MEMORY_BYTES), Family.CORE]
+    with child_socket:
+        child = subprocess.Popen(command, stdin=child_socket, cwd=ROOT)
+    with our_socket, our_socket.makefile("rb") as answers:
+        ready, _ = received(answers.read, 0)
+        assert "confined" in ready
+    assert child.wait(10) == 0
 
 
 ATTEMPTS = """
@@ -253,8 +266,8 @@ os._exit(0)
 """
 
 
-def test_a_confined_process_reaches_nothing():
-    ran = subprocess.run(
+def test_a_confined_process_can_open_nothing():
+    completed = subprocess.run(
         [sys.executable, "-c", ATTEMPTS], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert (ran.stdout, ran.stderr) == ("all refused", "")
+    assert (completed.stdout, completed.stderr) == ("all refused", "")

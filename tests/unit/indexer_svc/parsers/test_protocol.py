@@ -1,4 +1,4 @@
-"""What a parser process sends is checked before it is used."""
+"""Every message of a parser process is checked before it is used."""
 
 import json
 import struct
@@ -28,6 +28,7 @@ PLENTY = 1 << 20
 
 
 def transferred(parts: list[bytes], max_body_bytes: int = PLENTY) -> ParsedFile:
+    """Returns the answer that is received from these parts of a message."""
     return answer_of(*received(BytesIO(b"".join(parts)).read, max_body_bytes))
 
 
@@ -38,41 +39,41 @@ def raising(error: Exception) -> Callable[[], ParsedFile]:
     return parse
 
 
-def test_an_answer_arrives_as_it_was_sent():
+def test_an_answer_is_received_unchanged():
     assert transferred(answer_to(lambda: READ)) == READ
 
 
 @pytest.mark.parametrize("kind", [InvalidArgument, UnreadableDocument, BlankDocument, TooLarge])
-def test_a_refusal_arrives_as_the_same_error(kind):
+def test_a_refusal_is_received_as_the_same_error(kind):
     with pytest.raises(InvalidArgument, match="too bad") as caught:
         transferred(answer_to(raising(kind("too bad", field="content"))))
     assert type(caught.value) is kind
     assert caught.value.field == "content"
 
 
-def test_another_error_arrives_as_a_fault_with_a_bounded_text():
+def test_any_other_error_is_received_as_a_fault_with_a_bounded_text():
     with pytest.raises(ParserFault, match="KeyError: 'x") as caught:
         transferred(answer_to(raising(KeyError("x" * 10_000))))
     assert len(str(caught.value)) == 500
 
 
-def test_more_headings_than_a_message_holds_are_refused(monkeypatch):
+def test_more_headings_than_fit_into_a_message_are_refused(monkeypatch):
     monkeypatch.setattr(protocol, "MAX_HEAD_BYTES", 200)
-    many = ParsedFile("text", (), (Heading("x" * 100, 1, 0),) * 3)
+    parsed = ParsedFile("text", (), (Heading("x" * 100, 1, 0),) * 3)
     with pytest.raises(TooLarge, match="at most 200 are allowed"):
-        transferred(answer_to(lambda: many))
+        transferred(answer_to(lambda: parsed))
 
 
-def test_a_text_beyond_the_limit_is_never_received():
+def test_a_text_beyond_the_limit_is_refused_before_it_is_received():
     with pytest.raises(MalformedMessage, match="17 bytes"):
         transferred(answer_to(lambda: READ), 16)
 
 
-def test_a_head_beyond_the_limit_is_never_received():
-    taken = []
+def test_a_head_beyond_the_limit_is_refused_before_it_is_received():
+    sizes = []
     with pytest.raises(MalformedMessage):
-        received(lambda size: taken.append(size) or struct.pack("<II", 1 << 31, 0), PLENTY)
-    assert taken == [8]
+        received(lambda size: sizes.append(size) or struct.pack("<II", 1 << 31, 0), PLENTY)
+    assert sizes == [8]
 
 
 @pytest.mark.parametrize("head", [b"{", b"[]", b'"text"', b"\xff", b"[" * 200_000])
@@ -131,14 +132,14 @@ JSON = st.recursive(
 
 
 @given(title=JSON, pages=JSON, headings=JSON, body=st.binary(max_size=20))
-def test_whatever_a_parser_sends_is_an_answer_or_malformed(title, pages, headings, body):
+def test_every_message_is_an_answer_or_malformed(title, pages, headings, body):
     try:
-        read = answer_of({"title": title, "pages": pages, "headings": headings}, body)
+        answer = answer_of({"title": title, "pages": pages, "headings": headings}, body)
     except MalformedMessage:
         return
-    assert read.text.encode() == body
-    json.dumps([read.pages, read.headings])
+    assert answer.text.encode() == body
+    json.dumps([answer.pages, answer.headings])
 
 
-def test_a_message_is_its_lengths_its_head_and_its_body():
+def test_a_message_is_received_as_its_head_and_its_body():
     assert received(BytesIO(b"".join(message({"a": 1}, b"body"))).read, 4) == ({"a": 1}, b"body")

@@ -1,4 +1,4 @@
-"""Classes and functions of Python source are sections, comments and strings are not."""
+"""Classes and functions of Python source become sections; comments and strings do not."""
 
 import ast
 from pathlib import Path
@@ -36,17 +36,18 @@ if a:
 
 
 def outline(text: str) -> list[tuple[int, str, int]]:
+    """Returns the depth, the title and the start of each section."""
     parsed = parse_python(text.encode(), 0)
     assert (parsed.text, parsed.title, parsed.pages) == (text, "", ())
-    return [(each.depth, each.title, each.char_start) for each in parsed.headings]
+    return [(heading.depth, heading.title, heading.char_start) for heading in parsed.headings]
 
 
 def test_classes_and_functions_nest_and_begin_at_their_decorators():
-    found = [
+    definitions = [
         (depth, title, SOURCE[start : SOURCE.index("\n", start)])
         for depth, title, start in outline(SOURCE)
     ]
-    assert found == [
+    assert definitions == [
         (1, "class Bees", '@first("#")'),
         (2, "def dance", "    async def dance(self): # def no():"),
         (3, "def step", "        def step(): ..."),
@@ -63,12 +64,12 @@ def test_deep_nesting_has_a_limit():
 @pytest.mark.parametrize(
     "text", ["", "x", "'", '"""', "'''def a(): pass", "def", "def ", "\\", "@a\n"]
 )
-def test_what_is_cut_short_has_no_sections(text):
+def test_incomplete_source_has_no_sections(text):
     assert outline(text) == []
 
 
-def test_real_source_has_the_definitions_that_python_finds():
+def test_real_source_has_the_sections_of_its_syntax_tree():
     text = Path(indexer_svc.parsers.parser_pool.__file__).read_text("utf-8")
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    names = sorted(each.name for each in ast.walk(ast.parse(text)) if isinstance(each, kinds))
+    names = sorted(node.name for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
     assert sorted(title.split()[1] for _, title, _ in outline(text)) == names

@@ -1,4 +1,4 @@
-"""reStructuredText stays as it is written; its titles are sections."""
+"""The text of a reStructuredText document is kept, and its titles become sections."""
 
 import time
 
@@ -40,11 +40,12 @@ Second
 
 
 def outline(text: str) -> list[tuple[int, str]]:
-    return [(each.depth, each.title) for each in parse_rst(text.encode(), 0).headings]
+    """Returns the depth and the title of each section."""
+    return [(heading.depth, heading.title) for heading in parse_rst(text.encode(), 0).headings]
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-def test_styles_nest_in_the_order_of_their_first_use(line_end):
+def test_title_styles_nest_in_the_order_of_their_first_use(line_end):
     text = DOCUMENT.replace("\n", line_end)
     assert outline(text) == [
         (1, "The Book"),
@@ -55,7 +56,7 @@ def test_styles_nest_in_the_order_of_their_first_use(line_end):
     ]
     parsed = parse_rst(text.encode(), 0)
     assert (parsed.text, parsed.title) == (text, "The Book")
-    assert [text[each.char_start :].split(line_end)[0] for each in parsed.headings] == [
+    assert [text[heading.char_start :].split(line_end)[0] for heading in parsed.headings] == [
         "=========",
         "First :ref:`part <x>` of *it*",
         "Inner",
@@ -84,11 +85,11 @@ def test_a_byte_order_mark_is_no_part_of_a_title(text):
         "-\n-",
     ],
 )
-def test_other_lines_are_no_titles(text):
+def test_lines_without_a_valid_underline_are_no_titles(text):
     assert outline(text) == []
 
 
-def test_a_short_title_has_a_short_underline_and_a_long_one_at_least_four():
+def test_an_underline_is_as_long_as_its_title_or_has_four_characters():
     assert outline("ab\n==\n\nLonger than it\n----\n") == [(1, "ab"), (2, "Longer than it")]
 
 
@@ -101,7 +102,7 @@ def test_a_short_title_has_a_short_underline_and_a_long_one_at_least_four():
         ("a:py:class:`~a.B` ::`b` `c <d>`__", "a~a.B ::b c"),
     ],
 )
-def test_titles_are_plain(line, title):
+def test_titles_have_no_markup(line, title):
     assert outline(f"{line}\n{'=' * 60}") == [(1, title)]
 
 

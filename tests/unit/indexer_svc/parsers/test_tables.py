@@ -1,4 +1,4 @@
-"""Each part of a table makes sense on its own."""
+"""Each block of a table can be understood without the others."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def test_a_row_of_years_is_a_header_below_an_empty_corner():
     assert table_blocks(rows)[0] == "Pump 0\n2025: 1\n2026: 2"
 
 
-def test_a_known_header_may_look_like_anything():
+def test_a_header_that_is_known_may_have_any_values():
     rows = [("1", "1"), *MANY]
     assert table_blocks(rows, has_header=True)[0] == "1: Pump 0\n1: 0.5"
 
@@ -48,7 +48,7 @@ def test_rows_with_one_cell_above_the_header_are_titles():
     assert blocks[:2] == ["Prices 2026", "Name: Pump 0\nPrice: 0.5"]
 
 
-def test_empty_rows_and_columns_are_left_out_and_cells_are_lines():
+def test_empty_rows_and_columns_are_left_out_and_a_cell_is_one_line():
     assert table_blocks([("", "", ""), ("a\nb", "", " c "), ("", " ", "")]) == [
         "| a b | c |\n| --- | --- |"
     ]
@@ -71,7 +71,8 @@ def test_a_row_may_have_fewer_cells_than_the_header():
 
 
 def test_a_cell_of_many_numbers_and_a_word_is_a_name():
-    names = ("1 " * 100_000 + "x", "y")  # Takes seconds if each number is looked at twice.
+    """It would take seconds if each number were read twice."""
+    names = ("1 " * 100_000 + "x", "y")
     assert table_blocks([names, *MANY])[0].endswith("x: Pump 0\ny: 0.5")
 
 

@@ -1,4 +1,4 @@
-"""Of a Word document, what Word shows is text: nothing hidden, and equations too."""
+"""The text of a Word document has equations but no hidden text, as Word shows it."""
 
 from io import BytesIO
 from zipfile import ZipFile
@@ -21,7 +21,7 @@ def text_of(content: bytes) -> str:
 
 
 def with_body(document: docx.document.Document, markup: str) -> bytes:
-    """The document with markup at the start of its body."""
+    """Returns the document with this markup at the start of its body."""
     content = saved(document)
     with ZipFile(BytesIO(content)) as zipped:
         part = zipped.read(MAIN_PART).decode()
@@ -30,7 +30,10 @@ def with_body(document: docx.document.Document, markup: str) -> bytes:
 
 @pytest.fixture
 def document():
-    """A document with a style of each kind that hides text, and one based on each of them."""
+    """A document with three styles of each kind.
+
+    One hides text, one is based on it, and one is based on it and shows text again.
+    """
     document = docx.Document()
     for kind in (WD_STYLE_TYPE.CHARACTER, WD_STYLE_TYPE.PARAGRAPH, WD_STYLE_TYPE.TABLE):
         hiding = document.styles.add_style(f"{kind.name} hiding", kind)
@@ -43,14 +46,14 @@ def document():
     return document
 
 
-@pytest.mark.parametrize("made_strict", [bytes, strict], ids=["transitional", "strict"])
+@pytest.mark.parametrize("convert", [bytes, strict], ids=["transitional", "strict"])
 @pytest.mark.parametrize("style", ["hiding", "based"])
-def test_text_that_a_style_hides_is_left_out(document, style, made_strict):
+def test_text_that_a_style_hides_is_left_out(document, style, convert):
     document.add_paragraph("shown").add_run(" hidden").style = f"CHARACTER {style}"
     document.add_paragraph("hidden", f"PARAGRAPH {style}").add_run(" shown").font.hidden = False
     table = document.add_table(1, 1, f"TABLE {style}")
     table.cell(0, 0).text = "hidden"
-    assert text_of(made_strict(saved(document))) == "shown\n\nshown"
+    assert text_of(convert(saved(document))) == "shown\n\nshown"
 
 
 def test_a_style_that_shows_text_again_is_read(document):
@@ -61,7 +64,7 @@ def test_a_style_that_shows_text_again_is_read(document):
     assert text_of(saved(document)) == "one two\n\nthree\n\nfour"
 
 
-def test_hidden_by_default_is_hidden():
+def test_text_that_the_default_style_hides_is_left_out():
     document = docx.Document()
     document.styles["Normal"].font.hidden = True
     document.add_paragraph("hidden").add_run(" shown").font.hidden = False
@@ -69,19 +72,19 @@ def test_hidden_by_default_is_hidden():
     assert text_of(saved(document)) == "shown"
 
 
-def test_styles_that_are_based_on_each_other_end():
+def test_styles_that_are_based_on_each_other_do_not_hang():
     document = docx.Document()
-    one, two = (document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH) for name in "ab")
-    one.base_style, two.base_style = two, one
-    document.add_paragraph("text", one)
+    first, second = (document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH) for name in "ab")
+    first.base_style, second.base_style = second, first
+    document.add_paragraph("text", first)
     assert text_of(saved(document)) == "text"
 
 
-@pytest.mark.parametrize("made_strict", [bytes, strict], ids=["transitional", "strict"])
-def test_directly_hidden_text_is_left_out(made_strict):
+@pytest.mark.parametrize("convert", [bytes, strict], ids=["transitional", "strict"])
+def test_directly_hidden_text_is_left_out(convert):
     document = docx.Document()
     document.add_paragraph("shown").add_run(" hidden").font.hidden = True
-    assert text_of(made_strict(saved(document))) == "shown"
+    assert text_of(convert(saved(document))) == "shown"
 
 
 SQUARE = "<m:sSup><m:e>{c}</m:e><m:sup>{two}</m:sup></m:sSup>"
@@ -94,7 +97,7 @@ HIDDEN = "<m:r><w:rPr><w:vanish/></w:rPr><m:t>hidden</m:t></m:r>"
 DELETED = "<w:del><m:r><m:t>deleted</m:t></m:r></w:del>"
 
 
-@pytest.mark.parametrize("made_strict", [bytes, strict], ids=["transitional", "strict"])
+@pytest.mark.parametrize("convert", [bytes, strict], ids=["transitional", "strict"])
 @pytest.mark.parametrize(
     ("math", "text"),
     [
@@ -103,14 +106,14 @@ DELETED = "<w:del><m:r><m:t>deleted</m:t></m:r></w:del>"
         ("<m:r><m:t>x</m:t></m:r>" + HIDDEN + DELETED, "x"),
     ],
 )
-def test_the_equations_of_a_paragraph_are_text(math, text, made_strict):
+def test_the_equations_of_a_paragraph_are_text(math, text, convert):
     inline = f"<w:p><w:r><w:t>so:</w:t></w:r><m:oMath {MATH}>{math}</m:oMath></w:p>"
     block = f"<w:p><m:oMathPara {MATH}><m:oMath>{math}</m:oMath></m:oMathPara></w:p>"
     content = with_body(docx.Document(), inline + block)
-    assert text_of(made_strict(content)) == f"so:{text}\n\n{text}"
+    assert text_of(convert(content)) == f"so:{text}\n\n{text}"
 
 
-def test_equations_side_by_side_are_divided():
+def test_equations_next_to_each_other_are_separated():
     both = "".join(f"<m:oMath><m:r><m:t>{name}</m:t></m:r></m:oMath>" for name in "ab")
     block = f"<w:p><m:oMathPara {MATH}>{both}</m:oMathPara></w:p>"
     assert text_of(with_body(docx.Document(), block)) == "a b"

@@ -1,132 +1,140 @@
-"""What the chat model was paid for is counted, whether a document is finished or not."""
+"""The tokens of the chat model are counted, even if a document is never finished."""
 
 import threading
-import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from hrag.errors import ChatUnavailable, EmbedderRejected, EmbedderUnavailable, HragError
+from hrag.models.chat import Completion
 from hrag.types import SummaryUnit
-from indexer_svc import summariser as summariser_module
+from hrag.values.deadline import Deadline
 from indexer_svc.summariser import Summariser, SummaryLimits
 from tests.support.documents.fakes import DIMENSION, collection_settings, prepared, sentences
 from tests.support.engines.summarisers import (
     LIMITS,
     LONG,
+    QUICK,
     SHORT,
     TREE,
     WAIT_S,
     FakeChat,
     SlowChat,
-    bodies,
+    WatchedWriter,
     document,
+    prompt_texts,
     put,
     run_to_end,
     running,
-    wait_until,
-    waiting,
+    unsummarised,
 )
+from tests.support.until import until
 
 
-def spent(writer) -> int:
+def spent_tokens(writer) -> int:
+    """Returns the tokens that the summaries of the collection `c` have cost."""
     return writer.status(writer.open("t", "c")).summary_tokens
 
 
-def test_what_is_never_finished_is_counted_and_limited(writer, embedder):
+def test_the_tokens_of_unfinished_documents_are_counted_and_limited(writer, embedder):
     """Each version of the document is replaced before its last section is written."""
     put(writer, document("d", LONG))
-    of_version, versions = [], iter(range(1, 100))
+    calls_for_version, versions = [], iter(range(1, 100))
 
-    def say(_: str) -> str:
-        of_version.append(0)
-        if len(of_version) == 3:
-            of_version.clear()
+    def answer(prompt: str) -> str:
+        calls_for_version.append(prompt)
+        if len(calls_for_version) == 3:
+            calls_for_version.clear()
             put(writer, document("d", sentences(60, next(versions))))
             raise ChatUnavailable("broke off")
         return "A summary."
 
-    run_to_end(writer, embedder, FakeChat(say), SummaryLimits(min_chars=20, max_tokens=42))
-    assert next(versions) == 3  # Two sections of each of three versions were paid for.
-    assert spent(writer) == 42
+    run_to_end(writer, embedder, FakeChat(answer), SummaryLimits(min_chars=20, max_tokens=42))
+    # Two sections of each of three versions were paid for.
+    assert next(versions) == 3
+    assert spent_tokens(writer) == 42
 
 
-def test_what_was_paid_for_is_counted_at_the_end(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_CALLS", 2)
+def test_tokens_are_counted_when_the_summariser_closes(writer, embedder):
+    """Calls that have begun when it closes are counted as soon as they end."""
     put(writer, document("d", LONG))
     chat = SlowChat()
-    summariser = Summariser(writer, embedder, chat, LIMITS)
+    policy = replace(QUICK, max_calls=2, close_s=0.05)
+    summariser = Summariser(writer, embedder, chat, LIMITS, policy)
     summariser.start()
     for _ in range(2):
         assert chat.begun.acquire(timeout=WAIT_S)
-    monkeypatch.setattr(summariser_module, "_CLOSE_S", 0.05)
     assert not summariser.close()
-    chat.go_on.set()
-    wait_until(summariser.close)
+    chat.resume.set()
+    until(summariser.close)
     assert len(chat.prompts) == 2
-    assert spent(writer) == 14
+    assert spent_tokens(writer) == 14
 
 
-def test_what_is_forgotten_is_counted(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_DRAFTS", 1)
-    monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
+def test_the_tokens_of_evicted_drafts_are_counted(writer, embedder):
     for name in ("bad0", "bad1", "bad2", "good"):
         put(writer, document(name, f"This is {name}. {LONG}"))
-    embedder.refused = "Title of bad"
+    embedder.rejected_words = "Title of bad"
     chat = FakeChat()
-    with running(writer, embedder, chat):
-        wait_until(lambda: waiting(writer) == 3)
-    assert spent(writer) == 7 * len(chat.prompts)
+    policy = replace(QUICK, max_drafts=1, backoff_s=WAIT_S)
+    with running(writer, embedder, chat, policy=policy):
+        until(lambda: unsummarised(writer) == 3)
+    assert spent_tokens(writer) == 7 * len(chat.prompts)
 
 
 @pytest.mark.parametrize("error", [EmbedderUnavailable("down"), EmbedderRejected("check the key")])
-def test_nothing_is_paid_for_while_the_embedder_takes_nothing(writer, embedder, error: HragError):
+def test_nothing_is_paid_for_while_the_embedder_fails(writer, embedder, error: HragError):
     for number in range(3):
         put(writer, document(f"d{number}", sentences(60, number)))
     embedder.errors = [error] * 1000
     chat = FakeChat()
     with capture_logs() as logs, running(writer, embedder, chat):
-        wait_until(lambda: len(logs) == 5)
+        until(lambda: len(logs) == 5)
         assert chat.prompts == []
         embedder.errors.clear()
-        wait_until(lambda: not waiting(writer))
+        until(lambda: not unsummarised(writer))
     assert [log["retry_s"] for log in logs][:4] == [0.005, 0.01, 0.02, 0.02]
-    assert len(bodies(chat.prompts)) == len(set(bodies(chat.prompts)))
+    assert len(prompt_texts(chat.prompts)) == len(set(prompt_texts(chat.prompts)))
 
 
-def test_nothing_is_paid_for_a_collection_of_another_dimension(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
+def test_nothing_is_paid_for_a_collection_of_another_dimension(writer, embedder):
     wide = collection_settings(TREE, 2 * DIMENSION, summaries=SummaryUnit.CHUNK)
     writer.create_collection("t", "wide", wide)
     for name in ("d", "e"):
         put(writer, prepared(name, LONG, wide), "wide")
     put(writer, document("d", SHORT))
-    chat = FakeChat()
-    with capture_logs() as logs, running(writer, embedder, chat):
-        wait_until(lambda: not waiting(writer) and bool(logs))
-        time.sleep(0.05)
-    assert bodies(chat.prompts) == [SHORT.strip()]
+    chat, watched = FakeChat(), WatchedWriter(writer)
+    policy = replace(QUICK, backoff_s=WAIT_S)
+    with capture_logs() as logs, running(watched, embedder, chat, policy=policy):
+        until(lambda: not unsummarised(writer) and bool(logs))
+        watched.wait_until_idle()
+    assert prompt_texts(chat.prompts) == [SHORT.strip()]
     (log,) = logs
     assert (log["tenant"], log["collection"], log["log_level"]) == ("t", "wide", "error")
     assert f"({2 * DIMENSION} dimensions)" in log["problem"]
 
 
-def test_calls_beside_one_that_fails_are_not_paid_for_again(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_CALLS", 4)
-    put(writer, document("d", LONG))
-    chat = SlowChat()
-    answer = chat.complete
+class FirstSectionFails(SlowChat):
+    """A chat model whose call for the first section fails once, while three other calls run.
 
-    def fail_first(prompt: str, *arguments: object) -> object:
-        if "Sentence 0 0 " in prompt and not chat.go_on.is_set():
+    The other calls are answered shortly after the failure. The summariser waits for them before
+    it does anything that a test could wait for, so a timer answers them.
+    """
+
+    def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
+        if "Sentence 0 0 " in prompt and not self.resume.is_set():
             for _ in range(3):
-                assert chat.begun.acquire(timeout=WAIT_S)
-            threading.Timer(0.05, chat.go_on.set).start()
+                assert self.begun.acquire(timeout=WAIT_S)
+            threading.Timer(0.05, self.resume.set).start()
             raise ChatUnavailable("limits")
-        return answer(prompt, *arguments)
+        return super().complete(prompt, max_tokens, deadline)
 
-    monkeypatch.setattr(chat, "complete", fail_first)
-    run_to_end(writer, embedder, chat)
-    assert max(Counter(bodies(chat.prompts)).values()) == 1
-    assert spent(writer) == 7 * len(chat.prompts)
+
+def test_calls_that_run_while_another_fails_are_not_paid_for_again(writer, embedder):
+    put(writer, document("d", LONG))
+    chat = FirstSectionFails()
+    run_to_end(writer, embedder, chat, policy=replace(QUICK, max_calls=4))
+    assert max(Counter(prompt_texts(chat.prompts)).values()) == 1
+    assert spent_tokens(writer) == 7 * len(chat.prompts)

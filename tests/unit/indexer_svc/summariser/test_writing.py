@@ -1,4 +1,6 @@
-"""What the summariser writes, and what it pays for."""
+"""The summariser writes the right summaries, and spends no more tokens than allowed."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -7,31 +9,31 @@ from hrag.text import tokens
 from hrag.types import SummaryUnit
 from hrag.values.answers import FinishReason
 from hrag.values.tree import PageSpan, ParsedText, Section
-from indexer_svc import summariser as summariser_module
 from indexer_svc.extractive import extract
-from indexer_svc.summariser import MAX_CHARS, SummaryLimits
+from indexer_svc.summariser import MAX_CHARS, MAX_PROMPT_CHARS, SummaryLimits
 from tests.support.documents.fakes import collection_settings, sentences
 from tests.support.engines.summarisers import (
     LONG,
+    QUICK,
     SETTINGS,
     SHORT,
     TREE,
     WAIT_S,
     FakeChat,
     SlowChat,
-    bodies,
-    chosen,
     document,
+    prompt_texts,
     put,
     ranges_of,
     run_to_end,
     running,
+    search_sections,
     texts_of,
-    wait_until,
-    waiting,
+    unsummarised,
 )
+from tests.support.until import until
 
-# What is written
+# The summaries of documents and sections
 
 
 def test_sections_are_summarised_then_their_summaries(store, writer, embedder):
@@ -42,9 +44,12 @@ def test_sections_are_summarised_then_their_summaries(store, writer, embedder):
     leaves = stored.tree.level(0)
     (ranges,) = ranges_of(store)
     assert len(ranges) == stored.tree.counts[-1] >= 4
-    texts = [LONG[leaves[own[0]]["char_start"] : leaves[own[-1]]["char_end"]] for own in ranges]
-    summaries = [f"Summary {n + 1}." for n in range(len(ranges))]
-    assert bodies(chat.prompts) == [*(text.strip() for text in texts), "\n\n".join(summaries)]
+    texts = [
+        LONG[leaves[section[0]]["char_start"] : leaves[section[-1]]["char_end"]]
+        for section in ranges
+    ]
+    summaries = [f"Summary {number + 1}." for number in range(len(ranges))]
+    assert prompt_texts(chat.prompts) == [*(text.strip() for text in texts), "\n\n".join(summaries)]
     assert texts_of(writer) == [f"Summary {len(ranges) + 1}.", *summaries]
     assert all("from Title of d." in prompt for prompt in chat.prompts)
 
@@ -52,15 +57,15 @@ def test_sections_are_summarised_then_their_summaries(store, writer, embedder):
 def test_summaries_are_found_and_counted(engine, writer, embedder):
     put(writer, document("d", LONG))
     run_to_end(writer, embedder, FakeChat())
-    (section,) = chosen(engine, "Title of d\nSummary 2.")
+    (section,) = search_sections(engine, "Title of d\nSummary 2.")
     assert section.score == pytest.approx(1, abs=1e-5)
     assert (section.document_id, section.summary) == ("d", "Summary 2.")
     status = writer.status(writer.open("t", "c"))
-    calls = 1 + len(chosen(engine, "", 100))
+    calls = 1 + len(search_sections(engine, "", 100))
     assert (status.summary_count, status.summary_tokens) == (calls, 7 * calls)
 
 
-def test_headings_are_searched_with_the_summary_but_no_part_of_it(engine, writer, embedder):
+def test_headings_are_embedded_with_the_summary_but_not_stored_in_it(engine, writer, embedder):
     text = "Book\n\n" + sentences(20) + "Keys\n\n" + sentences(20, 1)
     outline = (Section("Book", 1, 0), Section("Keys", 2, text.index("Keys")))
     settings = collection_settings(TREE, summaries=SummaryUnit.SECTION)
@@ -68,9 +73,9 @@ def test_headings_are_searched_with_the_summary_but_no_part_of_it(engine, writer
     put(writer, document("d", ParsedText(text, outline)), "sections")
     chat = FakeChat()
     with running(writer, embedder, chat):
-        wait_until(lambda: not waiting(writer, "sections"))
+        until(lambda: not unsummarised(writer, "sections"))
     assert texts_of(writer, name="sections") == ["Summary 3.", "Summary 1.", "Summary 2."]
-    assert embedder.asked[-3:] == [
+    assert embedder.embedded_texts[-3:] == [
         "Title of d\nSummary 3.",
         "Title of d - Book\nSummary 1.",
         "Title of d - Book > Keys\nSummary 2.",
@@ -84,11 +89,11 @@ def test_each_page_has_a_summary(store, writer, embedder):
     pages = (PageSpan(1, 0, half), PageSpan(2, half, len(LONG)))
     put(writer, document("d", ParsedText(LONG, (), pages)), "pages")
     with running(writer, embedder, FakeChat()):
-        wait_until(lambda: not waiting(writer, "pages"))
+        until(lambda: not unsummarised(writer, "pages"))
     assert [len(ranges) for ranges in ranges_of(store)] == [2]
 
 
-def test_the_summary_of_one_section_is_that_of_the_document(writer, embedder):
+def test_the_summary_of_an_only_section_is_the_summary_of_the_document(writer, embedder):
     put(writer, document("d", SHORT))
     chat = FakeChat()
     run_to_end(writer, embedder, chat)
@@ -96,7 +101,7 @@ def test_the_summary_of_one_section_is_that_of_the_document(writer, embedder):
     assert texts_of(writer) == ["Summary 1.", "Summary 1."]
 
 
-def test_a_short_section_gets_none(store, writer, embedder):
+def test_a_short_section_gets_no_summary(store, writer, embedder):
     writer.create_collection("t", "s", collection_settings(TREE, summaries=SummaryUnit.SECTION))
     text = sentences(20) + "Keys\n\n" + sentences(20, 1) + "End\n\n" + sentences(8, 2)
     starts = (0, text.index("Keys"), text.index("End"))
@@ -104,13 +109,13 @@ def test_a_short_section_gets_none(store, writer, embedder):
     put(writer, document("d", ParsedText(text, outline)), "s")
     chat = FakeChat()
     with running(writer, embedder, chat, SummaryLimits(min_chars=500, max_tokens=1_000)):
-        wait_until(lambda: not waiting(writer, "s"))
+        until(lambda: not unsummarised(writer, "s"))
     assert texts_of(writer, name="s") == ["Summary 3.", "Summary 1.", "Summary 2."]
     (ranges,) = ranges_of(store)
     assert ranges[-1].stop < document("d", text).tree.counts[0]
 
 
-def test_a_short_document_gets_none_and_waits_for_none(store, writer, embedder):
+def test_a_short_document_gets_no_summary_and_does_not_stay_unsummarised(store, writer, embedder):
     put(writer, document("d", "Only a few words."))
     chat = FakeChat()
     run_to_end(writer, embedder, chat, SummaryLimits(min_chars=18, max_tokens=1_000))
@@ -122,34 +127,34 @@ def test_a_short_document_gets_none_and_waits_for_none(store, writer, embedder):
     assert texts_of(writer) == ["Summary 1.", "Summary 1."]
 
 
-def test_a_document_of_short_sections_has_a_summary_of_its_own(store, writer, embedder):
+def test_a_document_of_short_sections_has_a_summary(store, writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat()
     run_to_end(writer, embedder, chat, SummaryLimits(min_chars=len(LONG) // 2, max_tokens=1_000))
-    assert bodies(chat.prompts) == [LONG.strip()]
+    assert prompt_texts(chat.prompts) == [LONG.strip()]
     assert texts_of(writer) == ["Summary 1."]
     assert ranges_of(store) == [()]
 
 
-def test_summaries_may_be_shorter_than_what_is_worth_one(writer, embedder):
+def test_summaries_may_be_shorter_than_the_shortest_text_that_gets_one(writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat()
     run_to_end(writer, embedder, chat, SummaryLimits(min_chars=100, max_tokens=1_000))
     assert len(texts_of(writer)) == len(chat.prompts) > 3
 
 
-def test_without_a_model_the_text_speaks_for_itself(writer, embedder):
+def test_without_a_model_the_summary_is_extracted_from_the_text(writer, embedder):
     put(writer, document("d", SHORT))
     run_to_end(writer, embedder)
     assert texts_of(writer) == [extract(SHORT, embedder)] * 2
     assert writer.status(writer.open("t", "c")).summary_tokens == 0
 
 
-# What the model may answer
+# Answers of the chat model
 
 
 @pytest.mark.parametrize("answer", ["", " \n\t "])
-def test_where_the_model_says_nothing_the_text_speaks_for_itself(writer, embedder, answer):
+def test_after_an_empty_answer_the_summary_is_extracted_from_the_text(writer, embedder, answer):
     put(writer, document("d", SHORT))
     run_to_end(writer, embedder, FakeChat(lambda _: answer))
     assert texts_of(writer) == [extract(SHORT, embedder)] * 2
@@ -164,26 +169,28 @@ def test_a_summary_is_one_line_of_bounded_length(writer, embedder, answer):
     assert whole == section == " ".join(answer.split())[:MAX_CHARS].strip()
 
 
-def test_only_the_beginning_of_a_long_section_is_sent(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_PROMPT_CHARS", 40)
-    put(writer, document("d", SHORT))
+def test_only_the_beginning_of_a_long_text_is_sent(writer, embedder):
+    """The sections are too short for summaries, so the text of the whole document is sent."""
+    text = sentences(1000)
+    assert len(text) > MAX_PROMPT_CHARS + 1000
+    put(writer, document("d", text))
     chat = FakeChat()
-    run_to_end(writer, embedder, chat)
-    assert bodies(chat.prompts) == [SHORT[:40]]
+    run_to_end(writer, embedder, chat, SummaryLimits(len(text) // 2, max_tokens=100_000))
+    assert prompt_texts(chat.prompts) == [text[:MAX_PROMPT_CHARS]]
 
 
-def test_a_text_may_hold_whatever_a_template_does(writer, embedder):
+def test_a_text_may_contain_the_placeholders_of_a_template(writer, embedder):
     text = "Braces {text} and {heading} and {0} and {{}} and %s stay."
     put(writer, document("d", text))
     chat = FakeChat()
     run_to_end(writer, embedder, chat)
-    assert bodies(chat.prompts) == [text]
+    assert prompt_texts(chat.prompts) == [text]
 
 
-# What it may cost
+# The limit of tokens
 
 
-def test_tokens_are_counted_where_the_endpoint_does_not(writer, embedder):
+def test_tokens_that_the_endpoint_does_not_report_are_counted(writer, embedder):
     put(writer, document("d", SHORT))
     chat = FakeChat(lambda _: "A summary.", ChatEnd(FinishReason.STOP))
     run_to_end(writer, embedder, chat)
@@ -191,7 +198,7 @@ def test_tokens_are_counted_where_the_endpoint_does_not(writer, embedder):
     assert writer.status(writer.open("t", "c")).summary_tokens == expected
 
 
-def test_past_what_it_may_cost_the_text_speaks_for_itself(store, writer, embedder):
+def test_without_tokens_left_the_summaries_are_extracted_from_the_text(store, writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat()
     run_to_end(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=14))
@@ -204,21 +211,21 @@ def test_past_what_it_may_cost_the_text_speaks_for_itself(store, writer, embedde
     assert writer.status(writer.open("t", "c")).summary_tokens == 14
 
 
-def test_the_bound_is_one_of_all_the_documents_of_a_collection(writer, embedder):
+def test_the_documents_of_a_collection_share_its_token_limit(writer, embedder):
     writer.create_collection("t", "other", SETTINGS)
     for name in ("d", "e", "f"):
         put(writer, document(name, SHORT))
     put(writer, document("g", SHORT), "other")
     chat = FakeChat()
     with running(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=8)):
-        wait_until(lambda: not waiting(writer) and not waiting(writer, "other"))
+        until(lambda: not unsummarised(writer) and not unsummarised(writer, "other"))
     assert len(chat.prompts) == 3
     assert texts_of(writer, "f") == [extract(SHORT, embedder)] * 2
     assert texts_of(writer, "g", "other")[0].startswith("Summary ")
     assert writer.status(writer.open("t", "c")).summary_tokens == 14
 
 
-def test_nothing_may_be_spent(writer, embedder):
+def test_a_limit_of_zero_tokens_allows_no_calls(writer, embedder):
     put(writer, document("d", SHORT))
     chat = FakeChat()
     run_to_end(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=0))
@@ -226,14 +233,13 @@ def test_nothing_may_be_spent(writer, embedder):
     assert len(texts_of(writer)) == 2
 
 
-def test_calls_that_are_under_way_may_go_past_the_bound(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_CALLS", 3)
+def test_concurrent_calls_may_exceed_the_token_limit(writer, embedder):
     put(writer, document("d", LONG))
-    chat = SlowChat()
-    with running(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=1)):
+    chat, limits = SlowChat(), SummaryLimits(min_chars=20, max_tokens=1)
+    with running(writer, embedder, chat, limits, replace(QUICK, max_calls=3)):
         for _ in range(3):
             assert chat.begun.acquire(timeout=WAIT_S)
-        chat.go_on.set()
-        wait_until(lambda: not waiting(writer))
+        chat.resume.set()
+        until(lambda: not unsummarised(writer))
     assert len(chat.prompts) == 3
     assert writer.status(writer.open("t", "c")).summary_tokens == 21

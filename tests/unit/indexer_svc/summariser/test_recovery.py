@@ -1,7 +1,8 @@
-"""What the summariser goes on after: failures, changes meanwhile, a stop."""
+"""The summariser continues after failures, after changes of the store, and after a restart."""
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,12 +19,12 @@ from hrag.errors import (
     StorageFull,
     StoreUnavailable,
 )
-from indexer_svc import summariser as summariser_module
 from indexer_svc.summariser import Summariser
 from tests.support.documents.fakes import collection_settings
 from tests.support.engines.summarisers import (
     LIMITS,
     LONG,
+    QUICK,
     SETTINGS,
     SHORT,
     TREE,
@@ -31,24 +32,29 @@ from tests.support.engines.summarisers import (
     FakeChat,
     FakeEmbedder,
     SlowChat,
-    bodies,
-    chosen,
+    WatchedWriter,
     document,
+    prompt_texts,
     put,
     ranges_of,
     run_to_end,
     running,
+    search_sections,
     texts_of,
-    wait_until,
-    waiting,
+    unsummarised,
 )
+from tests.support.until import until
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
 # Failures of the model, the embedder and the disk
 
 
 class FailingAt:
-    """Fails as told whenever it is asked for a text that holds some words; else answers."""
+    """The answers of a chat model that raises errors for prompts that contain some words.
+
+    Each of these prompts raises the next error, as long as there are errors. All other prompts
+    are answered.
+    """
 
     def __init__(self, words: str, *errors: Exception) -> None:
         self._words = words
@@ -63,32 +69,32 @@ class FailingAt:
 DOWN = (ChatUnavailable("down"), ChatUnavailable("limits"), DeadlineExceeded("slow"))
 
 
-def test_a_model_that_is_down_is_asked_again_and_nothing_is_paid_twice(writer, embedder):
+def test_a_model_that_is_down_is_called_again_and_nothing_is_paid_twice(writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat(FailingAt("Sentence 0 55 ", *DOWN))
     run_to_end(writer, embedder, chat)
-    asked = bodies(chat.prompts)
-    failed = [body for body in asked if "Sentence 0 55 " in body]
+    texts = prompt_texts(chat.prompts)
+    failed = [text for text in texts if "Sentence 0 55 " in text]
     assert len(failed) >= 1 + len(DOWN)
-    others = [body for body in asked if body not in failed]
-    assert len(others) == len(set(others))
-    spent = 7 * (len(asked) - len(DOWN))
+    answered = [text for text in texts if text not in failed]
+    assert len(answered) == len(set(answered))
+    spent = 7 * (len(texts) - len(DOWN))
     assert writer.status(writer.open("t", "c")).summary_tokens == spent
 
 
-def test_it_tries_again_later_and_later(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_TRIES", 100)
+def test_the_time_until_the_next_retry_doubles_up_to_a_limit(writer, embedder):
+    policy = replace(QUICK, max_tries=100)
     put(writer, document("d", SHORT))
     with capture_logs() as logs:
-        run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN, *DOWN)))
+        run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN, *DOWN)), policy=policy)
         put(writer, document("e", SHORT))
-        run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN[:1])))
+        run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN[:1])), policy=policy)
     waits = [log["retry_s"] for log in logs if log["event"] == "summary_failed"]
     assert waits == [0.005, 0.01, 0.02, 0.02, 0.02, 0.02, 0.005]
     assert logs[0]["problem"] == "down"
 
 
-def test_a_success_makes_it_patient_anew(writer, embedder):
+def test_after_a_success_the_first_retry_comes_soon_again(writer, embedder):
     for name in ("d", "e"):
         put(writer, document(name, f"This is {name}, a document. {SHORT}"))
     failing = FailingAt("", *DOWN[:2])
@@ -99,7 +105,7 @@ def test_a_success_makes_it_patient_anew(writer, embedder):
     assert waits == [0.005, 0.01, 0.005]
 
 
-def test_an_embedder_that_is_down_is_asked_again(writer, embedder):
+def test_an_embedder_that_is_down_is_called_again(writer, embedder):
     put(writer, document("d", LONG))
     embedder.errors = [EmbedderUnavailable("down"), EmbedderUnavailable("down")]
     chat = FakeChat()
@@ -112,7 +118,7 @@ def test_an_embedder_that_is_down_is_asked_again(writer, embedder):
 
 
 class FailingWriter:
-    """A writer whose summaries find no space at first."""
+    """A writer whose first calls of `put_summaries` raise the errors."""
 
     def __init__(self, writer: Writer, *errors: HragError) -> None:
         self._writer = writer
@@ -130,7 +136,7 @@ class FailingWriter:
 @pytest.mark.parametrize(
     "error", [StorageFull("full"), StoreUnavailable("gone"), ValueError("a fault")]
 )
-def test_what_cannot_be_stored_is_stored_later_and_not_paid_twice(writer, embedder, error):
+def test_summaries_that_cannot_be_stored_are_kept_and_stored_later(writer, embedder, error):
     put(writer, document("d", LONG))
     chat = FakeChat()
     with capture_logs() as logs:
@@ -139,17 +145,17 @@ def test_what_cannot_be_stored_is_stored_later_and_not_paid_twice(writer, embedd
     assert [log["event"] for log in logs] == ["summary_failed"] * 2
 
 
-def test_a_section_that_is_refused_thrice_speaks_for_itself(writer, embedder):
+def test_after_three_rejections_a_summary_is_extracted_from_the_section(writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat(FailingAt("Sentence 0 20 ", *[ChatRejected("no")] * 3))
     run_to_end(writer, embedder, chat)
-    *of_sections, _ = bodies(chat.prompts)
-    assert sum("Sentence 0 20 " in body for body in of_sections) == 3
-    (own,) = (text for text in texts_of(writer) if text != "All is well.")
-    assert own.startswith("Sentence 0 ")
+    *section_texts, _ = prompt_texts(chat.prompts)
+    assert sum("Sentence 0 20 " in text for text in section_texts) == 3
+    (extracted,) = (summary for summary in texts_of(writer) if summary != "All is well.")
+    assert extracted.startswith("Sentence 0 ")
 
 
-def test_a_model_that_refuses_everything_leaves_nothing_undone(writer, embedder):
+def test_if_the_model_rejects_everything_all_documents_still_get_summaries(writer, embedder):
     for name in ("d", "e"):
         put(writer, document(name, LONG))
     run_to_end(writer, embedder, FakeChat(FailingAt("", *[ChatRejected("wrong key")] * 100)))
@@ -158,51 +164,51 @@ def test_a_model_that_refuses_everything_leaves_nothing_undone(writer, embedder)
     assert writer.status(writer.open("t", "c")).summary_tokens == 0
 
 
-def test_a_document_at_which_the_model_always_fails_lets_others_go_first(writer, embedder):
+def test_a_document_at_which_the_model_always_fails_does_not_block_others(writer, embedder):
     put(writer, document("bad", f"Poison. {SHORT}"))
     put(writer, document("good", LONG))
     chat = FakeChat(FailingAt("Poison", *[ChatUnavailable("broke off")] * 1000))
     with running(writer, embedder, chat):
-        wait_until(lambda: waiting(writer) == 1)
-        asked = len(chat.prompts)
-        wait_until(lambda: len(chat.prompts) > asked)  # It still has its turn.
+        until(lambda: unsummarised(writer) == 1)
+        calls = len(chat.prompts)
+        until(lambda: len(chat.prompts) > calls)  # The bad document is still tried again.
     assert texts_of(writer, "good")
-    assert waiting(writer) == 1
+    assert unsummarised(writer) == 1
 
 
-def test_a_document_that_fails_for_a_reason_of_its_own_rests(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
+def test_a_document_that_is_the_cause_of_its_failure_is_set_aside(writer, embedder):
     put(writer, document("bad", f"Poison. {SHORT}"))
     put(writer, document("good", LONG))
     chat = FakeChat(FailingAt("Poison", *[RuntimeError("a fault")] * 100))
-    with capture_logs() as logs, running(writer, embedder, chat):
-        wait_until(lambda: waiting(writer) == 1)
-        time.sleep(0.05)
+    watched, policy = WatchedWriter(writer), replace(QUICK, backoff_s=WAIT_S)
+    with capture_logs() as logs, running(watched, embedder, chat, policy=policy):
+        until(lambda: unsummarised(writer) == 1)
+        watched.wait_until_idle()
     (log,) = (log for log in logs if log["event"] == "summary_failed")
     assert (log["document"], log["log_level"]) == ("bad", "error")
     assert sum("Poison" in prompt for prompt in chat.prompts) == 1
     assert texts_of(writer, "good")
 
 
-def test_a_document_whose_summaries_the_embedder_refuses_lets_others_go_first(writer, embedder):
+def test_a_document_whose_summaries_the_embedder_rejects_does_not_block_others(writer, embedder):
     put(writer, document("bad", f"Poison. {SHORT}"))
     put(writer, document("good", LONG))
-    embedder.refused = "Title of bad"
+    embedder.rejected_words = "Title of bad"
     chat = FakeChat()
     with running(writer, embedder, chat):
-        wait_until(lambda: waiting(writer) == 1)
+        until(lambda: unsummarised(writer) == 1)
     assert texts_of(writer, "good")
     assert sum("Poison" in prompt for prompt in chat.prompts) == 1
 
 
-def test_a_document_that_has_rested_is_tried_again(writer, embedder):
+def test_a_document_that_was_set_aside_is_tried_again_later(writer, embedder):
     put(writer, document("d", SHORT))
     with capture_logs():
         run_to_end(writer, embedder, FakeChat(FailingAt("", *[RuntimeError("a fault")] * 3)))
     assert texts_of(writer) == ["All is well."] * 2
 
 
-def test_a_store_that_cannot_be_read_is_read_again(writer, embedder, monkeypatch):
+def test_a_store_that_cannot_be_read_is_read_again_later(writer, embedder, monkeypatch):
     put(writer, document("d", SHORT))
     errors = [StoreUnavailable("gone"), RuntimeError("a fault")]
     read = writer.next_unsummarised
@@ -218,10 +224,9 @@ def test_a_store_that_cannot_be_read_is_read_again(writer, embedder, monkeypatch
 
 
 @pytest.mark.parametrize("database", ["documents", "collections", "counters"])
-def test_what_cannot_be_read_rests_while_others_are_summarised(
-    store, writer, embedder, monkeypatch, database
+def test_a_damaged_document_is_set_aside_while_others_are_summarised(
+    store, writer, embedder, database
 ):
-    monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
     put(writer, document("bad", SHORT))
     writer.create_collection("t", "c2", SETTINGS)
     for number in range(3):
@@ -229,11 +234,12 @@ def test_what_cannot_be_read_rests_while_others_are_summarised(
     number = writer.open("t", "c").collection_id
     key = number.to_bytes(4) if database in ("collections", "counters") else b""
     flip(store, database, key)
-    with capture_logs() as logs, running(writer, embedder):
-        wait_until(lambda: not waiting(writer, "c2"))
+    watched, policy = WatchedWriter(writer), replace(QUICK, backoff_s=WAIT_S)
+    with capture_logs() as logs, running(watched, embedder, policy=policy):
+        until(lambda: not unsummarised(writer, "c2"))
         put(writer, document("late", SHORT), "c2")
-        wait_until(lambda: not waiting(writer, "c2"))
-        time.sleep(0.05)
+        until(lambda: not unsummarised(writer, "c2"))
+        watched.wait_until_idle()
     flip(store, database, key)
     (log,) = (log for log in logs if log["event"] == "summary_failed")
     assert (log["retry_s"], log["log_level"]) == (WAIT_S, "error")
@@ -242,7 +248,7 @@ def test_what_cannot_be_read_rests_while_others_are_summarised(
     run_to_end(writer, embedder)
 
 
-def test_the_log_says_how_long_it_waits_before_it_reads_again(writer, embedder, monkeypatch):
+def test_the_log_reports_the_time_until_the_store_is_read_again(writer, embedder, monkeypatch):
     errors = [DataLoss("somewhere")]
 
     def failing(*_: object) -> None:
@@ -251,22 +257,21 @@ def test_the_log_says_how_long_it_waits_before_it_reads_again(writer, embedder, 
 
     monkeypatch.setattr(writer, "next_unsummarised", failing)
     with capture_logs() as logs, running(writer, embedder):
-        wait_until(lambda: bool(logs))
-    assert logs[0]["retry_s"] == summariser_module._FIRST_RETRY_S
+        until(lambda: bool(logs))
+    assert logs[0]["retry_s"] == QUICK.first_retry_s
 
 
-def test_few_documents_that_failed_are_remembered(writer, embedder, monkeypatch):
-    monkeypatch.setattr(summariser_module, "_DRAFTS", 2)
-    monkeypatch.setattr(summariser_module, "_TRIES", 1)
+def test_drafts_of_few_failed_documents_stay_in_memory(writer, embedder):
     for number in range(5):
         put(writer, document(f"d{number}", f"This is {number}. {SHORT}"))
-    errors = [ChatUnavailable("down")] * 8
-    with running(writer, embedder, FakeChat(FailingAt("", *errors))) as summariser:
-        wait_until(lambda: not waiting(writer))
-        assert len(summariser._drafts) <= 2
+    chat = FakeChat(FailingAt("", *[ChatUnavailable("down")] * 8))
+    policy = replace(QUICK, max_drafts=2, max_tries=1)
+    with running(writer, embedder, chat, policy=policy) as summariser:
+        until(lambda: not unsummarised(writer))
+        assert summariser.draft_count <= 2
 
 
-# What changes meanwhile
+# Changes of the store while a summary is written
 
 
 def _replaced(writer) -> None:
@@ -281,29 +286,29 @@ def _collection_deleted(writer) -> None:
     writer.delete_collection("t", "c")
 
 
-def _collection_made_anew(writer) -> None:
+def _collection_created_again(writer) -> None:
     writer.delete_collection("t", "c")
     writer.create_collection("t", "c", SETTINGS)
 
 
 @pytest.mark.parametrize(
-    "change", [_replaced, _deleted, _collection_deleted, _collection_made_anew]
+    "change", [_replaced, _deleted, _collection_deleted, _collection_created_again]
 )
-def test_summaries_of_what_is_there_no_more_are_not_stored(store, writer, embedder, change):
+def test_summaries_of_an_earlier_version_are_not_stored(store, writer, embedder, change):
     put(writer, document("d", LONG))
     writer.create_collection("t", "last", SETTINGS)
     put(writer, document("d", SHORT), "last")
     changes = [change]
 
-    def say(prompt: str) -> str:
+    def answer(prompt: str) -> str:
         while changes:
             changes.pop()(writer)
         return "A summary of old." if "Sentence " in prompt else "A summary of new."
 
-    with running(writer, embedder, FakeChat(say)):
-        wait_until(lambda: not waiting(writer, "last"))
+    with running(writer, embedder, FakeChat(answer)):
+        until(lambda: not unsummarised(writer, "last"))
         if change is not _collection_deleted:
-            wait_until(lambda: not waiting(writer))
+            until(lambda: not unsummarised(writer))
     assert len(ranges_of(store)) == (2 if change is _replaced else 1)
     if change is _replaced:
         assert texts_of(writer) == ["A summary of new."] * 2
@@ -311,18 +316,19 @@ def test_summaries_of_what_is_there_no_more_are_not_stored(store, writer, embedd
         assert writer.status(writer.open("t", "c")).summary_count == 0
 
 
-def test_a_collection_of_another_embedder_is_left_alone(writer, embedder):
-    other = FakeEmbedder()
-    other.name = "another"
+def test_a_collection_of_another_embedder_is_not_summarised(writer, embedder):
+    other_embedder = FakeEmbedder()
+    other_embedder.name = "another"
     put(writer, document("d", SHORT))
-    with running(writer, other, FakeChat()):
-        time.sleep(0.05)
-        assert waiting(writer) == 1
+    watched = WatchedWriter(writer)
+    with running(watched, other_embedder, FakeChat()):
+        watched.wait_until_idle()
+        assert unsummarised(writer) == 1
     run_to_end(writer, embedder)
     assert len(texts_of(writer)) == 2
 
 
-def test_a_collection_without_summaries_is_left_alone(writer, embedder):
+def test_a_collection_without_summaries_is_not_summarised(writer, embedder):
     writer.create_collection("t", "plain", collection_settings(TREE))
     put(writer, document("d", SHORT), "plain")
     put(writer, document("d", SHORT))
@@ -332,69 +338,72 @@ def test_a_collection_without_summaries_is_left_alone(writer, embedder):
     assert writer.status(writer.open("t", "plain")).summary_count == 0
 
 
-def test_what_comes_later_is_summarised_too(writer, embedder):
+def test_documents_that_are_put_later_are_summarised_too(writer, embedder):
     with running(writer, embedder, FakeChat()):
         for number in range(3):
             put(writer, document(f"d{number}", SHORT))
-            wait_until(lambda: not waiting(writer))
+            until(lambda: not unsummarised(writer))
     assert writer.status(writer.open("t", "c")).summary_count == 6
 
 
-# The end
+# Closing and restarting
 
 
-def test_the_next_start_goes_on_with_what_was_left(engine, writer, embedder):
+def test_the_next_start_summarises_the_documents_that_are_left(engine, writer, embedder):
+    """The summariser closes while it writes the first summary of the third document."""
     for number in range(4):
         put(writer, document(f"d{number}", LONG))
-    stopping = threading.Event()
+    half_done, resume = threading.Event(), threading.Event()
 
-    def say(_: str) -> str:
-        if waiting(writer) == 2:
-            stopping.set()
-            time.sleep(0.02)
+    def answer(_: str) -> str:
+        if unsummarised(writer) == 2:
+            half_done.set()
+            assert resume.wait(WAIT_S)
         return "A summary."
 
-    with running(writer, embedder, FakeChat(say)):
-        assert stopping.wait(WAIT_S)
-    left = waiting(writer)
-    assert left in (1, 2)
+    policy = replace(QUICK, close_s=0.05)
+    summariser = Summariser(writer, embedder, FakeChat(answer), LIMITS, policy)
+    summariser.start()
+    assert half_done.wait(WAIT_S)
+    assert not summariser.close()
+    resume.set()
+    until(summariser.close)
+    assert unsummarised(writer) == 2
     run_to_end(writer, embedder, FakeChat(lambda _: "Another summary."))
     assert texts_of(writer, "d0")[0] == "A summary."
     assert texts_of(writer, "d3")[0] == "Another summary."
 
 
 @pytest.fixture
-def hanging(writer, embedder, monkeypatch):
-    """A model that answers nobody until the test is over."""
-    monkeypatch.setattr(summariser_module, "_CLOSE_S", 0.05)
+def hanging(writer, embedder):
+    """A chat model that answers no call until the test is over or sets `resume`."""
     chat = SlowChat()
     yield chat
-    chat.go_on.set()
-    wait_until(lambda: not any("summar" in thread.name for thread in threading.enumerate()))
+    chat.resume.set()
+    until(lambda: not any("summar" in thread.name for thread in threading.enumerate()))
 
 
-def test_nobody_waits_for_a_model_that_hangs(writer, embedder, hanging):
+def test_closing_does_not_wait_for_a_model_that_hangs(writer, embedder, hanging):
     put(writer, document("d", LONG))
-    summariser = Summariser(writer, embedder, hanging, LIMITS)
+    summariser = Summariser(writer, embedder, hanging, LIMITS, replace(QUICK, close_s=0.05))
     summariser.start()
     assert hanging.begun.acquire(timeout=WAIT_S)
     began = time.monotonic()
     assert not summariser.close()
     assert time.monotonic() - began < 1
-    hanging.go_on.set()
-    wait_until(summariser.close)
-    assert waiting(writer) == 1
+    hanging.resume.set()
+    until(summariser.close)
+    assert unsummarised(writer) == 1
     assert len(hanging.prompts) == 1
 
 
-def test_a_call_that_hangs_is_told_of_whatever_became_of_the_others(
+def test_close_reports_a_call_that_hangs_even_if_another_call_fails(
     writer, embedder, hanging, monkeypatch
 ):
-    """Else the process would wait for it, when all else of it has ended."""
-    monkeypatch.setattr(summariser_module, "_CALLS", 2)
+    """Otherwise the process would wait for the call after everything else has ended."""
     put(writer, document("d", LONG))
     failed, has_failed = threading.Event(), threading.Event()
-    lock, answer = threading.Lock(), hanging.complete
+    lock, complete = threading.Lock(), hanging.complete
 
     def fail_first(*arguments: object) -> object:
         with lock:
@@ -404,32 +413,36 @@ def test_a_call_that_hangs_is_told_of_whatever_became_of_the_others(
             assert hanging.begun.acquire(timeout=WAIT_S)
             has_failed.set()
             raise ChatUnavailable("down")
-        return answer(*arguments)
+        return complete(*arguments)
 
     monkeypatch.setattr(hanging, "complete", fail_first)
-    summariser = Summariser(writer, embedder, hanging, LIMITS)
+    policy = replace(QUICK, max_calls=2, close_s=0.05)
+    summariser = Summariser(writer, embedder, hanging, LIMITS, policy)
     summariser.start()
     assert has_failed.wait(WAIT_S)
     assert not summariser.close()
 
 
-def test_it_closes_at_once_while_it_waits(writer, embedder, monkeypatch):
-    for name in ("_POLL_S", "_FIRST_RETRY_S", "_BACKOFF_S"):
-        monkeypatch.setattr(summariser_module, name, 10 * WAIT_S)
-    with running(writer, embedder):
-        time.sleep(0.02)
+def test_a_summariser_that_waits_closes_immediately(writer, embedder):
+    long_s = 10 * WAIT_S
+    policy = replace(QUICK, poll_s=long_s, first_retry_s=long_s, backoff_s=long_s)
+    watched = WatchedWriter(writer)
+    with running(watched, embedder, policy=policy):
+        assert watched.idle.acquire(timeout=WAIT_S)
     put(writer, document("d", SHORT))
     chat = FakeChat(FailingAt("", ChatUnavailable("down")))
-    with running(writer, embedder, chat):
-        wait_until(lambda: bool(chat.prompts))
-    assert waiting(writer) == 1
+    with running(writer, embedder, chat, policy=policy):
+        until(lambda: bool(chat.prompts))
+    assert unsummarised(writer) == 1
     assert "summariser" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_vectors_are_those_of_the_embedder(engine, writer, embedder):
+def test_the_vectors_of_summaries_come_from_the_embedder(engine, writer, embedder):
     put(writer, document("d", LONG))
     run_to_end(writer, embedder)
-    opened = writer.open("t", "c")
-    scores = [section.score for section in chosen(engine, embedder.asked[-1], 100)]
-    assert len(scores) == writer.status(opened).summary_count - 1
+    collection = writer.open("t", "c")
+    scores = [
+        section.score for section in search_sections(engine, embedder.embedded_texts[-1], 100)
+    ]
+    assert len(scores) == writer.status(collection).summary_count - 1
     assert np.isclose(max(scores), 1, atol=1e-5)
