@@ -1,5 +1,5 @@
-"""Passages and results, short to write; a client and a chat model that do as they are told; a
-disk that is nearly full.
+"""Short builders of passages and results, a client and a chat model with scripted replies, and
+a disk that is nearly full.
 """
 
 import errno
@@ -30,7 +30,7 @@ from hrag.values.deadline import Deadline
 
 
 def passage(document_id: str, start: int, content: str) -> Passage:
-    """A passage of a document that begins at the character `start`."""
+    """Returns a passage of a document that begins at the character `start`."""
     end = start + len(content)
     chunk = Chunk(
         chunk_id=f"{document_id}#0.{start}",
@@ -51,7 +51,7 @@ def passage(document_id: str, start: int, content: str) -> Passage:
 
 
 def result(*passages: Passage, **changed: Any) -> SearchResult:
-    """A result with these passages, embedded in 100 µs."""
+    """Returns a result with these passages, whose query was embedded in 100 µs."""
     fields: dict[str, Any] = {
         "mode": SearchMode.STANDARD,
         "matched_at_level": 0,
@@ -67,7 +67,7 @@ def result(*passages: Passage, **changed: Any) -> SearchResult:
 
 
 class ToldClient:
-    """A client whose searches are given; records their options. It has the document `a`."""
+    """A client whose searches call `find`; it records their options. It has the document `a`."""
 
     def __init__(self, find: Callable[..., SearchResult]) -> None:
         self._find = find
@@ -83,7 +83,7 @@ class ToldClient:
 
 
 class ToldChat:
-    """A chat model whose replies are given; records the prompts."""
+    """A chat model that replies as `reply` says; it records the prompts."""
 
     name = "told"
 
@@ -103,16 +103,19 @@ class ToldChat:
 
 @contextmanager
 def nearly_full_disk(room_bytes: int) -> Iterator[None]:
-    """Lets files that are continued row by row take so many bytes in all, and no more."""
-    left = room_bytes
+    """Fails writes of rows with ENOSPC after `room_bytes` bytes, as a full disk does.
+
+    The limit holds for all files together that are continued row by row.
+    """
+    free_bytes = room_bytes
 
     class File(FileIO):
         def write(self, data: Any) -> int:
-            nonlocal left
-            if not left:
+            nonlocal free_bytes
+            if not free_bytes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written = super().write(data[:left])
-            left -= written
+            written = super().write(data[:free_bytes])
+            free_bytes -= written
             return written
 
     def opened(path: Path, mode: str, **_: Any) -> File:

@@ -1,4 +1,4 @@
-"""Damage to the values of a store."""
+"""Damages values of an embedded store."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -10,7 +10,10 @@ from hrag.engine.embedded.store.transactions import Database, Txn
 
 
 def flip_first(folder: Path, name: str) -> None:
-    """Flips a bit in the first value of a database, or in that part of the first document."""
+    """Flips a bit in the first value of a database.
+
+    If `name` is a part of documents, it flips a bit in this part of the first document.
+    """
     with closing(open_for_writing(folder)) as store, store.write() as txn:
         key, value = next(txn.entries(store.db[name]), (b"", b""))
         if name in content.PARTS and len(key) != schema.SLOT_BYTES:
@@ -24,7 +27,10 @@ def flip_first(folder: Path, name: str) -> None:
 
 
 def flip_part(store: Store, txn: Txn, name: str, at: int) -> None:
-    """Flips a bit at the offset `at` of tree, text or vectors of the store's first document."""
+    """Flips a bit at the offset `at` of the tree, text or vectors of the store's first document.
+
+    `name` says which of these parts.
+    """
     key, entry = next(store.scan(txn, "ordinals", b""))
     slot = schema.read_document_entry(entry)[1]
     address = schema.address(slot, *schema.read_in_collection(key))
@@ -33,15 +39,18 @@ def flip_part(store: Store, txn: Txn, name: str, at: int) -> None:
     whole = bytearray(b"".join(value for _, value in values))
     assert whole.count(part) == 1
     whole[whole.index(part) + at % len(part)] ^= 1
-    for (each, _), value in zip(values, content.cut(bytes(whole)), strict=True):
-        txn.raw.put(each, value, db=store.db["texts"].handle)
+    for (part_key, _), value in zip(values, content.cut(bytes(whole)), strict=True):
+        txn.raw.put(part_key, value, db=store.db["texts"].handle)
 
 
 def put_part(txn: Txn, db: Mapping[str, Database], address: bytes, name: str, value: bytes) -> None:
-    """Stores another tree, text or vectors of a document, with the checksum of that."""
+    """Replaces tree, text or vectors of a document by `value`, with a valid checksum."""
     parts = [
-        (db[each], value if each == name else bytes(txn.get(address, db[each]) or b""))
-        for each in content.PARTS
+        (
+            db[part_name],
+            value if part_name == name else bytes(txn.get(address, db[part_name]) or b""),
+        )
+        for part_name in content.PARTS
     ]
     delete_content(txn, db, address)
     txn.put_content(address, parts)

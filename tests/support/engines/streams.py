@@ -1,4 +1,4 @@
-"""Bulk loads on a real store, with a writer and an embedder that can be made to wait or fail."""
+"""Bulk loads on a real store, whose writer and embedder can wait or fail on demand."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,11 +23,11 @@ SOON_S = 10.0
 CREATED, UPDATED, UNCHANGED = IngestOutcome
 
 Shown = Any
-"""An outcome as tests compare it: what was done, or the class of the error."""
+"""An outcome as tests compare it: an IngestOutcome, or the class of the error."""
 
 
 class Writer(EmbeddedWriter):
-    """Records each commit; can be made to wait or fail."""
+    """A writer that records each commit, waits while `gate` is clear, and fails as `fail` says."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.store)
@@ -57,7 +57,7 @@ class Writer(EmbeddedWriter):
 
 
 class Embedder(HashEmbedder):
-    """Records each call; can be made to wait or fail."""
+    """An embedder that records each call, waits while `gate` is clear, and fails as `fail` says."""
 
     def __init__(self) -> None:
         super().__init__(16)
@@ -76,7 +76,7 @@ class Embedder(HashEmbedder):
 
 
 class Service:
-    """What one stream needs."""
+    """The writer, embedder and pipeline of bulk loads, and the loads that were started."""
 
     def __init__(self, engine: Engine) -> None:
         self.writer = Writer(engine)
@@ -85,12 +85,12 @@ class Service:
         self.stopping = threading.Event()
         self.loads: list[BulkLoad] = []
 
-    def load(self, asked: Iterable[IngestRequest], deadline: Deadline = NEVER) -> BulkLoad:
-        self.loads.append(BulkLoad(self.pipeline, asked, deadline, self.stopping))
+    def load(self, requests: Iterable[IngestRequest], deadline: Deadline = NEVER) -> BulkLoad:
+        self.loads.append(BulkLoad(self.pipeline, requests, deadline, self.stopping))
         return self.loads[-1]
 
     def run(self, documents: Iterable[Document]) -> list[tuple[str, Shown]]:
-        """The answers of one stream, to its end."""
+        """Runs one stream to its end and returns its answers."""
         return list(self.answers(documents))
 
     def answers(self, documents: Iterable[Document]) -> Iterator[tuple[str, Shown]]:
@@ -98,7 +98,7 @@ class Service:
             yield answer.document_id, shown(answer.outcome)
 
     def failure(self, documents: Iterable[Document]) -> tuple[list[tuple[str, Shown]], Exception]:
-        """The answers of one stream and the error that ends it."""
+        """Runs one stream; returns its answers and the error that ends it."""
         answered: list[tuple[str, Shown]] = []
         try:
             for answer in self.answers(documents):
@@ -129,7 +129,7 @@ def shown(outcome: IngestResult | Exception) -> Shown:
 
 @contextmanager
 def service_of(engine: Engine) -> Iterator[Service]:
-    """A service; whatever still waits is released at the end."""
+    """Yields a service. At the end it releases all threads that still wait."""
     service = Service(engine)
     yield service
     service.writer.gate.set()
@@ -140,17 +140,17 @@ def service_of(engine: Engine) -> Iterator[Service]:
 
 
 def stages() -> list[threading.Thread]:
-    """Threads of streams that have not ended."""
-    return [each for each in threading.enumerate() if each.name in ("cut", "embed")]
+    """Returns the threads of streams that have not ended."""
+    return [thread for thread in threading.enumerate() if thread.name in ("cut", "embed")]
 
 
 def numbered(length: int) -> list[Document]:
-    """Documents d0, d1 and so on, of one leaf each."""
+    """Returns `length` documents d0, d1 and so on, of one leaf each."""
     return list(islice(endless(), length))
 
 
 def endless() -> Iterator[Document]:
-    """The same without end."""
+    """Yields documents d0, d1 and so on, without end."""
     return (Document(f"Text {number}.", f"d{number}") for number in count())
 
 
@@ -159,11 +159,11 @@ def created(documents: Iterable[Document]) -> list[tuple[str, Shown]]:
 
 
 def has(word: str, error: Exception) -> Callable[[Sequence[str]], Exception | None]:
-    """Fails what has the word anywhere."""
+    """Returns a function that returns `error` if one of its texts contains the word."""
     return lambda texts: error if any(word in text for text in texts) else None
 
 
 def then(documents: Iterable[Document], act: Callable[[], object]) -> Iterator[Document]:
-    """The documents; acts when more are asked for."""
+    """Yields the documents. Calls `act` when the consumer asks for more."""
     yield from documents
     act()

@@ -1,8 +1,7 @@
-"""A summariser at work for tests: models that are actors, and what it has left behind."""
+"""A running summariser for tests: fake models, and readers of the summaries that it stored."""
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,19 +21,23 @@ from hrag.values.deadline import NEVER, Deadline
 from hrag.values.tree import ParsedText
 from indexer_svc.summariser import Summariser, SummaryLimits
 from tests.support.documents.fakes import DIMENSION, collection_settings, find, prepared, sentences
+from tests.support.until import until
 
 WAIT_S = 10.0
 LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)
 TREE = TreeSettings((32, 64, 128), 0.0)
 SETTINGS = collection_settings(TREE, summaries=SummaryUnit.CHUNK)
-LONG = sentences(60)  # Some chunks of the top level.
-SHORT = sentences(5)  # One.
+# This text has several chunks of the top level.
+LONG = sentences(60)
+# This text has one chunk of the top level.
+SHORT = sentences(5)
 
 
 class FakeEmbedder:
-    """The embedder `fake` of `collection_settings`; remembers texts, may be told to fail.
+    """The embedder `fake` of `collection_settings`. It records the texts that it embedded.
 
-    It rejects texts that hold `refused`, unless that is empty.
+    It raises the next of `errors`, if there is one. It rejects texts that contain `refused`, unless
+    that is empty.
     """
 
     name = "fake"
@@ -59,7 +62,7 @@ Said = Callable[[str], str]
 
 
 class FakeChat:
-    """Says what `say` says to a prompt, which may be an error; 7 tokens a call."""
+    """A chat model that replies as `say` says, which may also raise. Each call takes 7 tokens."""
 
     name = "fake"
 
@@ -82,7 +85,7 @@ class FakeChat:
 
 
 class SlowChat(FakeChat):
-    """Holds every call until it is let go."""
+    """A chat model whose calls wait until the test sets `go_on`. `begun` counts calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,13 +114,12 @@ def running(
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    """Waits until the condition is true. Fails after WAIT_S."""
+    until(condition, WAIT_S)
 
 
 def waiting(writer, name: str = "c") -> int:
+    """Returns the number of documents that wait for their summaries."""
     return writer.status(writer.open("t", name)).unsummarised_documents
 
 
@@ -132,38 +134,41 @@ def put(writer, new: PreparedDocument, name: str = "c") -> None:
 def run_to_end(
     writer, embedder: FakeEmbedder, chat: ChatModel | None = None, limits: SummaryLimits = LIMITS
 ) -> None:
-    """Summarises all that waits in `c`."""
+    """Runs a summariser until no document of `c` waits for summaries."""
     with running(writer, embedder, chat, limits):
         wait_until(lambda: not waiting(writer))
 
 
 def summary_collection(store: Store, collection: CollectionHandle) -> CollectionHandle:
-    """The collection that holds the summaries of `collection`, which has them."""
+    """Returns the collection that stores the summaries of `collection`.
+
+    `collection` must have summaries.
+    """
     with store.read() as txn:
         record = read_collection(store, txn, collection.collection_id)
         return summary_handle(collection, record.summaries)
 
 
 def texts_of(writer: EmbeddedWriter, document_id: str = "d", name: str = "c") -> list[str]:
-    """A document's summary, then its sections'."""
-    collection = summary_collection(writer._store, writer.open("t", name))
+    """Returns the summary of a document, then the summaries of its sections."""
+    collection = summary_collection(writer.store, writer.open("t", name))
     return writer.document_with_text(collection, document_id)[1].splitlines()
 
 
 def ranges_of(store) -> list[tuple[range, ...]]:
     with store.read() as txn:
-        found = store.scan(txn, "summarised", b"")
-        return [Summarised.from_bytes(value).sections for _, value in found]
+        entries = store.scan(txn, "summarised", b"")
+        return [Summarised.from_bytes(value).sections for _, value in entries]
 
 
 def chosen(engine, query: str, count: int = 1) -> tuple[ChosenSection, ...]:
-    """The sections that a search for a text chooses."""
+    """Returns the sections that a search for the text chooses."""
     (vector,) = HashEmbedder(DIMENSION).embed([query])
     with engine.reader.snapshot("t", "c", summaries=True) as snapshot:
         return find(snapshot, vector, 1, mode=SearchMode.SUMMARY_FIRST, top_sections=count).sections
 
 
 def bodies(prompts: Sequence[str]) -> list[str]:
-    """The texts that were to be summarised."""
+    """Returns the texts that the prompts ask to summarise."""
     lines = (prompt.partition("\n\n")[2].removesuffix("\n") for prompt in prompts)
     return [re.sub("^> ?", "", text, flags=re.MULTILINE) for text in lines]

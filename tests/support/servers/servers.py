@@ -1,4 +1,4 @@
-"""A gRPC server in the test's process, with a servicer of the test."""
+"""A gRPC server in the test's process, with a servicer that the test provides."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,8 +30,10 @@ def built(
 ) -> Server:
     """Returns a server that is bound but not started."""
     register = partial(_REGISTER[service], servicer)
-    own = settings(**variables)
-    return grpc_server.build(own, open_protection(own, address), address, service, register)
+    common_settings = settings(**variables)
+    return grpc_server.build(
+        common_settings, open_protection(common_settings, address), address, service, register
+    )
 
 
 @contextmanager
@@ -50,5 +52,8 @@ def connected(
     servicer: object, service: str = RETRIEVER, **variables: object
 ) -> Iterator[grpc.Channel]:
     """Runs a server with `servicer`; yields a channel to it."""
-    with serving(servicer, service, **variables) as address, grpc.insecure_channel(address) as one:
-        yield one
+    with (
+        serving(servicer, service, **variables) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        yield channel

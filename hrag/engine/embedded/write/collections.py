@@ -72,6 +72,11 @@ class CollectionWriter:
         self._max_log_entries = max_log_entries
         self._quota_of = quota_of
 
+    @property
+    def store(self) -> Store:
+        """The store to which this writer writes."""
+        return self._store
+
     def create_collection(
         self, tenant_id: str, name: str, settings: CollectionSettings
     ) -> tuple[Collection, int]:
