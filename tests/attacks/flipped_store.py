@@ -37,7 +37,6 @@ from hrag.types import DEFAULT_CONTEXT_TOKENS, Retrieval, SearchMode, SummaryUni
 from hrag.values.ids import ChunkId
 from hrag.values.tree import ParsedText, Section
 from hrag.wire.passages import PASSAGE_FIELDS
-from tests import forked  # noqa: F401  It lists the modules that the fork server imports.
 from tests.attacks.lmdb_pages import PAGE_BYTES
 from tests.support.documents.fakes import (
     collection_settings,
@@ -47,6 +46,7 @@ from tests.support.documents.fakes import (
     sentences,
     unit_vectors,
 )
+from tests.support.servers import forked  # noqa: F401  It names the modules that are preloaded.
 
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
 _DOCUMENTS = 9
