@@ -243,7 +243,7 @@ def test_only_the_engine_factory_imports_an_engine(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_only_its_own_tests_and_benchmarks_import_an_engine(engine: str) -> None:
+def test_only_tests_of_an_engine_and_benchmarks_import_it(engine: str) -> None:
     strangers = [
         relative
         for path in sorted((ROOT / "tests").rglob("*.py"))
@@ -402,7 +402,7 @@ def test_the_indexer_parses_no_foreign_format_itself() -> None:
     assert loaded & PARSER_LIBRARIES == set()
 
 
-def test_a_parser_process_loads_only_what_it_needs() -> None:
+def test_a_parser_process_loads_only_the_modules_it_needs() -> None:
     loaded = _loaded_by(
         "from indexer_svc.parsers import parser_child; parser_child.load(parser_child.Family.CORE)"
     )

@@ -53,7 +53,7 @@ UNSEARCHED = ("tests/test_words.py", "CHANGELOG.md", "benchmarks/results/", "hra
 
 BODY_LINES = 60
 
-# A docstring or a comment with such a beginning has no subject and no verb.
+# A docstring or a comment that begins so has no subject and no verb.
 FRAGMENT = re.compile(r"(?:Of|Those of|That of|By what)\b|As `")
 # A docstring says "Returns True if …" or names the thing instead.
 CLAUSE = re.compile(r"(?:Whether|What)\b")
@@ -88,7 +88,7 @@ SHARED_CLASS_NAMES = {
     # Frameworks expect this name: their packages call retrievers `<Product>Retriever`.
     "HragRetriever": "the retriever for Haystack, LangChain and LlamaIndex",
 }
-# These names still stand for different things. Each wants a name of its own; then its line goes.
+# These names still stand for different things. Delete a line when its classes have been renamed.
 AMBIGUOUS_CLASS_NAMES = {
     "Access": "credentials of a client; URL and key of a model endpoint",
     "Answer": "outcome of a document in a bulk load; the service of answers",

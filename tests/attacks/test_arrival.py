@@ -71,7 +71,7 @@ def _check_service(guarded: Guarded, process: Process) -> None:
 
 @pytest.mark.parametrize("whose", ["a stranger's", "a tenant's"])
 @pytest.mark.parametrize("method", [SEARCH, CHECK, INGEST])
-def test_calls_without_a_message_hold_nothing_that_others_need(
+def test_calls_without_a_message_leave_others_their_service(
     quiet: Guarded, method: str, whose: str
 ) -> None:
     services = quiet.services
@@ -162,7 +162,7 @@ def test_refused_requests_leave_no_memory(quiet: Guarded) -> None:
             assert caught.value.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_waiting_for_a_change_holds_no_thread(quiet: Guarded) -> None:
+def test_searches_that_wait_for_a_change_occupy_no_thread(quiet: Guarded) -> None:
     with quiet.attacker() as attacker:
         waiting = [_waiting_search(quiet) for _ in range(100)]
         _check_service(quiet, quiet.services.retriever)

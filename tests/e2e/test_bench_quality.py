@@ -29,7 +29,7 @@ def test_sets_are_ingested_and_searched_through_services(services: Running) -> N
 
 
 @pytest.mark.slow
-def test_a_run_starts_its_own_services_and_is_stored(
+def test_a_run_starts_services_and_its_figures_are_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With real embeddings, the passages that answer a question nearly always come first."""

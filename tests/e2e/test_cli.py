@@ -138,7 +138,7 @@ def test_a_document_is_cited_by_its_title_or_else_by_its_file(serving, files):
     assert f"  {files}/sub/notes.txt · sub:notes.txt#2.0" in done.stdout
 
 
-def test_search_as_json_is_one_document_and_nothing_else(serving):
+def test_search_as_json_prints_exactly_one_document(serving):
     done = serving.hrag("search", "keys", "--json", "--mode", "standard", "--limit", "3")
     result = json.loads(done.stdout)
     assert (result["mode"], len(result["passages"])) == ("standard", 3)
@@ -227,7 +227,7 @@ def test_tree_draws_every_chunk_of_the_document(serving):
     assert "Keys" in done.stdout
 
 
-def test_status_counts_what_is_stored(serving):
+def test_status_counts_stored_documents(serving):
     shown = serving.hrag("status")
     assert "hash" in shown.stdout
     assert "collections in memory: " in shown.stdout

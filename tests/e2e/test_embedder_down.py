@@ -53,7 +53,7 @@ def embedded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -
         yield both
 
 
-def test_re_ingesting_a_corpus_embeds_nothing_and_leaves_the_store_as_it_is(
+def test_ingesting_a_corpus_again_embeds_nothing_and_changes_no_stored_byte(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     corpus = [Document(f"{number}. {TEXT}", f"d{number}") for number in range(4)]

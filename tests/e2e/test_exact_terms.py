@@ -1,4 +1,4 @@
-"""Of texts that differ in one exact term, for example a code, the right text always comes first."""
+"""Texts that differ in one exact term, for example a code, are found by that term every time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

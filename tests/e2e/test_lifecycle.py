@@ -63,7 +63,7 @@ def _stop_during_a_search(services: Running, metrics: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
+def test_a_call_that_never_ends_does_not_delay_a_stop(data_dir: Path) -> None:
     with OpenAIServer() as endpoint:
         settings = {
             "HRAG_EMBEDDER": "openai",

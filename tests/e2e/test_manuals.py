@@ -115,7 +115,7 @@ def _script(preamble: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2 * _TUTORIAL_S)
-def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
+def test_the_tutorial_prints_the_output_that_it_shows(tmp_path: Path) -> None:
     indexer, retriever = free_addresses(2)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     addresses = {"HRAG_INDEXER_ADDRESS": indexer, "HRAG_RETRIEVER_ADDRESS": retriever}

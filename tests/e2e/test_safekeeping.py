@@ -260,7 +260,7 @@ def test_without_a_store_commands_create_no_file(tmp_path: Path, command: str) -
 # Check.
 
 
-def test_the_exit_code_of_check_tells_sound_damaged_and_missing_stores(
+def test_the_exit_code_of_check_differs_for_sound_and_damaged_stores(
     stopped: Path, tmp_path: Path
 ) -> None:
     assert "the store is sound" in succeeds("check", "--data-dir", stopped)

@@ -133,7 +133,7 @@ def test_a_token_comes_from_the_environment_and_leaves_this_machine_by_tls_only(
     assert "hrag_secret" not in str(raised.value)
 
 
-def test_filters_of_a_run_narrow_those_of_the_component(make):
+def test_filters_of_a_run_narrow_the_filters_of_the_component(make):
     retriever = make(filters={"field": "meta.team", "operator": "!=", "value": "zoo"})
     assert ids(retriever.run(QUERY)) == {"keys", "bread", "rivers"}
     assert retriever.run(QUERY, filters=ZOO) == {"documents": []}

@@ -96,7 +96,7 @@ def _run(folder: Path, *command: str, **environment: str) -> tuple[int, str, str
     return done.returncode, done.stdout, done.stderr
 
 
-def _run_beside_libraries(wheel: Path, folder: Path, *arguments: str) -> tuple[int, str, str]:
+def _run_with_libraries(wheel: Path, folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Runs `hrag` from the wheel with this environment's libraries, but not its hrag."""
     installed = folder / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
@@ -125,7 +125,7 @@ def test_the_demo_runs_from_the_wheel_only(wheel, tmp_path):
     text = tmp_path / "bees.md"
     text.write_text("# Bees\n\nBees dance to tell where flowers are. " + "They fly far. " * 50)
     arguments = ("demo", str(text), "--searches", "2")
-    code, output, errors = _run_beside_libraries(wheel, tmp_path, *arguments)
+    code, output, errors = _run_with_libraries(wheel, tmp_path, *arguments)
     assert code == 0, output + errors
     assert "Bees dance to tell where flowers are." in output
 
@@ -163,8 +163,8 @@ def test_a_client_says_which_extra_a_server_needs(client_command, tmp_path):
     assert errors.count("\n") == 1
 
 
-def test_a_server_without_kernels_says_what_compiles_them(client_wheel, tmp_path):
-    code, _, errors = _run_beside_libraries(client_wheel, tmp_path, "serve")
+def test_a_server_without_kernels_names_the_packages_that_compile_them(client_wheel, tmp_path):
+    code, _, errors = _run_with_libraries(client_wheel, tmp_path, "serve")
     assert code == ExitCode.NOT_INSTALLED
     assert "install g++ and Python's headers" in errors
     assert errors.count("\n") == 1

@@ -219,7 +219,7 @@ class OpenAIServer:
         whole = {"object": "list", "model": "test", "data": reply.data, "usage": usage}
         return json.dumps(whole).encode()
 
-    def left(self) -> None:
+    def record_left_stream(self) -> None:
         """Records that the client of a stream has left."""
         with self._lock:
             self.streams_left += 1
@@ -317,7 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_part(b"")
         except ConnectionError:
             self.close_connection = True
-            self.owner.left()
+            self.owner.record_left_stream()
 
     def _send_part(self, content: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
