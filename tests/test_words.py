@@ -74,7 +74,7 @@ DIRECTIVE = re.compile(r"(?:type: ignore|noqa|pragma|fmt|ruff|cython|distutils|m
 SHARED_CLASS_NAMES = {
     # Both engines have this part, and it plays the same role in each.
     "CollectionWriter": "writes collections and aliases in each engine",
-    "Database": "what each engine stores its rows or values in",
+    "Database": "a database of LMDB and a database of PostgreSQL",
     "IndexMaintenance": "the background work that each engine's writer wakes",
     "LexicalQuery": "a query's terms with their statistics in each engine",
     "MaintenanceWorker": "seals, merges and reclaims in each engine",
@@ -103,7 +103,7 @@ AMBIGUOUS_CLASS_NAMES = {
     "Postings": "kernel and reference of BM25; postings read from PostgreSQL",
     "Question": "a question of the demo; a question of an evaluation",
     "Selection": "result of a round; a statement that filters documents",
-    "Services": "channels of the gateway; processes of `hrag up`",
+    "Services": "channels of the gateway; processes of `hrag serve`",
     "StoredDocument": "a document between stores; a document in an export file",
     "UnreadableDocument": "stored data that is damaged; the error for invalid uploads",
     "_Closing": "ends a build; ends the work of the summariser",
