@@ -1,25 +1,25 @@
-# One image, three commands: `hrag serve` (both services, the default), `python -m indexer_svc`
-# and `python -m retriever_svc`. Runs as an unprivileged user and writes only to /data, so the
+# One image with three commands: `hrag serve` (both services, the default), `python -m indexer_svc`
+# and `python -m retriever_svc`. It runs as an unprivileged user and writes only to /data, so the
 # root file system may be read-only. Every call needs an API key. The key file in /keys is
-# empty at first, so every call is refused until `hrag keys create`. A new volume is initialised
-# with the image's folder at its mount point, with owner and mode.
+# empty at first, so every call is refused until `hrag keys create`. Docker initialises a new volume
+# with the image's folder at its mount point, including owner and mode.
 
-# Debian 13, by the digest of all its architectures; `make images` prints the present one. A new
-# digest brings Debian's security updates: the packages below are the newest at each build.
+# Debian 13, pinned by the digest of all its architectures; `make images` prints the current one. A
+# new digest brings Debian's security updates. The packages below are the newest at each build.
 ARG BASE=debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f
 
 FROM ${BASE} AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates g++ libpython3-dev python3-venv
-# /build compiles; pip and compilers stay outside of the environment that is copied.
-# HNSWLIB_NO_NATIVE: otherwise hnswlib is compiled for this machine's CPU and crashes on others.
+# /build is for compiling: pip and compilers are not in the environment that is copied.
+# HNSWLIB_NO_NATIVE: without it, hnswlib is compiled for this machine's CPU and crashes on others.
 # HRAG_REQUIRE_EXTENSIONS: a kernel that cannot be compiled ends the build.
 RUN python3 -m venv /build && python3 -m venv --without-pip /opt/hrag
 ENV HNSWLIB_NO_NATIVE=1 HRAG_REQUIRE_EXTENSIONS=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
-# Dependencies change less often than the source: a layer of their own. All that comes from a
-# registry is checked against its hash, what compiles included, and nothing is resolved: the lists
-# are complete. Nothing else is compiled than hnswlib, of which there are only sources.
+# Dependencies change less often than the source, so they have a separate layer. Every package from
+# a registry is checked against its hash, including compilers. Nothing is resolved: the lists are
+# complete. Only hnswlib is compiled, because it has no wheels.
 COPY constraints/build.txt constraints/runtime.txt constraints/
 RUN /build/bin/pip install --no-deps --require-hashes --only-binary :all: --requirement constraints/build.txt \
     && /build/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary hnswlib \

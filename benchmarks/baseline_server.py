@@ -1,11 +1,11 @@
-"""The baseline: a bare grpcio server that calls `knn_query` and sends a canned reply.
+"""The baseline: a bare grpcio server that calls `knn_query` and sends a fixed reply.
 
     python -m benchmarks.baseline_server FOLDER ADDRESS K REPLY_BYTES THREADS PROCESSES
 
-Takes hrag's own requests, so that both servers decode the same message, and searches the
-index of the store's one segment by hnswlib. No transaction, climb, texts, checks or logs: the
-least that a search through Python's gRPC can cost. Prints a line once it serves, and stops
-when standard input ends.
+Accepts hrag's requests, so that both servers decode the same message. Searches the index of the
+store's only segment with hnswlib. It has no transaction, climb, texts, checks or logs, so it shows
+the least that a search through Python's gRPC can cost. Prints an empty line when it serves, and
+stops when standard input ends.
 """
 
 import subprocess
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str]) -> None:
     k, reply_bytes, threads, processes = map(int, numbers)
     with ExitStack() as stopping:
         for _ in range(processes - 1):
-            stopping.enter_context(_spawned(*arguments[:-1]))
-        server = _server(Path(folder), k, b"\0" * reply_bytes, threads)
+            stopping.enter_context(_spawn(*arguments[:-1]))
+        server = _create_server(Path(folder), k, b"\0" * reply_bytes, threads)
         server.add_insecure_port(address)
         server.start()
         print(flush=True)
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str]) -> None:
         server.stop(0)
 
 
-def _spawned(*arguments: str) -> "subprocess.Popen[bytes]":
-    """Starts one more process at the same address; returns when it serves."""
+def _spawn(*arguments: str) -> "subprocess.Popen[bytes]":
+    """Starts one more process at the same address; returns when that process serves."""
     command = [sys.executable, "-m", "benchmarks.baseline_server", *arguments, "1"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout
@@ -49,7 +49,7 @@ def _spawned(*arguments: str) -> "subprocess.Popen[bytes]":
     return process
 
 
-def _server(folder: Path, k: int, reply: bytes, threads: int) -> grpc.Server:
+def _create_server(folder: Path, k: int, reply: bytes, threads: int) -> grpc.Server:
     index = corpus.raw_index(folder)
 
     def search(request: pb.SearchRequest, _context: Any) -> bytes:

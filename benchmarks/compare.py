@@ -1,12 +1,15 @@
 """`python -m benchmarks.compare [STORED] [LATEST]`: is a run worse than the stored one?
 
-Compares ratios, shares and sizes, which carry over to other machines, and no times. A figure
-is worse if it has moved to the worse side by more than three standard deviations of the
-combined noise of both runs (by chance about one in a thousand does) plus the tolerance of its
-unit (`TOLERANCE`), by which two runs of equal code differ. If that allowance is over half of
-the figure, the comparison is inconclusive and is marked as such.
+Compares ratios, shares and sizes, because they carry over to other machines. Times do not, so they
+are not compared.
 
-Exits with 1 if a figure is worse or missing, with 2 if a file cannot be read. `--partial`
+A figure is worse if it has moved to the worse side by more than an allowance. The allowance is the
+sum of two parts: three standard deviations of the combined noise of both runs, which one figure in
+about a thousand exceeds by chance; and the tolerance of the figure's unit (`TOLERANCE`), by which
+two runs of equal code differ. If the allowance is over half of the figure, the comparison is
+inconclusive and is marked so.
+
+Exits with 1 if a figure is worse or missing, and with 2 if a file cannot be read. `--partial`
 accepts missing figures.
 """
 
@@ -22,17 +25,22 @@ from benchmarks.figures import LATEST, STORED, TOLERANCE, BadResults, Figure, Re
 from benchmarks.table import head, row
 
 _DEVIATIONS = 3
-_INCONCLUSIVE = 0.5  # An allowance over this share of the figure.
+# A comparison is inconclusive if its allowance is over this share of the figure.
+_INCONCLUSIVE = 0.5
 
 
 class Verdict(StrEnum):
-    """How a figure of the latest run compares with the stored one; capitals fail."""
+    """The result of comparing a figure of the latest run with the stored one.
+
+    Those in capitals fail.
+    """
 
     SAME = "same"
     BETTER = "better"
     WORSE = "WORSE"
     MISSING = "MISSING"
-    CHANGED = "NOT COMPARABLE"  # Other sizes, another seed or unit.
+    # The sizes, the seed, the unit or the better side of the figure differ.
+    CHANGED = "NOT COMPARABLE"
     NOISY = "inconclusive: too noisy"
     FULL = "full run only"
     NEW = "new"
@@ -44,7 +52,10 @@ _FAILS_OF_PARTIAL_RUN = (Verdict.WORSE, Verdict.CHANGED)
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure in both runs. `allowed` is the difference that is not judged, in its unit."""
+    """A figure in both runs.
+
+    `allowed` is the largest difference that counts as no difference, in the unit of the figure.
+    """
 
     key: str
     stored: Figure | None
@@ -61,7 +72,7 @@ def compare(stored: Results, latest: Results) -> list[Compared]:
     return [
         _compared(key, was, now, is_full=is_full)
         for key, was, now in pairs
-        if any(each.is_compared for each in (was, now) if each)
+        if any(figure.is_compared for figure in (was, now) if figure)
     ]
 
 
@@ -92,19 +103,19 @@ def _kind(figure: Figure) -> tuple[object, ...]:
 
 
 def failures(compared: Sequence[Compared], *, partial: bool) -> list[Compared]:
-    """Returns the comparisons that fail; with `partial`, missing figures do not."""
+    """Returns the comparisons that fail. If `partial`, missing figures do not fail."""
     fails = _FAILS_OF_PARTIAL_RUN if partial else _FAILS
-    return [each for each in compared if each.verdict in fails]
+    return [comparison for comparison in compared if comparison.verdict in fails]
 
 
 def comparison_table(compared: Sequence[Compared]) -> Iterator[str]:
-    """Returns the lines of a Markdown table, failures last."""
+    """Yields the lines of a Markdown table, failures last."""
     yield from head("figure", "what", "stored", "latest", "allowed difference", "verdict")
-    for each in sorted(compared, key=lambda each: each.verdict in _FAILS):
-        figure = each.latest or each.stored
+    for comparison in sorted(compared, key=lambda comparison: comparison.verdict in _FAILS):
+        figure = comparison.latest or comparison.stored
         assert figure
-        cells = [_value(each.stored), _value(each.latest), number(each.allowed)]
-        yield row(each.key, figure.what, *cells, each.verdict)
+        cells = [_value(comparison.stored), _value(comparison.latest), number(comparison.allowed)]
+        yield row(comparison.key, figure.what, *cells, comparison.verdict)
 
 
 def _value(figure: Figure | None) -> str:
@@ -116,7 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("stored", type=Path, nargs="?", default=STORED)
     parser.add_argument("latest", type=Path, nargs="?", default=LATEST)
-    parser.add_argument("--partial", action="store_true", help="accept missing figures")
+    parser.add_argument(
+        "--partial", action="store_true", help="accept that the latest run lacks figures"
+    )
     options = parser.parse_args(arguments)
     try:
         compared = compare(Results.read(options.stored), Results.read(options.latest))

@@ -1,4 +1,7 @@
-"""The benchmarks' fixture `report`; a session's results are written to one file at its end."""
+"""The pytest plugin of the benchmarks: the fixture `report`, and the writer of the results file.
+
+All results of a session are written to one file when the session ends.
+"""
 
 import shlex
 from collections.abc import Iterator
@@ -16,7 +19,10 @@ _RUN = pytest.StashKey[Run]()
 
 
 class _Writer:
-    """Writes the results. Made at the start, so that the load average is that before the run."""
+    """Writes the results file at the end of a session.
+
+    It is created at the start of the session, so the load average is the one before the run.
+    """
 
     def __init__(self, run: Run, path: Path) -> None:
         self._run = run
@@ -37,7 +43,10 @@ class _Writer:
         took_s[report.nodeid] = round(took_s.get(report.nodeid, 0) + report.duration, 2)
 
     def pytest_sessionfinish(self) -> None:
-        """Leaves the file alone if nothing was measured, as with `--collect-only`."""
+        """Writes the results file.
+
+        If nothing was measured, as with `--collect-only`, an earlier file stays as it is.
+        """
         run = self._run
         if run.figures or run.micro:
             results = Results(
@@ -52,10 +61,13 @@ class _Writer:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--figures", type=Path, default=LATEST, help="the file that results are written to"
+        "--figures", type=Path, default=LATEST, help="the file to which results are written"
     )
     parser.addoption(
-        "--leaves", type=int, default=100_000, help="leaves of a store in test_postgres.py"
+        "--leaves",
+        type=int,
+        default=100_000,
+        help="number of leaves of each store in test_postgres.py",
     )
 
 
@@ -79,7 +91,7 @@ def report(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture(autouse=True)
 def _record_micro(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collects pytest-benchmark's statistics too."""
+    """Adds pytest-benchmark's statistics of the test to the session's results."""
     if "benchmark" not in request.fixturenames:
         yield
         return

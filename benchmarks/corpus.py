@@ -1,11 +1,12 @@
 """Seeded texts, vectors and stores: the same seed gives the same corpus on every machine.
 
-Vectors are clustered by topic, and consecutive leaves of a document share a topic, as sections
-do, so a search finds much of a few documents. Stores are written by the real writer and sealed
-by the real segment builder; only the embedder is left out.
+Vectors are clustered by topic, and consecutive leaves of a document share a topic, as in the
+sections of real documents. So the results of a search come from a few documents. The real writer
+writes the stores and the real segment builder seals them. Only the embedder is left out.
 
-Texts are eight in turn, or each is different (`varied`), as lexical search needs it: see
-`benchmarks.zipf`. Collections have the lexical index that new ones get.
+By default, documents use eight texts in turn. If `varied`, every document has a different text,
+which lexical search needs: see `benchmarks.zipf`. Collections have the lexical index that new
+collections get.
 """
 
 import pydoc_data.topics
@@ -61,23 +62,30 @@ from retriever_svc.search_pipeline import Search
 TENANT = "bench"
 COLLECTION = "leaves"
 ANALYZER = analyzer_name(DEFAULT_LANGUAGE)
-# Of the figures of dense search, which are compared from run to run. Searches of both sources
-# have the default.
+# The number of candidates of dense searches. It is fixed because runs are compared by their
+# figures. Hybrid searches have the default number of candidates.
 DENSE_CANDIDATES = 50
 
 Rows = NDArray[np.int64]
 
 _TREE = TreeSettings()
 _LEAVES_PER_TOPIC = 100
-_LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
-_SPREAD = 1.0  # Noise to topic, in length: cosines of about 0.5 within a topic.
-_BODIES = 8  # Texts that documents use in turn, since building a tree for each is slow.
+# This many consecutive leaves of a document share a topic.
+_LEAVES_PER_SECTION = 20
+# The length of a leaf's noise vector, divided by the length of its topic's vector. With 1.0, leaves
+# of one topic have cosines of about 0.5.
+_SPREAD = 1.0
+# The number of texts that documents use in turn. Building a tree for each document would be slow.
+_BODIES = 8
 _DOCUMENTS_AT_ONCE = 100
 _UNLIMITED_BYTES = 1 << 50
 _VECTORS_AT_ONCE = 10_000
-_QUERIES_AT_ONCE = 50  # Their scores against a million vectors take 200 MB.
-_LENGTH_BYTES = 4  # A leaf's number of terms, among the rows of a segment.
-_BYTES_PER_LEAF = 920  # 230 new tokens a leaf, 4 bytes a token of English.
+# The scores of 50 queries against a million vectors take 200 MB.
+_QUERIES_AT_ONCE = 50
+# A segment stores the number of terms of each leaf in 4 bytes.
+_LENGTH_BYTES = 4
+# A leaf adds 230 tokens to the text, and a token of English has 4 bytes.
+_BYTES_PER_LEAF = 920
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
 _SUBJECTS = ("研究人员", "这座城市", "年轻的工程师", "老师和学生", "图书馆", "每一家工厂", "邻居")
@@ -89,19 +97,22 @@ _ENDS = ("。", "。", "。", "！", "？", "。\n\n")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A text with its tree."""
+    """A text and its chunk tree."""
 
     parsed: ParsedText
     tree: Tree
 
     @property
     def leaf_count(self) -> int:
-        """Returns the number of leaves."""
+        """The number of leaves."""
         return self.tree.counts[_TREE.embedding_level]
 
 
 def english_text(size_bytes: int, start: int = 0) -> str:
-    """Returns ASCII text of Python's manual from byte `start` on, repeated if too short."""
+    """Returns `size_bytes` bytes of Python's manual in ASCII, from byte `start` on.
+
+    The manual is repeated if it is too short.
+    """
     repeated = _manual() * (1 + (start + size_bytes) // len(_manual()))
     return repeated[start : start + size_bytes]
 
@@ -112,7 +123,7 @@ def _manual() -> str:
 
 
 def chinese_text(size_bytes: int, seed: int) -> str:
-    """Returns random Chinese sentences in paragraphs, at least `size_bytes` in UTF-8."""
+    """Returns paragraphs of random Chinese sentences with at least `size_bytes` bytes in UTF-8."""
     random = np.random.default_rng(seed)
     pieces: list[str] = []
     size = 0
@@ -134,7 +145,10 @@ def _chinese_sentence(random: np.random.Generator) -> Iterator[str]:
 def clustered_vectors(
     count: int, dimension: int, seed: int, centres: Vectors | None = None
 ) -> Vectors:
-    """Returns unit vectors around random topics, or `centres`: `float32[count, dimension]`."""
+    """Returns unit vectors that are clustered around topics: `float32[count, dimension]`.
+
+    The topics are the rows of `centres`, or random vectors if `centres` is None.
+    """
     if not dimension:
         return np.empty((count, 0), np.float32)
     random = np.random.default_rng(seed)
@@ -145,16 +159,20 @@ def clustered_vectors(
     sections = -(-count // _LEAVES_PER_SECTION)
     topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
     vectors = random.standard_normal((count, dimension), np.float32)
-    for start in range(0, count, _VECTORS_AT_ONCE):  # In place, since a million take gigabytes.
-        some = vectors[start : start + _VECTORS_AT_ONCE]
-        some *= np.float32(_SPREAD)
-        some += topics[topic_of[start : start + _VECTORS_AT_ONCE]]
-        some /= np.linalg.norm(some, axis=1, keepdims=True)
+    # The vectors are changed in place, because a million of them take gigabytes.
+    for start in range(0, count, _VECTORS_AT_ONCE):
+        rows = vectors[start : start + _VECTORS_AT_ONCE]
+        rows *= np.float32(_SPREAD)
+        rows += topics[topic_of[start : start + _VECTORS_AT_ONCE]]
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return vectors
 
 
 def queries_near(vectors: Vectors, count: int, seed: int) -> Vectors:
-    """Returns unit vectors as far from random leaves as leaves are from their topic's centre."""
+    """Returns `count` unit vectors that are near random leaves: `float32[count, dimension]`.
+
+    A query is as far from its leaf as leaves are from the centre of their topic.
+    """
     random = np.random.default_rng(seed)
     chosen = vectors[random.integers(len(vectors), size=count)]
     noise = random.standard_normal(chosen.shape, np.float32)
@@ -167,9 +185,9 @@ def _unit(vectors: Vectors) -> Vectors:
 
 
 def bodies(leaves_each: int) -> list[Body]:
-    """Returns different texts of about that many leaves each."""
+    """Returns `_BODIES` different texts of about `leaves_each` leaves each."""
     size = leaves_each * _BYTES_PER_LEAF
-    texts = [ParsedText(english_text(size, start=place * size)) for place in range(_BODIES)]
+    texts = [ParsedText(english_text(size, start=number * size)) for number in range(_BODIES)]
     return [Body(parsed, build_tree(parsed, _TREE)) for parsed in texts]
 
 
@@ -183,9 +201,11 @@ def documents(
     varied: bool = False,
     grouped: bool = False,
 ) -> tuple[Iterator[PreparedDocument], Vectors]:
-    """Returns documents with at least `leaf_count` leaves, and their vectors in that order.
+    """Returns documents with at least `leaf_count` leaves in all, and the vectors of their leaves.
 
-    Each has a random number, `draw`, and its `percentile`; if `grouped`, its `tenth` and `half`.
+    The vectors are `float32[leaves, dimension]`, in the order of the documents. The metadata of
+    each document contains a random number from 0 to 1, `draw`, and its `percentile`. If `grouped`,
+    it also contains its `tenth` and its `half`.
     """
     chosen = _chosen_bodies(leaf_count, leaves_each)
     count = sum(body.leaf_count for body in chosen)
@@ -198,14 +218,14 @@ def documents(
 
 
 def varied_texts(leaves_each: int, seed: int, numbers: Iterable[int]) -> Iterator[str]:
-    """Yields the texts of documents by their numbers; see `benchmarks.zipf`."""
+    """Yields the texts of the documents with these numbers, made by `benchmarks.zipf`."""
     templates = [zipf.Template(body.parsed.text) for body in bodies(leaves_each)]
     for number in numbers:
         yield templates[number % _BODIES].filled(np.random.default_rng((seed, number)))
 
 
 def questions(leaf_count: int, leaves_each: int, seed: int, count: int) -> list[str]:
-    """Returns questions that random varied documents answer, from 4 to 12 words each."""
+    """Returns questions of 4 to 12 words, each taken from a random varied document."""
     random = np.random.default_rng(seed + 1)
     documents = len(_chosen_bodies(leaf_count, leaves_each))
     numbers = random.integers(documents, size=count).tolist()
@@ -213,7 +233,7 @@ def questions(leaf_count: int, leaves_each: int, seed: int, count: int) -> list[
 
 
 def _chosen_bodies(leaf_count: int, leaves_each: int) -> list[Body]:
-    """Returns the text of each document."""
+    """Returns the text and tree of each document."""
     chosen: list[Body] = []
     total = 0
     for body in cycle(bodies(leaves_each)):
@@ -250,9 +270,12 @@ def _prepared(
 
 @contextmanager
 def engine(folder: Path, **settings: int | str) -> Iterator[Engine]:
-    """Opens an engine on a folder, whose memory is not bounded unless `settings` say so."""
-    own = {"data_dir": folder, "memory_bytes": _UNLIMITED_BYTES, **settings}
-    opened = open_engine(EngineSettings().model_copy(update=own))
+    """Opens an engine on a folder and closes it in the end.
+
+    Its memory is not bounded unless `settings` bound it.
+    """
+    values = {"data_dir": folder, "memory_bytes": _UNLIMITED_BYTES, **settings}
+    opened = open_engine(EngineSettings().model_copy(update=values))
     try:
         yield opened
     finally:
@@ -267,9 +290,10 @@ def create_collection(
     *,
     analyzer: str = ANALYZER,
 ) -> CollectionHandle:
-    """Creates a collection with the default levels; returns its handle.
+    """Creates a collection with the default levels and returns its handle.
 
-    Without dimensions it has no vectors, with an empty `analyzer` no lexical index.
+    With `dimension` 0 the collection has no vectors. With an empty `analyzer` it has no lexical
+    index.
     """
     name = embedder or (f"hash/{dimension}" if dimension else NO_EMBEDDER)
     settings = CollectionSettings(
@@ -295,8 +319,9 @@ def fill(
 ) -> Vectors:
     """Creates a store and returns its vectors by label: `float32[leaves, dimension]`.
 
-    At least `leaf_count` leaves, all in one segment if `sealed`, otherwise in the tail; the
-    same for summaries. Raises StoreUnavailable if `folder` cannot hold a store.
+    The store has at least `leaf_count` leaves. If `sealed`, all of them are in one segment, and so
+    are all summaries; otherwise they are in the tail. Raises StoreUnavailable if `folder` cannot
+    contain a store.
     """
     prepared, vectors = documents(
         leaf_count, leaves_each, dimension, seed, centres, varied=varied, grouped=grouped
@@ -312,25 +337,30 @@ def fill(
             _summarise(writer, vectors_of)
     if sealed:
         with engine(folder, segment_min_leaves=1) as opened:
-            assert all(each.leaves for each in opened.administration().reindex())
+            assert all(built.leaves for built in opened.administration().reindex())
     return vectors
 
 
 def _summarise(writer: Writer, vectors_of: Mapping[str, Vectors]) -> None:
-    """Summarises all documents; a summary's vector is the mean of its leaves', normalised."""
+    """Summarises all documents.
+
+    The vector of a summary is the mean of its leaves' vectors, normalised to length 1.
+    """
     embedder = writer.open(TENANT, COLLECTION).settings.embedder
     while waiting := writer.next_unsummarised(embedder):
         vectors = vectors_of[waiting.document_id]
         unit = waiting.collection.settings.summaries
-        own = sections(waiting.parsed, waiting.tree, _TREE.embedding_level, unit)
-        ranges = [range(len(vectors)), *own]
-        means = [vectors[each.start : each.stop].mean(axis=0) for each in ranges]
-        found = tuple(Summary(f"Summary {number}", each) for number, each in enumerate(ranges))
-        writer.put_summaries(waiting, DocumentSummaries(found, _unit(np.array(means))))
+        section_ranges = sections(waiting.parsed, waiting.tree, _TREE.embedding_level, unit)
+        ranges = [range(len(vectors)), *section_ranges]
+        means = [vectors[leaves.start : leaves.stop].mean(axis=0) for leaves in ranges]
+        summaries = tuple(
+            Summary(f"Summary {number}", leaves) for number, leaves in enumerate(ranges)
+        )
+        writer.put_summaries(waiting, DocumentSummaries(summaries, _unit(np.array(means))))
 
 
 def raw_index(folder: Path) -> hnswlib.Index:
-    """Returns the only segment's index, loaded by hnswlib, with the service's ef."""
+    """Returns the index of the store's only segment, loaded by hnswlib, with the service's ef."""
     with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
             number = find_collection(store, txn, TENANT, COLLECTION)
@@ -341,14 +371,17 @@ def raw_index(folder: Path) -> hnswlib.Index:
 
 
 def lexical_bytes(folder: Path, leaves: int) -> int:
-    """Returns the size of the only segment's lexical index: postings and lengths of leaves."""
+    """Returns the size of the only segment's lexical index.
+
+    It consists of the postings and of the number of terms of each leaf.
+    """
     (postings,) = folder.rglob(segment_files.POSTINGS)
     return postings.stat().st_size + _LENGTH_BYTES * leaves
 
 
 @contextmanager
 def view(folder: Path) -> Iterator[View]:
-    """Loads the collection as candidate sources see it; BLAS has one thread."""
+    """Yields the collection as candidate sources see it. BLAS uses one thread meanwhile."""
     with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
             number = find_collection(store, txn, TENANT, COLLECTION)
@@ -360,23 +393,26 @@ def view(folder: Path) -> Iterator[View]:
 
 
 def first_rows(leaf_count: int, leaves_each: int) -> list[int]:
-    """Returns the row of each document's first leaf, in a single segment or tail."""
+    """Returns the row of each document's first leaf.
+
+    All documents are in one segment or the tail.
+    """
     counts = [body.leaf_count for body in _chosen_bodies(leaf_count, leaves_each)]
     return [0, *np.cumsum(counts)[:-1].tolist()]
 
 
 def found_rows(result: SearchResult, first_rows: Sequence[int]) -> Rows:
-    """Returns the rows of the leaves that a STANDARD search has found, best first."""
+    """Returns the rows of the leaves in the result of a STANDARD search, best first."""
     chunks = [passage.chunk for passage in result.passages]
     return np.array(
-        [first_rows[int(each.document_id.rpartition("-")[2])] + each.index for each in chunks]
+        [first_rows[int(chunk.document_id.rpartition("-")[2])] + chunk.index for chunk in chunks]
     )
 
 
 def dense_query(vector: Sequence[float], mode: SearchMode = SearchMode.SMALL_TO_BIG) -> SearchQuery:
-    """Returns a query by vector alone, in the extent that figures of dense search have.
+    """Returns a query by a vector alone, with the parameters that all dense searches here share.
 
-    Scores are cosines: without the neighbour bonus, which STANDARD has by default.
+    Scores are cosines, because the query has no neighbour bonus. STANDARD has one by default.
     """
     return SearchQuery(
         TENANT,
@@ -390,7 +426,7 @@ def dense_query(vector: Sequence[float], mode: SearchMode = SearchMode.SMALL_TO_
 
 
 def leaves_query(vector: Sequence[float], candidates: int = DENSE_CANDIDATES) -> SearchQuery:
-    """Returns the query for the ten nearest leaves."""
+    """Returns a query for the ten nearest leaves."""
     query = dense_query(vector, SearchMode.STANDARD)
     return replace(query, limit=10, candidates=candidates)
 
@@ -400,35 +436,37 @@ def recalls_at_10(
 ) -> NDArray[np.float64]:
     """Returns recall@10 of each query with DENSE_CANDIDATES: `float64[queries]`.
 
-    `vectors` are those of all leaves in order of label.
+    `vectors` are the vectors of all leaves in the order of their labels.
     """
     starts = first_rows(len(vectors), leaves_each)
     with reading(folder) as reader:
         search = search_over(reader, vectors.shape[1])
-        found = [found_rows(search(leaves_query(query), NEVER), starts) for query in queries]
-    return recalls(found, nearest_10(vectors, queries))
+        results = [found_rows(search(leaves_query(query), NEVER), starts) for query in queries]
+    return recalls(results, nearest_10(vectors, queries))
 
 
 def nearest_10(vectors: Vectors, queries: Vectors) -> list[Rows]:
-    """Returns the ten nearest of `vectors` to each query, by an exact scan.
+    """Returns the ten nearest of `vectors` to each query, found by an exact scan.
 
-    As indices into `vectors`, which equal the rows and index labels of a single segment.
+    The numbers are indices into `vectors`. They equal the rows and the index labels of a single
+    segment.
     """
     return [
-        row.copy()  # A view would keep the order of all vectors in memory.
-        for some in np.array_split(queries, -(-len(queries) // _QUERIES_AT_ONCE))
-        for row in np.argpartition(some @ vectors.T, -10, axis=1)[:, -10:]
+        # Without a copy, the ranks of all vectors would stay in memory.
+        row.copy()
+        for part in np.array_split(queries, -(-len(queries) // _QUERIES_AT_ONCE))
+        for row in np.argpartition(part @ vectors.T, -10, axis=1)[:, -10:]
     ]
 
 
-def recalls(found: Sequence[Rows], exact: Sequence[Rows]) -> NDArray[np.float64]:
-    """Returns the share of the ten nearest leaves found by each query: `float64[queries]`."""
-    return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
+def recalls(results: Sequence[Rows], exact: Sequence[Rows]) -> NDArray[np.float64]:
+    """Returns the share of the ten nearest leaves that each query found: `float64[queries]`."""
+    return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(results, exact, strict=True)])
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[Reader]:
-    """Opens a reader and loads its segments; BLAS has one thread, as in the services."""
+    """Yields a reader with all segments loaded. BLAS has one thread, as in the services."""
     with engine(folder) as opened:
         reader = opened.reader()
         reader.preload()
@@ -437,7 +475,7 @@ def reading(folder: Path) -> Iterator[Reader]:
 
 
 def search_over(reader: Reader, dimension: int) -> Search:
-    """Returns the retriever's search, configured as in its service, with default settings."""
+    """Returns the retriever's search with default settings, built as its service builds it."""
     embedder = HashEmbedder(dimension)
-    none = CachedQueries(embedder, 0)
-    return Search(reader, embedder, none, none, DEFAULT_RETURN_LEVEL)
+    no_cache = CachedQueries(embedder, 0)
+    return Search(reader, embedder, no_cache, no_cache, DEFAULT_RETURN_LEVEL)

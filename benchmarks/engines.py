@@ -1,8 +1,8 @@
-"""The same documents in a store of each engine, for benchmarks that compare the two.
+"""Stores of both engines with the same documents, for benchmarks that compare the engines.
 
-Documents are committed as the indexer does, some 512 leaves in a transaction, and every commit
-is synced to the disk by both engines. Indexing is a step of its own, so that it can be timed
-alone; or maintenance runs meanwhile, as in the service.
+Documents are committed as the indexer commits them: about 512 leaves in a transaction. Both engines
+sync every commit to the disk. Indexing is a separate step, so that it can be timed alone. In other
+benchmarks maintenance indexes during the commits, as in the service.
 """
 
 import time
@@ -26,7 +26,7 @@ from hrag.engine.postgres.store.opened_collection import open_by_number
 from hrag.values.deadline import NEVER
 from tests.support.servers.postgres_server import PostgresServer
 
-# What docs/operations/postgres.md tells every operator, for a machine of 4 GB.
+# The settings that docs/operations/postgres.md recommends for a machine of 4 GB.
 SERVER_SETTINGS: Mapping[str, str] = {
     "shared_buffers": "1GB",
     "effective_cache_size": "2GB",
@@ -39,42 +39,47 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "jit": "off",
 }
 
-_DOCUMENTS_AT_ONCE = 5  # About 512 leaves, as the service commits them.
+# Five documents have about 512 leaves. The service commits as many leaves in a transaction.
+_DOCUMENTS_AT_ONCE = 5
 _CONNECTIONS = 4
 _POLL_S = 0.05
 _MAX_INDEX_S = 900.0
 _HOME_LEAVES: int = EngineSettings().postgres_home_leaves
-_SHORT_TAIL = 256  # Leaves that maintenance leaves unindexed: a scan of them is cheap.
+# Maintenance does not index a tail of at most 256 leaves, because scanning it is cheap.
+_SHORT_TAIL = 256
 
 
 class Store(Protocol):
-    """An empty or filled store of one engine, used by one benchmark at a time."""
+    """A store of one engine, empty or filled. One benchmark uses it at a time."""
 
     @property
     def name(self) -> str:
-        """The engine's, as HRAG_ENGINE has it."""
+        """The engine's name, a value of HRAG_ENGINE."""
 
     @property
     def data_dir(self) -> Path:
-        """The folder that a service is given."""
+        """The data folder of the services."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The settings by which a service opens the store."""
+        """The settings with which a service opens the store."""
 
     def opened(self) -> AbstractContextManager[Engine]:
-        """Opens the engine."""
+        """Opens the engine; the context manager closes it."""
 
     def index(self) -> Mapping[str, float]:
-        """Indexes all leaves at once; returns the seconds of each step by its name."""
+        """Indexes all leaves at once; returns the seconds of each step by the step's name."""
 
     def unindexed(self, writer: Writer, collection: CollectionHandle) -> int:
-        """Returns how many leaves the maintenance that runs has still to index; 0 at the end."""
+        """Returns the number of leaves that the running maintenance has yet to index.
+
+        It is 0 when maintenance has finished.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedStore:
-    """A store in a folder."""
+    """A store of the embedded engine in a folder."""
 
     data_dir: Path
     name: str = field(default="embedded", init=False)
@@ -87,21 +92,24 @@ class EmbeddedStore:
         return corpus.engine(self.data_dir)
 
     def index(self) -> Mapping[str, float]:
-        """Builds one segment, which has vectors and words."""
+        """Builds one segment, which contains the vector index and the lexical index."""
         with corpus.engine(self.data_dir, segment_min_leaves=1) as engine:
             return {"segment": seconds(lambda: list(engine.administration().reindex()))}
 
     def unindexed(self, writer: Writer, collection: CollectionHandle) -> int:
-        """A tail shorter than HRAG_SEGMENT_MIN_LEAVES is not sealed."""
+        """Returns the leaves of the tail, rounded down to a multiple of HRAG_SEGMENT_MIN_LEAVES.
+
+        A shorter tail is not sealed.
+        """
         embedded = writer.status(collection).embedded
         assert embedded is not None
-        least = EngineSettings().segment_min_leaves
-        return embedded.tail_leaf_count // least * least
+        min_leaves = EngineSettings().segment_min_leaves
+        return embedded.tail_leaf_count // min_leaves * min_leaves
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresStore:
-    """A store in a database. `data_dir` is an empty folder."""
+    """A store of the PostgreSQL engine in a database. `data_dir` is an empty folder."""
 
     server: PostgresServer
     database: str
@@ -114,7 +122,7 @@ class PostgresStore:
 
     @property
     def dsn(self) -> str:
-        """TCP on this machine, with a password."""
+        """The address of the database: TCP on this machine, with a password."""
         return self.server.tcp_dsn(self.database)
 
     def opened(self) -> AbstractContextManager[Engine]:
@@ -136,20 +144,29 @@ class PostgresStore:
             }
 
     def unindexed(self, writer: Writer, collection: CollectionHandle) -> int:  # noqa: ARG002
-        """A collection that needs no home is indexed as it is, and so is a short tail."""
+        """Returns the number of scanned leaves; 0 if maintenance would not index them.
+
+        A collection that is too small for a home is scanned, and so is a short tail.
+        """
         with (
-            closing(Database(self.dsn, 1, "hrag-benchmarks")) as opened,
-            opened.read() as connection,
+            closing(Database(self.dsn, 1, "hrag-benchmarks")) as database,
+            database.read() as connection,
         ):
-            found = open_by_number(connection, corpus.TENANT, collection.collection_id)
-            assert found is not None
-            scanned = home_sizes(connection, found).scanned
-        return scanned if scanned > (_HOME_LEAVES if found.home is None else _SHORT_TAIL) else 0
+            opened_collection = open_by_number(connection, corpus.TENANT, collection.collection_id)
+            assert opened_collection is not None
+            scanned = home_sizes(connection, opened_collection).scanned
+        return (
+            scanned
+            if scanned > (_HOME_LEAVES if opened_collection.home is None else _SHORT_TAIL)
+            else 0
+        )
 
     def bytes_of_tables(self) -> Mapping[str, int]:
-        """Returns the size of each table with its TOAST, and of each home's HNSW index apart.
+        """Returns the sizes of the tables with their TOAST tables, and of the homes' HNSW indexes.
 
-        What VACUUM would give back is not counted.
+        The indexes of all homes count together, separately from the homes' tables.
+
+        Space that VACUUM would free is not counted.
         """
         self.server.run("VACUUM", self.database)
         rows = self.server.run(
@@ -181,7 +198,7 @@ class PostgresStore:
 
 @contextmanager
 def writing(store: Store, dimension: int) -> Iterator[tuple[Engine, Writer, CollectionHandle]]:
-    """Opens an empty store and creates the collection."""
+    """Opens an empty store and creates the collection. Yields engine, writer and collection."""
     with store.opened() as engine:
         writer = engine.writer()
         yield engine, writer, corpus.create_collection(writer, dimension)
@@ -193,29 +210,32 @@ def commit(
     documents: Iterable[PreparedDocument],
     at_once: int = _DOCUMENTS_AT_ONCE,
 ) -> None:
-    """Commits all documents, waiting for maintenance where the engine asks for it."""
-    rest = iter(documents)
-    while group := list(islice(rest, at_once)):
+    """Commits all documents. Waits for maintenance where the engine requires it."""
+    remaining = iter(documents)
+    while group := list(islice(remaining, at_once)):
         writer.wait_for_capacity(collection, NEVER)
         writer.put_many([(collection, document) for document in group])
 
 
 def wait_until_indexed(store: Store, writer: Writer, collection: CollectionHandle) -> None:
-    """Waits for the maintenance that runs."""
+    """Waits until the running maintenance has indexed all leaves.
+
+    Raises AssertionError if it takes longer than `_MAX_INDEX_S`.
+    """
     deadline = time.monotonic() + _MAX_INDEX_S
-    while left := store.unindexed(writer, collection):
-        assert time.monotonic() < deadline, f"{store.name}: {left} leaves are not indexed"
+    while leaves := store.unindexed(writer, collection):
+        assert time.monotonic() < deadline, f"{store.name}: {leaves} leaves are not indexed"
         time.sleep(_POLL_S)
 
 
 def bytes_on_disk(folder: Path) -> int:
-    """Returns what all files of a folder take on its disk."""
+    """Returns the disk space that all files of a folder take."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
 @contextmanager
 def reading(store: Store) -> Iterator[Reader]:
-    """Opens a reader in this process and loads what it needs; BLAS has one thread."""
+    """Yields a reader in this process with everything loaded. BLAS has one thread."""
     with store.opened() as engine:
         reader = engine.reader()
         reader.preload()

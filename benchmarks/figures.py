@@ -1,8 +1,8 @@
-"""The results of a benchmark run: figures, plots, and the machine that it ran on.
+"""The results of a benchmark run: its figures, its plots, and the machine on which it ran.
 
-A run is one JSON file with its plots beside it, in a folder: one folder for the latest run,
-one for the run that is stored with the code. Each figure has a stable key, by which two runs
-are compared. Only units that carry over to another machine are compared.
+A run is one JSON file in a folder, together with its plots. One folder contains the latest run,
+another the run that is stored with the code. Each figure has a stable key, by which two runs are
+compared. Only units that carry over to another machine are compared.
 """
 
 import json
@@ -11,18 +11,21 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-VERSION = 1  # Of the file format.
+# The version of the file format.
+VERSION = 1
 RESULTS = Path(__file__).with_name("results")
 LATEST = RESULTS / "latest" / "figures.json"
 STORED = RESULTS / "stored" / "figures.json"
 
 Better = Literal["lower", "higher"]
 
-# The units that carry over to another machine. Each has a tolerance, as a share of the figure:
-# how much two runs of equal code may differ beyond their noise.
+# The units that carry over to another machine. Each has a tolerance, as a share of the figure: two
+# runs of equal code may differ by that much in addition to their noise.
 TOLERANCE = {
-    "x": 0.1,  # A ratio of two figures of one run: memory layout and scheduling differ.
-    "share": 0.005,  # Between 0 and 1, such as recall: a parallel build gives another graph.
+    # A ratio of two figures of one run. Memory layout and scheduling differ from run to run.
+    "x": 0.1,
+    # A number between 0 and 1, for example a recall. Each parallel build gives another graph.
+    "share": 0.005,
     "bytes": 0.05,
 }
 UNITS = (*TOLERANCE, "us", "ms", "s", "MB", "leaves/s", "calls/s")
@@ -37,19 +40,23 @@ class _Stored(BaseModel):
 
 
 class Figure(_Stored):
-    """One figure, with what is needed to judge and to repeat it."""
+    """A figure, with everything that is needed to judge it and to measure it again."""
 
     what: str
     value: float
     unit: str
-    better: Better | None  # None: reported only, never compared.
+    # None if the figure is only reported and never compared.
+    better: Better | None
     target: float | None
-    noise: float | None = Field(ge=0)  # One standard deviation, in the figure's unit.
+    # One standard deviation, in the figure's unit.
+    noise: float | None = Field(ge=0)
     seed: int | None
     sizes: dict[str, int]
     command: str
-    full: bool  # True if only the full run measures it.
-    met: bool | None  # True if the target is met; None without a target.
+    # True if only the full run measures it.
+    full: bool
+    # True if the target is met; None without a target.
+    met: bool | None
 
     def __str__(self) -> str:
         noise = "" if self.noise is None else f" ± {number(self.noise)}"
@@ -57,7 +64,7 @@ class Figure(_Stored):
 
     @property
     def limit(self) -> str:
-        """The target as text, such as `<= 1.25 x`; `none` without one."""
+        """The target as text, for example `<= 1.25 x`; `none` without a target."""
         if self.target is None:
             return "none"
         return f"{'<=' if self.better == 'lower' else '>='} {number(self.target)}{self._unit}"
@@ -73,7 +80,10 @@ class Figure(_Stored):
 
 
 class Plot(_Stored):
-    """Lines by their names. `x` and `y` are the axes' labels; a point's x is a number or a name."""
+    """A plot: lines by their names.
+
+    `x` and `y` are the labels of the axes. The x of a point is a number or a name.
+    """
 
     title: str
     x: str
@@ -93,15 +103,17 @@ class Results(_Stored):
     """All results of one run."""
 
     version: Literal[1] = 1
-    about: dict[str, Any]  # Date, mode, commit, machine, versions.
+    # The date, mode, commit, machine and versions of the run.
+    about: dict[str, Any]
     figures: dict[str, Figure] = {}
     plots: dict[str, Plot] = {}
     micro: dict[str, Micro] = {}
-    took_s: dict[str, float] = {}  # By test, fixtures included.
+    # The seconds that each test took, including its fixtures.
+    took_s: dict[str, float] = {}
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Returns the results in a file. Raises BadResults if it is missing or not valid."""
+        """Returns the results in a file. Raises BadResults if the file is missing or not valid."""
         try:
             content = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -115,7 +127,7 @@ class Results(_Stored):
             raise BadResults(f"{path}: {error}") from error
 
     def write(self, path: Path) -> None:
-        """Writes the file, and creates its folder if there is none."""
+        """Writes the results to a file, and creates its folder if there is none."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.model_dump_json(indent=1) + "\n", "utf-8")
 

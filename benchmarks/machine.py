@@ -12,13 +12,13 @@ _NAME = re.compile(r"[\w.-]+")
 
 
 def cpu() -> str:
-    """Returns the processor's model name, empty if the kernel gives none."""
+    """Returns the processor's model name, or an empty text if the kernel gives none."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
 
 
 def machine() -> dict[str, str | float]:
-    """Returns the machine's description; the load average is that of the last minute."""
+    """Returns a description of the machine. The load average is the one of the last minute."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": cpu(),
@@ -30,10 +30,10 @@ def machine() -> dict[str, str | float]:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python, hrag, what its services require, and pytest-benchmark."""
+    """Returns the versions of Python, hrag, its services' packages and pytest-benchmark."""
     listed = requires("hrag") or ()
-    names = [each for each in listed if "extra ==" not in each or 'extra == "server"' in each]
-    required = [found.group() for each in names if (found := _NAME.match(each))]
+    needed = [line for line in listed if "extra ==" not in line or 'extra == "server"' in line]
+    required = [match.group() for line in needed if (match := _NAME.match(line))]
     return {
         "python": platform.python_version(),
         **{name: version(name) for name in ("hrag", *sorted(required), "pytest-benchmark")},
@@ -41,7 +41,10 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Returns the working copy's commit, ending in "-dirty" if files differ; None without git."""
+    """Returns the commit of the working copy; None without git.
+
+    It ends in "-dirty" if files differ from the commit.
+    """
     command = ("git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40")
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.model_server CONCURRENCY REQUEST_MS TEXT_MS DIMENSION
 
-Implements OpenAI's `POST /v1/embeddings` on a free loopback port, which it prints. Every text
-gets the same vector. A request takes REQUEST_MS plus TEXT_MS for each text; CONCURRENCY
-requests run at once, and others are queued. Stops when standard input ends.
+Implements OpenAI's `POST /v1/embeddings` on a free loopback port, which it prints. Every text gets
+the same vector. A request takes REQUEST_MS, plus TEXT_MS for each text. CONCURRENCY requests run at
+the same time, and other requests are queued. Stops when standard input ends.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _LENGTH = b"content-length:"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The times of a request, and the one vector, in base64."""
+    """A simulated model: the times of a request, and the vector of every text, in base64."""
 
     slots: asyncio.Semaphore
     request_s: float
@@ -38,7 +38,7 @@ class Model:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection until the client closes it."""
-        while head := await _head(reader):
+        while head := await _read_head(reader):
             request = json.loads(await reader.readexactly(_length(head)))
             body = await self.answer(len(request["input"]))
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
@@ -46,8 +46,8 @@ class Model:
         writer.close()
 
 
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Returns a request's head, empty if the client has closed the connection."""
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    """Returns the head of a request; empty if the client has closed the connection."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -62,17 +62,18 @@ def _length(head: bytes) -> int:
 async def main(arguments: Sequence[str]) -> None:
     """Serves until standard input ends."""
     concurrency, request_ms, text_ms, dimension = map(float, arguments)
-    one = np.eye(1, int(dimension), dtype="<f4").tobytes()
+    vector = np.eye(1, int(dimension), dtype="<f4").tobytes()
     model = Model(
         asyncio.Semaphore(int(concurrency)),
         request_ms / 1e3,
         text_ms / 1e3,
-        base64.b64encode(one).decode(),
+        base64.b64encode(vector).decode(),
     )
     server = await asyncio.start_server(model.serve, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    os._exit(0)  # Nothing needs a clean shutdown.
+    # Nothing needs a clean shutdown.
+    os._exit(0)
 
 
 if __name__ == "__main__":

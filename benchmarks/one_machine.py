@@ -1,20 +1,20 @@
-"""One collection of millions of leaves on one machine: what it takes, and where it ends.
+"""A collection of millions of leaves on one machine: the resources it needs, and its limits.
 
     python -m benchmarks.one_machine FOLDER --leaves 1000000,5000000 --dimension 128
 
-Grows one collection from size to size in an empty folder on a disk, and prints what was measured
-at each as a line of JSON:
+Grows one collection from size to size in an empty folder on a disk. At each size it prints the
+measurements as lines of JSON:
 
-- the bulk load: documents committed without maintenance, then built into one segment, which
-  resumes from the segment of the size before;
-- the retriever: its memory, the time from a start with no file in the page cache to serving and
-  to the first response, searches of one caller, and their recall;
-- with `--merge`, a stream of an eighth more leaves, committed as the indexer does, which ends in a
-  merge with the largest segment. Meanwhile searches come at a rate that leaves the cores to the
-  merge.
+- The bulk load. Documents are committed without maintenance. Then one segment is built, which
+  resumes from the segment of the size before.
+- The retriever: its memory, the searches of one caller, and their recall. Also the time from a
+  start, with no file in the page cache, to serving and to the first response.
+- With `--merge`, a stream of an eighth more leaves, committed as the indexer commits them. It ends
+  in a merge with the largest segment. Meanwhile a caller searches at a rate that leaves the cores
+  to the merge.
 
-Searches are by vector, through gRPC, with defaults. Five million leaves of 128 dimensions and a
-merge took 20 GB of memory, 15 GB of disk and 50 minutes on two cores.
+Searches are by vector, through gRPC, with default settings. Five million leaves of 128 dimensions
+and a merge took 20 GB of memory, 15 GB of disk and 50 minutes on two cores.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from benchmarks import corpus
 from benchmarks.engines import bytes_on_disk, commit
 from benchmarks.machine import machine
 from benchmarks.report import Samples, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.engine import CollectionHandle, PreparedDocument, Writer
 from hrag.engine.embedded.maintenance import build_plan, merge_policy, segment_build
@@ -52,24 +52,27 @@ from tests.support.servers.processes import Process, fresh, started
 SEED = 101
 LEAVES_EACH = 100
 CHUNK_LEAVES = 100_000
-SEGMENT_MIN_LEAVES = 8192  # HRAG_SEGMENT_MIN_LEAVES' default.
-LOADED_AT_ONCE = 64  # Documents of a transaction of a bulk load.
+SEGMENT_MIN_LEAVES = 8192  # The default of HRAG_SEGMENT_MIN_LEAVES.
+# A transaction of the bulk load has this many documents.
+LOADED_AT_ONCE = 64
 QUERIES_PER_CHUNK = 20
 WARM_UP = 200
-PACED = 20.0  # Searches a second beside a merge.
-NICENESS = 10  # HRAG_INDEXER_NICENESS' default.
+# During a merge the caller searches this many times a second.
+PACED = 20.0
+NICENESS = 10  # The default of HRAG_INDEXER_NICENESS.
 START_S = 900.0
 CALL_S = 60.0
 METHOD = "/hrag.v1.RetrieverService/Search"
 MEMORY_BYTES = str(1 << 40)
-TOLERANCE = 1e-5  # Of a cosine.
+# Two cosines that differ by at most this count as equal.
+TOLERANCE = 1e-5
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A bulk load: leaves added, seconds to commit them and to build the segment."""
+    """A bulk load: the leaves added, and the seconds to commit them and to build the segment."""
 
     leaves: int
     commit_s: float
@@ -90,7 +93,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Searches while leaves are streamed and merged. `merge_s` begins at the last commit."""
+    """Searches while leaves are streamed and merged.
+
+    `merge_s` counts from the last commit until the merge has ended.
+    """
 
     leaves: int
     stream_s: float
@@ -102,18 +108,18 @@ class Merged:
     builder_bytes: int
 
 
-# The corpus
+# The corpus.
 
 
 def documents_of(chunks: range, dimension: int) -> Iterator[PreparedDocument]:
-    """Yields the documents of some chunks, each with an id that no other has."""
+    """Yields the documents of these chunks of the corpus. All ids are different."""
     for chunk in chunks:
         for document in _chunk(chunk, dimension)[0]:
             yield replace(document, document_id=f"{chunk}-{document.document_id}")
 
 
 def chunk_vectors(chunk: int, dimension: int) -> Vectors:
-    """Returns the vectors of one chunk of documents."""
+    """Returns the vectors of one chunk of the corpus, which is a group of documents."""
     return _chunk(chunk, dimension)[1]
 
 
@@ -122,25 +128,28 @@ def _chunk(chunk: int, dimension: int) -> tuple[Iterator[PreparedDocument], Vect
 
 
 def queries_and_bounds(chunks: int, dimension: int) -> tuple[Vectors, Samples]:
-    """Returns queries near leaves of ten chunks or more, and the tenth best cosine of each."""
-    own = [
-        corpus.queries_near(chunk_vectors(each, dimension), QUERIES_PER_CHUNK, SEED + each)
-        for each in range(0, chunks, max(1, chunks // 10))
+    """Returns queries near leaves of at least ten chunks, and the tenth best cosine of each query.
+
+    A leaf with at least that cosine is one of the ten nearest.
+    """
+    queries_of_chunks = [
+        corpus.queries_near(chunk_vectors(chunk, dimension), QUERIES_PER_CHUNK, SEED + chunk)
+        for chunk in range(0, chunks, max(1, chunks // 10))
     ]
-    queries = np.concatenate(own)
+    queries = np.concatenate(queries_of_chunks)
     best = np.full((len(queries), 10), -1, np.float32)
-    for each in range(chunks):
-        scores = queries @ chunk_vectors(each, dimension).T
+    for chunk in range(chunks):
+        scores = queries @ chunk_vectors(chunk, dimension).T
         scores = np.concatenate([best, scores], axis=1)
         best = -np.partition(-scores, 9, axis=1)[:, :10]
     return queries, best.min(axis=1)
 
 
-# Writing, in processes of their own
+# Writing, each time in a new process.
 
 
 def load(folder: Path, chunks: range, dimension: int) -> Loaded:
-    """Commits documents without maintenance and builds one segment of everything."""
+    """Commits documents without maintenance and builds one segment of all leaves."""
     with corpus.engine(folder) as engine:
         writer = engine.writer()
         collection = collection_of(writer, dimension)
@@ -157,7 +166,11 @@ def load(folder: Path, chunks: range, dimension: int) -> Loaded:
 
 
 def stream(folder: Path, chunks: range, dimension: int) -> tuple[int, float, float]:
-    """Commits documents beside maintenance; returns leaves, and seconds until all is merged."""
+    """Commits documents while maintenance runs.
+
+    Returns the leaves added, the seconds of the commits, and the seconds from then until all leaves
+    are merged.
+    """
     os.nice(NICENESS)
     with corpus.engine(folder, segment_min_leaves=SEGMENT_MIN_LEAVES) as engine:
         writer = engine.writer()
@@ -172,6 +185,7 @@ def stream(folder: Path, chunks: range, dimension: int) -> tuple[int, float, flo
 
 
 def collection_of(writer: Writer, dimension: int) -> CollectionHandle:
+    """Opens the collection, or creates it if there is none; returns its handle."""
     try:
         return writer.open(corpus.TENANT, corpus.COLLECTION)
     except CollectionNotFound:
@@ -179,39 +193,39 @@ def collection_of(writer: Writer, dimension: int) -> CollectionHandle:
 
 
 def wait_until_merged(writer: Writer, collection: CollectionHandle) -> None:
-    """Waits until the tail is short and no merge is due."""
+    """Waits until the tail is too short for a segment and no merge is due."""
     while True:
         status = writer.status(collection).embedded
         assert status is not None
-        stats = [merge_policy.SegmentStats(each.leaf_count) for each in status.segments]
+        stats = [merge_policy.SegmentStats(segment.leaf_count) for segment in status.segments]
         short = status.tail_leaf_count < SEGMENT_MIN_LEAVES
         if short and merge_policy.plan_merge(stats) is None:
             return
         time.sleep(0.5)
 
 
-# Measuring
+# Measuring.
 
 
-def in_own_process(
+def in_new_process(
     between: Callable[[], object], function: Callable[..., Result], *arguments: object
 ) -> tuple[Result, int]:
-    """Returns what a function returns, and the most memory that its process had.
+    """Calls a function in a new process; returns its result and the peak memory of the process.
 
-    Calls `between` again and again until then.
+    Calls `between` again and again until the function returns.
     """
-    most_bytes = 0
+    peak_bytes = 0
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         pid = pool.submit(os.getpid).result()
         running: Future[Result] = pool.submit(function, *arguments)
         while not running.done():
             between()
-            most_bytes = max(most_bytes, memory_of_pid(pid).anon_bytes)
-        return running.result(), most_bytes
+            peak_bytes = max(peak_bytes, memory_of_pid(pid).anon_bytes)
+        return running.result(), peak_bytes
 
 
 def forget_files(folder: Path) -> None:
-    """Takes the files out of the page cache, as after a start of the machine."""
+    """Removes the files from the page cache. Then they are read as after a start of the machine."""
     for path in folder.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -221,40 +235,41 @@ def forget_files(folder: Path) -> None:
 
 
 class Caller:
-    """One caller of a retriever, with requests that it repeats."""
+    """A caller of a retriever, which repeats its requests in turn."""
 
     def __init__(self, channel: grpc.Channel, queries: Vectors, mode: SearchMode) -> None:
         self._send: Callable[..., bytes] = channel.unary_unary(METHOD)
-        found = [corpus.dense_query(each.tolist(), mode) for each in queries]
+        searches = [corpus.dense_query(query.tolist(), mode) for query in queries]
         self._requests = [
-            search_request(replace(each, limit=10)).SerializeToString() for each in found
+            search_request(replace(search, limit=10)).SerializeToString() for search in searches
         ]
         self._next = 0
         self.took_ms: list[float] = []
 
     def search(self) -> list[float]:
-        """Searches with the next query; returns the scores of the passages."""
+        """Searches with the next query and returns the scores of the passages."""
         request = self._requests[self._next % len(self._requests)]
         self._next += 1
         began = time.perf_counter()
         reply = self._send(request, timeout=CALL_S)
         self.took_ms.append(1e3 * (time.perf_counter() - began))
-        return [each.score for each in pb.SearchResponse.FromString(reply).passages]
+        return [passage.score for passage in pb.SearchResponse.FromString(reply).passages]
 
     def paced(self) -> None:
-        """Searches, and waits until the next one is due."""
+        """Searches, then waits until the next search is due."""
         due = time.perf_counter() + 1 / PACED
         self.search()
         time.sleep(max(0.0, due - time.perf_counter()))
 
 
 def started_retriever(folder: Path, dimension: int) -> AbstractContextManager[Process]:
+    """Starts a new retriever on the folder; the context manager stops it."""
     settings = {"HRAG_EMBEDDER": f"hash:{dimension}", "HRAG_MEMORY_BYTES": MEMORY_BYTES}
     return started(RETRIEVER, folder, {**settings, "HRAG_LOG_LEVEL": "info"}, start=fresh)
 
 
 def serve(folder: Path, dimension: int, queries: Vectors, bounds: Samples) -> Served:
-    """Starts the retriever and measures it."""
+    """Starts the retriever and measures it. `bounds` are those of `queries_and_bounds`."""
     forget_files(folder)
     began = time.perf_counter()
     with started_retriever(folder, dimension) as process:
@@ -272,12 +287,12 @@ def serve(folder: Path, dimension: int, queries: Vectors, bounds: Samples) -> Se
             for _ in range(5 * len(queries)):
                 caller.search()
         p50, p99 = np.percentile(caller.took_ms, (50, 99)).tolist()
-        found = [
-            np.count_nonzero(np.array(own) >= bound - TOLERANCE) / 10
-            for own, bound in zip(scores, bounds, strict=True)
+        recalls = [
+            np.count_nonzero(np.array(query_scores) >= bound - TOLERANCE) / 10
+            for query_scores, bound in zip(scores, bounds, strict=True)
         ]
         memory = memory_of(process).anon_bytes
-    return Served(serving_s, response_s, memory, p50, p99, float(np.mean(found)))
+    return Served(serving_s, response_s, memory, p50, p99, float(np.mean(recalls)))
 
 
 def connected(process: Process) -> grpc.Channel:
@@ -285,7 +300,7 @@ def connected(process: Process) -> grpc.Channel:
 
 
 def merge(folder: Path, chunks: range, dimension: int, queries: Vectors) -> Merged:
-    """Streams leaves until they are merged."""
+    """Streams leaves until they are merged, and searches meanwhile."""
     retriever_bytes = 0
     with started_retriever(folder, dimension) as process:
         process.wait_until_serving(START_S)
@@ -300,23 +315,28 @@ def merge(folder: Path, chunks: range, dimension: int, queries: Vectors) -> Merg
                 caller.paced()
                 retriever_bytes = max(retriever_bytes, memory_of(process).anon_bytes)
 
-            streamed, builder_bytes = in_own_process(between, stream, folder, chunks, dimension)
-            for _ in range(int(10 * PACED)):  # Until it has loaded what was merged.
+            streamed, builder_bytes = in_new_process(between, stream, folder, chunks, dimension)
+            # The retriever loads the merged segment meanwhile.
+            for _ in range(int(10 * PACED)):
                 between()
     p50, p99, largest = np.percentile(caller.took_ms, (50, 99, 100)).tolist()
     return Merged(*streamed, p50, p99, largest, retriever_bytes, builder_bytes)
 
 
-def show(what: str, values: Loaded | Served | Merged, **more: float) -> None:
-    print(json.dumps({"what": what, **asdict(values), **more}), flush=True)
+def show(kind: str, values: Loaded | Served | Merged, **more: float) -> None:
+    """Prints measurements as one line of JSON."""
+    print(json.dumps({"what": kind, **asdict(values), **more}), flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Grows the collection from size to size and measures it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="an empty or new folder, on a disk")
-    parser.add_argument("--leaves", default="1000000,5000000", help="sizes, ascending")
+    parser.add_argument(
+        "--leaves", default="1000000,5000000", help="numbers of leaves, ascending, with commas"
+    )
     parser.add_argument("--dimension", type=int, default=128)
-    parser.add_argument("--merge", default="5000000", help="sizes to measure a merge at")
+    parser.add_argument("--merge", default="5000000", help="sizes at which a merge is measured")
     options = parser.parse_args(arguments)
     folder: Path = options.folder
     folder.mkdir(exist_ok=True)
@@ -324,7 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chunks = 0
     for size in map(int, options.leaves.split(",")):
         until = -(-size // CHUNK_LEAVES)
-        loaded, builder_bytes = in_own_process(
+        loaded, builder_bytes = in_new_process(
             lambda: time.sleep(1), load, folder, range(chunks, until), options.dimension
         )
         chunks = until

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.plots [FIGURES]`: draws a run's plots as SVG beside its figures.
+"""`python -m benchmarks.plots [FIGURES]`: draws a run's plots as SVG next to its figures.
 
-A plot's axes determine its kind: names on the x axis give stacked bars, percentiles a scale by
-rarity, numbers of leaves a logarithmic scale. Equal results give equal bytes. Needs matplotlib
-(`pip install 'hrag[bench]'`).
+The axes of a plot determine its kind. Names on the x axis give stacked bars. Percentiles give a
+scale by rarity, and numbers of leaves a logarithmic scale. Equal results give equal bytes. Needs
+matplotlib (`pip install 'hrag[bench]'`).
 """
 
 import argparse
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from benchmarks.figures import LATEST, BadResults, Plot, Results
 
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # Text instead of outlines: a tenth of the size.
+    # Text instead of outlines makes the files ten times smaller.
+    "svg.fonttype": "none",
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -31,23 +32,27 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 _NO_DATE = {"Date": None, "Creator": None}
-_WIDTH, _HEIGHT = 7.0, 3.2  # Inches, without the legend.
+# The size in inches, without the legend.
+_WIDTH, _HEIGHT = 7.0, 3.2
 _LEGEND_ROW = 0.2
 _PERCENTILES = (50, 90, 99, 99.9)
 
 
 def write_all(results: Results, folder: Path) -> Iterator[Path]:
-    """Draws each plot into `NAME.svg` in the folder and yields its path; deletes earlier ones."""
+    """Draws each plot into `NAME.svg` in the folder and yields its path.
+
+    Deletes earlier plots first.
+    """
     for earlier in folder.glob("*.svg"):
         earlier.unlink()
     for name, plot in results.plots.items():
         path = folder / f"{name}.svg"
         with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
-            _drawn(plot).savefig(path, metadata=_NO_DATE)
+            _draw(plot).savefig(path, metadata=_NO_DATE)
         yield path
 
 
-def _drawn(plot: Plot) -> Figure:
+def _draw(plot: Plot) -> Figure:
     rows = (len(plot.lines) + 1) // 2
     figure = Figure((_WIDTH, _HEIGHT + rows * _LEGEND_ROW), layout="constrained")
     axes = figure.subplots()
@@ -83,7 +88,9 @@ def _draw_lines(axes: Axes, plot: Plot) -> None:
         xs, ys = np.array([(float(x), y) for x, y in points]).T
         axes.plot(_rarity(xs) if plot.x == "percentile" else xs, ys, marker=".", label=name)
     if plot.x == "percentile":
-        axes.set_xticks(_rarity(np.array(_PERCENTILES)), [f"p{each:g}" for each in _PERCENTILES])
+        axes.set_xticks(
+            _rarity(np.array(_PERCENTILES)), [f"p{percentile:g}" for percentile in _PERCENTILES]
+        )
     elif plot.x == "leaves":
         axes.set_xscale("log")
         counts = sorted({float(x) for points in plot.lines.values() for x, _ in points})
@@ -96,13 +103,13 @@ def _draw_lines(axes: Axes, plot: Plot) -> None:
 
 
 def _rarity(percentiles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the positions on a scale with equal steps from p90 to p99 to p99.9."""
+    """Returns the positions of percentiles on a scale with equal steps from p90 to p99 to p99.9."""
     rarity: NDArray[np.float64] = -np.log10(1 - percentiles / 100)
     return rarity
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 2 if the results cannot be read."""
+    """Runs the command and returns its exit code: 2 if the results cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description=__doc__)
     parser.add_argument("figures", type=Path, nargs="?", default=LATEST)
     path = parser.parse_args(arguments).figures

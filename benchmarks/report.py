@@ -1,15 +1,15 @@
-"""Measuring, judging and recording figures.
+"""The measurement of figures: how they are measured, judged and recorded.
 
-Alternatives that are compared are measured in turn within one run, in an order that changes
-from round to round, so that a slow spell of the machine affects all of them. A figure is a
-median or percentile over rounds.
+Alternatives that are compared are measured in turn within one run. Their order changes from round
+to round, so a slow period of the machine affects all of them. A figure is a median or percentile
+over rounds.
 
-A figure's noise is its standard error, estimated by the block bootstrap: the statistic
-is computed on rounds resampled with replacement, and the noise is half the range of the
-middle two thirds of those values, a standard deviation that is robust to outliers. The method
-serves a ratio of medians as well as a difference of p99s. Neighbouring rounds are resampled
-in blocks, since a slow spell outlasts a round. Variation between runs, such as memory layout,
-is not in it: `benchmarks.compare` allows for that.
+A figure's noise is its standard error, estimated by the block bootstrap. The statistic is computed
+many times on rounds that are resampled with replacement. The noise is half the range of the middle
+two thirds of these values: a standard deviation that is robust to outliers. The method serves a
+ratio of medians as well as a difference of p99s. Neighbouring rounds are resampled in blocks,
+because a slow period lasts longer than a round. The noise does not contain the variation between
+runs, for example of memory layout. `benchmarks.compare` allows for that variation.
 """
 
 import math
@@ -27,35 +27,40 @@ from benchmarks.figures import UNITS, Better, Figure, Micro, Plot
 Samples = NDArray[np.float64]
 
 _RESAMPLES = 200
-_PLOTTED = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9)  # Percentiles.
-_BLOCKS = 25  # Of neighbouring rounds.
+_PLOTTED_PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9)
+# The rounds are resampled in this many blocks of neighbouring rounds.
+_BLOCKS = 25
 _KEY = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Returns how many seconds one call takes."""
+    """Returns the seconds that one call of `work` takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def interleaved(measures: Sequence[Callable[[int], float]], rounds: int) -> Samples:
-    """Calls every measure with each round's number; returns `float64[rounds, measures]`.
+    """Calls every measure in each round and returns the results: `float64[rounds, measures]`.
 
-    Even rounds call the measures in order, odd ones in reverse order.
+    A measure gets the number of the round. Even rounds call the measures in order, odd rounds in
+    reverse order.
     """
     samples = np.empty((rounds, len(measures)))
-    places = range(len(measures))
+    columns = range(len(measures))
     for number in range(rounds):
-        for place in reversed(places) if number % 2 else places:
-            samples[number, place] = measures[place](number)
+        for column in reversed(columns) if number % 2 else columns:
+            samples[number, column] = measures[column](number)
     return samples
 
 
 def interleaved_ms(
     searches: Sequence[Callable[[int], object]], warm_up: int, rounds: int
 ) -> Samples:
-    """Returns the milliseconds of each search in each round: `float64[rounds, searches]`."""
+    """Returns the milliseconds of each search in each round: `float64[rounds, searches]`.
+
+    The `warm_up` rounds before them are not measured.
+    """
 
     def timed(search: Callable[[int], object]) -> Callable[[int], float]:
         return lambda number: seconds(lambda: search(number))
@@ -67,21 +72,24 @@ def interleaved_ms(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A value and its noise, both in the same unit. The noise of a single round is None."""
+    """A value and its noise, both in the same unit. A single round has the noise None."""
 
     value: float
     noise: float | None
 
 
 def measured(rounds: Samples, statistic: Callable[[Samples], float]) -> Measured:
-    """Returns the statistic of `float64[rounds, ...]`; it must not depend on their order."""
+    """Returns the statistic of `float64[rounds, ...]`, with its noise.
+
+    The statistic must not depend on the order of the rounds.
+    """
     value = float(statistic(rounds))
     if len(rounds) == 1:
         return Measured(value, None)
     blocks = np.array_split(np.arange(len(rounds)), min(_BLOCKS, len(rounds)))
     random = np.random.default_rng(0)
     resampled = [
-        statistic(rounds[np.concatenate([blocks[each] for each in chosen])])
+        statistic(rounds[np.concatenate([blocks[block] for block in chosen])])
         for chosen in random.integers(len(blocks), size=(_RESAMPLES, len(blocks)))
     ]
     low, high = np.percentile(resampled, [100 / 6, 500 / 6])
@@ -89,11 +97,14 @@ def measured(rounds: Samples, statistic: Callable[[Samples], float]) -> Measured
 
 
 def ratio(rounds: Samples, of: int, to: int, percentile: float = 50) -> Measured:
-    """Returns the ratio of one column's percentile to another's: `float64[rounds, measures]`."""
+    """Returns the percentile of the column `of`, divided by the percentile of the column `to`.
+
+    `rounds` is `float64[rounds, measures]`.
+    """
 
     def statistic(resampled: Samples) -> float:
-        above, below = np.percentile(resampled[:, [of, to]], percentile, axis=0)
-        return float(above / below)
+        numerator, denominator = np.percentile(resampled[:, [of, to]], percentile, axis=0)
+        return float(numerator / denominator)
 
     return measured(rounds, statistic)
 
@@ -103,9 +114,9 @@ def _percentile(percentile: float, rounds: Samples) -> float:
 
 
 class Report:
-    """The figures of one test: printed as they are recorded, and collected in the run.
+    """The figures of one test. They are printed as they are recorded, and added to the run.
 
-    Keys are stable, such as `baseline.one_caller.ratio`; a unit is one of `UNITS`. `missed`
+    Keys are stable, for example `baseline.one_caller.ratio`. A unit is one of `UNITS`. `missed`
     lists the figures that miss their target by more than their noise.
     """
 
@@ -129,30 +140,30 @@ class Report:
         self,
         key: str,
         figure: float | Measured,
-        what: str,
+        description: str,
         unit: str,
         better: Better | None = None,
     ) -> None:
-        """Records a figure without a target. Runs are compared by it if `better` is given."""
-        self._record(key, figure, what, unit, better, None)
+        """Records a figure without a target. Runs are compared by it unless `better` is None."""
+        self._record(key, figure, description, unit, better, None)
 
     def at_most(
-        self, key: str, figure: float | Measured, what: str, unit: str, target: float
+        self, key: str, figure: float | Measured, description: str, unit: str, target: float
     ) -> None:
-        """Records a figure that meets its target if it is not greater."""
-        self._record(key, figure, what, unit, "lower", target)
+        """Records a figure that meets its target if it is not greater than `target`."""
+        self._record(key, figure, description, unit, "lower", target)
 
     def at_least(
-        self, key: str, figure: float | Measured, what: str, unit: str, target: float
+        self, key: str, figure: float | Measured, description: str, unit: str, target: float
     ) -> None:
-        """Records a figure that meets its target if it is not smaller."""
-        self._record(key, figure, what, unit, "higher", target)
+        """Records a figure that meets its target if it is not smaller than `target`."""
+        self._record(key, figure, description, unit, "higher", target)
 
-    def percentiles(self, key: str, took_ms: Samples, what: str) -> None:
-        """Records p50 and p99 of `float64[calls]`."""
-        for each in (50, 99):
-            figure = measured(took_ms, partial(_percentile, each))
-            self.record(f"{key}.p{each}", figure, f"{what}, p{each}", "ms")
+    def percentiles(self, key: str, took_ms: Samples, description: str) -> None:
+        """Records the p50 and the p99 of `float64[calls]`, in milliseconds."""
+        for percent in (50, 99):
+            figure = measured(took_ms, partial(_percentile, percent))
+            self.record(f"{key}.p{percent}", figure, f"{description}, p{percent}", "ms")
 
     def draw(
         self,
@@ -164,28 +175,30 @@ class Report:
         x: str,
         y: str,
     ) -> None:
-        """Appends points to a line of a plot; `x` and `y` are the axes' labels.
+        """Appends points to a line of a plot; `x` and `y` are the labels of the axes.
 
-        A point's x is a number or a name. Raises ValueError if the plot exists with another
-        title or other axes.
+        The x of a point is a number or a name. Raises ValueError if the plot exists with another
+        title or with other axes.
         """
         drawn = self._run.plots.setdefault(plot, Plot(title=title, x=x, y=y, lines={}))
         if (drawn.title, drawn.x, drawn.y) != (title, x, y):
             raise ValueError(f"plot {plot} exists as {drawn.title}, {drawn.x}, {drawn.y}")
         drawn.lines.setdefault(line, []).extend(
-            (each if isinstance(each, str) else float(each), float(value)) for each, value in points
+            (at if isinstance(at, str) else float(at), float(value)) for at, value in points
         )
 
     def draw_percentiles(self, plot: str, line: str, took_ms: Samples, title: str) -> None:
-        """Draws the distribution of `float64[calls]`."""
-        points = zip(_PLOTTED, np.percentile(took_ms, _PLOTTED).tolist(), strict=True)
+        """Draws the distribution of `float64[calls]` as a line of a plot."""
+        points = zip(
+            _PLOTTED_PERCENTILES, np.percentile(took_ms, _PLOTTED_PERCENTILES).tolist(), strict=True
+        )
         self.draw(plot, line, points, title=title, x="percentile", y="ms")
 
     def _record(
         self,
         key: str,
         figure: float | Measured,
-        what: str,
+        description: str,
         unit: str,
         better: Better | None,
         target: float | None,
@@ -193,7 +206,7 @@ class Report:
         noise = figure.noise if isinstance(figure, Measured) else None
         value = float(figure.value if isinstance(figure, Measured) else figure)
         recorded = Figure(
-            what=what,
+            what=description,
             value=value,
             unit=unit,
             better=better,
@@ -208,12 +221,12 @@ class Report:
         self._run.add(key, recorded)
         line = _line(recorded)
         if recorded.met is False and not _is_within_noise(recorded):
-            self.missed.append(f"{what}: {line}")
-        self._show(f"\n{what}\n  {line}")
+            self.missed.append(f"{description}: {line}")
+        self._show(f"\n{description}\n  {line}")
 
 
 class Run:
-    """The results that the tests of a session have recorded."""
+    """The results that all tests of a session have recorded."""
 
     def __init__(self) -> None:
         self.figures: dict[str, Figure] = {}
@@ -222,7 +235,11 @@ class Run:
         self.took_s: dict[str, float] = {}
 
     def add(self, key: str, figure: Figure) -> None:
-        """Raises ValueError for an invalid or repeated key, an unknown unit, or no number."""
+        """Adds a figure.
+
+        Raises ValueError if the key is invalid or already used, if the unit is unknown, or if the
+        value is not finite.
+        """
         if not _KEY.fullmatch(key):
             raise ValueError(f"key {key!r}: must be lower case letters, digits and _ between dots")
         if key in self.figures:
@@ -241,7 +258,10 @@ def _is_met(value: float, better: Better | None, target: float | None) -> bool |
 
 
 def _is_within_noise(figure: Figure) -> bool:
-    """True if the target is within one standard deviation: another run may well meet it."""
+    """True if the figure differs from its target by at most one standard deviation.
+
+    Another run may well meet the target.
+    """
     assert figure.target is not None
     return figure.noise is not None and abs(figure.value - figure.target) <= figure.noise
 

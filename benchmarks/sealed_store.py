@@ -1,4 +1,4 @@
-"""A store for as long as its searches are measured."""
+"""A sealed store that exists while its searches are measured."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +19,10 @@ def sealed_store(
     *,
     grouped: bool = False,
 ) -> Iterator[tuple[Path, Vectors]]:
-    """Yields the folder of a store with one segment over all leaves, and vectors to search by.
+    """Yields the folder of a store and query vectors. One segment contains all leaves of the store.
 
-    See `corpus.fill` and `corpus.queries_near`. The folder is removed in the end.
+    The parameters are those of `corpus.fill` and `corpus.queries_near`. In the end the folder is
+    removed.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,7 +1,7 @@
 """`python -m benchmarks.store`: makes the latest run the stored one.
 
-Copies its figures and plots, then writes TABLES.md beside them and the headline figures in
-README.md.
+Copies the figures and plots of the latest run. Then writes TABLES.md into their folder and the
+headline figures into README.md.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from benchmarks.figures import LATEST, STORED, BadResults, Results
 
 
 def main() -> int:
-    """Returns the exit code: 2 if the latest results cannot be read."""
+    """Runs the command and returns its exit code: 2 if the latest results cannot be read."""
     try:
         Results.read(LATEST)
     except BadResults as error:

@@ -1,8 +1,8 @@
 """`python -m benchmarks.table [FIGURES] [--write]`: prints a run's figures as Markdown tables.
 
-The design's requirements first, then the plots, then the other figures with and without a
-target. `--write` writes all of it to TABLES.md beside the figures, a generated file, and the
-headline figures between the two marks in README.md.
+The requirements of the design come first, then the plots, then the other figures with a target and
+those without. `--write` writes all of it to TABLES.md, a generated file in the folder of the
+figures. It also writes the headline figures between the two marks in README.md.
 """
 
 import argparse
@@ -30,9 +30,9 @@ _MILLION_P50 = "growth_full.384.1000000.grpc.limit_5_k_50.small_to_big.p50"
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A requirement, and the patterns (`fnmatch`) of the keys of its figures."""
+    """A requirement, with the `fnmatch` patterns of the keys of its figures."""
 
-    what: str
+    description: str
     keys: Sequence[str]
 
 
@@ -127,31 +127,34 @@ _KILLS = (
 
 
 def head(*cells: str) -> Iterator[str]:
-    """Returns the two lines that begin a table."""
+    """Yields the two lines that begin a table."""
     yield row(*cells)
     yield row(*["---"] * len(cells))
 
 
 def row(*cells: str) -> str:
-    """Returns a line of a table."""
+    """Returns one line of a table."""
     return f"| {' | '.join(cells)} |"
 
 
 def tables(results: Results) -> Iterator[str]:
-    """Returns the lines of TABLES.md: all figures of a run. The plots are in the same folder."""
+    """Yields the lines of TABLES.md: all figures of a run.
+
+    The plots that they refer to are in the same folder.
+    """
     yield "# Figures of the stored run\n"
     yield _WRITTEN_BY
     yield _where(results)
     yield "\n## What the design asks for\n"
     yield from _required(results)
     required = {key for requirement in REQUIREMENTS for key in _keys_of(results, requirement)}
-    rest = {key: each for key, each in results.figures.items() if key not in required}
+    others = {key: figure for key, figure in results.figures.items() if key not in required}
     yield "\n## Plots\n"
     yield from (f"![{plot.title}]({name}.svg)" for name, plot in results.plots.items())
     yield "\n## Other figures with a target\n"
-    yield from _with_a_target(rest)
+    yield from _with_a_target(others)
     yield "\n## Without a target\n"
-    yield from _without_a_target(rest)
+    yield from _without_a_target(others)
     yield "\n## How long they take\n"
     yield from _durations(results)
 
@@ -172,40 +175,44 @@ def _where(results: Results) -> str:
 def _required(results: Results) -> Iterator[str]:
     yield from head("requirement", "measured", "target", "figure", "verdict", "command")
     for requirement in REQUIREMENTS:
-        found = _keys_of(results, requirement)
-        if not found:
-            yield row(requirement.what, "not measured in this run", "", "", "", "`make bench-full`")
-        for place, key in enumerate(found):
+        keys = _keys_of(results, requirement)
+        if not keys:
+            yield row(
+                requirement.description, "not measured in this run", "", "", "", "`make bench-full`"
+            )
+        for position, key in enumerate(keys):
             figure = results.figures[key]
             judged = (figure.limit, str(figure), _verdict(figure), f"`{figure.command}`")
-            yield row("" if place else requirement.what, figure.what, *judged)
+            yield row("" if position else requirement.description, figure.what, *judged)
     yield row(*_KILLS)
 
 
 def _keys_of(results: Results, requirement: Requirement) -> list[str]:
     return [
-        key for key in results.figures if any(fnmatchcase(key, each) for each in requirement.keys)
+        key
+        for key in results.figures
+        if any(fnmatchcase(key, pattern) for pattern in requirement.keys)
     ]
 
 
 def _with_a_target(figures: dict[str, Figure]) -> Iterator[str]:
     yield from head("what", "seed", "target", "figure", "verdict")
-    for each in figures.values():
-        if each.target is not None:
-            yield row(each.what, _seed(each), each.limit, str(each), _verdict(each))
+    for figure in figures.values():
+        if figure.target is not None:
+            yield row(figure.what, _seed(figure), figure.limit, str(figure), _verdict(figure))
 
 
 def _without_a_target(figures: dict[str, Figure]) -> Iterator[str]:
-    """A p50 and its p99 share a row."""
+    """Yields the table of the figures without a target. A p50 and its p99 share a row."""
     yield from head("what", "seed", "figure")
-    for key, each in figures.items():
+    for key, figure in figures.items():
         p50 = figures.get(key.removesuffix(_P99) + _P50) if key.endswith(_P99) else None
         p99 = figures.get(key.removesuffix(_P50) + _P99) if key.endswith(_P50) else None
         if p99:
-            both = f"{number(each.value)}, {number(p99.value)} {each.unit}"
-            yield row(f"{each.what}, p99", _seed(each), both)
-        elif each.target is None and not p50:
-            yield row(each.what, _seed(each), str(each))
+            both = f"{number(figure.value)}, {number(p99.value)} {figure.unit}"
+            yield row(f"{figure.what}, p99", _seed(figure), both)
+        elif figure.target is None and not p50:
+            yield row(figure.what, _seed(figure), str(figure))
 
 
 def _durations(results: Results) -> Iterator[str]:
@@ -227,22 +234,25 @@ def _verdict(figure: Figure) -> str:
 
 
 def headlines(results: Results) -> Iterator[str]:
-    """Returns the lines between the marks in README.md: the most important figures of a run."""
+    """Yields the lines between the marks in README.md: the most important figures of a run."""
     yield _where(results)
     yield ""
     yield from head("what", "target", "figure", "verdict")
     for requirement in HEADLINES:
         for key in _keys_of(results, requirement):
             figure = results.figures[key]
-            yield row(requirement.what, figure.limit, str(figure), _verdict(figure))
+            yield row(requirement.description, figure.limit, str(figure), _verdict(figure))
 
 
 def written(text: str, results: Results) -> str:
-    """Returns the text with the headlines between its marks. Raises ValueError without marks."""
+    """Returns the text with the headlines of a run between its marks.
+
+    Raises ValueError unless each mark occurs once.
+    """
     if text.count(_BEGIN) != 1 or text.count(_END) != 1:
         raise ValueError(f"{_BEGIN!r} and {_END!r} must each occur once")
-    before, _, rest = text.partition(_BEGIN)
-    after = rest.partition(_END)[2]
+    before, _, remainder = text.partition(_BEGIN)
+    after = remainder.partition(_END)[2]
     return "".join([before, _BEGIN, "\n", "\n".join(headlines(results)), "\n\n", _END, after])
 
 
@@ -254,10 +264,10 @@ def write(results: Results, tables_path: Path, readme: Path = README) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 2 if the results cannot be read."""
+    """Runs the command and returns its exit code: 2 if the results cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__)
     parser.add_argument("figures", type=Path, nargs="?", default=STORED)
-    parser.add_argument("--write", action="store_true", help="into TABLES.md and README.md")
+    parser.add_argument("--write", action="store_true", help="write to TABLES.md and README.md")
     options = parser.parse_args(arguments)
     try:
         results = Results.read(options.figures)

@@ -1,7 +1,8 @@
 """AUTO_MERGE, compared with SMALL_TO_BIG at the same limit, where documents are long.
 
-100,000 leaves in documents of 3,000: sixteen leaves lie in a few of them, whose trees are read,
-and every other candidate is compared with what was merged. Queries are vectors alone.
+100,000 leaves are in documents of 3,000 leaves. The sixteen best leaves lie in a few of these
+documents, whose trees are read. Every other candidate is compared with the merged chunks. Queries
+are vectors alone.
 """
 
 from dataclasses import replace
@@ -17,7 +18,9 @@ from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 3000
-DIMENSION = 64  # Trees are read whatever the vectors are; few dimensions build the index fastest.
+# The trees that are read do not depend on the vectors. With few dimensions the index is built
+# fastest.
+DIMENSION = 64
 SEED = 41
 QUERIES = 400
 WARM_UP = 40
@@ -28,7 +31,7 @@ COMPARED = (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE)
 
 @pytest.fixture(scope="module")
 def store():
-    """The folder of a store with one segment over all leaves, and queries."""
+    """The folder of a store with one segment of all leaves, and the query vectors."""
     with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as store:
         yield store
 
@@ -41,16 +44,16 @@ def test_auto_merge_costs_little_more_than_small_to_big(store, limit, report):
 
         def run(mode, number):
             query = replace(corpus.dense_query(queries[number], mode), limit=limit)
-            found = search.encoded(query, NEVER)
-            assert len(found.passages) == limit
+            encoded = search.encoded(query, NEVER)
+            assert len(encoded.passages) == limit
 
         took = interleaved_ms([partial(run, mode) for mode in COMPARED], WARM_UP, QUERIES)
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)
-    what = f"{LEAVES:,} leaves, documents of {LEAVES_EACH:,}, limit {limit}"
-    for place, mode in enumerate(COMPARED):
+    description = f"{LEAVES:,} leaves, documents of {LEAVES_EACH:,}, limit {limit}"
+    for column, mode in enumerate(COMPARED):
         key = f"auto_merge.limit_{limit}.{mode.lower()}"
-        report.percentiles(key, took[:, place], f"{what}, {mode.lower()}")
+        report.percentiles(key, took[:, column], f"{description}, {mode.lower()}")
     key = f"auto_merge.limit_{limit}.ratio_to_small_to_big"
-    what = f"{what}, AUTO_MERGE, ratio to SMALL_TO_BIG, p50"
-    report.at_most(key, ratio(took, 1, 0), what, "x", MAX_RATIO)
+    description = f"{description}, AUTO_MERGE, ratio to SMALL_TO_BIG, p50"
+    report.at_most(key, ratio(took, 1, 0), description, "x", MAX_RATIO)
     assert report.missed == []

@@ -1,10 +1,10 @@
-"""Search through gRPC, compared with the baseline: `knn_query` behind a bare grpcio handler.
+"""Search through gRPC, compared with the baseline: a bare grpcio handler that calls `knn_query`.
 
-Both run in processes of their own on one machine, search the same index with the same k for
-the same requests, and send replies of the same size. One caller is a raw channel that decodes
-no message; saturation comes from h2load, which takes next to no processor time. The baseline
-does nothing else, while hrag checks, climbs, reads and encodes. Missed targets are reported;
-they do not fail the run.
+Both run in separate processes on one machine. They search the same index with the same k for the
+same requests, and send replies of the same size. One caller is a raw channel that decodes no
+message. The saturation comes from h2load, which takes almost no processor time. The baseline does
+nothing else, while hrag checks, climbs, reads and encodes. Missed targets are reported; they do not
+fail the run.
 """
 
 import os
@@ -25,7 +25,7 @@ from benchmarks.load import h2load
 from benchmarks.load.body import framed
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
 from benchmarks.sealed_store import sealed_store
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 
@@ -36,8 +36,9 @@ SEED = 71
 QUERIES = 1000
 WARM_UP = 200
 ROUNDS = 2000
-THREADS = 16  # HRAG_THREADS' default.
-SENDERS = 8  # Each of two callers.
+THREADS = 16  # The default of HRAG_THREADS.
+# Each h2load process has two callers.
+SENDERS = 8
 SATURATED_S = 2
 SATURATIONS = 4
 MAX_LATENCY_RATIO = 1.25
@@ -45,7 +46,7 @@ MIN_THROUGHPUT_RATIO = 0.8
 STAGES = ("search", "climb", "fetch")
 SEARCH = "/hrag.v1.RetrieverService/Search"
 SERVERS = (("handler", "baseline handler"), ("search", "Search"))
-"""Key and title of each server, in the order of `servers`."""
+"""The key and the title of each server, in the order of `servers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Server:
     channel: grpc.Channel
 
     def call(self, request: bytes) -> bytes:
-        """Returns the encoded reply."""
+        """Sends an encoded request and returns the encoded reply."""
         reply: bytes = self.channel.unary_unary(self.method)(request, timeout=30)
         return reply
 
@@ -66,7 +67,7 @@ class Server:
 def filled() -> Iterator[tuple[Path, list[bytes]]]:
     """The folder of a store with one segment, and encoded requests."""
     with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as (folder, queries):
-        searches = [corpus.dense_query(each.tolist()) for each in queries]
+        searches = [corpus.dense_query(vector.tolist()) for vector in queries]
         yield folder, [search_request(query).SerializeToString() for query in searches]
 
 
@@ -74,23 +75,25 @@ def filled() -> Iterator[tuple[Path, list[bytes]]]:
 def servers(
     folder: Path, logs: Path, requests: list[bytes], processes: int
 ) -> Iterator[tuple[Server, Server]]:
-    """Runs the baseline and hrag's retriever, each with that many processes."""
+    """Runs the baseline and hrag's retriever, each with `processes` processes."""
     indexer, retriever, baseline = free_addresses(3)
     settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HRAG_WORKERS": str(processes)}
     with ExitStack() as ending:
         services = Services(folder, indexer, retriever, logs=logs, settings=settings)
         ending.enter_context(services).wait_until_serving(timeout_s=60)
-        own = ending.enter_context(connected(retriever, SEARCH))
-        reply_bytes = round(statistics.mean(len(own.call(each)) for each in requests[:100]))
+        search = ending.enter_context(connected(retriever, SEARCH))
+        reply_bytes = round(
+            statistics.mean(len(search.call(request)) for request in requests[:100])
+        )
         ending.enter_context(baseline_processes(folder, baseline, reply_bytes, processes))
-        yield ending.enter_context(connected(baseline, baseline_server.METHOD)), own
+        yield ending.enter_context(connected(baseline, baseline_server.METHOD)), search
 
 
 @contextmanager
 def baseline_processes(
     folder: Path, address: str, reply_bytes: int, processes: int
 ) -> Iterator[None]:
-    """Runs `benchmarks.baseline_server`."""
+    """Runs `benchmarks.baseline_server` until the context ends."""
     numbers = map(str, (corpus.DENSE_CANDIDATES, reply_bytes, THREADS, processes))
     command = [sys.executable, "-m", "benchmarks.baseline_server", str(folder), address, *numbers]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -103,7 +106,7 @@ def baseline_processes(
 
 @contextmanager
 def connected(address: str, method: str) -> Iterator[Server]:
-    """Connects to a server; waits until it accepts connections."""
+    """Connects to a server and waits until it accepts connections."""
     with grpc.insecure_channel(address) as channel:
         grpc.channel_ready_future(channel).result(30)
         yield Server(address, method, channel)
@@ -115,17 +118,19 @@ def test_latency_of_one_caller(filled, tmp_path, report):
         measures = [one_caller(server, requests) for server in both]
         interleaved(measures, WARM_UP)
         took = interleaved(measures, ROUNDS) * 1e3
-        stages_ms = np.array([stages_of(both[1].call(each)) for each in requests])
+        stages_ms = np.array([stages_of(both[1].call(request)) for request in requests])
     to_baseline = ratio(took, 1, 0)
     assert to_baseline.value > 1, "Search cannot be faster than its baseline: it found nothing"
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
     title = f"Search and the baseline, {LEAVES:,} x {DIMENSION}, one caller"
-    for place, (key, what) in enumerate(SERVERS):
-        report.percentiles(f"baseline.one_caller.{key}", took[:, place], f"{what}, one caller")
-        line = what.removesuffix(" handler")
-        report.draw_percentiles("baseline", line, took[:, place], title)
-    what = "Search, ratio to baseline, one caller, p50"
-    report.at_most("baseline.one_caller.ratio", to_baseline, what, "x", MAX_LATENCY_RATIO)
+    for column, (key, description) in enumerate(SERVERS):
+        report.percentiles(
+            f"baseline.one_caller.{key}", took[:, column], f"{description}, one caller"
+        )
+        line = description.removesuffix(" handler")
+        report.draw_percentiles("baseline", line, took[:, column], title)
+    description = "Search, ratio to baseline, one caller, p50"
+    report.at_most("baseline.one_caller.ratio", to_baseline, description, "x", MAX_LATENCY_RATIO)
     record_stages(report, *np.median(took, axis=0), np.median(stages_ms, axis=0))
 
 
@@ -135,20 +140,23 @@ def stages_of(reply: bytes) -> list[float]:
     return [getattr(timings, f"{stage}_us") / 1e3 for stage in STAGES]
 
 
-def record_stages(report: Report, baseline_ms: float, own_ms: float, stages_ms: Samples) -> None:
-    """Records where the time goes; the baseline is taken to find leaves as fast as Search."""
+def record_stages(report: Report, baseline_ms: float, search_ms: float, stages_ms: Samples) -> None:
+    """Records where the time goes.
+
+    The baseline is assumed to search its index as fast as Search does.
+    """
     stages = dict(zip(STAGES, stages_ms.tolist(), strict=True))
-    rest = own_ms - sum(stages.values())
+    other_ms = search_ms - sum(stages.values())
     for key, stage, ms in (
         *((stage, stage, ms) for stage, ms in stages.items()),
-        ("rest", "everything else", rest),
+        ("rest", "everything else", other_ms),
     ):
-        what = f"Search, one caller: {stage}"
-        report.record(f"baseline.one_caller.search.{key}", ms, what, "ms")
+        description = f"Search, one caller: {stage}"
+        report.record(f"baseline.one_caller.search.{key}", ms, description, "ms")
     search = stages["search"]
     lines = {
         "baseline": {"search": search, "everything else": baseline_ms - search},
-        "Search": {**stages, "everything else": rest},
+        "Search": {**stages, "everything else": other_ms},
     }
     title = f"Where the time of Search and of the baseline goes, {LEAVES:,} x {DIMENSION}, p50"
     for line, points in lines.items():
@@ -176,15 +184,18 @@ def test_throughput_at_saturation(filled, tmp_path, report, processes):
     key = f"baseline.saturated.{processes}"
     plural = "" if processes == 1 else "es"
     where = f"{2 * SENDERS} callers, {processes} server process{plural}, {os.cpu_count()} cores"
-    for place, (name, title) in enumerate(SERVERS):
-        rate = measured(rates[:, place], lambda rounds: float(np.median(rounds)))
+    for column, (name, title) in enumerate(SERVERS):
+        rate = measured(rates[:, column], lambda rounds: float(np.median(rounds)))
         report.record(f"{key}.{name}", rate, f"{title}, {where}", "calls/s", "higher")
-    what = f"Search, ratio to baseline, {where}"
-    report.at_least(f"{key}.ratio", ratio(rates, 1, 0), what, "x", MIN_THROUGHPUT_RATIO)
+    description = f"Search, ratio to baseline, {where}"
+    report.at_least(f"{key}.ratio", ratio(rates, 1, 0), description, "x", MIN_THROUGHPUT_RATIO)
 
 
 def saturated(server: Server, bodies: list[Path], reply_bytes: int) -> Callable[[int], float]:
-    """Returns a measure: calls a second of two callers for each body, sent again and again."""
+    """Returns a measure: calls a second of two callers for each body.
+
+    Each of them sends its body again and again.
+    """
 
     def rate(_round: int) -> float:
         with ExitStack() as ending:
@@ -199,7 +210,7 @@ def saturated(server: Server, bodies: list[Path], reply_bytes: int) -> Callable[
 
 
 def sender(server: Server, body: Path) -> "subprocess.Popen[str]":
-    """Starts one h2load of two callers."""
+    """Starts one h2load process with two callers."""
     command = [
         "h2load", "--clients=2", "--max-concurrent-streams=1", "--warm-up-time=0",
         f"--duration={SATURATED_S}", f"--data={body}", "--header=content-type: application/grpc",

@@ -1,14 +1,17 @@
 """The cost of the climb to larger passages: small-to-big, compared with standard search.
 
-The same 100,000 leaves and the same query vectors, in process and through both services;
-search, climb and fetch as the service times them. The target is on the difference of the two
-p99s, for 100 candidates and the default limit of 5 passages. Queries are vectors alone, and
-STANDARD has no neighbour bonus, so both modes rank leaves by the same work.
+Both modes search the same 100,000 leaves with the same query vectors, in process and through both
+services. The figures are the times of search, climb and fetch, as the service measures them. The
+target is on the difference of the two p99s, for 100 candidates and the default limit of 5 passages.
+Queries are vectors alone, and STANDARD has no neighbour bonus, so both modes do the same work to
+rank leaves.
 
-The p99 of each query's own difference is reported too. It includes every delay of the machine
-in either search, so the control is the same figure for two equal standard searches. Larger
-limits cost more: a passage has four times the text, and where 100 leaves have fewer ancestors
-than the limit, the search goes on to more. Limit 100 has a target, which is reported.
+The p99 of the difference of each query is reported too. It includes every delay of the machine in
+either search. So its control is the same figure for two equal standard searches.
+
+Larger limits cost more, because a passage has four times the text. Also, if 100 leaves have fewer
+ancestors than the limit, the search continues with more leaves. Limit 100 has a target, which is
+reported.
 """
 
 import time
@@ -20,28 +23,30 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
 from benchmarks.sealed_store import sealed_store
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.types import DEFAULT_LIMIT, SearchMode
 from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 100
-DIMENSION = 64  # The climb reads no vector; few dimensions build the index fastest.
+# The climb reads no vectors. With few dimensions the index is built fastest.
+DIMENSION = 64
 SEED = 21
 CANDIDATES = 100
 QUERIES = 2000
 WARM_UP = 200
 REPETITIONS = 3
 MAX_DIFFERENCE_MS = 0.1
-LARGER_LIMITS = {20: None, 100: 1.0}  # Each with its target in milliseconds.
+# Each limit has its target in milliseconds; None is no target.
+LARGER_LIMITS = {20: None, 100: 1.0}
 COMPARED = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 EQUAL = (SearchMode.STANDARD, SearchMode.STANDARD)
 
 
 @pytest.fixture(scope="module")
 def filled():
-    """The folder of a store with one segment over all leaves, and queries."""
+    """The folder of a store with one segment of all leaves, and the query vectors."""
     with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as store:
         yield store
 
@@ -65,20 +70,23 @@ def client(filled, tmp_path):
 
 
 def service_ms(result):
-    """Returns the milliseconds of search, climb and fetch together."""
+    """Returns the sum of the milliseconds of search, climb and fetch."""
     took = result.timings
     return (took.search_us + took.climb_us + took.fetch_us) / 1e3
 
 
 def repeated(measure, modes, repetitions=REPETITIONS):
-    """Returns `float64[repetitions, QUERIES, 2]`, after a warm-up; `measure` takes a mode."""
+    """Measures all modes repeatedly after a warm-up: `float64[repetitions, QUERIES, modes]`.
+
+    `measure` is a function from a mode to its measure.
+    """
     measures = [measure(mode) for mode in modes]
     interleaved(measures, WARM_UP)
     return np.stack([interleaved(measures, QUERIES) for _ in range(repetitions)])
 
 
 def difference_of_p99s(samples):
-    """Returns small-to-big's p99 minus standard's, the median over repetitions."""
+    """Returns the p99 of small-to-big minus that of standard: the median over repetitions."""
 
     def statistic(queries):
         return np.median(np.diff(np.percentile(queries, 99, axis=0)))
@@ -86,13 +94,13 @@ def difference_of_p99s(samples):
     return measured(samples.swapaxes(0, 1), statistic)
 
 
-def record_modes(report, key, measure, what):
-    """Records every figure of both modes; the difference of their p99s has the target."""
+def record_modes(report, key, measure, description):
+    """Records all figures of both modes. The difference of their p99s has the target."""
     compared, equal = repeated(measure, COMPARED), repeated(measure, EQUAL)
-    what = f"{what}, {LEAVES:,} leaves, k = {CANDIDATES}"
-    title = f"Search, climb and fetch {what}, as the service times them"
-    for place, mode in enumerate(COMPARED):
-        report.draw_percentiles(key.replace(".", "_"), mode, compared[:, :, place], title)
+    description = f"{description}, {LEAVES:,} leaves, k = {CANDIDATES}"
+    title = f"Search, climb and fetch {description}, as the service times them"
+    for column, mode in enumerate(COMPARED):
+        report.draw_percentiles(key.replace(".", "_"), mode, compared[:, :, column], title)
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
     for name, title, took in (
         ("standard", "standard", compared[:, :, 0]),
@@ -100,23 +108,23 @@ def record_modes(report, key, measure, what):
         ("paired_difference", "small-to-big - standard of each query", np.diff(compared)),
         ("control_difference", "standard - standard of each query (control)", np.diff(equal)),
     ):
-        report.percentiles(f"{key}.{name}", took.ravel(), f"{what}, {title}")
+        report.percentiles(f"{key}.{name}", took.ravel(), f"{description}, {title}")
     difference = difference_of_p99s(compared)
-    what = f"{what}, small-to-big's p99 - standard's p99"
-    report.at_most(f"{key}.p99_difference", difference, what, "ms", MAX_DIFFERENCE_MS)
+    description = f"{description}, small-to-big's p99 - standard's p99"
+    report.at_most(f"{key}.p99_difference", difference, description, "ms", MAX_DIFFERENCE_MS)
 
 
 def in_process(search, queries, limit):
-    """Returns a function from a mode to its measure."""
+    """Returns a function from a mode to its measure, for searches in process."""
 
     def measure(mode):
-        def one(number):
+        def search_ms(number):
             query = corpus.dense_query(queries[number], mode)
             result = search(replace(query, limit=limit, candidates=CANDIDATES), NEVER)
             assert len(result.passages) == limit
             return service_ms(result)
 
-        return one
+        return search_ms
 
     return measure
 
@@ -134,22 +142,22 @@ def test_cost_of_larger_limits(filled, search, limit, report):
     _, queries = filled
     samples = repeated(in_process(search, queries, limit), COMPARED, repetitions=1)
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)
-    what = f"in process, limit {limit}, small-to-big's p99 - standard's p99"
+    description = f"in process, limit {limit}, small-to-big's p99 - standard's p99"
     key = f"climb.limit_{limit}.p99_difference"
     difference, target = difference_of_p99s(samples), LARGER_LIMITS[limit]
     if target is None:
-        report.record(key, difference, what, "ms", "lower")
+        report.record(key, difference, description, "ms", "lower")
     else:
-        report.at_most(key, difference, what, "ms", target)
+        report.at_most(key, difference, description, "ms", target)
 
 
 def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled, client, report):
-    """The target is on the service's timings; the client's round trips are reported."""
+    """The target is on the service's timings. The client's round trips are reported."""
     vectors = filled[1].tolist()
     round_trips = {mode: [] for mode in COMPARED}
 
     def measure(mode):
-        def one(number):
+        def search_ms(number):
             began = time.perf_counter()
             result = client.search(
                 corpus.TENANT,
@@ -163,12 +171,12 @@ def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled
             assert len(result.passages) == DEFAULT_LIMIT
             return service_ms(result)
 
-        return one
+        return search_ms
 
     record_modes(report, "climb.grpc", measure, "through gRPC")
     title = f"Round trips of one client through gRPC, {LEAVES:,} leaves, k = {CANDIDATES}"
     for mode, took in round_trips.items():
         report.draw_percentiles("climb_client", mode, np.array(took), title)
-        what = f"through gRPC, the client's round trip, {mode}"
-        report.percentiles(f"climb.grpc.client.{mode.lower()}", np.array(took), what)
+        description = f"through gRPC, the client's round trip, {mode}"
+        report.percentiles(f"climb.grpc.client.{mode.lower()}", np.array(took), description)
     assert report.missed == []

@@ -1,9 +1,9 @@
-"""The coalescer: throughput of many concurrent callers, and latency added to a single one.
+"""The coalescer: the throughput of many concurrent callers, and the latency added to a single one.
 
-Each caller is a thread that embeds one text after another, as a search's thread does. The
-endpoint is a process of its own that takes 20 ms a request and 0.2 ms more a text, and runs
-one, four or 64 requests at once. The delay of a text is measured without it: from the call until
-the model receives it.
+Each caller is a thread that embeds one text after another, as the thread of a search does. The
+endpoint runs in another process. A request takes it 20 ms and 0.2 ms more for each text. It runs
+one, four or 64 requests at the same time. The delay of a text is measured without the endpoint:
+from the call until the model receives the text.
 """
 
 import subprocess
@@ -29,12 +29,14 @@ DIMENSION = 384
 REQUEST_MS = 20
 TEXT_MS = 0.2
 CALLERS = 64
-TEXTS = 4 * CALLERS  # Of a round.
+# The number of texts in a round.
+TEXTS = 4 * CALLERS
 ROUNDS = 2
 SINGLE_ROUNDS = 2_000
 DELAY_ROUNDS = 1_000
 MAX_DELAY_MS = 1.0
-SWITCH_S = 0.0002  # As in the retriever.
+# The retriever has the same switch interval.
+SWITCH_S = 0.0002
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +48,7 @@ def _switch_interval() -> Iterator[None]:
 
 
 class CountingEmbedder:
-    """Counts the requests to another embedder."""
+    """An embedder that counts the requests to another embedder."""
 
     max_tokens = 8191
 
@@ -78,7 +80,7 @@ class InstantEmbedder:
 
 @contextmanager
 def endpoint(concurrency: int) -> Iterator[Embedder]:
-    """Runs `benchmarks.model_server` and yields its embedder."""
+    """Runs `benchmarks.model_server` and yields an embedder that calls it."""
     numbers = map(str, (concurrency, REQUEST_MS, TEXT_MS, DIMENSION))
     command = [sys.executable, "-m", "benchmarks.model_server", *numbers]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -99,6 +101,7 @@ def test_an_endpoint_shared_by_many_callers(concurrency, monkeypatch, report):
 
 
 def compare(model: Embedder, name: str, title: str, report: Report) -> None:
+    """Measures many callers of a model with and without the coalescer."""
     direct, coalesced = CountingEmbedder(model), CountingEmbedder(model)
     embedders = [direct, CoalescingEmbedder(coalesced, 1)]
     with ThreadPoolExecutor(CALLERS) as callers:
@@ -109,21 +112,21 @@ def compare(model: Embedder, name: str, title: str, report: Report) -> None:
         took = interleaved(measures, ROUNDS)
     assert direct.requests == TEXTS * (ROUNDS + 1)
     report.parameters(callers=CALLERS)
-    key, what = f"coalescer.{name}", f"{CALLERS} callers, {title}"
-    for place, how in enumerate(("direct", "coalesced")):
-        title = "with coalescer" if place else "without coalescer"
-        rate = measured(took[:, place], lambda rounds: TEXTS / float(np.median(rounds)))
-        report.record(f"{key}.{how}.rate", rate, f"{what}, {title}: texts", "calls/s")
-        cpu = f"{what}, {title}: CPU time per text"
-        report.record(f"{key}.{how}.cpu", cpu_ms[place], cpu, "ms")
+    key, description = f"coalescer.{name}", f"{CALLERS} callers, {title}"
+    for column, kind in enumerate(("direct", "coalesced")):
+        title = "with coalescer" if column else "without coalescer"
+        rate = measured(took[:, column], lambda rounds: TEXTS / float(np.median(rounds)))
+        report.record(f"{key}.{kind}.rate", rate, f"{description}, {title}: texts", "calls/s")
+        cpu = f"{description}, {title}: CPU time per text"
+        report.record(f"{key}.{kind}.cpu", cpu_ms[column], cpu, "ms")
     batch_size = direct.requests / coalesced.requests
-    report.record(f"{key}.batch_size", batch_size, f"{what}: texts per request", "x")
-    what = f"{what}: texts a second with coalescer, ratio to without"
-    report.at_least(f"{key}.ratio", ratio(took, 0, 1), what, "x", 1)
+    report.record(f"{key}.batch_size", batch_size, f"{description}: texts per request", "x")
+    description = f"{description}: texts a second with coalescer, ratio to without"
+    report.at_least(f"{key}.ratio", ratio(took, 0, 1), description, "x", 1)
 
 
 def crowd(embedder: Embedder, callers: ThreadPoolExecutor) -> Callable[[int], float]:
-    """Returns a measure: the seconds in which all callers embed their texts."""
+    """Returns a measure: the seconds in which all callers together embed TEXTS texts."""
 
     def embed(number: int) -> None:
         embedder.embed([f"What does clause {number} say about late delivery?"], Deadline.after(60))
@@ -132,7 +135,7 @@ def crowd(embedder: Embedder, callers: ThreadPoolExecutor) -> Callable[[int], fl
 
 
 def cpu_ms_per_text(measure: Callable[[int], float]) -> float:
-    """Returns the CPU time of this process, in milliseconds per text."""
+    """Returns this process's milliseconds of CPU time per text."""
     before = time.process_time()
     measure(0)
     return (time.process_time() - before) / TEXTS * 1e3
@@ -140,23 +143,25 @@ def cpu_ms_per_text(measure: Callable[[int], float]) -> float:
 
 def test_latency_of_a_single_caller(report):
     model = InstantEmbedder()
-    searches = [one(embedder) for embedder in (model, CoalescingEmbedder(model, 1))]
+    searches = [embed_one(embedder) for embedder in (model, CoalescingEmbedder(model, 1))]
     took_ms = interleaved_ms(searches, SINGLE_ROUNDS // 10, SINGLE_ROUNDS)
     for percent in (50, 99):
         added = measured(took_ms, partial(difference, percent))
-        what = f"coalescer, latency added to a single caller, p{percent}"
-        report.at_most(f"coalescer.single_caller.p{percent}", added, what, "ms", MAX_DELAY_MS)
+        description = f"coalescer, latency added to a single caller, p{percent}"
+        report.at_most(
+            f"coalescer.single_caller.p{percent}", added, description, "ms", MAX_DELAY_MS
+        )
     assert report.missed == []
 
 
 def difference(percent: int, took_ms: Samples) -> float:
-    """Returns the percentile with the coalescer minus that without."""
+    """Returns the percentile with the coalescer minus the percentile without it."""
     direct, coalesced = np.percentile(took_ms, percent, axis=0)
     return float(coalesced - direct)
 
 
-def one(embedder: Embedder) -> Callable[[int], object]:
-    """Returns a call that embeds one text."""
+def embed_one(embedder: Embedder) -> Callable[[int], object]:
+    """Returns a function that embeds one text."""
     return lambda number: embedder.embed([str(number)])
 
 
@@ -171,16 +176,17 @@ def test_delay_of_a_text(report):
 
     coalescer = CoalescingEmbedder(Busy(), 1)
     measures = [lambda _: seconds(lambda: time.sleep(MAX_DELAY_S)), delay(coalescer, model)]
-    with ThreadPoolExecutor(1) as other:
-        other.submit(coalescer.embed, ["busy"])
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(coalescer.embed, ["busy"])
         took = interleaved(measures, DELAY_ROUNDS) * 1e3
         release.set()
     report.percentiles("coalescer.sleep", took[:, 0], "sleep of MAX_DELAY_S")
     for percent in (50, 99):
         figure = measured(took[:, 1], lambda rounds, at=percent: float(np.percentile(rounds, at)))
-        what = f"coalescer, delay of a text, p{percent}"
-        report.at_most(f"coalescer.delay.p{percent}", figure, what, "ms", MAX_DELAY_MS)
-    assert np.median(took[:, 1]) <= MAX_DELAY_MS  # Other processes show in the p99.
+        description = f"coalescer, delay of a text, p{percent}"
+        report.at_most(f"coalescer.delay.p{percent}", figure, description, "ms", MAX_DELAY_MS)
+    # The p99 includes delays by other processes, so only the median is asserted.
+    assert np.median(took[:, 1]) <= MAX_DELAY_MS
 
 
 def delay(coalescer: CoalescingEmbedder, model: InstantEmbedder) -> Callable[[int], float]:

@@ -1,8 +1,9 @@
-"""Search with a filter, compared with the same search without.
+"""Search with a filter, compared with the same search without a filter.
 
-100,000 documents of one leaf each, the hardest case: a filter selects single leaves. All in
-one segment, vectors of 384 dimensions. Each document has a unique random number from 0 to 1,
-and that number's percentile, tenth and half, which 1, 10 and 50 % of the documents share.
+100,000 documents have one leaf each. This is the hardest case, because a filter decides about every
+single leaf. All leaves are in one segment, with vectors of 384 dimensions. Each document has a
+different random number from 0 to 1, and the percentile, tenth and half of that number. 1, 10 and
+50 % of the documents share them.
 """
 
 from contextlib import closing
@@ -25,26 +26,33 @@ SEED = 37
 QUERIES = 200
 WARM_UP = 20
 
-ABSENT = 1000  # No document has a percentile, a tenth or a half from here on.
+# No document has a percentile, a tenth or a half of 1000 or more.
+ABSENT = 1000
 
 
 def by_values(share):
-    """Returns a new filter for every number, so that none is cached; `share` in percent."""
+    """Returns a function from a number to a new filter, so that no filter is cached.
+
+    The filter passes `share` percent of the documents, by that many values.
+    """
     return lambda number: Match("metadata.percentile", (*range(share), ABSENT + number))
 
 
 def by_one_value(field):
-    """Returns a new filter for every number, which selects the documents with one value."""
+    """Returns a function from a number to a new filter, which passes documents with one value."""
     return lambda number: Match(f"metadata.{field}", (1, ABSENT + number))
 
 
 def always(filter_):
-    """Returns the same filter for every number: from the second use on it is cached."""
+    """Returns a function from a number to the same filter, which is cached after its first use."""
     return lambda _: filter_
 
 
 def by_range(share):
-    """Returns a new filter for every number; `share` is that of the documents, 0 to 1."""
+    """Returns a function from a number to a new filter, which passes this share of the documents.
+
+    `share` is a number from 0 to 1.
+    """
 
     def numbered(number):
         start = (1 - share) * number / QUERIES
@@ -69,8 +77,9 @@ FILTERS = {
         always(NoneOf((Match("metadata.percentile", (7,)),))),
     ),
 }
-# By a reader that keeps nothing, so the value's documents are read for each filter.
-UNKEPT = {
+# A reader without a cache evaluates these filters. So it reads the value's documents for each
+# filter.
+UNCACHED = {
     "unkept_10": ("10 % by one value, never read before", by_one_value("tenth")),
     "unkept_50": ("50 % by one value, never read before", by_one_value("half")),
 }
@@ -85,32 +94,32 @@ def store():
 
 def test_filtered_search(store, report):
     folder, queries = store
-    with corpus.reading(folder) as reader, closing(EmbeddedReader(reader._store)) as other:
-        other._caches = replace(other._caches, selections=SelectionCache(max_bytes=0))
+    with corpus.reading(folder) as reader, closing(EmbeddedReader(reader._store)) as uncached:
+        uncached._caches = replace(uncached._caches, selections=SelectionCache(max_bytes=0))
 
         def run(search, filter_of, number):
             query = corpus.dense_query(queries[number])
             return search(replace(query, filter=filter_of(number)), NEVER)
 
         searches = [
-            partial(run, corpus.search_over(each, DIMENSION), filter_of)
-            for each, filters in ((reader, FILTERS), (other, UNKEPT))
+            partial(run, corpus.search_over(filter_reader, DIMENSION), filter_of)
+            for filter_reader, filters in ((reader, FILTERS), (uncached, UNCACHED))
             for _, filter_of in filters.values()
         ]
         took = interleaved_ms(searches, WARM_UP, QUERIES)
-        plans = [each(0).plan for each in searches]
+        plans = [search(0).plan for search in searches]
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
-    for place, (key, (name, _)) in enumerate((FILTERS | UNKEPT).items()):
-        what = f"search, {LEAVES:,} x {DIMENSION}, {name}"
-        report.percentiles(f"filters.{key}", took[:, place], f"{what} ({plans[place]})")
-        compared = (
+    for column, (key, (name, _)) in enumerate((FILTERS | UNCACHED).items()):
+        description = f"search, {LEAVES:,} x {DIMENSION}, {name}"
+        report.percentiles(f"filters.{key}", took[:, column], f"{description} ({plans[column]})")
+        figure = (
             f"filters.{key}.ratio_to_unfiltered",
-            ratio(took, place, 0),
-            f"{what}, ratio to no filter, p50",
+            ratio(took, column, 0),
+            f"{description}, ratio to no filter, p50",
             "x",
         )
         if key in TARGETS:
-            report.at_most(*compared, TARGETS[key])
-        elif place:
-            report.record(*compared, "lower")
+            report.at_most(*figure, TARGETS[key])
+        elif column:
+            report.record(*figure, "lower")
     assert report.missed == []

@@ -1,8 +1,9 @@
 """A search through the HTTP gateway, compared with the gRPC call that the gateway makes for it.
 
-Both come from one caller with one connection, alternately, to the same services on one machine;
-the query is embedded before, so that the first of the two does not do it for both. Replies are
-not decoded. The gateway shares the processor with the services and the caller.
+One caller with one connection of each kind searches both ways alternately, with the same services
+on one machine. The queries are embedded before, so that the embedding does not count for the first
+of the two. Replies are not decoded. The gateway shares the processor with the services and the
+caller.
 """
 
 import json
@@ -15,7 +16,7 @@ import grpc
 import pytest
 
 from benchmarks.report import Report, interleaved, ratio, seconds
-from hrag.cli.services.processes import GATEWAY, Services, free_addresses
+from hrag.cli.processes import GATEWAY, Services, free_addresses
 from hrag.client import Client
 from hrag.types import Document, SearchQuery
 from hrag.wire.retriever import search_request
@@ -35,7 +36,7 @@ SEARCH = "/hrag.v1.RetrieverService/Search"
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """The documents' texts: sentences of a small vocabulary."""
+    """The texts of the documents: sentences with a small vocabulary."""
     draw = random.Random(SEED)
     return ["".join(sentence(draw) for _ in range(SENTENCES)) for _ in range(DOCUMENTS)]
 
@@ -57,20 +58,21 @@ def test_latency_of_one_caller(texts: list[str], tmp_path: Path, report: Report)
 
 
 def compare(direct: grpc.Channel, http: str, limit: int, report: Report) -> None:
-    """Measures searches with this limit, both ways."""
+    """Measures searches with this limit through gRPC and through HTTP."""
     draw = random.Random(SEED)
-    asked = [question(draw) for _ in range(QUERIES)]
+    queries = [question(draw) for _ in range(QUERIES)]
     host, _, port = http.rpartition(":")
     call = direct.unary_unary(SEARCH)
-    raw = [
-        search_request(SearchQuery(TENANT, text, limit=limit)).SerializeToString() for text in asked
+    requests = [
+        search_request(SearchQuery(TENANT, text, limit=limit)).SerializeToString()
+        for text in queries
     ]
-    bodies = [json.dumps({"tenantId": TENANT, "text": each, "limit": limit}) for each in asked]
-    for each in raw:
-        assert call(each)
+    bodies = [json.dumps({"tenantId": TENANT, "text": text, "limit": limit}) for text in queries]
+    for request in requests:
+        assert call(request)
     connection = HTTPConnection(host, int(port))
     measures: list[Callable[[int], float]] = [
-        lambda number: seconds(lambda: call(raw[number % QUERIES])),
+        lambda number: seconds(lambda: call(requests[number % QUERIES])),
         lambda number: seconds(lambda: post(connection, bodies[number % QUERIES])),
     ]
     interleaved(measures, WARM_UP)
@@ -80,12 +82,12 @@ def compare(direct: grpc.Channel, http: str, limit: int, report: Report) -> None
     key = f"gateway.limit_{limit}"
     report.percentiles(f"{key}.grpc", took[:, 0], f"Search by gRPC, limit {limit}")
     report.percentiles(f"{key}.http", took[:, 1], f"Search by HTTP, limit {limit}")
-    what = f"Search by HTTP, ratio to gRPC, limit {limit}, p50"
-    report.at_most(f"{key}.ratio", ratio(took, 1, 0), what, "x", MAX_RATIO)
+    description = f"Search by HTTP, ratio to gRPC, limit {limit}, p50"
+    report.at_most(f"{key}.ratio", ratio(took, 1, 0), description, "x", MAX_RATIO)
 
 
 def post(connection: HTTPConnection, body: str) -> bytes:
-    """Returns the reply's body."""
+    """Sends a search to the gateway and returns the body of its response."""
     connection.request("POST", SEARCH, body, {"content-type": "application/json"})
     response = connection.getresponse()
     assert response.status == 200

@@ -1,10 +1,11 @@
 """The latency of a search as its collection grows: 10,000, 100,000 and a million leaves.
 
-All sizes have texts, topics and queries of the same kind, in one segment each, and have read
-every passage once before anything is timed. Sizes are measured in turn, a slice of queries
-each: a slow spell of the machine affects all of them, while the processor's caches hold the
-data of one size, as in a service. The raw index of each size is measured too, since searching
-a larger graph costs more by itself.
+All sizes have texts, topics and queries of the same kind, and all leaves of a size are in one
+segment. Every passage has been read once before anything is timed.
+
+Sizes are measured in turn, each with a slice of the queries. So a slow period of the machine
+affects all of them, while the processor's caches contain the data of one size, as in a service. The
+raw index of each size is measured too, because searching a larger graph costs more by itself.
 """
 
 import time
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks import corpus
 from benchmarks.report import Report, Samples, measured, ratio, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_LIMIT, SearchMode, SearchQuery
@@ -37,12 +38,14 @@ from tests.support.servers.processes import Process, started
 SIZES = (10_000, 100_000)
 FULL_SIZES = (*SIZES, 1_000_000)
 DIMENSION = 384
-LONG_DIMENSION = 1536  # A million of these take 6 GB three times over, and an hour to index.
+# A million vectors of 1536 dimensions would take 6 GB three times, and an hour to index.
+LONG_DIMENSION = 1536
 LEAVES_EACH = 100
 SEED = 81
 QUERIES = 1000
 SLICE = 50
-TARGET_ROUNDS = 2000  # For a stable p99.
+# A stable p99 needs this many rounds.
+TARGET_ROUNDS = 2000
 RECALL_QUERIES = 200
 RESTARTS = 3
 MAX_GROWTH = 2.0
@@ -55,15 +58,15 @@ METHOD = "/hrag.v1.RetrieverService/Search"
 pytestmark = pytest.mark.timeout(3600)
 
 Took = tuple[float, float, float, float]
-"""Milliseconds of a search: the caller's round trip, then the service's stages."""
+"""The milliseconds of a search: the caller's round trip, then the stages of the service."""
 Search = Callable[[SearchQuery], Took]
 Measure = Callable[[int], Took]
-"""Takes the number of a query."""
+"""A function from the number of a query to the milliseconds of its search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The extent of a search."""
+    """The limit and the number of candidates of a search."""
 
     limit: int
     candidates: int
@@ -77,7 +80,8 @@ class Extent:
 
 
 DEFAULT = Extent(DEFAULT_LIMIT, corpus.DENSE_CANDIDATES)
-CLIMB_TARGET = Extent(DEFAULT_LIMIT, 100)  # That of the target on the climb.
+# The target on the climb is for searches of this extent.
+CLIMB_TARGET = Extent(DEFAULT_LIMIT, 100)
 LARGEST = Extent(20, 200)
 MEMORY = (
     ("anonymous", "anonymous memory"),
@@ -89,7 +93,10 @@ EXTENTS = (DEFAULT, Extent(5, 200), Extent(20, 50), LARGEST)
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Collections of one dimension, the smallest first. `name` is the prefix of figure keys."""
+    """Collections of one dimension, ordered by size.
+
+    `name` is the prefix of the keys of their figures.
+    """
 
     name: str
     dimension: int
@@ -103,7 +110,8 @@ class Size:
     folder: Path
     growth: Growth
     planned: int
-    leaves: int  # A few more than planned, since documents are whole.
+    # A few more than planned, because documents are stored whole.
+    leaves: int
     queries: Vectors
     recalls: NDArray[np.float64]
 
@@ -122,11 +130,11 @@ class Size:
         """Returns one measure for each mode."""
 
         def measure(mode: SearchMode) -> Measure:
-            def one(number: int) -> Took:
+            def search_once(number: int) -> Took:
                 query = corpus.dense_query(self.queries[number], mode)
                 return search(replace(query, limit=extent.limit, candidates=extent.candidates))
 
-            return one
+            return search_once
 
         return [measure(mode) for mode in MODES]
 
@@ -147,6 +155,7 @@ def sizes(request: pytest.FixtureRequest) -> Iterator[list[Size]]:
 
 
 def filled(folder: Path, growth: Growth, planned: int) -> Size:
+    """Creates the store of a size and measures the recall of its searches."""
     vectors = corpus.fill(folder, planned, LEAVES_EACH, growth.dimension, SEED, sealed=True)
     queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
     recalls = corpus.recalls_at_10(folder, vectors, queries[:RECALL_QUERIES], LEAVES_EACH)
@@ -154,16 +163,18 @@ def filled(folder: Path, growth: Growth, planned: int) -> Size:
 
 
 def in_process(pipeline: Pipeline) -> Search:
+    """Returns a search in process."""
+
     def search(query: SearchQuery) -> Took:
         began = time.perf_counter()
-        found = pipeline.encoded(query, NEVER)
-        return took(time.perf_counter() - began, found.result.timings)
+        encoded = pipeline.encoded(query, NEVER)
+        return took(time.perf_counter() - began, encoded.result.timings)
 
     return search
 
 
 def through_grpc(channel: grpc.Channel) -> Search:
-    """Returns a search; requests are encoded and replies decoded outside the timed section."""
+    """Returns a search through gRPC. Encoding requests and decoding replies is not timed."""
     send = channel.unary_unary(METHOD)
 
     def search(query: SearchQuery) -> Took:
@@ -177,11 +188,14 @@ def through_grpc(channel: grpc.Channel) -> Search:
 
 
 def took(whole_s: float, timings: Any) -> Took:
+    """Returns the milliseconds of a search: the whole, then the stages that `timings` has."""
     stages = (timings.search_us, timings.climb_us, timings.fetch_us)
-    return (whole_s * 1e3, *(each / 1e3 for each in stages))
+    return (whole_s * 1e3, *(stage_us / 1e3 for stage_us in stages))
 
 
 def raw_index(index: hnswlib.Index, size: Size) -> Measure:
+    """Returns the measure of the raw index. Its ANN search is the whole search."""
+
     def measure(number: int) -> Took:
         query = size.queries[number]
         ms = 1e3 * seconds(lambda: index.knn_query(query, k=DEFAULT.candidates, num_threads=1))
@@ -193,28 +207,28 @@ def raw_index(index: hnswlib.Index, size: Size) -> Measure:
 def in_turn(measures: Sequence[Sequence[Measure]], rounds: int) -> Samples:
     """Calls the measures of all sizes; returns `float64[sizes, measures, rounds, 4]`.
 
-    Sizes alternate by slices of rounds, the measures of one size by rounds; each time the order
-    is reversed. No two measures have the same query in one round: the second would find the
-    first one's nodes in the processor's caches.
+    Sizes alternate by slices of rounds, and the measures of one size alternate by rounds. Each time
+    the order is reversed. All measures have different queries in a round. An equal query would meet
+    nodes that are already in the processor's caches.
     """
     samples = np.empty((len(measures), len(measures[0]), rounds, 4))
     for start in range(0, rounds, SLICE):
         for size in alternating(len(measures), start // SLICE):
             for number in range(start, start + SLICE):
-                for place in alternating(len(measures[size]), number):
-                    query = number + place * QUERIES // len(measures[size])
-                    samples[size, place, number] = measures[size][place](query % QUERIES)
+                for at in alternating(len(measures[size]), number):
+                    query = number + at * QUERIES // len(measures[size])
+                    samples[size, at, number] = measures[size][at](query % QUERIES)
     return samples
 
 
 def alternating(count: int, number: int) -> Sequence[int]:
-    """Returns the range, reversed for odd numbers."""
+    """Returns the numbers below `count`: ascending if `number` is even, descending if it is odd."""
     return range(count)[:: -1 if number % 2 else 1]
 
 
 @pytest.fixture
 def searches(sizes: list[Size]) -> Iterator[list[Search]]:
-    """In process, one for each size."""
+    """The searches in process, one for each size."""
     with ExitStack() as closing:
         readers = [closing.enter_context(corpus.reading(size.folder)) for size in sizes]
         dimension = sizes[0].growth.dimension
@@ -229,16 +243,16 @@ def test_raw_index(sizes: list[Size], report: Report) -> None:
 
 
 def test_recall(sizes: list[Size], report: Report) -> None:
-    """Reported: unrelated topics are the hardest case for a graph index."""
+    """A missed target is reported: unrelated topics are the hardest case for a graph index."""
     for size in sizes:
         set_parameters(report, size)
-        what = f"{size}: recall@10 against exact search, {DEFAULT}"
+        description = f"{size}: recall@10 against exact search, {DEFAULT}"
         recall = measured(size.recalls, np.mean)
-        report.at_least(f"{size.key}.recall", recall, what, "share", MIN_RECALL)
+        report.at_least(f"{size.key}.recall", recall, description, "share", MIN_RECALL)
 
 
 def test_growth_in_process(sizes: list[Size], searches: list[Search], report: Report) -> None:
-    """Reported: without gRPC, the cost of a larger index is most of a search."""
+    """A missed target is reported: without gRPC, the cost of a larger index is most of a search."""
     record_growth_of_modes(report, "in_process", "in process", sizes, searches)
 
 
@@ -261,14 +275,17 @@ def test_search_through_grpc(sizes: list[Size], report: Report) -> None:
 
 
 def test_restart(sizes: list[Size], report: Report) -> None:
-    """After SIGKILL; the files are in the page cache, as after a crash of the process alone."""
+    """The retriever restarts after SIGKILL.
+
+    Its files are in the page cache, as after a crash of the process alone.
+    """
     for size in sizes:
         took = np.array([restarted(size) for _ in range(RESTARTS)])
         set_parameters(report, size)
-        what = f"{size}: retriever, from restart after SIGKILL"
-        for place, (key, until) in enumerate(RESTART_STAGES):
-            figure = measured(took[:, place], np.median)
-            report.record(f"{size.key}.restart.{key}", figure, f"{what} to {until}", "s")
+        description = f"{size}: retriever, from restart after SIGKILL"
+        for column, (key, until) in enumerate(RESTART_STAGES):
+            figure = measured(took[:, column], np.median)
+            report.record(f"{size.key}.restart.{key}", figure, f"{description} to {until}", "s")
 
 
 def restarted(size: Size) -> tuple[float, float]:
@@ -288,7 +305,7 @@ def restarted(size: Size) -> tuple[float, float]:
 def record_growth_of_modes(
     report: Report, key: str, where: str, sizes: Sequence[Size], searches: Sequence[Search]
 ) -> None:
-    """Records the latency at each size and its growth, which has the target."""
+    """Records the latency at each size, and its growth, which has the target."""
     pairs = list(zip(sizes, searches, strict=True))
     in_turn([size.measures(search, LARGEST) for size, search in pairs], QUERIES)  # The warm-up.
     took = in_turn(
@@ -298,9 +315,9 @@ def record_growth_of_modes(
         ],
         QUERIES,
     )
-    for size, own in zip(sizes, took, strict=True):
+    for size, size_took in zip(sizes, took, strict=True):
         set_parameters(report, size)
-        for extent, modes in zip(EXTENTS, np.split(own, len(EXTENTS)), strict=True):
+        for extent, modes in zip(EXTENTS, np.split(size_took, len(EXTENTS)), strict=True):
             record_extent(report, f"{size.key}.{key}", f"{size} {where}", extent, modes)
     standard, small_to_big = took[:, 0], took[:, 1]
     ann_search = small_to_big[:, :, SEARCH]
@@ -316,7 +333,7 @@ def record_growth_of_modes(
 def record_climb(
     report: Report, key: str, where: str, sizes: Sequence[Size], searches: Sequence[Search]
 ) -> None:
-    """Records the difference of the p99s, by the service's timings, which has the target."""
+    """Records the difference of the modes' p99s, measured by the service. It has the target."""
     measures = [
         size.measures(search, CLIMB_TARGET) for size, search in zip(sizes, searches, strict=True)
     ]
@@ -325,8 +342,10 @@ def record_climb(
         set_parameters(report, size)
         record_extent(report, f"{size.key}.{key}", f"{size} {where}", CLIMB_TARGET, took)
         difference = measured(took[:, :, SEARCH:].sum(axis=-1).T, difference_of_p99s)
-        what = f"{size} {where}, {CLIMB_TARGET}, small-to-big's p99 - standard's p99"
-        report.at_most(f"{size.key}.{key}.p99_difference", difference, what, "ms", MAX_CLIMB_MS)
+        description = f"{size} {where}, {CLIMB_TARGET}, small-to-big's p99 - standard's p99"
+        report.at_most(
+            f"{size.key}.{key}.p99_difference", difference, description, "ms", MAX_CLIMB_MS
+        )
 
 
 def difference_of_p99s(rounds: Samples) -> float:
@@ -334,59 +353,70 @@ def difference_of_p99s(rounds: Samples) -> float:
     return float(small_to_big - standard)
 
 
-def record_extent(report: Report, key: str, what: str, extent: Extent, took: Samples) -> None:
-    """`took` is `float64[modes, rounds, 4]`."""
-    for mode, own in zip(MODES, took, strict=True):
+def record_extent(
+    report: Report, key: str, description: str, extent: Extent, took: Samples
+) -> None:
+    """Records the percentiles of each mode. `took` is `float64[modes, rounds, 4]`."""
+    for mode, mode_took in zip(MODES, took, strict=True):
         key_of_mode = f"{key}.{extent.key}.{mode.lower()}"
-        report.percentiles(key_of_mode, own[:, WHOLE], f"{what}, {extent}, {mode}")
+        report.percentiles(key_of_mode, mode_took[:, WHOLE], f"{description}, {extent}, {mode}")
 
 
 def record_growth(
     report: Report,
     key: str,
-    what: str,
+    description: str,
     sizes: Sequence[Size],
     took: Samples,
     target: float | None = None,
 ) -> None:
-    """Draws the p50s of `float64[sizes, rounds]`; records the ratio of largest to smallest."""
+    """Draws the p50 of each size; records the ratio of the largest size's p50 to the smallest's.
+
+    `took` is `float64[sizes, rounds]`.
+    """
     growth = sizes[0].growth
     title = f"Search as a collection grows: {growth.dimension:,} dimensions, {DEFAULT}, p50"
     p50s = zip(map(float, growth.leaves), np.median(took, axis=1).tolist(), strict=True)
-    report.draw(f"{growth.name}_{growth.dimension}", what, p50s, title=title, x="leaves", y="ms")
+    report.draw(
+        f"{growth.name}_{growth.dimension}", description, p50s, title=title, x="leaves", y="ms"
+    )
     key = f"{growth.name}.{growth.dimension}.{key}"
-    what = f"{what}, {DEFAULT}, p50 of {sizes[-1]} to {sizes[0]}"
+    description = f"{description}, {DEFAULT}, p50 of {sizes[-1]} to {sizes[0]}"
     grown = ratio(took.T, -1, 0)
     if target is None:
-        report.record(key, grown, what, "x", "lower")
+        report.record(key, grown, description, "x", "lower")
     else:
-        report.at_most(key, grown, what, "x", target)
+        report.at_most(key, grown, description, "x", target)
 
 
 def record_memory(report: Report, sizes: Sequence[Size], processes: Sequence[Process]) -> None:
-    """Records it after the same searches."""
-    held = []
+    """Records the memory of the retrievers, which have all done the same searches."""
+    all_bytes = []
     for size, process in zip(sizes, processes, strict=True):
         memory = memory_of(process)
-        held.append((memory.anon_bytes, memory.resident_bytes))
+        all_bytes.append((memory.anon_bytes, memory.resident_bytes))
         set_parameters(report, size)
-        for (name, title), own in zip(MEMORY, held[-1], strict=True):
-            what = f"{size}: retriever, {title}; the vectors take {size.vector_bytes / MB:.0f} MB"
-            report.record(f"{size.key}.memory.{name}", own / MB, what, "MB")
+        for (name, title), memory_bytes in zip(MEMORY, all_bytes[-1], strict=True):
+            description = (
+                f"{size}: retriever, {title}; the vectors take {size.vector_bytes / MB:.0f} MB"
+            )
+            report.record(f"{size.key}.memory.{name}", memory_bytes / MB, description, "MB")
     growth = sizes[0].growth
-    for (name, title), grown in zip(MEMORY, np.subtract(held[-1], held[0]), strict=True):
-        each = grown / (sizes[-1].leaves - sizes[0].leaves)
+    for (name, title), grown in zip(MEMORY, np.subtract(all_bytes[-1], all_bytes[0]), strict=True):
+        bytes_per_leaf = grown / (sizes[-1].leaves - sizes[0].leaves)
         vector = f"its vector takes {sizes[0].queries[0].nbytes:,} bytes"
-        what = f"retriever, {title} per added leaf; {vector}"
+        description = f"retriever, {title} per added leaf; {vector}"
         key = f"{growth.name}.{growth.dimension}.memory.{name}"
-        report.record(key, each, what, "bytes", "lower")
+        report.record(key, bytes_per_leaf, description, "bytes", "lower")
 
 
 def set_parameters(report: Report, size: Size) -> None:
+    """Sets the report's parameters to those of a size."""
     report.parameters(seed=SEED, leaves=size.leaves, dimension=size.growth.dimension)
 
 
 def retriever(size: Size) -> AbstractContextManager[Process]:
+    """Starts a retriever on the store of a size; the context manager stops it."""
     settings = {"HRAG_EMBEDDER": f"hash:{size.growth.dimension}", "HRAG_LOG_LEVEL": "info"}
     return started(RETRIEVER, size.folder, settings)
 

@@ -1,13 +1,16 @@
 """Ingest, compared with hnswlib's `add_items` of the same vectors.
 
-Committed means durable and searchable. Sealed means also in a segment, whose files have
-checksums and are synced. First with vectors given, through the writer: one synced transaction
-a document and one seal at the end; and a stream as the service commits it, several documents
-in a transaction while the maintenance worker runs. Then the whole pipeline through gRPC, from
-texts to segments, with the indexer's own stage times. Each round has a new store.
+"Committed" means durable and searchable. "Sealed" means also in a segment, whose files have
+checksums and are synced.
 
-`add_items` knows no words, so what is compared with it has no lexical index, except the whole
-pipeline. What that index costs is a figure of its own.
+In the first benchmarks vectors are given, and the writer is called directly: one synced transaction
+for each document, and one seal at the end. The next is a stream as the service commits it: several
+documents in a transaction while the maintenance worker runs. The last is the whole pipeline through
+gRPC, from texts to segments, with the stage times that the indexer measures. Each round has a new
+store.
+
+`add_items` knows no words. So the collections that are compared with it have no lexical index,
+except in the whole pipeline. A separate figure shows the cost of the lexical index.
 """
 
 import os
@@ -24,7 +27,7 @@ import numpy as np
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio, seconds
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.segments import vector_part
@@ -36,27 +39,34 @@ from hrag.values.deadline import NEVER
 from hrag.values.tree import ParsedText
 from indexer_svc.chunker import build_tree
 
-LEAVES = 8192  # HRAG_SEGMENT_MIN_LEAVES' default.
+LEAVES = 8192  # The default of HRAG_SEGMENT_MIN_LEAVES.
 LEAVES_EACH = 100
 DIMENSION = 384
 SEED = 41
 ROUNDS = 3
 
-STREAMED = 3 * LEAVES + 600  # Three full tails, and a rest that stays unsealed.
-DOCUMENTS_AT_ONCE = 5  # About 512 leaves, as the service commits them.
+# Three full tails, and 600 leaves that stay unsealed.
+STREAMED = 3 * LEAVES + 600
+# Five documents have about 512 leaves. The service commits as many leaves in a transaction.
+DOCUMENTS_AT_ONCE = 5
 STREAM_ROUNDS = 2
 MIN_RATIO = 0.9
 MIN_RATIO_TO_WITHOUT_WORDS = 0.85
 WORD_ROUNDS = 4
-WITHOUT_WORDS = ""  # The analyzer of a collection without a lexical index.
+# The analyzer of a collection that has no lexical index.
+WITHOUT_WORDS = ""
 MAX_SEAL_S = 300
 
-SHORT = 2000  # Documents of one leaf.
-SHORT_AT_ONCE = 64  # The most that a stream commits together.
+# The number of documents with one leaf.
+SHORT = 2000
+# A stream commits at most this many documents together.
+SHORT_AT_ONCE = 64
 MAX_SHORT_CPU_MS = 0.3
 
-PIPED = 430  # Documents of 10 to 100 leaves.
-MAX_SENTENCE = 300  # So that a leaf has several sentences.
+# The number of documents with 10 to 100 leaves.
+PIPED = 430
+# Sentences are shorter than this many characters, so that a leaf has several of them.
+MAX_SENTENCE = 300
 SETTINGS = TreeSettings()
 STAGES = ("extract", "cut", "embed", "commit")
 
@@ -68,7 +78,7 @@ def add_items(vectors):
 
 
 def ingest_seconds(documents, *, seal, analyzer=WITHOUT_WORDS):
-    """Returns the seconds to commit all documents and, with `seal`, to seal their tail."""
+    """Returns the seconds to commit all documents and, if `seal`, to seal the tail."""
     with (
         TemporaryDirectory() as folder,
         closing(environment.open_for_writing(Path(folder))) as store,
@@ -108,17 +118,24 @@ def test_ingest_beside_add_items(report):
         "committed": "ingest, committed",
         "sealed": "ingest, committed and sealed",
     }
-    for place, (key, what) in enumerate(kinds.items()):
-        rate = measured(took[:, place], lambda rounds: len(vectors) / np.median(rounds))
-        report.record(f"ingest.{key}.rate", rate, f"{what}, {size}", "leaves/s", "higher")
-    what = f"ingest, committed, ratio to add_items, {size}"
-    report.record("ingest.committed.ratio_to_add_items", ratio(took, 0, 1), what, "x", "higher")
-    what = f"ingest, committed and sealed, ratio to add_items, {size}"
-    report.at_least("ingest.sealed.ratio_to_add_items", ratio(took, 0, 2), what, "x", MIN_RATIO)
+    for column, (key, description) in enumerate(kinds.items()):
+        rate = measured(took[:, column], lambda rounds: len(vectors) / np.median(rounds))
+        report.record(f"ingest.{key}.rate", rate, f"{description}, {size}", "leaves/s", "higher")
+    description = f"ingest, committed, ratio to add_items, {size}"
+    report.record(
+        "ingest.committed.ratio_to_add_items", ratio(took, 0, 1), description, "x", "higher"
+    )
+    description = f"ingest, committed and sealed, ratio to add_items, {size}"
+    report.at_least(
+        "ingest.sealed.ratio_to_add_items", ratio(took, 0, 2), description, "x", MIN_RATIO
+    )
 
 
 def test_ingest_with_and_without_the_lexical_index(report):
-    """Vectors given, until all is sealed. Each document has words of its own."""
+    """Vectors are given, and the time is until all leaves are sealed.
+
+    Each document has different words.
+    """
     prepared, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED, varied=True)
     documents = list(prepared)
 
@@ -126,35 +143,40 @@ def test_ingest_with_and_without_the_lexical_index(report):
         return ingest_seconds(documents, seal=True, analyzer=analyzer)
 
     took = interleaved(
-        [partial(ingest, each) for each in (WITHOUT_WORDS, corpus.ANALYZER)], WORD_ROUNDS
+        [partial(ingest, analyzer) for analyzer in (WITHOUT_WORDS, corpus.ANALYZER)], WORD_ROUNDS
     )
     report.parameters(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
-    what = f"ingest, committed and sealed, varied texts, {len(vectors):,} x {DIMENSION}"
-    for place, (key, title) in enumerate(
+    description = f"ingest, committed and sealed, varied texts, {len(vectors):,} x {DIMENSION}"
+    for column, (key, title) in enumerate(
         (("without_words", "without the lexical index"), ("with_words", "with it"))
     ):
-        per_leaf = took[:, place] / len(vectors)
-        record_rate(report, f"ingest.lexical.{key}.rate", per_leaf, f"{what}, {title}")
-    what = f"{what}: with the lexical index, ratio to without"
+        per_leaf = took[:, column] / len(vectors)
+        record_rate(report, f"ingest.lexical.{key}.rate", per_leaf, f"{description}, {title}")
+    description = f"{description}: with the lexical index, ratio to without"
     target = MIN_RATIO_TO_WITHOUT_WORDS
-    report.at_least("ingest.lexical.ratio_to_without", ratio(took, 0, 1), what, "x", target)
+    report.at_least("ingest.lexical.ratio_to_without", ratio(took, 0, 1), description, "x", target)
     assert report.missed == []
 
 
 def test_processor_time_of_a_short_document(report):
-    """One leaf each, vectors given, committed in groups as a stream gathers them."""
+    """Documents have one leaf, and vectors are given. A stream commits groups of the same size."""
     prepared, vectors = corpus.documents(SHORT, 1, DIMENSION, SEED)
     documents = list(prepared)
     took = interleaved([lambda _: commit_cpu_ms(documents)], ROUNDS)
     report.parameters(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
-    what = f"{SHORT:,} documents of one leaf, vectors given, {SHORT_AT_ONCE} a commit: processor"
-    each = measured(took[:, 0], np.median)
-    report.at_most("ingest.short.cpu", each, f"{what}, a document", "ms", MAX_SHORT_CPU_MS)
+    description = (
+        f"{SHORT:,} documents of one leaf, vectors given, {SHORT_AT_ONCE} a commit: processor"
+    )
+    cpu_ms = measured(took[:, 0], np.median)
+    report.at_most("ingest.short.cpu", cpu_ms, f"{description}, a document", "ms", MAX_SHORT_CPU_MS)
     assert report.missed == []
 
 
 def commit_cpu_ms(documents):
-    """Returns the milliseconds of processor, with the kernel's, that a commit takes a document."""
+    """Returns the milliseconds of processor time per document to commit all documents.
+
+    They include the kernel's.
+    """
     with (
         TemporaryDirectory() as folder,
         closing(environment.open_for_writing(Path(folder))) as store,
@@ -182,20 +204,26 @@ def test_stream_beside_add_items(report):
         STREAM_ROUNDS,
     )
     report.parameters(seed=SEED + 1, leaves=len(vectors), dimension=DIMENSION)
-    what = f"stream of {len(vectors):,} x {DIMENSION}, vectors given, sealed meanwhile"
-    record_rate(report, "ingest.stream.add_items.rate", took[:, 0], f"{what}: add_items alone")
-    record_rate(report, "ingest.stream.sealed.rate", took[:, 1], what)
-    key, what = "ingest.stream.ratio_to_add_items", f"{what}, ratio to add_items"
-    report.at_least(key, ratio(took, 0, 1), what, "x", MIN_RATIO)
+    description = f"stream of {len(vectors):,} x {DIMENSION}, vectors given, sealed meanwhile"
+    record_rate(
+        report, "ingest.stream.add_items.rate", took[:, 0], f"{description}: add_items alone"
+    )
+    record_rate(report, "ingest.stream.sealed.rate", took[:, 1], description)
+    key, description = "ingest.stream.ratio_to_add_items", f"{description}, ratio to add_items"
+    report.at_least(key, ratio(took, 0, 1), description, "x", MIN_RATIO)
 
 
-def record_rate(report, key, seconds_a_leaf, what):
+def record_rate(report, key, seconds_a_leaf, description):
+    """Records a rate in leaves a second. `seconds_a_leaf` is `float64[rounds]`."""
     rate = measured(seconds_a_leaf, lambda rounds: 1 / np.median(rounds))
-    report.record(key, rate, what, "leaves/s", "higher")
+    report.record(key, rate, description, "leaves/s", "higher")
 
 
 def stream_seconds_a_leaf(documents):
-    """Returns the seconds per sealed leaf, until only a tail too short to be sealed is left."""
+    """Returns the seconds per sealed leaf of a stream.
+
+    The time ends when the rest of the tail is too short to be sealed.
+    """
     with (
         TemporaryDirectory() as folder,
         corpus.engine(Path(folder), segment_min_leaves=LEAVES) as engine,
@@ -214,21 +242,24 @@ def stream_seconds_a_leaf(documents):
         return took / (status.leaf_count - status.embedded.tail_leaf_count)
 
 
-def when_sealed(status):
-    """Returns the status once the tail is too short to be sealed."""
+def when_sealed(read_status):
+    """Waits until the tail is too short to be sealed; returns the status then.
+
+    Calls `read_status` again and again.
+    """
     deadline = time.monotonic() + MAX_SEAL_S
-    while (found := status()).embedded.tail_leaf_count >= LEAVES:
-        assert time.monotonic() < deadline, found
+    while (latest := read_status()).embedded.tail_leaf_count >= LEAVES:
+        assert time.monotonic() < deadline, latest
         time.sleep(0.01)
-    return found
+    return latest
 
 
-# The whole pipeline
+# The whole pipeline.
 
 
 @dataclass(frozen=True, slots=True)
 class Piped:
-    """The figures of one stream through gRPC. `stages` are in seconds and overlap."""
+    """The figures of one stream through gRPC. `stages` are in seconds, and they overlap."""
 
     durable_s: float
     sealed_s: float
@@ -240,7 +271,10 @@ class Piped:
 
 
 def test_pipeline_beside_add_items(tmp_path, report):
-    """From texts to segments. Reported: it includes chunking and embedding."""
+    """The pipeline from texts to segments.
+
+    It has no target, because it includes chunking and embedding.
+    """
     documents = list(piped_documents())
     vectors = leaf_vectors(documents)
     runs = []
@@ -257,20 +291,22 @@ def test_pipeline_beside_add_items(tmp_path, report):
     durable = np.array([run.durable_s / run.leaves for run in runs])
     took = np.column_stack([took[:, 0], durable, took[:, 1]])
     report.parameters(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
-    what = f"{PIPED} documents through gRPC, {len(vectors):,} x {DIMENSION}"
-    record_rate(report, "ingest.pipeline.add_items.rate", took[:, 0], f"{what}: add_items alone")
-    for place, word in enumerate(("durable", "sealed"), 1):
+    description = f"{PIPED} documents through gRPC, {len(vectors):,} x {DIMENSION}"
+    record_rate(
+        report, "ingest.pipeline.add_items.rate", took[:, 0], f"{description}: add_items alone"
+    )
+    for column, word in enumerate(("durable", "sealed"), 1):
         key = f"ingest.pipeline.{word}"
-        record_rate(report, f"{key}.rate", took[:, place], f"{what}: {word}")
-        title = f"{what}: {word}, ratio to add_items"
-        report.record(f"{key}.ratio_to_add_items", ratio(took, 0, place), title, "x", "higher")
+        record_rate(report, f"{key}.rate", took[:, column], f"{description}: {word}")
+        title = f"{description}: {word}, ratio to add_items"
+        report.record(f"{key}.ratio_to_add_items", ratio(took, 0, column), title, "x", "higher")
     last = runs[-1]
     for stage, took_s in {**last.stages, "seal": last.seal_s}.items():
         share = took_s / last.sealed_s
-        title = f"{what}: {stage}, share of the time until sealed; stages overlap"
+        title = f"{description}: {stage}, share of the time until sealed; stages overlap"
         report.record(f"ingest.pipeline.stage.{stage}", share, title, "share")
     cores = last.cpu_s / last.sealed_s
-    report.record("ingest.pipeline.cores", cores, f"{what}: cores used by the indexer", "x")
+    report.record("ingest.pipeline.cores", cores, f"{description}: cores used by the indexer", "x")
 
 
 def piped_documents() -> Iterator[Document]:
@@ -280,7 +316,7 @@ def piped_documents() -> Iterator[Document]:
     sentences = [piece for piece in pieces if len(piece) < MAX_SENTENCE]
     for number in range(PIPED):
         chosen = random.integers(len(sentences), size=random.integers(70, 750)).tolist()
-        yield Document(". ".join(sentences[place] for place in chosen), f"document-{number:06d}")
+        yield Document(". ".join(sentences[index] for index in chosen), f"document-{number:06d}")
 
 
 def leaf_vectors(documents):
@@ -295,7 +331,7 @@ def leaf_vectors(documents):
 
 
 def piped(documents, folder) -> Piped:
-    """Ingests the documents through gRPC into a new store, with services of its own."""
+    """Ingests the documents through gRPC into a new store; returns the figures."""
     folder.mkdir()
     indexer, retriever, metrics = free_addresses(3)
     settings = {
@@ -332,7 +368,7 @@ def piped(documents, folder) -> Piped:
 
 
 def metrics_of(address) -> dict[str, float]:
-    """Returns a service's Prometheus metrics, by series."""
+    """Returns a service's Prometheus metrics by series."""
     with urlopen(f"http://{address}/metrics", timeout=10) as page:
         lines = page.read().decode().splitlines()
     series = (line.rpartition(" ") for line in lines if not line.startswith("#"))

@@ -1,9 +1,11 @@
-"""The compiled kernels, compared with their Python twins.
+"""The compiled kernels, compared with their Python twins. All data are seeded.
 
-Climb: a million leaves, one in fifty deleted. Hits in random order, of few groups: about one
-group for three hits, as of a search that found much of a few documents. BM25: five terms, from
-one in a thousand to one in three of 100,000 rows. Analysis: twenty leaves, when the stems of
-most of their words are remembered. Seeded.
+Climb: a million leaves, of which one in fifty is deleted. The hits are in random order and belong
+to few groups: about one group for three hits, as in a search that finds leaves of a few documents.
+
+BM25: five terms, which occur in one in a thousand to one in three of 100,000 rows.
+
+Analysis: twenty leaves, when the stems of most of their words are cached.
 """
 
 import time
@@ -24,7 +26,8 @@ HITS_PER_GROUP = 3.3
 MIN_SPEEDUP = {100: 30, 1000: 50}
 ROUNDS = 60
 ROWS = 100_000
-SHARES_OF_ROWS = (0.3, 0.1, 0.03, 0.01, 0.001)  # That have each term of the query.
+# The share of the rows in which each term of the query occurs.
+SHARES_OF_ROWS = (0.3, 0.1, 0.03, 0.01, 0.001)
 FEWER_ROUNDS = 20
 LEAF_BYTES = 920
 ANALYSED_LEAVES = 20
@@ -36,7 +39,7 @@ ANALYSED = {
 
 @pytest.fixture(scope="module")
 def index():
-    """Labels, ancestors and live flags, by row."""
+    """The labels, the ancestors and the live flags of all leaves, by row."""
     documents, leaves = np.divmod(np.arange(LEAVES, dtype=np.uint64), LEAVES_PER_DOCUMENT)
     return (
         documents << 20 | leaves,
@@ -46,7 +49,7 @@ def index():
 
 
 def hits(count):
-    """Returns rows and scores of leaves of few ancestors, in random order."""
+    """Returns the rows and scores of `count` leaves in random order, which have few ancestors."""
     random = np.random.default_rng(count)
     group_count = round(count / HITS_PER_GROUP)
     ancestors = random.choice(LEAVES // LEAVES_PER_ANCESTOR, group_count, replace=False)
@@ -56,7 +59,7 @@ def hits(count):
 
 
 def seconds(function, arguments, calls):
-    """Returns the mean seconds of a call."""
+    """Returns the mean seconds of a call over `calls` calls."""
     started = time.perf_counter()
     for _ in range(calls):
         function(*arguments)
@@ -72,7 +75,7 @@ def test_climb(benchmark, index, kernels, hit_count):
 
 @pytest.mark.parametrize("hit_count", [100, 1000])
 def test_ratio_of_climb_to_its_twin(index, hit_count, report):
-    """Interleaved in one process, so that a slow spell of the machine affects both."""
+    """Both run in turn in one process, so that a slow period of the machine affects both."""
     arguments = (*hits(hit_count), *index, MAX)
     took = interleaved(
         [
@@ -83,8 +86,8 @@ def test_ratio_of_climb_to_its_twin(index, hit_count, report):
     )
     report.parameters(seed=hit_count, hits=hit_count, leaves=LEAVES)
     key = f"kernels.climb.{hit_count}.ratio_to_twin"
-    what = f"climb, speedup over its Python twin, k = {hit_count:,}"
-    report.at_least(key, ratio(took, 1, 0), what, "x", MIN_SPEEDUP[hit_count])
+    description = f"climb, speedup over its Python twin, k = {hit_count:,}"
+    report.at_least(key, ratio(took, 1, 0), description, "x", MIN_SPEEDUP[hit_count])
     assert report.missed == []
 
 
@@ -95,7 +98,7 @@ def test_ratio_of_climb_to_its_twin(index, hit_count, report):
     ids=["English", "Chinese"],
 )
 def test_boundary_ranks(benchmark, kernels, sentence):
-    """1,000 cuts, one every 4 bytes, the mean length of a token."""
+    """The text has 1,000 cuts, one every 4 bytes, which is the mean length of a token."""
     text = (sentence * 1000).encode()
     ends = np.arange(4, 4004, 4, dtype=np.uint32)
     ranks = benchmark(kernels.boundary_ranks, text, ends)
@@ -104,7 +107,7 @@ def test_boundary_ranks(benchmark, kernels, sentence):
 
 @pytest.fixture(scope="module")
 def query():
-    """The arguments of `best` but the count, and the postings of the query's terms."""
+    """The index of the query's terms, and the arguments of `best` except the count."""
     random = np.random.default_rng(1)
     ids = np.sort(random.integers(1 << 56, size=len(SHARES_OF_ROWS), dtype=np.uint64))
     has = random.random((ROWS, len(ids))) < SHARES_OF_ROWS
@@ -132,8 +135,8 @@ def test_ratio_of_bm25_to_its_twin(query, count, report):
     )
     report.parameters(seed=1, rows=ROWS, count=count)
     key = f"kernels.bm25.{count}.ratio_to_twin"
-    what = f"BM25, speedup over its Python twin, {ROWS:,} rows, the best {count:,}"
-    report.at_least(key, ratio(took, 1, 0), what, "x", MIN_SPEEDUP[count])
+    description = f"BM25, speedup over its Python twin, {ROWS:,} rows, the best {count:,}"
+    report.at_least(key, ratio(took, 1, 0), description, "x", MIN_SPEEDUP[count])
     assert report.missed == []
 
 
@@ -157,9 +160,9 @@ def test_ratio_of_analysis_to_its_twin(language, report):
     size_bytes = len(text.encode())
     report.parameters(seed=1, bytes=size_bytes)
     key = f"kernels.analysis.{language.lower()}"
-    what = f"analysis of {size_bytes:,} bytes of {language}"
+    description = f"analysis of {size_bytes:,} bytes of {language}"
     rate = measured(took[:, 0], lambda rounds: size_bytes / 1e6 / float(np.median(rounds)))
-    report.record(f"{key}.rate", rate, f"{what}, in a second", "MB")
-    what = f"{what}, speedup over its Python twin"
-    report.at_least(f"{key}.ratio_to_twin", ratio(took, 1, 0), what, "x", MIN_SPEEDUP[100])
+    report.record(f"{key}.rate", rate, f"{description}, in a second", "MB")
+    description = f"{description}, speedup over its Python twin"
+    report.at_least(f"{key}.ratio_to_twin", ratio(took, 1, 0), description, "x", MIN_SPEEDUP[100])
     assert report.missed == []

@@ -1,9 +1,9 @@
-"""Search by words and by both sources, compared with dense search; and the size of the index.
+"""Lexical and hybrid search, compared with dense search; and the size of the lexical index.
 
-Every document has words of its own, as frequent as in English (`benchmarks.zipf`), all in one
-segment. A question is some consecutive words of a document, and comes with a vector near some
-other leaf: nothing is embedded, and both sources find different leaves, which is most work for
-their fusion. Through gRPC with default settings: 200 candidates of each source.
+Every document has different words, as frequent as in English (`benchmarks.zipf`). All leaves are in
+one segment. A question consists of some consecutive words of a document. Its vector is near another
+leaf. So nothing is embedded, and the two sources find different leaves, which is the most work for
+their fusion. Searches are through gRPC with default settings: 200 candidates of each source.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import Report, interleaved, interleaved_ms, ratio, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical_source import LexicalSource, lexical_query
@@ -45,11 +45,15 @@ pytestmark = pytest.mark.timeout(3600)
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A store with one segment, and its queries: texts, and vectors that belong to others."""
+    """A store with one segment, and its queries.
+
+    The vector of a query is near another leaf than the one from which its text is.
+    """
 
     folder: Path
     planned: int
-    leaves: int  # A few more than planned, since documents are whole.
+    # A few more than planned, because documents are stored whole.
+    leaves: int
     texts: list[str]
     vectors: list[list[float]]
 
@@ -57,7 +61,7 @@ class Filled:
         return f"{self.leaves:,} x {DIMENSION}"
 
     def requests(self, retrieval: Retrieval) -> list[bytes]:
-        """Returns the encoded requests."""
+        """Returns the encoded requests of all queries."""
         searches = [
             SearchQuery(corpus.TENANT, text, corpus.COLLECTION, vector=vector, retrieval=retrieval)
             for text, vector in zip(self.texts, self.vectors, strict=True)
@@ -83,46 +87,47 @@ def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
 
 
 def test_hybrid_beside_dense_search(filled: Filled, report: Report) -> None:
-    """The round trip of a raw channel; messages are encoded and decoded outside of it."""
+    """The round trip of a raw channel. Requests are encoded before it; replies are not decoded."""
     settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HRAG_LOG_LEVEL": "info"}
-    requests = {each: filled.requests(each) for each in RETRIEVALS}
+    requests = {retrieval: filled.requests(retrieval) for retrieval in RETRIEVALS}
     with started(RETRIEVER, filled.folder, settings) as retriever:
         retriever.wait_until_serving()
         address = retriever.address
         with grpc.insecure_channel(address, channel_options(address)) as channel:
             send = channel.unary_unary(METHOD)
-            for retrieval, own in requests.items():
-                check(pb.SearchResponse.FromString(send(own[0], timeout=60)), retrieval)
+            for retrieval, encoded in requests.items():
+                check(pb.SearchResponse.FromString(send(encoded[0], timeout=60)), retrieval)
 
             def search(retrieval: Retrieval, number: int) -> float:
-                # No two of a round have the same query: the second would meet warm caches.
-                place = number + RETRIEVALS.index(retrieval) * QUERIES // len(RETRIEVALS)
-                request = requests[retrieval][place % QUERIES]
+                # The searches of a round have different queries. An equal query would meet warm
+                # caches.
+                query = number + RETRIEVALS.index(retrieval) * QUERIES // len(RETRIEVALS)
+                request = requests[retrieval][query % QUERIES]
                 return seconds(lambda: send(request, timeout=60))
 
-            measures = [partial(search, each) for each in RETRIEVALS]
+            measures = [partial(search, retrieval) for retrieval in RETRIEVALS]
             interleaved(measures, QUERIES)  # The warm-up.
             took = interleaved(measures, ROUNDS) * 1e3
     report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
-    key, what = f"hybrid.{filled.planned}", f"search through gRPC, {filled}, text and vector"
-    for place, retrieval in enumerate(RETRIEVALS):
-        report.percentiles(f"{key}.{retrieval}", took[:, place], f"{what}, {retrieval}")
-    of = RETRIEVALS.index(Retrieval.HYBRID)
-    figure = ratio(took, of, RETRIEVALS.index(Retrieval.DENSE))
-    what = f"{what}, hybrid, ratio to dense, p50"
-    report.at_most(f"{key}.ratio_to_dense", figure, what, "x", MAX_HYBRID_RATIO)
+    key, description = f"hybrid.{filled.planned}", f"search through gRPC, {filled}, text and vector"
+    for column, retrieval in enumerate(RETRIEVALS):
+        report.percentiles(f"{key}.{retrieval}", took[:, column], f"{description}, {retrieval}")
+    hybrid = RETRIEVALS.index(Retrieval.HYBRID)
+    figure = ratio(took, hybrid, RETRIEVALS.index(Retrieval.DENSE))
+    description = f"{description}, hybrid, ratio to dense, p50"
+    report.at_most(f"{key}.ratio_to_dense", figure, description, "x", MAX_HYBRID_RATIO)
     assert report.missed == []
 
 
 def check(response: pb.SearchResponse, retrieval: Retrieval) -> None:
-    """Asserts that a search did what its figure says."""
+    """Asserts that the search had this retrieval and returned DEFAULT_LIMIT passages."""
     assert pb.Retrieval.Name(response.retrieval) == f"RETRIEVAL_{retrieval.name}"
     assert not response.fallback
     assert len(response.passages) == DEFAULT_LIMIT
 
 
 def test_lexical_source_alone(filled: Filled, report: Report) -> None:
-    """Reported: from the terms of a question to candidates, in one thread."""
+    """The time from the terms of a question to candidates, in one thread. It has no target."""
     source, english = LexicalSource(), analyzer(corpus.ANALYZER)
     terms = [english.query_terms(text) for text in filled.texts]
     with corpus.view(filled.folder) as view:
@@ -135,18 +140,20 @@ def test_lexical_source_alone(filled: Filled, report: Report) -> None:
         assert any(map(search, range(QUERIES)))
         took = interleaved_ms([search], 0, ROUNDS)[:, 0]
     report.parameters(seed=SEED, leaves=filled.leaves)
-    each = np.mean([len(own) for own in terms])
-    what = f"lexical source in process, {filled.leaves:,} leaves, {each:.1f} terms a query"
-    report.percentiles(f"lexical.source.{filled.planned}", took, what)
+    mean_terms = np.mean([len(query_terms) for query_terms in terms])
+    description = (
+        f"lexical source in process, {filled.leaves:,} leaves, {mean_terms:.1f} terms a query"
+    )
+    report.percentiles(f"lexical.source.{filled.planned}", took, description)
 
 
 def test_size_of_the_lexical_index(filled: Filled, report: Report) -> None:
-    """Headings are indexed too, which are not in the text."""
+    """The index also contains the headings, which are not part of the text."""
     size_bytes = corpus.lexical_bytes(filled.folder, filled.leaves)
     with corpus.engine(filled.folder) as engine:
         text_bytes = engine.writer().totals().text_bytes
     report.parameters(seed=SEED, leaves=filled.leaves)
-    what = f"lexical index on disk, ratio to text, {filled.leaves:,} leaves"
+    description = f"lexical index on disk, ratio to text, {filled.leaves:,} leaves"
     key = f"lexical.size.{filled.planned}.ratio_to_text"
-    report.at_most(key, size_bytes / text_bytes, what, "x", MAX_SIZE_RATIO)
+    report.at_most(key, size_bytes / text_bytes, description, "x", MAX_SIZE_RATIO)
     assert report.missed == []

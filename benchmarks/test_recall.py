@@ -1,8 +1,8 @@
-"""Recall and latency, by the number of candidates.
+"""Recall and latency by the number of candidates.
 
-Searches in process with several numbers of candidates, compared with hnswlib's `knn_query` on
-the same segment's index with several values of ef. hrag's ef is the number of candidates, and
-at least `segment_files.search_ef` for the index's dimension and size.
+hrag searches in process with several numbers of candidates. It is compared with hnswlib's
+`knn_query` on the index of the same segment, with several values of ef. hrag's ef is the number of
+candidates, but at least `segment_files.search_ef` of the index's dimension and size.
 """
 
 from functools import partial
@@ -42,19 +42,19 @@ def test_recall_beside_latency(dimension, tmp_path, report):
         def whole(candidates, number):
             return search(corpus.leaves_query(queries[number], candidates), NEVER)
 
-        def found(candidates, number):
+        def rows_of(candidates, number):
             return corpus.found_rows(whole(candidates, number), starts)
 
         raws = [partial(raw, ef) for ef in EFS]
         timed = [*raws, *(partial(whole, count) for count in CANDIDATES)]
         p50s = np.median(interleaved_ms(timed, WARM_UP, QUERIES), axis=0).tolist()
-        finding = [*raws, *(partial(found, count) for count in CANDIDATES)]
-        rows = [[find(number) for number in range(QUERIES)] for find in finding]
+        finders = [*raws, *(partial(rows_of, count) for count in CANDIDATES)]
+        rows = [[find(number) for number in range(QUERIES)] for find in finders]
 
     exact = corpus.nearest_10(vectors, queries)
-    recalls = [measured(corpus.recalls(each, exact), np.mean) for each in rows]
+    recalls = [measured(corpus.recalls(results, exact), np.mean) for results in rows]
     report.parameters(seed=SEED, leaves=len(vectors), dimension=dimension)
-    what = f"recall@10 against exact search, {len(vectors):,} x {dimension}"
+    description = f"recall@10 against exact search, {len(vectors):,} x {dimension}"
     searched = f"search in process, {len(vectors):,} x {dimension}"
     for key, name, settings, part in (
         ("ef", "hnswlib, ef", EFS, slice(len(EFS))),
@@ -62,9 +62,11 @@ def test_recall_beside_latency(dimension, tmp_path, report):
     ):
         points = list(zip(settings, recalls[part], p50s[part], strict=True))
         for setting, recall, p50 in points:
-            of = f"recall.{dimension}.{key}_{setting}"
-            report.record(of, recall, f"{what}, {name} {setting}", "share", "higher")
-            report.record(f"{of}.p50", p50, f"{searched}, {name} {setting}: p50", "ms")
+            setting_key = f"recall.{dimension}.{key}_{setting}"
+            report.record(
+                setting_key, recall, f"{description}, {name} {setting}", "share", "higher"
+            )
+            report.record(f"{setting_key}.p50", p50, f"{searched}, {name} {setting}: p50", "ms")
         report.draw(
             f"recall_{dimension}",
             f"{name} {settings[0]} to {settings[-1]}",
@@ -74,6 +76,6 @@ def test_recall_beside_latency(dimension, tmp_path, report):
             y="p50, ms",
         )
     default = recalls[len(EFS) + CANDIDATES.index(DEFAULT_CANDIDATES)]
-    what = f"{what}, default settings"
-    report.at_least(f"recall.{dimension}.default", default, what, "share", MIN_RECALL)
+    description = f"{description}, default settings"
+    report.at_least(f"recall.{dimension}.default", default, description, "share", MIN_RECALL)
     assert report.missed == []

@@ -1,9 +1,9 @@
-"""In-process search, compared with the raw index; and the exact scan of a tail.
+"""Search in process, compared with the raw index; and the exact scan of a tail.
 
-100,000 leaves in one segment. The raw index is hnswlib's on the same segment, with the same k
-and ef. hrag adds a transaction, the climb, the texts and the values it returns, but searches
-the graph by a kernel of its own, which is faster. At 64 dimensions the index is fast, so the
-ratio is stricter than at 384.
+100,000 leaves are in one segment. The raw index is hnswlib's index of the same segment, searched
+with the same k and ef. hrag adds a transaction, the climb, the texts and the values that it
+returns. But it searches the graph with a different kernel, which is faster than hnswlib. With 64
+dimensions a search of the index is fast, so the ratio is stricter than with 384.
 """
 
 from dataclasses import replace
@@ -26,12 +26,13 @@ SEED = 31
 QUERIES = 2000
 WARM_UP = 200
 K = 100
-LONG_DIMENSION = 384  # The shortest vectors of common embedding models.
+# The shortest vectors of common embedding models have 384 dimensions.
+LONG_DIMENSION = 384
 
 
 @pytest.fixture(scope="module")
 def filled():
-    """The folder of a store with one segment over all leaves, and queries."""
+    """The folder of a store with one segment of all leaves, and the query vectors."""
     with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as store:
         yield store
 
@@ -57,13 +58,15 @@ def test_search_beside_the_raw_index(filled, report):
         "standard": "standard",
         "small_to_big": "small-to-big",
     }
-    for place, (key, name) in enumerate(kinds.items()):
-        what = f"{name}, {LEAVES:,} x {DIMENSION}, k = {K}"
-        report.percentiles(f"search.{key}", took[:, place], what)
-        if place:
-            what = f"{what}, ratio to raw index, p50"
-            to_raw_index = ratio(took, place, 0)
-            report.record(f"search.{key}.ratio_to_raw_index", to_raw_index, what, "x", "lower")
+    for column, (key, name) in enumerate(kinds.items()):
+        description = f"{name}, {LEAVES:,} x {DIMENSION}, k = {K}"
+        report.percentiles(f"search.{key}", took[:, column], description)
+        if column:
+            description = f"{description}, ratio to raw index, p50"
+            to_raw_index = ratio(took, column, 0)
+            report.record(
+                f"search.{key}.ratio_to_raw_index", to_raw_index, description, "x", "lower"
+            )
 
 
 def query(vector, mode):
@@ -75,8 +78,12 @@ def test_tail_scan(benchmark, leaves, tmp_path, report):
     vectors = corpus.fill(tmp_path, leaves, LEAVES_EACH, LONG_DIMENSION, SEED, sealed=False)
     (vector,) = corpus.queries_near(vectors, 1, SEED + 1)
     with corpus.view(tmp_path) as view:
-        found = benchmark(VectorSource().candidates, VectorQuery(vector), EligibleRows(view), K)
-    assert set(found.rows) == set(np.argsort(vectors @ vector)[-K:])
+        candidates = benchmark(
+            VectorSource().candidates, VectorQuery(vector), EligibleRows(view), K
+        )
+    assert set(candidates.rows) == set(np.argsort(vectors @ vector)[-K:])
     report.parameters(seed=SEED, leaves=len(vectors), dimension=LONG_DIMENSION)
-    what = f"exact scan of a tail of {len(vectors):,} x {LONG_DIMENSION}"
-    report.record(f"tail_scan.{leaves}", benchmark.stats.stats.median * 1e6, what, "us", "lower")
+    description = f"exact scan of a tail of {len(vectors):,} x {LONG_DIMENSION}"
+    report.record(
+        f"tail_scan.{leaves}", benchmark.stats.stats.median * 1e6, description, "us", "lower"
+    )

@@ -1,11 +1,13 @@
-"""Bytes of a leaf: in LMDB, in segments, and in the retriever's memory.
+"""The bytes of a leaf: in LMDB, in segments, and in the retriever's memory.
 
-English text, 230 new tokens a leaf, documents of about 80 leaves, all in one segment. The
-formulas of docs/operations/sizing.md give at least the bytes used, and at most 5 % more. The
-lexical index is left out: it depends on the words, see `test_lexical.py`.
+The texts are English, with 230 new tokens a leaf. Documents have about 80 leaves, all in one
+segment. The formulas of docs/operations/sizing.md give at least the bytes used, and at most 5 %
+more. The lexical index is not counted, because its size depends on the words: see
+`test_lexical.py`.
 
-Also the ratio of LMDB's file to text and vectors, by the length of documents: the shorter they
-are, the more weigh what a document is found by and the ends of pages that stay empty.
+Another benchmark measures the ratio of LMDB's file to text and vectors, by the length of the
+documents. In short documents, the records by which a document is found and the unused ends of pages
+weigh more.
 """
 
 import pytest
@@ -15,11 +17,17 @@ from benchmarks import corpus
 LEAVES = 5000
 LEAVES_EACH = 80
 SEED = 61
-TREES = 145  # Trees, document metadata, checksums and free space in pages, per leaf.
-LINKS = 210  # HNSW's links, labels and ancestors, per leaf.
-CODES = 16  # What is allocated beside the graph's file, per leaf, and a byte a dimension.
-MAX_SPARE = 1.05  # The formula's result to the bytes used.
-MAX_RATIO = {1: 1.6, 3: 1.3, 10: 1.2, 30: 1.2, 100: 1.2}  # By leaves a document.
+# Bytes per leaf of trees, document metadata, checksums and free space in pages.
+TREES = 145
+# Bytes per leaf of HNSW's links, labels and ancestors.
+LINKS = 210
+# Bytes per leaf that are allocated in addition to the graph's file. A byte per dimension adds to
+# it.
+CODES = 16
+# The largest ratio of a formula's result to the bytes used.
+MAX_SPARE = 1.05
+# The largest ratio of LMDB's file to text and vectors, by the number of leaves of a document.
+MAX_RATIO = {1: 1.6, 3: 1.3, 10: 1.2, 30: 1.2, 100: 1.2}
 SHORT_LEAVES = 2000
 
 
@@ -35,14 +43,16 @@ def test_bytes_of_a_leaf(dimension, tmp_path, report):
     vector = 4 * dimension
     text = totals.text_bytes / totals.leaves
     leaf = f"a leaf of {dimension:,} dimensions and {text:.0f} bytes of text"
-    for key, what, used, planned in (
+    for key, name, used, planned in (
         ("lmdb", "LMDB", totals.embedded.file_bytes, text + vector + TREES),
         ("segment", "segments", totals.embedded.segment_bytes - words, vector + LINKS),
         ("memory", "retriever's memory", loaded_bytes - words, vector + LINKS + dimension + CODES),
     ):
-        each = used / totals.leaves
-        report.at_most(f"sizing.{key}.{dimension}", each, f"{what}, {leaf}", "bytes", planned)
-        assert planned <= MAX_SPARE * each
+        bytes_per_leaf = used / totals.leaves
+        report.at_most(
+            f"sizing.{key}.{dimension}", bytes_per_leaf, f"{name}, {leaf}", "bytes", planned
+        )
+        assert planned <= MAX_SPARE * bytes_per_leaf
     assert report.missed == []
 
 
@@ -55,7 +65,9 @@ def test_disk_beside_text_and_vectors(leaves_each, dimension, tmp_path, report):
     content = totals.text_bytes + 4 * dimension * totals.leaves
     report.parameters(seed=SEED, leaves=SHORT_LEAVES, leaves_each=leaves_each, dimension=dimension)
     length = f"about {leaves_each} {'leaf' if leaves_each == 1 else 'leaves'} a document"
-    what = f"LMDB to text and vectors, {length}, {dimension:,} dimensions"
+    description = f"LMDB to text and vectors, {length}, {dimension:,} dimensions"
     key = f"sizing.disk.{dimension}.leaves_{leaves_each}"
-    report.at_most(key, totals.embedded.file_bytes / content, what, "x", MAX_RATIO[leaves_each])
+    report.at_most(
+        key, totals.embedded.file_bytes / content, description, "x", MAX_RATIO[leaves_each]
+    )
     assert report.missed == []

@@ -1,9 +1,9 @@
-"""Where the time of a search through gRPC goes, for queries by text and by vector.
+"""The time of each stage of a search through gRPC, for queries by text and by vector.
 
-The service times each stage; the rest of the client's round trip, gRPC and messages on both
-sides, is the response. The built-in embedder embeds each question every time, since its cache
-is off. Leaves are clustered around the questions' vectors. Searches are dense, but one by text
-has the default: both sources.
+The service times each stage. The rest of the client's round trip is called the response: gRPC, and
+the encoding and decoding of messages on both sides. The built-in embedder embeds each question
+every time, because its cache is off. Leaves are clustered around the questions' vectors. Searches
+are dense, except that one search by text has the default retrieval, which is hybrid.
 """
 
 import re
@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.models.embedding.builtin import BuiltinEmbedder
 from hrag.types import Retrieval, SearchMode
@@ -39,9 +39,11 @@ SENTENCE = re.compile(r"[A-Z][^.?!]{40,160}[.?!]")
 
 @pytest.fixture
 def filled(tmp_path) -> tuple[Path, list[str], list[list[float]]]:
-    """The folder of a store with one segment, questions, and their vectors."""
+    """The folder of a store with one segment, the questions, and their vectors."""
     sentences = SENTENCE.findall(corpus.english_text(1_000_000))
-    questions = list(islice(dict.fromkeys(" ".join(each.split()) for each in sentences), QUERIES))
+    questions = list(
+        islice(dict.fromkeys(" ".join(sentence.split()) for sentence in sentences), QUERIES)
+    )
     assert len(questions) == QUERIES
     embedder = BuiltinEmbedder()
     vectors = embedder.embed(questions)
@@ -79,7 +81,7 @@ def test_stages(filled, tmp_path_factory, report):
         def run(name, number):
             mode, queries, options = variants[name]
             began = time.perf_counter()
-            found = client.search(
+            result = client.search(
                 corpus.TENANT,
                 queries[number],
                 collection=corpus.COLLECTION,
@@ -87,8 +89,8 @@ def test_stages(filled, tmp_path_factory, report):
                 **options,
             )
             whole_ms = (time.perf_counter() - began) * 1e3
-            own_ms = [getattr(found.timings, f"{stage}_us") / 1e3 for stage in STAGES]
-            took[name].append([*own_ms, whole_ms - sum(own_ms)])
+            stages_ms = [getattr(result.timings, f"{stage}_us") / 1e3 for stage in STAGES]
+            took[name].append([*stages_ms, whole_ms - sum(stages_ms)])
             return whole_ms
 
         measures = [partial(run, name) for name in variants]
@@ -98,8 +100,8 @@ def test_stages(filled, tmp_path_factory, report):
     for name, rounds in took.items():
         stages = np.array(rounds[WARM_UP:])
         points = []
-        for place, stage in enumerate((*STAGES, "response")):
-            p50 = measured(stages[:, place], np.median)
+        for column, stage in enumerate((*STAGES, "response")):
+            p50 = measured(stages[:, column], np.median)
             key = f"stages.{name.replace(', ', '.')}.{stage}"
             report.record(key, p50, f"through gRPC, {LEAVES:,} x 512, {name}: {stage}, p50", "ms")
             points.append((stage, p50.value))

@@ -1,7 +1,8 @@
 """SUMMARY_FIRST, compared with SMALL_TO_BIG over all leaves.
 
-Documents of 80 leaves, with a section for each chunk of the top level; leaves and summaries
-have a segment each. A summary's vector is the mean of its leaves' vectors, normalised.
+Documents have 80 leaves, and a section for each chunk of the top level. The leaves are in one
+segment, the summaries in another. The vector of a summary is the mean of its leaves' vectors,
+normalised to length 1.
 """
 
 from dataclasses import replace
@@ -64,17 +65,17 @@ def test_searching_by_summaries(store, report):
         searches = [partial(run, options) for _, options in MODES.values()]
         took = interleaved_ms(searches, WARM_UP, QUERIES)
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
-    for place, (key, (name, _)) in enumerate(MODES.items()):
-        what = f"search, {LEAVES:,} x {DIMENSION}, {name}"
-        report.percentiles(f"summaries.{key}", took[:, place], what)
-        compared = (
+    for column, (key, (name, _)) in enumerate(MODES.items()):
+        description = f"search, {LEAVES:,} x {DIMENSION}, {name}"
+        report.percentiles(f"summaries.{key}", took[:, column], description)
+        figure = (
             f"summaries.{key}.ratio_to_small_to_big",
-            ratio(took, place, 0),
-            f"{what}, ratio to small-to-big, p50",
+            ratio(took, column, 0),
+            f"{description}, ratio to small-to-big, p50",
             "x",
         )
         if key == WITH_TARGET:
-            report.at_most(*compared, MAX_RATIO)
-        elif place:
-            report.record(*compared, "lower")
+            report.at_most(*figure, MAX_RATIO)
+        elif column:
+            report.record(*figure, "lower")
     assert report.missed == []

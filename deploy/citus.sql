@@ -4,14 +4,14 @@
 --
 --   psql --dbname hrag --set ON_ERROR_STOP=1 --file deploy/citus.sql
 --
--- It follows from the design and from measurements of a prototype on Citus 14. It has NOT been
--- run on a cluster as it stands; docs/operations/postgres.md says what to try first.
+-- The script is based on the design and on measurements of a prototype on Citus 14. This version
+-- has NOT been run on a cluster; docs/operations/postgres.md says what to test first.
 
--- The database exists on each node, with the extensions citus and vector, and the nodes are
--- added: SELECT citus_add_node('worker-1.example', 5432).
+-- Requirements: the database exists on each node, with the extensions citus and vector, and the
+-- nodes have been added with SELECT citus_add_node('worker-1.example', 5432).
 
--- Workers ignore settings of a transaction otherwise. SET LOCAL is sent to them then; what
--- set_config() sets is not, so that workers have the settings of searches themselves.
+-- Citus sends SET LOCAL to workers only with this setting. It never sends set_config(), so the
+-- settings of searches are set in the database of each node.
 ALTER DATABASE :"DBNAME" SET citus.propagate_set_commands = 'local';
 SELECT run_command_on_all_nodes(format('ALTER DATABASE %I SET %s', current_database(), setting))
 FROM unnest(ARRAY[
@@ -20,12 +20,12 @@ FROM unnest(ARRAY[
     'jit = off'
 ]) AS setting;
 
--- Shards of each table, and so of each home: two or three for each core that is to come, for
--- their number cannot be changed without moving everything, but each home has two tables and an
--- index of so many shards.
+-- The number of shards of each table, including those of homes. It cannot be changed without
+-- moving all data, so choose two or three for each core that you will have later. Each home has
+-- two tables and an index with this number of shards, so do not choose more.
 SET citus.shard_count = 32;
 
--- hrag.tenants first: the others are placed with it.
+-- hrag.tenants comes first: the other tables are placed with it.
 SELECT create_distributed_table('hrag.tenants', 'tenant_id', colocate_with => 'none');
 SELECT create_distributed_table('hrag.names', 'tenant_id', colocate_with => 'hrag.tenants');
 SELECT create_distributed_table('hrag.collections', 'tenant_id', colocate_with => 'hrag.tenants');
@@ -37,13 +37,13 @@ SELECT create_distributed_table('hrag.postings_parts', 'tenant_id', colocate_wit
 SELECT create_distributed_table('hrag.postings', 'tenant_id', colocate_with => 'hrag.tenants');
 SELECT create_distributed_table('hrag.tombstones', 'tenant_id', colocate_with => 'hrag.tenants');
 
--- Lists of work that any node's tenants may be in, which are read with FOR UPDATE and without a
--- tenant, stay on the coordinator; so do its own tables.
+-- These tables stay on the coordinator: the work lists, which contain tenants of all nodes and are
+-- read with FOR UPDATE and without a tenant, and the tables of the store itself.
 -- Local: deleted_collections, unused_homes, migrations, sql_tenants.
 
--- Homes are made while hrag runs: two tables in the schema hrag_homes. A trigger distributes each
--- as soon as it is there, still empty, so that its rows lie with the tenant's documents. Its key
--- begins with the tenant then, as Citus wants of every unique key.
+-- hrag creates homes while it runs: two tables in the schema hrag_homes. A trigger distributes each
+-- table when it is created and still empty, so that its rows are on the node of the tenant's
+-- documents. It also puts the tenant into the key, because Citus requires this of a unique key.
 CREATE FUNCTION hrag.distribute_home() RETURNS event_trigger LANGUAGE plpgsql AS $$
 DECLARE
     home regclass;
@@ -54,7 +54,7 @@ BEGIN
         FROM pg_event_trigger_ddl_commands() AS made JOIN pg_class AS c ON c.oid = made.objid
             JOIN pg_constraint AS k ON k.conrelid = c.oid AND k.contype = 'p'
         WHERE made.schema_name = 'hrag_homes'
-            AND c.relname ~ '^(leaves|tail)_[0-9]+$' -- Names of shards have one more number.
+            AND c.relname ~ '^(leaves|tail)_[0-9]+$' -- The names of shards have a second number.
     LOOP
         EXECUTE format(
             'ALTER TABLE %s DROP CONSTRAINT %I, ADD PRIMARY KEY (tenant_id, ordinal, leaf)',

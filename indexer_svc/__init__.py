@@ -1,1 +1,1 @@
-"""The indexing service: documents in, chunk trees and vectors stored."""
+"""The indexing service: reads documents and stores their texts, chunk trees and vectors."""

@@ -1,4 +1,4 @@
-"""Runs the indexer: `python -m indexer_svc`, settings from the environment."""
+"""Runs the indexer as `python -m indexer_svc`, with settings from the environment."""
 
 from hrag.config import IndexerSettings
 from hrag.server.serving.service_process import run

@@ -35,10 +35,11 @@ SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     """Serves until `stopping` is set.
 
-    What is opened later is closed earlier. Raises HragError or SettingsError if a part
-    cannot be opened.
+    Closes its parts in the reverse order of opening. Raises HragError or SettingsError if a
+    part cannot be opened.
     """
-    os.nice(settings.niceness)  # Of this thread, and so of all that it starts.
+    # Threads inherit the niceness of the thread that starts them, so it applies to all of them.
+    os.nice(settings.niceness)
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
     with ExitStack() as closing:
@@ -91,12 +92,19 @@ def _servicer(
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:
-    """Does not wait for a build: an unfinished one is worthless."""
+    """Stops the maintenance; ends the process at once if a part of the index is being built.
+
+    It does not wait for the build to finish: the next start repeats it in any case.
+    """
     if not maintenance.close():
-        abandon("a part of the index was still being built; the next start builds it anew")
+        abandon("a part of the index was still being built; the next start builds it again")
 
 
 def _stop_summarising(summariser: Summariser) -> None:
-    """Does not wait for a model: it may take minutes, and the next start repeats the request."""
+    """Stops the summariser; ends the process at once if a summary is still being written.
+
+    It does not wait for the chat model, which may take minutes. The next start repeats the
+    request.
+    """
     if not summariser.close():
         abandon("summaries were still being written; the next start writes them")

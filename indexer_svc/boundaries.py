@@ -1,19 +1,25 @@
-"""Where a text may be cut: the rank of each boundary, and blocks of sections. Pure.
+"""The boundaries at which a text may be cut: the rank of each, and the ends of blocks.
 
-A boundary is a position between tokens, numbered by the tokens before it, 0 to n. Each has a
-rank: section, paragraph, sentence, word, code point, or forbidden (inside a code point).
+All functions are pure. A boundary is a position between two tokens. Its number is the number
+of tokens before it, 0 to n. Its rank says how good a cut there is. The ranks from best to
+worst: section, paragraph, sentence, word, code point, and forbidden (inside a code point or
+between the two characters of a CRLF).
 
-No leaf crosses the end of a block. A block is the text from a heading to the next one of any
-depth, except that tiny sections join their neighbours:
+A block is a range of tokens, and no leaf crosses the end of a block. A block is the text from
+one heading to the next heading of any depth, except that tiny sections join their neighbours:
 
-1. A tiny section joins the next one if that is deeper, because it introduces it.
-2. Tiny sections in a row are one block.
-3. A block that is still tiny joins the block before it; the first one joins the next.
+1. A tiny section joins the next section if the next one is deeper, because the tiny section
+   introduces it.
+2. Consecutive tiny sections form one block.
+3. A block that is still tiny joins the block before it. If it is the first, the block after
+   it joins it.
 
-So a leaf holds text of two sections only where one of them is tiny. Tiny is under an eighth
-of a leaf with its heading: 32 of 256 tokens, a heading and a sentence or two. Leaves of that
-size would multiply vectors and postings, and each would match by little more than its
-heading. Whatever joins them is still cited rightly, by the matched sentence.
+So a leaf contains text of two sections only where one of them is tiny. A section, including
+its heading, is tiny if it has less than an eighth of a leaf's tokens: less than 32 of 256
+tokens, which is a heading and a sentence or two. If tiny sections were leaves, there would be
+many more vectors and postings, and each tiny leaf would match by little more than its heading.
+Text of a joined section is still cited correctly, because the matched sentence decides which
+section a citation names.
 """
 
 import re
@@ -31,14 +37,15 @@ CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1
 
 _TINY = 8  # A section is tiny if it has under 1/_TINY of a leaf's tokens.
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]")
-_UNDERLINES = tuple(b"=- ")  # What an underline, or the space before it, begins with.
+_UNDERLINES = tuple(b"=- ")  # First bytes of a heading's underline, or of a space before it.
 
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """The rank of each boundary, one byte each, and the boundary at which each block ends.
+    """The rank of each boundary, and the boundary at which each block ends.
 
-    `block_ends` is ascending; the last one is the number of tokens.
+    `ranks` has one byte for each boundary. `block_ends` is ascending, and its last value is
+    the number of tokens.
     """
 
     ranks: bytes
@@ -50,17 +57,18 @@ def boundaries_of(
 ) -> Boundaries:
     """Returns the boundaries of `parsed.text`, whose UTF-8 is `raw`.
 
-    `offsets` is `uint32[n + 1]`, the byte offset of each boundary. Starts of pages rank as
-    paragraphs. Starts of sections rank highest, except those that a tiny section introduces.
-    A section that does not begin at a boundary counts as part of the one before it.
+    `offsets` is `uint32[n + 1]`, the byte offset of each boundary. `leaf_tokens` is the
+    largest number of tokens of a leaf. The start of a page has the rank of a paragraph. The
+    start of a section has the highest rank, unless a tiny section introduces the section. A
+    section that does not begin at a boundary counts as part of the section before it.
     """
     ranks = np.empty(len(offsets), np.uint8)
     ranks[0] = CUT_SECTION
     ranks[1:] = hrag_fast.boundary_ranks(raw, offsets[1:])
-    # Many texts are short and have neither; numpy's calls take time.
+    # Many short texts have neither pages nor sections. Returning early saves numpy's calls.
     if parsed.pages:
         pages = [page.char_start for page in parsed.pages if page.char_start < len(parsed.text)]
-        _, at = _exact(_byte_offsets(parsed.text, raw, pages), offsets)
+        _, at = _match_boundaries(_byte_offsets(parsed.text, raw, pages), offsets)
         ranks[at] = hrag_fast.CUT_PARAGRAPH
     if not parsed.sections:
         return Boundaries(ranks.tobytes(), [len(offsets) - 1])
@@ -74,14 +82,21 @@ def boundaries_of(
 
 @dataclass(frozen=True, slots=True)
 class _Headings:
-    """Where sections begin, as ascending boundaries, and their depths: `intp[headings]`."""
+    """The boundaries at which sections begin, ascending, and the depths of the sections.
+
+    Both arrays are `intp[headings]`.
+    """
 
     starts: NDArray[np.intp]
     depths: NDArray[np.intp]
 
 
 def _byte_offsets(text: str, raw: bytes, chars: Sequence[int]) -> NDArray[np.uint32]:
-    """Byte offsets in `raw` of ascending code-point offsets of `text`: `uint32[len(chars)]`."""
+    """Returns the byte offset in `raw` of each code-point offset of `text`.
+
+    `raw` is the UTF-8 of `text`. `chars` are code-point offsets, ascending. The result is
+    `uint32[len(chars)]`.
+    """
     if len(raw) == len(text):
         return np.array(chars, np.uint32)
     pieces = zip((0, *chars), chars, strict=False)
@@ -89,64 +104,77 @@ def _byte_offsets(text: str, raw: bytes, chars: Sequence[int]) -> NDArray[np.uin
     return np.cumsum(lengths, dtype=np.uint32)
 
 
-def _exact(
+def _match_boundaries(
     targets: NDArray[np.uint32], offsets: NDArray[np.uint32]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Which of the byte offsets `targets` are boundaries, as indices, and those boundaries."""
+    """Returns the indices of the `targets` that are boundaries, and these boundaries.
+
+    `targets` and `offsets` are byte offsets. `offsets` are those of all boundaries, ascending.
+    """
     at = np.searchsorted(offsets, targets)
-    found = np.flatnonzero(offsets[at] == targets)
-    return found, at[found]
+    exact = np.flatnonzero(offsets[at] == targets)
+    return exact, at[exact]
 
 
 def _headings(parsed: ParsedText, raw: bytes, offsets: NDArray[np.uint32]) -> _Headings:
-    """Sections that begin at a boundary before the end; of several at one, the last."""
+    """Returns the sections that begin at a boundary before the end of the text.
+
+    If several sections begin at the same boundary, only the last of them is returned.
+    """
     chars = [section.char_start for section in parsed.sections]
-    found, at = _exact(_byte_offsets(parsed.text, raw, chars), offsets)
+    exact, at = _match_boundaries(_byte_offsets(parsed.text, raw, chars), offsets)
     is_last = at < np.append(at[1:], len(offsets) - 1)
     depths = np.array([section.depth for section in parsed.sections], np.intp)
-    return _Headings(at[is_last], depths[found[is_last]])
+    return _Headings(at[is_last], depths[exact[is_last]])
 
 
 def _keep_with_text(
     ranks: NDArray[np.uint8], raw: bytes, offsets: NDArray[np.uint32], headings: _Headings
 ) -> None:
-    """Ranks the end of each heading, or of its underline, below the end of a word.
+    """Lowers the rank of the end of each heading, or of its underline, to CUT_CODE_POINT.
 
-    So a cut prefers the end of the first sentence below, and of any of its words.
+    Then a cut prefers the end of the first sentence below the heading, or the end of any word
+    in that sentence, so the heading stays with the text below it.
     """
-    good = np.flatnonzero(ranks >= hrag_fast.CUT_SENTENCE)
-    at = np.searchsorted(good, headings.starts, side="right")
-    at = at[at < len(good) - 1]  # The text may end with a heading.
-    ranks[good[at]] = hrag_fast.CUT_CODE_POINT
-    below = np.frombuffer(raw, np.uint8)[offsets[good[at]]]
+    sentence_ends = np.flatnonzero(ranks >= hrag_fast.CUT_SENTENCE)
+    at = np.searchsorted(sentence_ends, headings.starts, side="right")
+    at = at[at < len(sentence_ends) - 1]  # The text may end with a heading.
+    ranks[sentence_ends[at]] = hrag_fast.CUT_CODE_POINT
+    below = np.frombuffer(raw, np.uint8)[offsets[sentence_ends[at]]]
     for index in at[np.isin(below, _UNDERLINES)].tolist():
-        start, end = good[index : index + 2].tolist()
+        start, end = sentence_ends[index : index + 2].tolist()
         if not _WORD.search(raw, offsets[start], offsets[end]):
             ranks[end] = hrag_fast.CUT_CODE_POINT
 
 
 def _borders(headings: _Headings, count: int, tiny: int) -> NDArray[np.intp]:
-    """Where sections begin, except those that a tiny one introduces: `intp[borders]`.
+    """Returns the boundaries at which sections begin, then `count`: `intp[borders]`.
 
-    The first is 0, for text before the first heading counts as a section above all others;
-    the last is `count`, the number of tokens.
+    Leaves out sections that a tiny section introduces. The first border is 0, because text
+    before the first heading counts as a section above all others. The last border is `count`,
+    the number of tokens.
     """
     starts, depths = headings.starts, headings.depths
     lengths_before = np.diff(starts, prepend=0)
     is_deeper = np.diff(depths, prepend=0) > 0
-    kept = starts[(starts > 0) & ~((lengths_before < tiny) & is_deeper)]
-    return np.concatenate(([0], kept, [count]))
+    section_starts = starts[(starts > 0) & ~((lengths_before < tiny) & is_deeper)]
+    return np.concatenate(([0], section_starts, [count]))
 
 
 def _block_ends(borders: NDArray[np.intp], tiny: int) -> list[int]:
-    """Where blocks end, given the borders of the sections that they consist of."""
+    """Returns the boundaries at which blocks end, ascending.
+
+    `borders` are the boundaries at which sections begin, then the number of tokens. A section
+    of fewer than `tiny` tokens is tiny.
+    """
     is_tiny = np.diff(borders) < tiny
-    goes_on = np.append(False, is_tiny[1:] & is_tiny[:-1])  # In a row of tiny ones.
-    rows = [*borders[:-1][~goes_on].tolist(), int(borders[-1])]
+    # A tiny section directly after another tiny section continues the same block.
+    is_continuation = np.append(False, is_tiny[1:] & is_tiny[:-1])
+    starts = [*borders[:-1][~is_continuation].tolist(), int(borders[-1])]
     ends: list[int] = []
     block_start = 0
-    for start, end in pairwise(rows):
+    for start, end in pairwise(starts):
         if min(end - start, start - block_start) >= tiny:
             ends.append(start)
             block_start = start
-    return [*ends, rows[-1]]
+    return [*ends, starts[-1]]

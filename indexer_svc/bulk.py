@@ -1,15 +1,16 @@
-"""Bulk load: many documents over one stream, three pipelined stages, group commit.
+"""Bulk load: stores many documents of one stream in three pipelined stages, by group commit.
 
 While one group of documents is committed and answered, the leaves of the next group are
-embedded, and the documents after that are read, admitted and cut. A caller that waits for
-each answer gets it at once. A caller that keeps sending gets large groups: documents queue
-up while a commit is synced, and for a short pause longer as long as more of them come.
+embedded, and the documents after those are read, admitted and cut. A caller that waits for
+each answer gets it at once. A caller that keeps sending gets large groups, because documents
+queue up while a commit is synced to disk. Before it embeds the next group, the load also
+pauses briefly as long as more documents arrive.
 
-Answers come in the order of the documents, each after the commit of its document. A
-document's own error is its answer and affects no other document; an error that concerns
-all documents ends the stream after the answers of the stored ones. Memory is bounded: at
-most four groups and one document are in flight, where a group is within its bounds or a
-single document. Knows nothing of gRPC.
+Answers come in the order of the documents, each after the commit of its document. An error of
+one document is the answer to that document and affects no other document. An error that
+concerns all documents ends the stream, after the answers to the documents that are stored.
+Memory is bounded: at most four groups and one document are in flight. A group stays within the
+limits of a group, or it is a single document. This module knows nothing about gRPC.
 """
 
 import threading
@@ -37,19 +38,21 @@ from indexer_svc.ingest_pipeline import Draft, Key, Pipeline, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 
 # A group shares one sync to disk. With 64 documents the sync takes little time compared with
-# their own work, and the writer's lock is held for a few hundredths of a second.
+# the other work on them, and the writer holds its lock for a few hundredths of a second.
 GROUP_DOCUMENTS = 64
-# The size of one request to an embedding endpoint. A larger group would not be faster, and
-# its answers would come later: the built-in model embeds about 350 leaves per second.
+# One request to an embedding endpoint has at most this many texts. A larger group would not be
+# faster, and its answers would come later: the built-in model embeds about 350 leaves a second.
 GROUP_LEAVES = 512
-GROUP_BYTES = 16 * MIB  # Texts, trees and vectors; half of the largest document by default.
+# The texts, trees and vectors of a group have at most this many bytes, which is half of the
+# default of HRAG_MAX_DOCUMENT_BYTES.
+GROUP_BYTES = 16 * MIB
 
 _FULL = 1.0  # The weight of a full group.
-_PAUSE_S = 0.002  # Shorter than a commit, longer than cutting a short document.
-_POLL_S = 0.1  # How often a wait checks whether the service is stopping.
+_PAUSE_S = 0.002  # This is shorter than a commit, and longer than cutting a short document.
+_POLL_S = 0.1  # A wait checks this often whether the service is stopping.
 
-# Errors that every further document would meet too.
-_CONCERNS_ALL = (
+# These errors end the stream, because every further document would fail with them too.
+_STREAM_ERRORS = (
     StorageFull,
     StoreUnavailable,
     DeadlineExceeded,
@@ -59,12 +62,16 @@ _CONCERNS_ALL = (
 
 Outcome = IngestResult | Exception
 Work = TypeVar("Work", Draft, Ready)
-Kept = TypeVar("Kept", bound=Outcome)
+SameOutcome = TypeVar("SameOutcome", bound=Outcome)
 
 
 @dataclass(frozen=True, slots=True)
 class IngestRequest:
-    """A document of the stream, with its id as sent; `read` decodes it and may raise."""
+    """A document of the stream, not decoded yet.
+
+    The ids are as sent, so any of them may be empty or invalid. `read` decodes the document
+    and may raise.
+    """
 
     tenant_id: str
     collection: str
@@ -73,26 +80,30 @@ class IngestRequest:
 
     @property
     def sent_as(self) -> Key:
-        """Its key as sent, so any part may be empty or invalid."""
+        """The document's key as sent. Any part of it may be empty or invalid."""
         return self.tenant_id, self.collection, self.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a document; `sent_as` is its key as sent."""
+    """The outcome of a document. `sent_as` is the document's key as sent."""
 
     sent_as: Key
     outcome: Outcome
 
     @property
     def document_id(self) -> str:
-        """The document's id as sent, so it may be empty."""
+        """The document's id as sent. It may be empty."""
         return self.sent_as[2]
 
 
 @dataclass(frozen=True, slots=True)
 class _InFlight(Generic[Work]):
-    """A document between two stages, or its outcome; `key` is set once it has been cut."""
+    """A document between two stages, or its outcome.
+
+    `key` is set once the document has been cut. `weight` is the document's share of a full
+    group.
+    """
 
     sent_as: Key
     content: Work | Outcome
@@ -101,7 +112,7 @@ class _InFlight(Generic[Work]):
 
 
 class BulkLoad:
-    """One stream of documents. `cancel` may be called from any thread."""
+    """Stores one stream of documents. `cancel` may be called from any thread."""
 
     def __init__(
         self,
@@ -110,7 +121,10 @@ class BulkLoad:
         deadline: Deadline,
         stopping: threading.Event,
     ) -> None:
-        """`requests` is iterated in another thread; `stopping` ends the stream early."""
+        """Starts nothing yet. `run` iterates `requests` in another thread.
+
+        Setting `stopping` ends the stream early.
+        """
         self._pipeline = pipeline
         self._requests = requests
         self._deadline = deadline
@@ -119,15 +133,18 @@ class BulkLoad:
         self._admitting = threading.Lock()
         self._in_flight = _Counts()
         self._drafts = PrefetchQueue[_InFlight[Draft]](_weight, _FULL, "cut")
-        # One group waits for its commit. Meanwhile documents queue up for the embedder, so
-        # that it is called, and threads are switched, per group and not per document.
+        # The capacity of 0 lets one group wait for its commit. Meanwhile documents queue up for
+        # the embedder. So the embedder is called, and threads are switched, once for each
+        # group and not once for each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[Answer]]:
-        """Stores the documents; yields their answers in order, those of one commit together.
+        """Stores the documents and yields their answers in order.
 
-        Raises what concerns all documents, such as StorageFull, after the answers of those
-        that are stored; ServiceUnavailable when the service stops, Cancelled after `cancel`.
+        The answers to documents of one commit are yielded together. Raises an error that
+        concerns all documents, for example StorageFull, after the answers to the documents
+        that are stored. Raises ServiceUnavailable when the service stops, and Cancelled after
+        `cancel`.
         """
         self._drafts.start(self._cut_all(self._requests))
         self._requests = ()
@@ -137,36 +154,42 @@ class BulkLoad:
                 yield from self._answer(group)
         finally:
             self.cancel()
-            with self._admitting:  # Nothing reads the store after this, so it may be closed.
+            # Waits until no admission is running. After that nothing reads the store, so the
+            # store may be closed.
+            with self._admitting:
                 pass
 
     def cancel(self) -> None:
-        """Makes every stage end soon; committed documents stay. Returns at once."""
+        """Makes every stage end soon, and returns at once. Committed documents stay stored."""
         self._cancelled.set()
         self._drafts.stop()
         self._ready.stop()
 
-    # Reading and cutting
+    # These methods read and cut documents.
 
     def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[Draft]]]:
         for request in requests:
             yield [self._cut_or_refuse(request)]
 
     def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[Draft]:
-        """The document, cut, or its own error; raises what concerns all documents."""
+        """Returns the document after cutting, or its error.
+
+        Raises an error that concerns all documents.
+        """
         try:
             return self._cut(request)
-        except _CONCERNS_ALL:
+        except _STREAM_ERRORS:
             raise
         except Exception as error:
-            return _InFlight(request.sent_as, _detached(error))
+            return _InFlight(request.sent_as, _without_traceback(error))
 
     def _cut(self, request: IngestRequest) -> _InFlight[Draft]:
         checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
         with self._admitting:
-            self._check_going()
-            # The stored version must not be compared once this stream has sent a newer one. The
-            # store is read after these: what it does not have yet is among them.
+            self._check_running()
+            # A document must not be compared with the stored version if this stream has sent a
+            # newer version of it. The keys in flight are read before the store is read, so a
+            # newer version is either among these keys or already in the store.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
@@ -174,91 +197,111 @@ class BulkLoad:
         superseded = admitted.key in in_flight
         draft = self._pipeline.cut(admitted, self._deadline)
         with self._admitting:
-            self._check_going()
+            self._check_running()
             stored = self._pipeline.admit_draft(draft, superseded=superseded)
         if stored is not None:
             return _InFlight(request.sent_as, stored)
         self._in_flight.add(admitted.key)
-        return _InFlight(request.sent_as, draft, admitted.key, _weight_of(draft))
+        return _InFlight(request.sent_as, draft, admitted.key, _weight_of_draft(draft))
 
-    # Embedding
+    # These methods embed documents.
 
     def _embed_all(self) -> Iterator[list[_InFlight[Ready]]]:
         group = self._drafts.take(_FULL)
         while group:
             embedded = self._embed([_.content for _ in group if isinstance(_.content, Draft)])
-            yield [_advanced(document, embedded) for document in group]
-            if len(group) > 1:  # The caller does not wait for each answer.
+            yield [_to_next_stage(document, embedded) for document in group]
+            # The caller of a larger group does not wait for each answer, so more may come soon.
+            if len(group) > 1:
                 self._drafts.gather(_FULL, _PAUSE_S)
             group = self._drafts.take(_FULL)
 
     def _embed(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
-        """Embeds all at once, or one by one if one of them makes the request fail."""
+        """Embeds all drafts in one request; yields each one's result or error, in order.
+
+        If a draft makes the request fail, embeds the drafts one by one.
+        """
         try:
             yield from self._pipeline.embed(drafts, self._deadline)
-        except _CONCERNS_ALL:
+        except _STREAM_ERRORS:
             raise
         except EmbedderUnavailable as error:
-            yield from [_detached(error)] * len(drafts)  # The embedder has retried for seconds.
+            # The embedder has already retried for seconds, so no draft is tried again alone.
+            yield from [_without_traceback(error)] * len(drafts)
         except Exception as error:
             if len(drafts) == 1:
-                yield _detached(error)
+                yield _without_traceback(error)
             else:
                 yield from self._embed_alone(drafts)
 
     def _embed_alone(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
         for index, draft in enumerate(drafts):
-            self._check_going()
+            self._check_running()
             (outcome,) = self._embed([draft])
             if isinstance(outcome, EmbedderUnavailable):
                 yield from [outcome] * (len(drafts) - index)
                 return
             yield outcome
 
-    # Committing and answering
+    # These methods commit and answer documents.
 
     def _next_group(self) -> list[_InFlight[Ready]]:
-        """The documents that are ready, at least one; an empty list at the end."""
+        """Returns the documents that are ready, at least one, or an empty list at the end."""
         while True:
             group = self._ready.take(_FULL, _POLL_S)
             if group == []:
                 self._check_not_cancelled()
                 return group
-            self._check_going()
+            self._check_running()
             if group is not None:
                 return group
 
     def _answer(self, group: list[_InFlight[Ready]]) -> Iterator[list[Answer]]:
-        """Answers that need no commit are not held back by a commit after them."""
-        settled = list(takewhile(lambda each: not isinstance(each.content, Ready), group))
+        """Yields the answers to a group, committing its documents.
+
+        Documents at the start of the group that need no commit are answered first, so that
+        they do not wait for the commit of the documents after them.
+        """
+        settled = list(takewhile(lambda document: not isinstance(document.content, Ready), group))
         if settled:
-            yield self._close(settled, [])
+            yield self._finish(settled, [])
         if len(settled) < len(group):
             yield from self._commit(group[len(settled) :])
 
     def _commit(self, group: list[_InFlight[Ready]]) -> Iterator[list[Answer]]:
-        """Commits all at once, or one by one if one of them makes the commit fail."""
-        ready = [each.content for each in group if isinstance(each.content, Ready)]
-        for collection in dict.fromkeys(each.collection for each in ready):
+        """Commits all documents at once and yields the answers.
+
+        If a document makes the commit fail, commits the documents one by one.
+        """
+        ready = [document.content for document in group if isinstance(document.content, Ready)]
+        for collection in dict.fromkeys(document.collection for document in ready):
             self._wait_for_capacity(collection)
         outcomes = self._outcomes_of_commit(ready)
         if outcomes:
-            yield self._close(group, outcomes)
+            yield self._finish(group, outcomes)
         else:
-            for each in group:
-                yield from self._answer([each])
+            for document in group:
+                yield from self._answer([document])
 
     def _outcomes_of_commit(self, ready: list[Ready]) -> list[Outcome]:
-        """The outcome of each document; an empty list if one of several makes the commit fail."""
-        try:
-            return [_detached(outcome) for outcome in self._pipeline.commit(ready)]
-        except HragError as error:
-            # A document's own error would be its outcome; this one concerns them all.
-            raise _detached(error) from None
-        except Exception as error:
-            return [_detached(error)] if len(ready) == 1 else []
+        """Returns the outcome of each document of one commit.
 
-    def _close(self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]) -> list[Answer]:
+        Returns an empty list if one of several documents makes the commit fail. Raises an
+        error that concerns all documents.
+        """
+        try:
+            return [_without_traceback(outcome) for outcome in self._pipeline.commit(ready)]
+        except HragError as error:
+            # An error of one document is among the outcomes, so this one concerns all documents.
+            raise _without_traceback(error) from None
+        except Exception as error:
+            return [_without_traceback(error)] if len(ready) == 1 else []
+
+    def _finish(self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]) -> list[Answer]:
+        """Returns the answers to a group, whose documents are then in flight no more.
+
+        `committed` are the outcomes of the documents of the group that are Ready, in order.
+        """
         answers = []
         outcomes = iter(committed)
         for document in group:
@@ -270,15 +313,18 @@ class BulkLoad:
         return answers
 
     def _wait_for_capacity(self, collection: CollectionHandle) -> None:
-        """Waits in short steps, so that a stop or a cancellation ends it."""
+        """Waits until the collection may be written to.
+
+        Waits in short steps, so that a stop of the service or a cancellation ends the wait.
+        """
         while True:
-            self._check_going()
+            self._check_running()
             try:
                 return self._pipeline.wait_for_capacity(collection, Deadline.after(_POLL_S))
             except DeadlineExceeded:
                 self._deadline.check("waiting for the index to catch up")
 
-    def _check_going(self) -> None:
+    def _check_running(self) -> None:
         self._check_not_cancelled()
         if self._stopping.is_set():
             raise ServiceUnavailable(
@@ -291,14 +337,14 @@ class BulkLoad:
 
 
 class _Counts:
-    """The number of documents of each key between cutting and answer."""
+    """Counts the documents of each key that have been cut and not been answered yet."""
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
         self._lock = threading.Lock()
 
     def keys(self) -> frozenset[Key]:
-        """Those of which there is a document now."""
+        """Returns the keys that have at least one document in flight now."""
         with self._lock:
             return frozenset(self._counts)
 
@@ -313,11 +359,12 @@ class _Counts:
                 del self._counts[key]
 
 
-def _detached(outcome: Kept) -> Kept:
-    """Returns `outcome`; an error loses its stack and its causes, a fault of ours to a note.
+def _without_traceback(outcome: SameOutcome) -> SameOutcome:
+    """Returns `outcome` itself. Removes the traceback and the causes of an error.
 
-    The frames of a stack refer to the document and, by way of their callers, to the error: only
-    the garbage collector frees such a cycle. The note is for the log of whoever answers.
+    The frames of a traceback refer to the document and, through the frames of their callers, to
+    the error. Only the garbage collector could free this reference cycle. The traceback of an
+    unexpected error, which is not an HragError, is kept as a note for the log.
     """
     if isinstance(outcome, Exception):
         if not isinstance(outcome, HragError):
@@ -326,9 +373,13 @@ def _detached(outcome: Kept) -> Kept:
     return outcome
 
 
-def _advanced(
+def _to_next_stage(
     document: _InFlight[Draft], embedded: Iterator[Ready | Exception]
 ) -> _InFlight[Ready]:
+    """Returns a document for the next stage, with the next of the results in `embedded`.
+
+    A document that has an outcome already keeps it and takes no result.
+    """
     content = document.content
     outcome = next(embedded) if isinstance(content, Draft) else content
     return _InFlight(document.sent_as, outcome, document.key, document.weight)
@@ -338,8 +389,11 @@ def _weight(document: _InFlight[Draft] | _InFlight[Ready]) -> float:
     return document.weight
 
 
-def _weight_of(draft: Draft) -> float:
-    """The share of a full group; documents whose shares add up to 1 keep all of its bounds."""
+def _weight_of_draft(draft: Draft) -> float:
+    """Returns the draft's share of a full group.
+
+    Documents whose shares add up to at most 1 stay within all limits of a group.
+    """
     return _FULL * max(
         1 / GROUP_DOCUMENTS, draft.leaf_count / GROUP_LEAVES, draft.size_bytes / GROUP_BYTES
     )

@@ -1,15 +1,20 @@
 """Hierarchical chunking: cuts a text into its chunk tree. Pure and deterministic.
 
-The tree is built bottom-up over one token sequence. Level 0 is a sliding window over each
-block of sections (see `boundaries`): it stops at the block's end and starts again behind it,
-without overlap. Each higher level groups consecutive chunks of the level below while they fit,
-then extends the end of each group until it shares the level's overlap with the next group, or
-ends it before a heading. So every chunk has one parent and lies inside it, for any sizes. No
-leaf leaves its block, also if a higher level is the embedded one.
+The tree is built bottom-up over one token sequence.
+
+* Level 0 is a sliding window over each block of sections (`boundaries` defines blocks). The
+  window stops at the end of the block. It starts again at the beginning of the next block,
+  without overlap.
+* Each higher level groups consecutive chunks of the level below while they fit. Then it extends
+  the end of each group until the group shares the level's overlap with the next group. A group
+  before a heading is not extended.
+
+So every chunk has one parent and lies inside it, for any chunk sizes. No leaf crosses the end of
+its block, even if a level above 0 is the embedded level.
 
 Every cut moves to the boundary of the highest rank near its target position.
 
-Time and memory are linear in the text, apart from one binary search for each chunk.
+Time and memory are linear in the text, apart from a few binary searches for each chunk.
 """
 
 import bisect
@@ -25,18 +30,21 @@ from hrag.values.collections import TreeSettings
 from hrag.values.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 
-# A cut may be earlier than its target by 1/_SNAP of the chunk size. A quarter of 256 tokens is
-# two or three sentences, so that it nearly always contains a sentence end.
+# A cut may be before its target position by up to 1/_SNAP of the chunk size. A quarter of 256
+# tokens is two or three sentences, so it nearly always contains the end of a sentence.
 _SNAP = 4
-_SNAP_OVERLAP = 4  # The overlap may differ from its target by 1/_SNAP_OVERLAP of it.
-_MAX_CODE_POINT_TOKENS = 4  # A code point has at most 4 bytes, and a token at least one.
+# The overlap may differ from its target by up to 1/_SNAP_OVERLAP of the target.
+_SNAP_OVERLAP = 4
+# A code point has at most 4 bytes in UTF-8, and a token has at least one byte.
+_MAX_CODE_POINT_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Chunk size and overlap of one level, and the `slack` of the overlap, all in tokens.
+    """The chunk size, the overlap and the slack of one level, all in tokens.
 
-    The overlap of two chunks may differ from `overlap` by `slack`, to end at a better boundary.
+    The overlap of two neighbouring chunks may differ from `overlap` by up to `slack`, so that
+    it ends at a better boundary.
     """
 
     size: int
@@ -45,14 +53,20 @@ class Level:
 
     @classmethod
     def of(cls, size: int, ratio: float) -> "Level":
-        """Returns the level of chunks of `size` tokens that share `ratio` of it, 0 to 0.5."""
+        """Returns the level whose chunks have at most `size` tokens.
+
+        Neighbouring chunks share about `ratio` of `size`, from 0 to 0.5.
+        """
         overlap = round(size * ratio)
         return cls(size, overlap, max(2, overlap // _SNAP_OVERLAP) if overlap else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Chunks of one level: their first and last boundaries, and their numbers of children."""
+    """The chunks of one level: the boundaries where they start and end, and their child counts.
+
+    The lists have one value for each chunk, in order of the text.
+    """
 
     starts: list[int]
     ends: list[int]
@@ -62,18 +76,18 @@ class _Spans:
 def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
     """Returns the chunk tree of `parsed.text`, which must not be empty.
 
-    Level l has chunks of at most `settings.level_sizes[l]` tokens (cl100k_base). The same text
-    and settings give the same tree, byte for byte. Raises nothing.
+    Chunks of level l have at most `settings.level_sizes[l]` tokens (cl100k_base). The same text
+    and the same settings give the same tree, byte for byte. Raises no errors.
     """
     raw = parsed.text.encode()
     ends = tokens.byte_ends(tokens.encode(parsed.text))
     offsets = np.concatenate((np.zeros(1, np.uint32), ends))
     bounds = boundaries_of(parsed, raw, offsets, settings.leaf_tokens)
     smallest, *larger = (Level.of(size, settings.overlap_ratio) for size in settings.level_sizes)
-    spans = [_slide(bounds, smallest)]
+    spans = [_slide_windows(bounds, smallest)]
     for number, level in enumerate(larger, start=1):
         in_blocks = number <= settings.embedding_level
-        spans.append(_group(bounds, spans[-1], level, in_blocks=in_blocks))
+        spans.append(_group_chunks(bounds, spans[-1], level, in_blocks=in_blocks))
     levels = [_pack_level(level, offsets) for level in spans]
     _add_char_offsets(levels, raw, ascii_only=len(raw) == len(parsed.text))
     _link(levels, spans)
@@ -84,7 +98,8 @@ def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
 class _CharOffsets:
     """Maps byte offsets of UTF-8 text to code-point offsets.
 
-    `offsets` are all byte offsets that will be looked up; each is a code-point boundary.
+    `offsets` are all byte offsets that will be looked up. Each of them must be the boundary of
+    a code point. Duplicates are allowed.
     """
 
     def __init__(self, raw: bytes, offsets: NDArray[np.uint32]) -> None:
@@ -95,14 +110,15 @@ class _CharOffsets:
         self._chars = np.cumsum(lengths, dtype=np.uint32)
 
     def of(self, offsets: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Returns the code-point offsets, in the shape of `offsets`."""
+        """Returns the code-point offset of each byte offset, in the shape of `offsets`."""
         return self._chars[np.searchsorted(self._known, offsets)]
 
 
 def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
-    """The boundary of the highest rank in [low, high]; ties go to the one nearest to `near`.
+    """Returns the boundary of the highest rank in [low, high].
 
-    If all of them are forbidden, the last permitted one below `low` and above `floor`.
+    Of several boundaries of this rank, returns the one nearest to `near`. If all boundaries in
+    the range are forbidden, returns the last permitted boundary below `low` and above `floor`.
     """
     best = max(ranks[low : high + 1])
     if best == hrag_fast.CUT_FORBIDDEN:
@@ -114,10 +130,12 @@ def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
     return before
 
 
-def _slide(bounds: Boundaries, level: Level) -> _Spans:
-    """Sliding windows over each block; each starts `overlap` before the end of the previous one.
+def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
+    """Returns the chunks of level 0: windows that slide over each block.
 
-    The last one of a block has at least 1/_SNAP of the size, unless the block has less.
+    Each window starts about `level.overlap` tokens before the end of the previous one. The last
+    window of a block has at least 1/_SNAP of `level.size` tokens, unless the whole block has
+    fewer.
     """
     ranks = bounds.ranks
     starts, ends = list[int](), list[int]()
@@ -137,7 +155,10 @@ def _slide(bounds: Boundaries, level: Level) -> _Spans:
 
 
 def _next_start(ranks: bytes, end: int, level: Level) -> int:
-    """Where the chunk after one that ends at `end` begins: at the last heading, if one is near."""
+    """Returns the boundary where the chunk after one that ends at `end` begins.
+
+    If headings begin within the overlap, it is the last of these headings.
+    """
     if not level.overlap:
         return end
     near = end - level.overlap
@@ -148,10 +169,11 @@ def _next_start(ranks: bytes, end: int, level: Level) -> int:
     return _best_cut(ranks, low, high, near, low - _MAX_CODE_POINT_TOKENS)
 
 
-def _group(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks: bool) -> _Spans:
-    """The longest runs of consecutive chunks that fit, with ends extended to the overlap.
+def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks: bool) -> _Spans:
+    """Returns the chunks of the level above `below`.
 
-    With `in_blocks` no run leaves its block.
+    Each chunk is the longest run of consecutive chunks of `below` that fits, with its end
+    extended to the overlap. With `in_blocks` no run crosses the end of a block.
     """
     starts, ends, counts = list[int](), list[int](), list[int]()
     stops = bounds.block_ends if in_blocks else bounds.block_ends[-1:]
@@ -168,10 +190,11 @@ def _group(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks: bool) 
 
 
 def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop: int) -> int:
-    """Index of the last chunk of the run from `first`; it ends at `stop` at the latest.
+    """Returns the index in `below` of the last chunk of the run that begins with `first`.
 
-    The run ends before a heading if it is then at most 1/_SNAP shorter than the size. Else it
-    is the longest that still fits the overlap.
+    The last chunk ends at the boundary `stop` at the latest. The run ends before a heading if
+    this makes it at most 1/_SNAP shorter than `level.size`. Otherwise it is the longest run that
+    leaves enough tokens for the overlap.
     """
     limit = below.starts[first] + level.size
     last = bisect.bisect_right(below.ends, min(limit, stop)) - 1
@@ -189,24 +212,30 @@ def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop:
 def _group_end(
     ranks: bytes, below: _Spans, run: range, level: Level, previous_end: int, stop: int
 ) -> int:
-    """The end of a run: at or after its last chunk, within the size limit, near the overlap.
+    """Returns the boundary at which a run ends.
 
-    A run before a heading or at `stop` shares nothing with the next one.
+    It is at or after the end of the run's last chunk, within `level.size`, and near the target
+    overlap with the next run. A run before a heading, or one that ends at `stop`, shares no
+    tokens with the next run.
     """
-    own_end, next_start = below.ends[run[-1]], below.starts[run[-1] + 1 : run[-1] + 2]
-    if own_end == stop:
-        return own_end
-    if ranks[next_start[0]] == CUT_SECTION and own_end > previous_end:
-        return own_end
+    run_end, next_start = below.ends[run[-1]], below.starts[run[-1] + 1 : run[-1] + 2]
+    if run_end == stop:
+        return run_end
+    if ranks[next_start[0]] == CUT_SECTION and run_end > previous_end:
+        return run_end
     near = next_start[0] + level.overlap
-    floor = max(own_end, previous_end + 1)
+    floor = max(run_end, previous_end + 1)
     high = min(below.starts[run[0]] + level.size, near + level.slack, stop - 1)
     low = min(max(floor, near - level.slack), high)
     return _best_cut(ranks, low, high, min(max(near, low), high), floor - 1)
 
 
 def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.void]:
-    """One level as `CHUNK[chunks]`, without links, characters and sections."""
+    """Returns one level as `CHUNK[chunks]`.
+
+    `boundaries` is `uint32[n + 1]`, the byte offset of each boundary. Links, code-point offsets
+    and sections are not set yet.
+    """
     level = np.zeros(len(spans.starts), CHUNK)
     starts, ends = np.array(spans.starts), np.array(spans.ends)
     level["token_start"] = starts
@@ -219,7 +248,10 @@ def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.voi
 
 
 def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_only: bool) -> None:
-    """Sets `char_start` and `char_end` of all levels; an offset they share is counted once."""
+    """Sets `char_start` and `char_end` of all levels.
+
+    Offsets that several chunks share are computed only once.
+    """
     if ascii_only:
         for level in levels:
             level["char_start"], level["char_end"] = level["byte_start"], level["byte_end"]
@@ -241,7 +273,10 @@ def _link(levels: Sequence[NDArray[np.void]], spans: Sequence[_Spans]) -> None:
 
 
 def _add_sections(levels: Sequence[NDArray[np.void]], sections: Sequence[Section]) -> None:
-    """Sets `section`, the index of the section that contains most of the chunk."""
+    """Sets `section` of each chunk to the index of the section that contains most of it.
+
+    Chunks keep NONE if no section contains more than half of them.
+    """
     if not sections:
         return
     table = _SectionTable(sections, int(levels[0]["char_end"][-1]))
@@ -250,7 +285,7 @@ def _add_sections(levels: Sequence[NDArray[np.void]], sections: Sequence[Section
 
 
 class _SectionTable:
-    """Finds the section that contains most of a span. Offsets are code points."""
+    """Finds the section that contains most of a span. All offsets count code points."""
 
     def __init__(self, sections: Sequence[Section], text_end: int) -> None:
         self._starts = np.array([section.char_start for section in sections], np.int64)
@@ -260,26 +295,30 @@ class _SectionTable:
     def containing_most_of(
         self, starts: NDArray[np.uint32], ends: NDArray[np.uint32]
     ) -> NDArray[np.uint32]:
-        """Returns the innermost section with more than half of each span, or NONE: `uint32[spans]`.
+        """Returns the innermost section that contains more than half of each span, or NONE.
 
-        Such a section contains the middle of the span, so it is the section there or one of
-        its ancestors.
+        `starts` and `ends` are `uint32[spans]`, as is the result. A section with more than half
+        of a span contains the middle of the span. So it is the innermost section at the middle,
+        or one of that section's ancestors.
         """
         low, high = starts.astype(np.int64), ends.astype(np.int64)
-        found = np.searchsorted(self._starts, (low + high) // 2, side="right") - 1
-        found[found < 0] = NONE
+        sections = np.searchsorted(self._starts, (low + high) // 2, side="right") - 1
+        sections[sections < 0] = NONE
         while True:
-            known = found != NONE
-            at = np.where(known, found, 0)
+            known = sections != NONE
+            at = np.where(known, sections, 0)
             inside = np.minimum(high, self._ends[at]) - np.maximum(low, self._starts[at])
             too_small = known & (2 * inside <= high - low)
             if not too_small.any():
-                return found.astype(np.uint32)
-            found[too_small] = self._parents[at[too_small]]
+                return sections.astype(np.uint32)
+            sections[too_small] = self._parents[at[too_small]]
 
 
 def _extents(sections: Sequence[Section], text_end: int) -> list[int]:
-    """The end of each section: the start of the next one of the same or a smaller depth."""
+    """Returns the end of each section.
+
+    It is the start of the next section of the same or a smaller depth, or `text_end`.
+    """
     ends = [text_end] * len(sections)
     open_sections: list[int] = []
     for index, section in enumerate(sections):

@@ -1,4 +1,7 @@
-"""The limits of a document: those that can be checked without its body, and of its leaves."""
+"""The limits of a document's title, source, metadata, id, leaves and vectors.
+
+The limits of the body are in `extract`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,16 +14,17 @@ from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES
 
 MAX_SOURCE_BYTES = 2048
-# All vectors of a document are in memory at once. With the default levels and 3,072 dimensions,
-# 32 MiB of plain text, the default of HRAG_MAX_DOCUMENT_BYTES, have 1.9 GiB of them where
-# characters are rare and sentences short, the most that was measured; English prose 0.4 GiB.
+# All vectors of a document are in memory at once. With the default levels, 3,072 dimensions
+# and 32 MiB of plain text (the default of HRAG_MAX_DOCUMENT_BYTES), the vectors take 1.9 GiB in
+# the worst case that was measured, a text of rare characters and short sentences. The vectors of
+# English prose take 0.4 GiB.
 MAX_VECTOR_BYTES = 2048 * MIB
 
 
 def check_limits(document: Document, metadata_json: bytes) -> None:
-    """Raises TooLarge or InvalidArgument; `metadata_json` is the metadata in canonical JSON.
+    """Checks everything of a document except its body. Raises TooLarge or InvalidArgument.
 
-    An empty id is allowed.
+    `metadata_json` is the metadata in canonical JSON. An empty id is allowed.
     """
     _check_size("title", document.title.encode(), MAX_TITLE_BYTES)
     check_changeable(document.metadata, metadata_json, document.source)
@@ -29,14 +33,17 @@ def check_limits(document: Document, metadata_json: bytes) -> None:
 
 
 def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: str) -> None:
-    """Checks what of a stored document can change. Raises TooLarge."""
+    """Checks what UpdateMetadata can change: the metadata and the source. Raises TooLarge."""
     _check_size("source", source.encode(), MAX_SOURCE_BYTES)
     _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
     _check_values(metadata)
 
 
 def check_leaves(count: int, vector_bytes: int) -> None:
-    """Raises TooLarge for more leaves than an engine stores, or for too many bytes of vectors."""
+    """Raises TooLarge if a document has too many leaves, or if their vectors take too many bytes.
+
+    `count` is the number of leaves. The engine limits it.
+    """
     check_leaf_count(count)
     if vector_bytes > MAX_VECTOR_BYTES:
         raise TooLarge(
@@ -60,9 +67,12 @@ def _check_values(metadata: Mapping[str, Any]) -> None:
 
 
 def _value_count(value: Any) -> int:
-    """How many values an object or a list holds, at any depth; an object is a value too."""
+    """Returns the number of values at any depth of `value`.
+
+    An object inside `value` counts as one value in addition to the values inside it.
+    """
     if isinstance(value, Mapping):
-        return sum(isinstance(each, Mapping) + _value_count(each) for each in value.values())
+        return sum(isinstance(item, Mapping) + _value_count(item) for item in value.values())
     if isinstance(value, (list, tuple)):
-        return sum(isinstance(each, Mapping) + _value_count(each) for each in value)
+        return sum(isinstance(item, Mapping) + _value_count(item) for item in value)
     return 1

@@ -1,10 +1,11 @@
-"""Text extraction: from a document as a client sends it to text, pages, sections and a title.
+"""Text extraction: reads the text, pages, sections and title of a document that a client sent.
 
-The first step of an ingest. It refuses what cannot be indexed: an unknown type, a body that
-is too large, unreadable or blank, and a run with or without white space that would stall the
-tokenizer. The extracted text is never blank and always valid UTF-8; pages and sections are in
-order of position. Pure: a document gives the same result on every machine. Knows nothing of
-tokens, storage or gRPC.
+This is the first step of an ingest. It refuses a document that cannot be indexed: one of an
+unknown type, one whose body is too large, unreadable or blank, and one with a run of white
+space, or of other characters, that is so long that it would stall the tokenizer. The extracted
+text is never blank, and UTF-8 can always encode it. Pages and sections are in order of position.
+A document gives the same result on every machine. This module knows nothing about tokens,
+storage or gRPC.
 """
 
 import codecs
@@ -22,13 +23,15 @@ from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mim
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
-# A run is one piece for the tokenizer, in whose length it is superlinear; in white space of about
-# 1,000,000 characters it fails. As many as all line breaks of MAX_PAGES empty pages are allowed.
+# The tokenizer treats a run as one piece, and its time grows faster than the length of a piece.
+# It fails on about 1,000,000 characters of white space. The limit for white space allows the line
+# breaks of MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
-# Formats that a process of its own reads, whatever their size, and how errors name them.
-_FOREIGN = {
+# A parser process reads these formats, even if the file is small. The value is how errors name
+# the format.
+_FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
     DOCX: "a Word document",
@@ -36,27 +39,32 @@ _FOREIGN = {
     XLSX: "a workbook",
     EPUB: "an EPUB",
 }
-# Formats of text that this process reads itself. Longer texts are parsed by a process of its own:
-# of Markdown of nothing but markers, so much takes a tenth of a second, in which no other thread
-# runs.
-_READ_HERE = (MARKDOWN, RST, CSV, TSV, PYTHON)
-_MAX_READ_HERE_BYTES = 16_384
-_VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width characters are blank.
+# This process reads short texts of these formats itself. A parser process reads longer texts,
+# because no other thread can run meanwhile: Markdown of this length that consists only of markers
+# takes a tenth of a second.
+_TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
+_MAX_TEXT_BYTES_PARSED_HERE = 16_384
+# Zero-width characters count as blank.
+_VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
-_SEPARATORS = "\x1c\x1d\x1e\x1f"  # White space for Python, but not for the tokenizer.
+# Python counts these characters as white space, but the tokenizer does not.
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 Parse = Callable[[bytes, str, int], ParsedFile]
-"""Parses bytes of a MIME type, with the largest text in bytes of UTF-8, in another process."""
+"""Parses a file in another process.
+
+The arguments are the bytes, their MIME type, and the largest size of the text in bytes of UTF-8.
+"""
 TenantParse = Callable[[str, Deadline, bytes, str, int], ParsedFile]
-"""The same for a tenant that waits until a deadline."""
+"""Parses a file for a tenant. The first two arguments are the tenant's id and its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What is read from a document's body.
+    """The text, pages, sections and title of a document's body.
 
-    `title` is the one that the body itself gives, at most MAX_TITLE_BYTES bytes of UTF-8;
-    empty where it gives none. It depends on the body and the type alone.
+    `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
+    or empty. It depends only on the body and the type.
     """
 
     parsed: ParsedText
@@ -66,48 +74,53 @@ class Extracted:
 def no_parser(
     _tenant_id: str, _deadline: Deadline, _content: bytes, mime_type: str, _max_text_bytes: int
 ) -> ParsedFile:
-    """The parser of an ingestion that is given plain text alone. Raises UnreadableDocument."""
+    """Raises UnreadableDocument. This is the parser of a pipeline that reads only plain text."""
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
 def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
-    `max_bytes` bounds the body (a file's bytes, or text in UTF-8) and the text read from it
-    (UTF-8). Pages are joined by one blank line and keep their numbers; those of a PDF and the
-    slides of a presentation are numbered from 1. Sections are the headings of a text, the
-    bookmarks of a PDF, the slides of a presentation or the sheets of a workbook. The title is
-    the document's own: of its front matter or metadata, else its first heading of level 1;
-    plain text, tables and source code have none, nor has a workbook beside its metadata. Offsets
-    are code points of the text returned. NUL characters are kept in `text` and `pages`; in bytes
-    they are a sign of another format. `parse` reads foreign formats and long texts.
+    `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is read
+    from it (in UTF-8). `parse` reads foreign formats and long texts.
+
+    Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
+    of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of
+    a PDF, the slides of a presentation or the sheets of a workbook. Offsets count code points of
+    the returned text.
+
+    The title is the one in the document's front matter or metadata, or else its first heading of
+    level 1. Plain text, tables and source code have no title. A workbook has only the title in
+    its metadata.
+
+    NUL characters are allowed in `text` and `pages`. In `content` that should be text they are
+    refused, because they show that the bytes are of another format.
 
     Raises:
         TooLarge: the body or the text read from it exceeds `max_bytes`, or there are more than
             MAX_PAGES pages.
-        UnreadableDocument: `content` is not UTF-8, has a NUL byte where it should be text, or
-            is a damaged or encrypted file.
+        UnreadableDocument: `content` is not UTF-8, has a NUL byte although it should be text,
+            or is a damaged or encrypted file.
         BlankDocument: the text has no visible character.
-        InvalidArgument: the type is unknown, does not fit the body or needs libraries that are
-            not installed, the text has a lone surrogate, more than MAX_RUN_CHARS characters
-            without white space, or more than MAX_WHITE_SPACE_CHARS of white space in a row.
+        InvalidArgument: the type is unknown, does not fit the body, or needs libraries that are
+            not installed. Or the text has a lone surrogate, a run of more than MAX_RUN_CHARS
+            characters without white space, or a run of more than MAX_WHITE_SPACE_CHARS
+            characters of white space.
 
-    Also what `parse` raises.
+    Also raises the errors of `parse`.
     """
     mime_type = resolve_mime_type(document)
     field = field_of(document.body)
     require_readable(mime_type)
     _check_size(document.body, field, max_bytes)
-    if mime_type in _FOREIGN:
-        return _extracted_file(
-            parse(_file_of(document.body), mime_type, max_bytes), mime_type, field
-        )
+    if mime_type in _FOREIGN_FORMATS:
+        return _from_file(parse(_bytes_of(document.body), mime_type, max_bytes), mime_type, field)
     text, pages = _text_of(document.body)
     _check_text(text, field)
-    if mime_type not in _READ_HERE:
+    if mime_type not in _TEXT_FORMATS:
         return Extracted(ParsedText(text, (), pages))
     content = text.encode()
-    if len(content) <= _MAX_READ_HERE_BYTES:
+    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)
@@ -115,6 +128,7 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
 
 
 def _check_size(body: Body, field: str, max_bytes: int) -> None:
+    """Raises TooLarge if the body has more than `max_bytes` bytes."""
     if isinstance(body, bytes):
         size = len(body)
     elif isinstance(body, str):
@@ -128,6 +142,7 @@ def _check_size(body: Body, field: str, max_bytes: int) -> None:
 
 
 def _joined_size(pages: Sequence[Page]) -> int:
+    """Returns the size of the joined pages in bytes of UTF-8. Raises TooLarge."""
     if len(pages) > MAX_PAGES:
         raise TooLarge(
             f"pages has {len(pages)} pages; at most {MAX_PAGES} are allowed", field="pages"
@@ -139,6 +154,7 @@ def _joined_size(pages: Sequence[Page]) -> int:
 
 
 def _utf8_size(text: str, name: str, field: str) -> int:
+    """Returns the size of `text` in bytes of UTF-8. Raises InvalidArgument for a surrogate."""
     try:
         return len(text.encode())
     except UnicodeEncodeError as error:
@@ -149,7 +165,7 @@ def _utf8_size(text: str, name: str, field: str) -> int:
         ) from None
 
 
-def _file_of(body: Body) -> bytes:
+def _bytes_of(body: Body) -> bytes:
     return body if isinstance(body, bytes) else _text_of(body)[0].encode()
 
 
@@ -157,14 +173,14 @@ def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
     if isinstance(body, str):
         return body, ()
     if isinstance(body, bytes):
-        return _decoded(body), ()
+        return _decode(body), ()
     numbers = (page.number or position for position, page in enumerate(body, start=1))
     text, ranges = joined([page.text for page in body])
     return text, _pages(ranges, numbers)
 
 
-def _decoded(content: bytes) -> str:
-    """The text of UTF-8 bytes, without a byte order mark."""
+def _decode(content: bytes) -> str:
+    """Decodes UTF-8, without its byte order mark. Raises UnreadableDocument."""
     start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
     if b"\0" in content:
         raise UnreadableDocument(
@@ -184,24 +200,24 @@ def _decoded(content: bytes) -> str:
 
 
 def _pages(ranges: Sequence[PageRange], numbers: Iterable[int]) -> tuple[PageSpan, ...]:
-    return tuple(PageSpan(number, *where) for number, where in zip(numbers, ranges, strict=True))
+    return tuple(PageSpan(number, *range_) for number, range_ in zip(numbers, ranges, strict=True))
 
 
 def _sections(read: ParsedFile) -> tuple[Section, ...]:
     return tuple(Section(*heading) for heading in read.headings)
 
 
-def _extracted_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
+def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
-        raise BlankDocument(_blank(read, mime_type, field), field=field)
+        raise BlankDocument(_blank_message(read, mime_type, field), field=field)
     _check_runs(read.text, field)
     pages = _pages(read.pages, range(1, len(read.pages) + 1))
     return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
 
-def _blank(read: ParsedFile, mime_type: str, field: str) -> str:
+def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
     if mime_type != PDF:
-        return f"{field} is {_FOREIGN[mime_type]} without text"
+        return f"{field} is {_FOREIGN_FORMATS[mime_type]} without text"
     return (
         f"{field} is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
         "which needs text recognition first"
@@ -209,8 +225,9 @@ def _blank(read: ParsedFile, mime_type: str, field: str) -> str:
 
 
 def _check_text(text: str, field: str) -> None:
+    """Raises BlankDocument for a blank text, InvalidArgument for a run that is too long."""
     if _VISIBLE.search(text) is None:
-        raise BlankDocument(f"{field} is blank; it must hold some visible text", field=field)
+        raise BlankDocument(f"{field} is blank; it must contain visible text", field=field)
     _check_runs(text, field)
 
 
@@ -234,9 +251,9 @@ def _check_runs(text: str, field: str) -> None:
         )
 
 
-def _run_chars(text: str, start: int, behind: re.Pattern[str]) -> int:
-    """The length of the run from `start` to where `behind` is found."""
-    end = behind.search(text, start)
+def _run_chars(text: str, start: int, end_pattern: re.Pattern[str]) -> int:
+    """Returns the length of the run from `start` to the first match of `end_pattern`."""
+    end = end_pattern.search(text, start)
     return (len(text) if end is None else end.start()) - start
 
 
@@ -249,11 +266,12 @@ def _last_white_space_chars(window: str) -> int:
 
 
 def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int]) -> int | None:
-    """Offset of the first run of more than `longest` characters.
+    """Returns the offset of the first run of more than `longest` characters, or None.
 
-    `last_run_chars` gives the length of the run at the end of a text, 0 if it ends without one.
-    Jumps from the end of one run to the last one within the longest allowed, so most characters
-    are never examined.
+    `last_run_chars` returns the length of the run at the end of a text, or 0 if the text does not
+    end with a run. The search reads windows of `longest` + 1 characters. If the run at the end of
+    a window is not too long, the next window begins where that run begins. No run before it in
+    the window can be too long, so most characters are never examined.
     """
     start = 0
     while len(text) - start > longest:

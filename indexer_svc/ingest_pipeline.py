@@ -1,9 +1,9 @@
-"""Ingestion of a document: check, admit, cut, embed, commit.
+"""Ingestion of a document in five steps: check, admit, cut, embed, commit.
 
-Each step is one method: a single document passes through them in a row, a stream of
-documents runs them in parallel (`bulk`). Cheap checks come first, and a document that is
-stored already is recognised by its hash before anything is extracted or embedded. Nothing
-is visible before the commit at the end.
+Each step is one method. A single document passes through the steps one after another. For a
+stream of documents, `bulk` runs them in parallel. Cheap checks come first. A document that is
+stored already is recognised by its hash before anything is extracted or embedded. Nothing is
+visible before the commit at the end.
 """
 
 import hashlib
@@ -47,17 +47,18 @@ from indexer_svc.document_limits import check_leaves, check_limits
 from indexer_svc.extract import TenantParse, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
 
-# Part of every content hash: raised when documents are read or cut in another way, so that
-# ingesting them again does not count as UNCHANGED.
+# This is part of every content hash. It is raised when documents are read or cut in a new way,
+# so that ingesting them again does not count as UNCHANGED.
 _PIPELINE_VERSION = b"3"
 _FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Settings of a new collection that its creator does not set, and the largest body.
+    """Settings that a new collection gets if its creator sets none, and the largest body.
 
-    `language` is that of the analyzer.
+    `max_document_bytes` limits the body of each document. `language` is the language of the
+    analyzer.
     """
 
     tree: TreeSettings
@@ -72,9 +73,9 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A document with its id, within every limit that can be checked without its body.
+    """A document with an id, within all limits that can be checked without its body.
 
-    `metadata_json` is the canonical JSON of its metadata.
+    `metadata_json` is the canonical JSON of the metadata.
     """
 
     tenant_id: str
@@ -90,7 +91,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A document that is admitted to its collection and not stored in this version yet."""
+    """A document that is admitted to its collection, and whose version is not stored yet."""
 
     collection: CollectionHandle
     document: Document
@@ -99,13 +100,13 @@ class Pending:
 
     @property
     def key(self) -> Key:
-        """With the collection's own name, also if the document was sent to an alias."""
+        """The document's key. It has the name of the collection, even if an alias was sent."""
         return self.collection.tenant_id, self.collection.name, self.document.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A document that is ready to be committed."""
+    """A document with its vectors, ready to be committed."""
 
     collection: CollectionHandle
     document: PreparedDocument
@@ -113,7 +114,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document with its tree, before its vectors."""
+    """A document that has been cut into its chunk tree, and has not been embedded yet."""
 
     pending: Pending
     title: str
@@ -122,28 +123,28 @@ class Draft:
 
     @property
     def leaf_count(self) -> int:
-        """Number of texts to embed."""
+        """The number of leaves, which is the number of texts to embed."""
         return self.tree.counts[self._settings.tree.embedding_level]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of text, tree and vectors: the least that the stored document takes."""
+        """The bytes of text, tree and vectors. The stored document takes at least as many."""
         text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
         tree = sum(self.tree.counts) * CHUNK.itemsize
         return text + tree + self.vector_bytes
 
     @property
     def vector_bytes(self) -> int:
-        """Bytes of the vectors of all leaves."""
+        """The bytes of the vectors of all leaves."""
         return self.leaf_count * self._settings.dimension * _FLOAT32_BYTES
 
     @property
     def has_vectors(self) -> bool:
-        """Whether its leaves are to be embedded."""
+        """True if the collection has vectors, so that the leaves must be embedded."""
         return self._settings.dimension > 0
 
     def leaf_texts(self) -> list[str]:
-        """The texts to embed, in order; none in a collection without vectors."""
+        """Returns the texts to embed, in order; an empty list in a collection without vectors."""
         if not self.has_vectors:
             return []
         indexed = indexed_leaves(
@@ -154,10 +155,10 @@ class Draft:
             self._settings.tree.embedding_level,
             headings=self._settings.index_headings,
         )
-        return [each.embedded for each in indexed]
+        return [leaf.embedded for leaf in indexed]
 
     def with_vectors(self, vectors: Vectors) -> Ready:
-        """The document with its vectors, `float32[leaf_count, dimension]`."""
+        """Returns the document with its vectors, `float32[leaf_count, dimension]`."""
         document = self.pending.document
         prepared = PreparedDocument(
             document_id=document.document_id,
@@ -179,7 +180,7 @@ class Draft:
 
 
 class Pipeline:
-    """Ingests documents; safe to call from several threads."""
+    """Creates collections and ingests documents. Safe to call from several threads."""
 
     def __init__(
         self,
@@ -188,7 +189,10 @@ class Pipeline:
         defaults: Defaults,
         parse: TenantParse = no_parser,
     ) -> None:
-        """`parse` reads the formats that this process does not read itself."""
+        """Stores documents through `writer`, embedded by `embedder`.
+
+        `parse` reads the formats and long texts that this process does not read itself.
+        """
         self._writer = writer
         self._embedder = embedder
         self._defaults = defaults
@@ -197,9 +201,10 @@ class Pipeline:
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
     ) -> tuple[Collection, int]:
-        """Creates a collection with this service's embedder; returns it and its sequence.
+        """Creates a collection; returns it and the sequence of its creation.
 
-        Raises InvalidArgument, CollectionExists or StorageQuotaExceeded.
+        Its embedder is the embedder of this service, or none. Raises InvalidArgument,
+        CollectionExists or StorageQuotaExceeded.
         """
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(name, "name")
@@ -223,7 +228,10 @@ class Pipeline:
         return self._writer.create_collection(tenant_id, name, settings)
 
     def _embedder_of(self, request: SettingsRequest) -> Embedder:
-        """The service's embedder, or none; raises InvalidArgument for any other."""
+        """Returns the embedder of this service or NoEmbedder, as the request says.
+
+        Raises InvalidArgument for any other embedder.
+        """
         if request.embedder == NO_EMBEDDER:
             return NoEmbedder()
         if request.embedder not in (None, self._embedder.name):
@@ -235,7 +243,11 @@ class Pipeline:
         return self._embedder
 
     def _summaries_of(self, request: SettingsRequest, embedder: Embedder) -> SummaryUnit:
-        """Summaries have vectors, so a collection without an embedder has none."""
+        """Returns which parts of a document get summaries in a new collection.
+
+        A collection without an embedder cannot have summaries, because summaries have vectors.
+        Raises InvalidArgument if the request asks for them nevertheless.
+        """
         has_vectors = embedder.dimension > 0
         if request.summaries is None:
             return self._defaults.summaries if has_vectors else SummaryUnit.NONE
@@ -250,10 +262,7 @@ class Pipeline:
     def ingest(
         self, tenant_id: str, collection: str, document: Document, deadline: Deadline
     ) -> IngestResult:
-        """Stores one document unless it is stored already.
-
-        Raises what the steps raise.
-        """
+        """Stores one document, unless it is stored already. Raises the errors of all steps."""
         admitted = self.admit(self.check(tenant_id, collection, document))
         if isinstance(admitted, IngestResult):
             return admitted
@@ -270,9 +279,10 @@ class Pipeline:
         return result
 
     def check(self, tenant_id: str, collection: str, document: Document) -> Checked:
-        """Checks everything except the body; derives the id of a document without one.
+        """Checks everything except the body.
 
-        Raises InvalidArgument or TooLarge.
+        A document without an id gets one that is derived from its body. Raises InvalidArgument
+        or TooLarge.
         """
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(collection)
@@ -284,10 +294,11 @@ class Pipeline:
         return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
     def admit(self, checked: Checked, superseded: Container[Key] = ()) -> IngestResult | Pending:
-        """Returns the result of the stored document if it is the same, else what to store.
+        """Returns the stored document's result if it is the same document, else what to store.
 
-        Of documents in `superseded`, another version is on its way, so that the stored one does
-        not count. Raises CollectionNotFound, StorageQuotaExceeded or EmbedderMismatch.
+        The stored version of a document in `superseded` is ignored, because another version of
+        the document is about to be stored. Raises CollectionNotFound, StorageQuotaExceeded or
+        EmbedderMismatch.
         """
         admission = self._admit(checked, checked.content_hash)
         pending = Pending(
@@ -297,27 +308,31 @@ class Pipeline:
             return admission.unchanged
         settings = admission.collection.settings
         if settings.dimension:
-            # The dimension may need a request to an endpoint, so `embed` compares it.
+            # Only the names are compared. Finding out the embedder's dimension may need a request
+            # to an endpoint, so `embed` compares the dimensions later.
             check_embedder(settings, self._embedder.name)
         return pending
 
     def _admit(self, checked: Checked, content_hash: str) -> Admission:
-        """Creates the default collection if it is missing."""
+        """Calls `Writer.admit`. Creates the default collection first if it does not exist."""
         tenant_id, collection, document_id = checked.key
         try:
             return self._writer.admit(tenant_id, collection, document_id, content_hash)
         except CollectionNotFound:
             if collection != DEFAULT_COLLECTION:
                 raise
-        with suppress(CollectionExists):  # A concurrent first ingest created it.
+        # A concurrent first ingest may have created the collection.
+        with suppress(CollectionExists):
             self.create_collection(tenant_id, collection, SettingsRequest())
         return self._writer.admit(tenant_id, collection, document_id, content_hash)
 
     def admit_draft(self, draft: Draft, *, superseded: bool = False) -> IngestResult | None:
-        """Admits a document again, now that its size is known: embedding may cost money.
+        """Admits a document again, now that its size is known.
 
-        Returns the stored document's result if the same was stored meanwhile, else None.
-        Raises CollectionNotFound or StorageQuotaExceeded.
+        This is done before embedding, because embedding may cost money. Returns the stored
+        document's result if the same document has been stored meanwhile, else None. With
+        `superseded`, the stored version is ignored. Raises CollectionNotFound or
+        StorageQuotaExceeded.
         """
         pending = draft.pending
         return self._writer.admit(
@@ -329,10 +344,10 @@ class Pipeline:
         ).unchanged
 
     def cut(self, pending: Pending, deadline: Deadline) -> Draft:
-        """Extracts the text and builds its tree.
+        """Extracts the text and builds its chunk tree.
 
-        Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument, DeadlineExceeded,
-        or TooBusy or ServiceUnavailable if there is no parser for the document now.
+        Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or DeadlineExceeded.
+        Raises TooBusy or ServiceUnavailable if no parser is available for the document now.
         """
         with metrics.ingest_stage("extract"):
             parse = partial(self._parse, pending.collection.tenant_id, deadline)
@@ -347,39 +362,44 @@ class Pipeline:
         return draft
 
     def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
-        """Embeds the leaves of all drafts in one request; raises if any of them fails.
+        """Embeds the leaves of all drafts in one request; returns the documents to commit.
 
-        Raises EmbedderMismatch, EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
+        The order is that of `drafts`. If one draft fails, the whole call fails. Raises
+        EmbedderMismatch, EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
         """
         for draft in drafts:
             settings = draft.pending.collection.settings
             if draft.has_vectors:
                 check_embedder(settings, self._embedder.name, self._embedder.dimension)
         texts = [draft.leaf_texts() for draft in drafts]
-        vectors = self._embedded([text for of_draft in texts for text in of_draft], deadline)
+        vectors = self._embed_texts([text for leaves in texts for text in leaves], deadline)
         ends = accumulate(map(len, texts))
         return [
-            draft.with_vectors(vectors[end - len(own) : end] if own else _no_vectors(draft))
-            for draft, own, end in zip(drafts, texts, ends, strict=True)
+            draft.with_vectors(vectors[end - len(leaves) : end] if leaves else _no_vectors(draft))
+            for draft, leaves, end in zip(drafts, texts, ends, strict=True)
         ]
 
-    def _embedded(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
+    def _embed_texts(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
         if not texts:
             return np.empty((0, 0), np.float32)
         with metrics.ingest_stage("embed"):
             return self._embedder.embed(texts, deadline)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Waits while indexing is too far behind the writes; raises DeadlineExceeded."""
+        """Waits until indexing has caught up enough with the commits (backpressure).
+
+        Raises DeadlineExceeded.
+        """
         self._writer.wait_for_capacity(collection, deadline)
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
-        """Stores documents in one commit; returns each one's result or its own error.
+        """Stores documents in one commit; returns the result or the error of each, in order.
 
-        Raises what concerns all of them, such as StorageFull; then none is stored.
+        Raises an error that concerns all of them, for example StorageFull. Then none of them is
+        stored.
         """
         with metrics.ingest_stage("commit"):
-            return self._writer.put_many([(each.collection, each.document) for each in ready])
+            return self._writer.put_many([(item.collection, item.document) for item in ready])
 
 
 def _no_vectors(draft: Draft) -> Vectors:
@@ -387,10 +407,11 @@ def _no_vectors(draft: Draft) -> Vectors:
 
 
 def hash_document(document: Document, metadata_json: bytes | None = None) -> str:
-    """A BLAKE2b hash of everything that a client sends of a document, except its id.
+    """Returns a BLAKE2b hash, in hex, of everything that a client sends except the id.
 
-    Equal hashes mean UNCHANGED. Different names of one MIME type are equal, and bytes that
-    are read as text are equal to that text. Raises InvalidArgument for an unknown type.
+    Equal hashes mean that a document is UNCHANGED. Different names of one MIME type give the same
+    hash. Bytes that are read as text give the same hash as that text. Raises InvalidArgument for
+    an unknown type.
     """
     if metadata_json is None:
         metadata_json = canonical_json.encode(document.metadata)
@@ -403,7 +424,7 @@ def hash_document(document: Document, metadata_json: bytes | None = None) -> str
 
 
 def derived_id(document: Document) -> str:
-    """The id of a document that comes without one: a hash of its body."""
+    """Returns the id of a document that comes without one: a hash of its body."""
     digest = hashlib.blake2b(digest_size=16)
     _feed_body(digest, document)
     return f"b2-{digest.hexdigest()}"
@@ -422,21 +443,22 @@ def _feed_body(digest: "hashlib.blake2b", document: Document) -> None:
 
 
 def _feed(digest: "hashlib.blake2b", part: bytes) -> None:
-    """Adds a part with its length, so that "ab", "c" differs from "a", "bc"."""
+    """Adds a part and its length to a hash, so that "ab", "c" differs from "a", "bc"."""
     digest.update(len(part).to_bytes(8, "big"))
     digest.update(part)
 
 
 def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # Extraction reports surrogates.
+    # Lone surrogates do not fail here. Extraction refuses them with an error for the client.
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _tree_settings(request: SettingsRequest, defaults: TreeSettings) -> TreeSettings:
-    def given(value: Any, default: Any) -> Any:
+    def value_or_default(value: Any, default: Any) -> Any:
         return default if value is None else value
 
     return TreeSettings(
-        given(request.level_sizes, defaults.level_sizes),
-        given(request.overlap_ratio, defaults.overlap_ratio),
-        given(request.embedding_level, defaults.embedding_level),
+        value_or_default(request.level_sizes, defaults.level_sizes),
+        value_or_default(request.overlap_ratio, defaults.overlap_ratio),
+        value_or_default(request.embedding_level, defaults.embedding_level),
     )

@@ -1,7 +1,8 @@
-"""Changes a document's metadata and source: read, change, check, store.
+"""Changes a document's metadata and source: reads them, applies the change, checks, stores.
 
-The writer stores the new metadata only if the document is still the version that was read. So a
-change is made of what is stored, whoever else writes, and holds no lock meanwhile.
+The writer stores the new metadata only if the document is still the version that was read;
+otherwise the update starts again. So no change of another caller is lost, and no lock is held
+between reading and storing (optimistic concurrency control).
 """
 
 from hrag.engine import CollectionHandle, Writer
@@ -15,7 +16,7 @@ from indexer_svc.document_limits import check_changeable
 
 
 def check_change(change: MetadataChange) -> None:
-    """Raises InvalidArgument for a change of nothing, or one that contradicts itself."""
+    """Raises InvalidArgument for a change that changes nothing or contradicts itself."""
     if not (change.metadata or change.remove_keys or change.replace or change.source is not None):
         raise InvalidArgument(
             "the request changes nothing; set metadata, remove_keys, replace or source",
@@ -44,8 +45,9 @@ def update_metadata(
 ) -> MetadataUpdate:
     """Applies a change that `check_change` has checked.
 
-    Raises DocumentNotFound, DocumentChanged if another version is stored than the expected one,
-    TooLarge if the document would exceed a limit, and what `Writer.put_metadata` raises.
+    Raises DocumentNotFound, and DocumentChanged if the stored version is not the expected one.
+    Raises TooLarge if the document would exceed a limit, and the errors of
+    `Writer.put_metadata`.
     """
     while True:
         deadline.check("updating metadata")
@@ -60,5 +62,7 @@ def update_metadata(
         try:
             changed = writer.put_metadata(collection, document_id, info.sequence, metadata, source)
         except DocumentChanged:
-            continue  # Written meanwhile: the next round sees whether that was allowed.
+            # Another caller has written the document since it was read. The next round checks
+            # whether `expected_sequence` allows that.
+            continue
         return MetadataUpdate(changed, IngestOutcome.UPDATED)

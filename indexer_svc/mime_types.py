@@ -1,4 +1,4 @@
-"""Which format a document is read as: by the type that its client gives, or by its content."""
+"""Decides the format of a document: from the type that the client gives, or from the content."""
 
 import re
 from collections.abc import Iterable
@@ -31,11 +31,11 @@ _PAGED = (PLAIN_TEXT, MARKDOWN)
 _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_EPUB_START = slice(30, 58)  # The first entry of an EPUB's archive, not compressed.
+_EPUB_START = slice(30, 58)  # An EPUB's archive begins with this entry, not compressed.
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
-    b"word/document2.xml": DOCX,  # Written by Word on the Web.
+    b"word/document2.xml": DOCX,  # Word on the Web writes this name.
     b"ppt/presentation.xml": PPTX,
     b"xl/workbook.xml": XLSX,
 }
@@ -45,23 +45,24 @@ _HTML = re.compile(
 
 
 def field_of(body: Body) -> str:
-    """The request field that holds `body`."""
+    """Returns the name of the request field that contains `body`."""
     if isinstance(body, str):
         return "text"
     return "content" if isinstance(body, bytes) else "pages"
 
 
 def resolve_mime_type(document: Document) -> str:
-    """Returns the MIME type a document is read as: one of `hrag.values.formats`.
+    """Returns the MIME type as which a document is read: one of `hrag.values.formats`.
 
-    A document without a type is what its first bytes say beyond doubt (PDF, HTML, EPUB, an
-    Office document), and `text/plain` otherwise. Raises InvalidArgument for a type that is
-    unknown or does not fit the body, and for bytes that are an archive of no known format.
+    The type of a document that comes without one is detected if its bytes leave no doubt (PDF,
+    HTML, EPUB or an Office document). Otherwise it is `text/plain`. Raises InvalidArgument for a
+    type that is unknown or does not fit the body, and for bytes that are an archive of an unknown
+    format.
     """
-    given = document.mime_type.partition(";")[0].strip().lower()
-    if not given:
-        return _detected(document.body) if isinstance(document.body, bytes) else PLAIN_TEXT
-    known = format_of(given)
+    mime_type = document.mime_type.partition(";")[0].strip().lower()
+    if not mime_type:
+        return _detect(document.body) if isinstance(document.body, bytes) else PLAIN_TEXT
+    known = format_of(mime_type)
     if known is not None and _fits(known, document.body):
         return known.mime_type
     raise InvalidArgument(
@@ -84,37 +85,42 @@ def require_readable(mime_type: str) -> None:
 
 @cache
 def _has_extra() -> bool:
+    """Returns True if the libraries of the extra `formats` are installed."""
     return all(find_spec(name) is not None for name in _LIBRARIES)
 
 
-def _fits(known: Format, body: Body) -> bool:
+def _fits(format_: Format, body: Body) -> bool:
+    """Returns True if a document of this format may have this kind of body."""
     if isinstance(body, bytes):
         return True
-    return known.is_text if isinstance(body, str) else known.mime_type in _PAGED
+    return format_.is_text if isinstance(body, str) else format_.mime_type in _PAGED
 
 
 def _allowed(body: Body) -> str:
-    fitting = [each for each in FORMATS if _fits(each, body)]
-    return _listed(each for each in fitting if not each.needs_extra or _has_extra())
+    fitting = [format_ for format_ in FORMATS if _fits(format_, body)]
+    return _names_of(format_ for format_ in fitting if not format_.needs_extra or _has_extra())
 
 
 def _hint(body: Body) -> str:
-    """What the extra would add, where it is not installed."""
-    lacking = [each for each in FORMATS if each.needs_extra and _fits(each, body)]
+    """Returns the part of the error that lists the types of the extra `formats`.
+
+    It is empty if the extra is installed or would add no type that fits the body.
+    """
+    lacking = [format_ for format_ in FORMATS if format_.needs_extra and _fits(format_, body)]
     if _has_extra() or not lacking:
         return ""
-    return f"; after {FORMATS_EXTRA} also {_listed(lacking)}"
+    return f"; after {FORMATS_EXTRA} also {_names_of(lacking)}"
 
 
-def _listed(formats: Iterable[Format]) -> str:
-    return ", ".join(each.mime_type for each in formats)
+def _names_of(formats: Iterable[Format]) -> str:
+    return ", ".join(format_.mime_type for format_ in formats)
 
 
-def _detected(content: bytes) -> str:
+def _detect(content: bytes) -> str:
     if content.startswith(_PDF_MAGIC):
         return PDF
     if content.startswith(_ZIP_MAGIC):
-        return _detected_archive(content)
+        return _detect_archive(content)
     if content.startswith(_OLE_MAGIC):
         raise InvalidArgument(
             "content is an Office document that is encrypted or of an old format (.doc, .xls, "
@@ -124,16 +130,20 @@ def _detected(content: bytes) -> str:
     return HTML if _HTML.match(content) else PLAIN_TEXT
 
 
-def _detected_archive(content: bytes) -> str:
-    """The format whose main part's name comes first: an archive names a part before its bytes."""
+def _detect_archive(content: bytes) -> str:
+    """Returns the format of an archive by the name of a main part that appears first in it.
+
+    An archive has the name of each part before the part's bytes. So a name inside the bytes of a
+    part comes later. Raises InvalidArgument for an archive of another format.
+    """
     if content[_EPUB_START] == _EPUB_MAGIC:
         return EPUB
-    places = {content.find(part): mime_type for part, mime_type in _MAIN_PARTS.items()}
-    places.pop(-1, None)
-    if not places:
+    positions = {content.find(part): mime_type for part, mime_type in _MAIN_PARTS.items()}
+    positions.pop(-1, None)
+    if not positions:
         raise InvalidArgument(
-            "content is a ZIP archive, and no DOCX, PPTX, XLSX or EPUB; send the documents in it "
-            "one by one",
+            "content is a ZIP archive that is not a DOCX, PPTX, XLSX or EPUB; send the documents "
+            "in it one by one",
             field="content",
         )
-    return places[min(places)]
+    return positions[min(positions)]

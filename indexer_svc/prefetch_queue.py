@@ -1,11 +1,13 @@
 """A bounded queue that a background thread fills ahead of its consumer.
 
 The thread iterates a source and works on the next items while the consumer works on the
-previous ones. The queue is bounded by weight: a source that is faster than the consumer is
-blocked. Items come out in the order of the source; an error of the source is raised after
-all items before it. A queue that has ended refers to neither its source nor an error, since
-the frames of the error's stack refer to the queue and to the items: a reference cycle would
-keep them all until the garbage collector comes. Knows nothing of documents.
+previous ones. The queue is bounded by weight, so a source that is faster than the consumer is
+blocked. Items come out in the order of the source. An error of the source is raised after all
+items before it.
+
+A queue that has ended refers neither to its source nor to an error. The frames of the error's
+traceback refer to the queue and to the items, and this reference cycle would keep all of them
+in memory until the garbage collector runs. This module knows nothing about documents.
 """
 
 import threading
@@ -18,10 +20,10 @@ Item = TypeVar("Item")
 
 
 class PrefetchQueue(Generic[Item]):
-    """Iterates a source of batches once started; a single thread takes items.
+    """Iterates a source of batches once it is started. Only one thread may take items.
 
-    The items in the queue weigh at most `capacity` together, except that a heavier batch
-    is queued alone.
+    The items in the queue have a total weight of at most `capacity`. A batch that is heavier
+    is queued alone. `weigh` returns the weight of an item. `name` is the thread's name.
     """
 
     def __init__(
@@ -35,7 +37,8 @@ class PrefetchQueue(Generic[Item]):
         self._name = name
         self._waiting: deque[Item] = deque()
         self._weight = 0.0
-        self._failures: list[Exception] = []  # At most one, which `take` removes and raises.
+        # The list has at most one error, which `take` removes and raises.
+        self._failures: list[Exception] = []
         self._ended = False
         self._stopped = False
         lock = threading.Lock()
@@ -43,12 +46,16 @@ class PrefetchQueue(Generic[Item]):
         self._emptied = threading.Condition(lock)
 
     def start(self, batches: Iterable[Sequence[Item]]) -> None:
-        """Starts the thread, which iterates `batches`. To be called once."""
+        """Starts the thread, which iterates `batches`. Call it once."""
         thread = threading.Thread(target=self._run, args=(batches,), name=self._name, daemon=True)
         thread.start()
 
     def gather(self, capacity: float, pause_s: float) -> None:
-        """Waits for an item, then for more until they weigh `capacity` or none comes in a pause."""
+        """Waits for an item, then for more items.
+
+        Returns once the queued items weigh at least `capacity`, or once no further item has
+        arrived within `pause_s` seconds.
+        """
         with self._filled:
             self._filled.wait_for(self._has_result)
         before = 0
@@ -57,11 +64,12 @@ class PrefetchQueue(Generic[Item]):
             time.sleep(pause_s)
 
     def take(self, capacity: float, timeout_s: float | None = None) -> list[Item] | None:
-        """Takes the queued items in order, up to a weight of `capacity`, but at least one.
+        """Removes queued items and returns them in order, at least one.
 
-        Waits for the first item only, and returns None if none came within `timeout_s`.
-        Returns an empty list at the end of the source or after `stop`. Raises the error
-        that the source raised, once.
+        Together they weigh at most `capacity`, unless the first item alone weighs more. Waits
+        only for the first item. Returns None if no item arrived within `timeout_s` seconds,
+        and an empty list at the end of the source or after `stop`. Raises the error that the
+        source raised, once.
         """
         with self._filled:
             if not self._filled.wait_for(self._has_result, timeout_s):
@@ -75,9 +83,10 @@ class PrefetchQueue(Generic[Item]):
             return batch
 
     def stop(self) -> None:
-        """Ends the queue for both sides; returns at once, though the source may still be running.
+        """Ends the queue for both sides, and returns at once.
 
-        A source that is blocked elsewhere has to be woken by the caller.
+        The source may still be running. If it is blocked outside of the queue, the caller must
+        wake it.
         """
         with self._filled:
             self._stopped = True
@@ -116,7 +125,7 @@ class PrefetchQueue(Generic[Item]):
                 self._filled.notify()
 
     def _put(self, batch: Sequence[Item]) -> bool:
-        """Adds a batch once there is capacity; False after `stop`."""
+        """Adds a batch once there is capacity, and returns True. Returns False after `stop`."""
         weight = sum(map(self._weigh, batch))
         with self._filled:
             self._emptied.wait_for(lambda: self._stopped or self._has_capacity(weight))

@@ -1,4 +1,4 @@
-"""Metrics that the indexer reads at each scrape: its settings and how much the store holds."""
+"""Metrics that the indexer reads at each scrape: some settings, and the size of the store."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from hrag.observe.metrics import Reading
 
 
 def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
-    """The current values; StoreUnavailable if the store cannot be read."""
+    """Yields the current values. Raises StoreUnavailable if the store cannot be read."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     totals = asdict(writer.totals())

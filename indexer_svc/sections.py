@@ -1,7 +1,7 @@
 """The sections of a document for summaries: ranges of leaves that get one summary each.
 
-Pure. Sections are consecutive and contain every leaf once. A leaf across a border belongs to
-the section that contains most of it.
+All functions are pure. Sections are consecutive, and each leaf is in exactly one of them. A
+leaf that crosses the border of two sections belongs to the one that contains most of it.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,11 @@ from hrag.values.tree import ParsedText, Section, Tree, path_below
 
 
 def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> list[range]:
-    """Returns the ranges of leaf indices of each section, in order; leaves are at `level`.
+    """Returns the range of leaf indices of each section, in order.
 
-    A text without pages, or without headings, is divided by its chunks of the top level.
+    `level` is the level of the leaves. `unit` says whether sections are pages, sections
+    between headings, or chunks of the top level. A text without pages is divided into its
+    chunks of the top level for PAGE, and a text without headings for SECTION.
     """
     leaves = tree.level(level)
     if unit is SummaryUnit.PAGE and parsed.pages:
@@ -31,7 +33,7 @@ def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> l
 
 
 def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
-    """The page that contains the middle of each leaf: `int64[leaves]`, counted from 1."""
+    """Returns the page that contains the middle of each leaf: `int64[leaves]`, from 1."""
     starts = [page.char_start for page in parsed.pages]
     middles = (leaves["char_start"].astype(np.int64) + leaves["char_end"]) // 2
     pages: NDArray[Any] = np.searchsorted(starts, middles, side="right")
@@ -39,10 +41,11 @@ def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
 
 
 def heading(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:
-    """Returns `title - outer > inner`, without the parts that are missing.
+    """Returns `title - outer > inner`: a document's title and the titles down to a section.
 
-    `section` is an index into `sections` or NONE. `parents` is `section_parents(sections)`,
-    passed in because computing it for each heading would take quadratic time.
+    Parts that are missing are left out. `section` is an index into `sections`, or NONE.
+    `parents` is `section_parents(sections)`. It is passed in because computing it for each
+    heading would take quadratic time.
     """
     path = " > ".join(path_below(title, sections, parents, section))
     return " - ".join(filter(None, (title, path)))

@@ -1,6 +1,7 @@
-"""Handlers of IndexerService: decode the request, call, encode the response.
+"""The handlers of IndexerService.
 
-The server's interceptor turns errors into statuses.
+Each handler decodes the request, calls the pipeline or the catalog, and encodes the response.
+The server's interceptor turns errors into gRPC statuses.
 """
 
 import threading
@@ -27,7 +28,10 @@ from indexer_svc.stored_catalog import Catalog
 
 
 class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
-    """See protos/hrag/v1/indexer.proto. Streams of documents end early once `stopping`."""
+    """Serves IndexerService, which protos/hrag/v1/indexer.proto describes.
+
+    Streams of documents end early once `stopping` is set.
+    """
 
     def __init__(self, pipeline: Pipeline, catalog: Catalog, stopping: threading.Event) -> None:
         self._pipeline = pipeline
@@ -76,16 +80,16 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.SetAliasRequest, context: grpc.ServicerContext
     ) -> pb.SetAliasResponse:
         change = self._catalog.set_alias(request.tenant_id, request.alias, request.collection)
-        named, previous = change.alias, change.previous_collection
-        if named.collection != previous:
+        alias, previous = change.alias, change.previous_collection
+        if alias.collection != previous:
             call_audit.changed(
                 "SetAlias",
                 context,
                 request.tenant_id,
-                named.collection,
+                alias.collection,
                 outcome="UPDATED" if previous else "CREATED",
                 sequence=change.sequence,
-                alias=named.name,
+                alias=alias.name,
                 previous=previous,
             )
         return indexer.alias_response(change)
@@ -119,7 +123,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
                 common.document_from(request.document),
                 deadline_of(context),
             )
-        _record("IngestDocument", context, *collection, result)
+        _record_ingest("IngestDocument", context, *collection, result)
         return indexer.ingest_response(result)
 
     def IngestDocuments(
@@ -129,7 +133,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         load = BulkLoad(self._pipeline, documents, deadline_of(context), self._stopping)
         if not context.add_callback(load.cancel):
             load.cancel()
-        return map(partial(_documents_response, context), load.run())
+        return map(partial(_outcomes_response, context), load.run())
 
     def UpdateMetadata(
         self, request: pb.UpdateMetadataRequest, context: grpc.ServicerContext
@@ -156,9 +160,9 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.DeleteDocumentsRequest, context: grpc.ServicerContext
     ) -> pb.DeleteDocumentsResponse:
         collection, deleted, sequence = _collection_of(request), 0, 0
-        given = optional_filter_from(request)
+        filter = optional_filter_from(request)
         try:
-            for step in self._catalog.delete_documents(*collection, given, deadline_of(context)):
+            for step in self._catalog.delete_documents(*collection, filter, deadline_of(context)):
                 deleted, sequence = deleted + step.documents, step.sequence
                 if step.documents:
                     call_audit.changed(
@@ -224,7 +228,7 @@ def _ingest_request(request: pb.IngestDocumentsRequest) -> IngestRequest:
     )
 
 
-def _documents_response(
+def _outcomes_response(
     context: grpc.ServicerContext, answers: list[Answer]
 ) -> pb.IngestDocumentsResponse:
     return pb.IngestDocumentsResponse(outcomes=map(partial(_outcome, context), answers))
@@ -236,18 +240,18 @@ def _outcome(context: grpc.ServicerContext, answer: Answer) -> pb.DocumentOutcom
         error = to_hrag_error("IngestDocuments", answer.outcome)
         call_audit.document_refused(context, *answer.sent_as, error)
         return indexer.error_outcome(answer.document_id, error)
-    _record("IngestDocuments", context, *answer.sent_as[:2], answer.outcome)
+    _record_ingest("IngestDocuments", context, *answer.sent_as[:2], answer.outcome)
     return indexer.result_outcome(answer.outcome)
 
 
-def _record(
+def _record_ingest(
     method: str,
     context: grpc.ServicerContext,
     tenant_id: str,
     collection: str,
     result: IngestResult,
 ) -> None:
-    """Counts a document, and records it unless it was unchanged."""
+    """Counts an ingested document, and writes an audit line unless it was unchanged."""
     metrics.document_finished(result.outcome.name.lower())
     if result.outcome is not IngestOutcome.UNCHANGED:
         call_audit.changed(

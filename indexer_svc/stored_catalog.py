@@ -1,4 +1,7 @@
-"""Lists, reads and deletes what is stored. Checks names and page tokens, then calls the writer."""
+"""Lists, reads, changes and deletes stored collections, aliases and documents.
+
+It checks names, filters and page tokens, and then calls the writer.
+"""
 
 import base64
 import binascii
@@ -25,30 +28,33 @@ from indexer_svc.metadata_update import check_change, update_metadata
 
 
 class Catalog:
-    """Collections and documents of any tenant; safe to call from several threads.
+    """The collections and documents of all tenants. Safe to call from several threads.
 
-    Methods raise InvalidArgument for malformed names, page tokens and filters, and what
-    `Writer` raises.
+    Methods raise InvalidArgument for malformed names, page tokens and filters, and the errors
+    of `Writer`.
     """
 
     def __init__(self, writer: Writer, reply: ReplyLimit = UNLIMITED) -> None:
-        """`reply` bounds what a call returns."""
+        """Reads and changes the store through `writer`. `reply` limits the size of a reply."""
         self._writer = writer
         self._reply = reply
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         """Returns one collection."""
-        return self._writer.collection(*_checked(tenant_id, name, "name"))
+        return self._writer.collection(*_check_names(tenant_id, name, "name"))
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
-        """Returns a page of the tenant's collections in order of name."""
+        """Returns a page of the tenant's collections in order of name.
+
+        A `page_size` of 0 means DEFAULT_PAGE_SIZE.
+        """
         ids.check_tenant_id(tenant_id)
-        page = _page_size(page_size), _after(page_token)
-        return _opaque(self._writer.collections(tenant_id, *page))
+        page = _checked_page_size(page_size), _decode_page_token(page_token)
+        return _with_opaque_token(self._writer.collections(tenant_id, *page))
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
-        """Returns the sequence of the deletion."""
-        return self._writer.delete_collection(*_checked(tenant_id, name, "name"))
+        """Deletes a collection; returns the sequence of the deletion."""
+        return self._writer.delete_collection(*_check_names(tenant_id, name, "name"))
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
         """Creates an alias of a collection, or sets it to another collection."""
@@ -58,8 +64,8 @@ class Catalog:
         )
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
-        """Returns the sequence of the deletion."""
-        return self._writer.delete_alias(*_checked(tenant_id, alias, "alias"))
+        """Deletes an alias; returns the sequence of the deletion."""
+        return self._writer.delete_alias(*_check_names(tenant_id, alias, "alias"))
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
         """Returns the tenant's aliases in order of name."""
@@ -73,7 +79,10 @@ class Catalog:
     def document_with_text(
         self, tenant_id: str, collection: str, document_id: str, part: ByteRange | None = None
     ) -> tuple[DocumentInfo, str, int]:
-        """Returns one document, its text or a part of it, and the byte at which that ends."""
+        """Returns one document, its text, and the byte of the whole text at which that ends.
+
+        With `part`, the text is that part, or as much of its start as fits into a reply.
+        """
         ids.check_document_id(document_id)
         opened = self._open(tenant_id, collection)
         return self._writer.document_with_text(opened, document_id, part, self._reply)
@@ -84,23 +93,26 @@ class Catalog:
         collection: str,
         page_size: int,
         page_token: str,
-        given: Filter | None = None,
+        filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
-        """Returns a page of the documents that pass the filter `given`, in order of id."""
-        page = _page_size(page_size), _after(page_token)
-        _check(given)
+        """Returns a page of the documents that pass `filter`, in order of id.
+
+        Without a filter, all documents pass. A `page_size` of 0 means DEFAULT_PAGE_SIZE.
+        """
+        page = _checked_page_size(page_size), _decode_page_token(page_token)
+        _check_optional_filter(filter)
         opened = self._open(tenant_id, collection)
-        return _opaque(
-            self._writer.documents(opened, *page, self._reply, filter=given, deadline=deadline)
+        return _with_opaque_token(
+            self._writer.documents(opened, *page, self._reply, filter=filter, deadline=deadline)
         )
 
     def count(
-        self, tenant_id: str, collection: str, given: Filter | None, deadline: Deadline = NEVER
+        self, tenant_id: str, collection: str, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
-        """Counts the documents that pass the filter `given`."""
-        _check(given)
-        return self._writer.count(self._open(tenant_id, collection), given, deadline)
+        """Counts the documents that pass `filter`. Without a filter, all documents pass."""
+        _check_optional_filter(filter)
+        return self._writer.count(self._open(tenant_id, collection), filter, deadline)
 
     def update_metadata(
         self,
@@ -110,51 +122,51 @@ class Catalog:
         change: MetadataChange,
         deadline: Deadline,
     ) -> MetadataUpdate:
-        """Changes a document's metadata and source; see `metadata_update`."""
+        """Changes a document's metadata and source as `metadata_update` describes."""
         ids.check_document_id(document_id)
         check_change(change)
         opened = self._open(tenant_id, collection)
         return update_metadata(self._writer, opened, document_id, change, deadline)
 
     def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
-        """Returns the sequence of the deletion."""
+        """Deletes a document; returns the sequence of the deletion."""
         ids.check_document_id(document_id)
         return self._writer.delete(self._open(tenant_id, collection), document_id)
 
     def delete_documents(
-        self, tenant_id: str, collection: str, given: Filter | None, deadline: Deadline
+        self, tenant_id: str, collection: str, filter: Filter | None, deadline: Deadline
     ) -> Iterator[DocumentDeletion]:
-        """Deletes the documents that pass, step by step, see `Writer.delete_matching`.
+        """Deletes the documents that pass `filter`, in steps, by `Writer.delete_matching`.
 
-        Raises InvalidArgument without a filter.
+        Raises InvalidArgument if there is no filter.
         """
-        if given is None:
+        if filter is None:
             raise InvalidArgument(
-                "filter is missing; DeleteDocuments deletes what a filter selects, "
-                "DeleteCollection everything",
+                "filter is missing; DeleteDocuments deletes the documents that pass a filter, "
+                "DeleteCollection deletes a whole collection",
                 field="filter",
             )
-        check_filter(given)
-        return self._writer.delete_matching(self._open(tenant_id, collection), given, deadline)
+        check_filter(filter)
+        return self._writer.delete_matching(self._open(tenant_id, collection), filter, deadline)
 
     def status(self, tenant_id: str, collection: str) -> IndexStatus:
-        """Returns counts of the collection and the tenant's usage."""
+        """Returns the counts of a collection and the tenant's usage."""
         return self._writer.status(self._open(tenant_id, collection))
 
     def _open(self, tenant_id: str, collection: str) -> CollectionHandle:
-        return self._writer.open(*_checked(tenant_id, collection, "collection"))
+        return self._writer.open(*_check_names(tenant_id, collection, "collection"))
 
 
-def _checked(tenant_id: str, name: str, field: str) -> tuple[str, str]:
+def _check_names(tenant_id: str, name: str, field: str) -> tuple[str, str]:
     return ids.check_tenant_id(tenant_id), ids.check_collection_name(name, field)
 
 
-def _check(given: Filter | None) -> None:
-    if given is not None:
-        check_filter(given)
+def _check_optional_filter(filter: Filter | None) -> None:
+    if filter is not None:
+        check_filter(filter)
 
 
-def _page_size(value: int) -> int:
+def _checked_page_size(value: int) -> int:
     if value > MAX_PAGE_SIZE:
         raise InvalidArgument(
             f"page_size is {value}; it must be from 0 to {MAX_PAGE_SIZE}", field="page_size"
@@ -162,13 +174,17 @@ def _page_size(value: int) -> int:
     return value or DEFAULT_PAGE_SIZE
 
 
-def _opaque(listing: Listing[Item]) -> Listing[Item]:
+def _with_opaque_token(listing: Listing[Item]) -> Listing[Item]:
+    """Encodes the name in `next_page_token`, so that clients do not rely on its form."""
     token = base64.urlsafe_b64encode(listing.next_page_token.encode()).decode()
     return Listing(listing.items, token)
 
 
-def _after(page_token: str) -> str:
-    """The name after which a page begins, from a token that `_opaque` made."""
+def _decode_page_token(page_token: str) -> str:
+    """Returns the name after which a page begins.
+
+    `page_token` is one that `_with_opaque_token` encoded, or empty for the first page.
+    """
     if not page_token:
         return ""
     try:

@@ -109,7 +109,6 @@ AMBIGUOUS_CLASS_NAMES = {
     "_Closing": "ends a build; ends the work of the summariser",
     "_Counts": "documents of an export; documents of a bulk load",
     "_Entry": "an entry of a cache; an entry of the key file",
-    "_Found": "leaves near a vector; the statement that groups leaves",
     "_Headings": "sections as boundaries; tokens of Markdown",
     "_Sent": "a document that the command sent; a line that the gateway sent",
 }

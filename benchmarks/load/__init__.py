@@ -1,1 +1,1 @@
-"""Load tests of running services: a generator with a fixed arrival rate, bodies for h2load."""
+"""Load tests of running services: a generator with a fixed arrival rate, and bodies for h2load."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.load COMMAND`: load tests; see README.md beside this file."""
+"""`python -m benchmarks.load COMMAND`: load tests, described in README.md in this folder."""
 
 import argparse
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def fill(options: argparse.Namespace) -> None:
     work = _work(options)
     with Client(options.indexer, options.retriever) as client:
         for number in range(work.tenants):
-            documents = (work.document(each) for each in range(work.documents))
+            documents = (work.document(index) for index in range(work.documents))
             for result in client.ingest_many(tenant_id(number), documents):
                 if not isinstance(result, IngestResult):
                     raise result
@@ -42,7 +42,7 @@ def load(options: argparse.Namespace) -> None:
 
 
 def write_body(options: argparse.Namespace) -> None:
-    """Writes the body that h2load sends."""
+    """Writes the request body that h2load sends."""
     options.file.write_bytes(body.framed(body.search(_work(options))))
     print(f"{options.file}: {options.file.stat().st_size:,} bytes")
 
@@ -62,33 +62,41 @@ def _work(options: argparse.Namespace) -> Work:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of all commands."""
-    whole = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
-    commands = whole.add_subparsers(required=True)
+    """Returns the parser of the whole command line."""
+    root = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
+    commands = root.add_subparsers(required=True)
     filling = commands.add_parser("fill", help=fill.__doc__)
     loading = commands.add_parser("run", help=load.__doc__)
     writing = commands.add_parser("body", help=write_body.__doc__)
-    for each, command in ((filling, fill), (loading, load), (writing, write_body)):
-        each.set_defaults(command=command, rate=1.0, duration_s=1.0)
-        each.add_argument("--tenants", type=_count, default=10)
-        each.add_argument("--documents", type=_count, default=100, help="of each tenant")
-        each.add_argument("--words", type=_count, default=400, help="of each document")
-        each.add_argument("--seed", type=int, default=1)
-    for each in (filling, loading):
-        each.add_argument("--indexer", default=INDEXER_ADDRESS)
-        each.add_argument("--retriever", default=RETRIEVER_ADDRESS)
-    for each in (loading, writing):
-        each.add_argument("--queries", type=_count, default=1000, help="different texts")
-        each.add_argument("--mode", type=SearchMode, default=SearchMode.SMALL_TO_BIG)
-        each.add_argument("--limit", type=_count, default=5)
+    for subparser, command in ((filling, fill), (loading, load), (writing, write_body)):
+        subparser.set_defaults(command=command, rate=1.0, duration_s=1.0)
+        subparser.add_argument("--tenants", type=_count, default=10)
+        subparser.add_argument(
+            "--documents", type=_count, default=100, help="documents of each tenant"
+        )
+        subparser.add_argument("--words", type=_count, default=400, help="words of each document")
+        subparser.add_argument("--seed", type=int, default=1)
+    for subparser in (filling, loading):
+        subparser.add_argument("--indexer", default=INDEXER_ADDRESS)
+        subparser.add_argument("--retriever", default=RETRIEVER_ADDRESS)
+    for subparser in (loading, writing):
+        subparser.add_argument(
+            "--queries", type=_count, default=1000, help="number of different query texts"
+        )
+        subparser.add_argument("--mode", type=SearchMode, default=SearchMode.SMALL_TO_BIG)
+        subparser.add_argument("--limit", type=_count, default=5)
     loading.add_argument("--rate", type=_positive, required=True, help="calls a second")
     loading.add_argument("--duration-s", type=_positive, default=30.0)
-    loading.add_argument("--write-share", type=_share, default=0.0, help="of the calls, 0 to 1")
-    loading.add_argument("--timeout-s", type=_positive, default=5.0, help="of each call")
-    loading.add_argument("--connections", type=_count, default=4, help="of each process")
-    loading.add_argument("--processes", type=_count, default=1, help="of the generator")
+    loading.add_argument(
+        "--write-share", type=_share, default=0.0, help="share of writes among the calls, 0 to 1"
+    )
+    loading.add_argument("--timeout-s", type=_positive, default=5.0, help="timeout of each call")
+    loading.add_argument(
+        "--connections", type=_count, default=4, help="connections of each process"
+    )
+    loading.add_argument("--processes", type=_count, default=1, help="processes of the generator")
     writing.add_argument("file", type=Path)
-    return whole
+    return root
 
 
 def _count(text: str) -> int:

@@ -1,4 +1,4 @@
-"""A search as the bytes of an HTTP/2 body, for load generators without gRPC."""
+"""A search as the body of an HTTP/2 request, for load generators that do not know gRPC."""
 
 import struct
 from dataclasses import replace
@@ -14,7 +14,7 @@ def framed(message: bytes) -> bytes:
 
 
 def search(work: Work) -> bytes:
-    """Returns the first search of a load without writes and of one tenant, encoded."""
-    own = replace(work, tenants=1, write_share=0.0)
-    data: bytes = own.call(0).request.SerializeToString()
+    """Returns the encoded first search of a load that has no writes and only one tenant."""
+    searches = replace(work, tenants=1, write_share=0.0)
+    data: bytes = searches.call(0).request.SerializeToString()
     return data

@@ -1,7 +1,7 @@
-"""An open-loop load generator: sends each call when it is due, whatever earlier calls take.
+"""An open-loop load generator: sends each call when it is due, even if earlier calls still run.
 
-The load does not slow down with the server, just as users do not. Only the number of calls in
-flight is bounded; calls beyond it are counted as UNSENT.
+The load does not slow down when the server does, just as users do not. Only the number of calls in
+flight is bounded. Calls beyond that number are counted as UNSENT.
 """
 
 import asyncio
@@ -22,8 +22,10 @@ from hrag.client.calls import channel_options
 
 Send = Callable[[int], Awaitable[str]]
 
-SPAWN_S = 3.0  # Until the first call is due, so that all processes are ready.
-_YIELD_EVERY = 16  # Overdue calls sent in a row before the event loop reads replies.
+# The first call is due after this time, so that all processes are ready.
+SPAWN_S = 3.0
+# The event loop reads replies after this many overdue calls in a row.
+_YIELD_EVERY = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,20 @@ class Target:
     retriever: str
     timeout_s: float = 5.0
     connections: int = 4
-    """Of each process to each service, used in turn."""
+    """Each process has this many connections to each service, and uses them in turn."""
     max_in_flight: int = 10_000
-    """Calls of each process."""
+    """The largest number of calls that each process has in flight."""
 
 
 def run(work: Work, target: Target, processes: int = 1) -> Figures:
-    """Runs a load, its calls distributed over the processes in turn; returns all outcomes."""
+    """Runs a load and returns all outcomes.
+
+    The calls are distributed over the processes in turn.
+    """
     begin_s = time.monotonic() + (SPAWN_S if processes > 1 else 0.0)
     if processes == 1:
         return _run_part(work, target, range(work.count), begin_s)
-    # Spawned: gRPC does not survive a fork.
+    # The processes are spawned, because gRPC does not survive a fork.
     spawning = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawning) as pool:
         parts = [
@@ -55,10 +60,10 @@ def run(work: Work, target: Target, processes: int = 1) -> Figures:
 
 
 def _run_part(work: Work, target: Target, numbers: Sequence[int], begin_s: float) -> Figures:
-    return asyncio.run(_part(work, target, numbers, begin_s))
+    return asyncio.run(_send_part(work, target, numbers, begin_s))
 
 
-async def _part(work: Work, target: Target, numbers: Sequence[int], begin_s: float) -> Figures:
+async def _send_part(work: Work, target: Target, numbers: Sequence[int], begin_s: float) -> Figures:
     channels = [
         {
             service: grpc.aio.insecure_channel(address, options=_options(address))
@@ -83,34 +88,37 @@ async def _part(work: Work, target: Target, numbers: Sequence[int], begin_s: flo
     try:
         return await drive(work, send, numbers, begin_s, target.max_in_flight)
     finally:
-        for each in channels:
-            for channel in each.values():
+        for services in channels:
+            for channel in services.values():
                 await channel.close()
 
 
 async def drive(
     work: Work, send: Send, numbers: Sequence[int], begin_s: float, max_in_flight: int
 ) -> Figures:
-    """Sends each call when it is due; `begin_s` is the load's start by `time.monotonic`."""
+    """Sends each call when it is due, waits for all of them, and returns their outcomes.
+
+    `begin_s` is the start of the load by `time.monotonic`.
+    """
     outcomes: list[Outcome] = []
     in_flight: set[asyncio.Task[None]] = set()
 
-    async def one(number: int, due_s: float) -> None:
+    async def send_when_due(number: int, due_s: float) -> None:
         sent_s = time.monotonic() - begin_s
         code = await send(number)
         ended_s = time.monotonic() - begin_s
         outcomes.append(Outcome(due_s, sent_s, ended_s, code, work.writes(number)))
 
-    for place, number in enumerate(numbers):
+    for index, number in enumerate(numbers):
         due_s = work.due_s(number)
         wait_s = begin_s + due_s - time.monotonic()
-        if wait_s > 0 or place % _YIELD_EVERY == 0:
+        if wait_s > 0 or index % _YIELD_EVERY == 0:
             await asyncio.sleep(max(0.0, wait_s))
         if len(in_flight) >= max_in_flight:
             now_s = time.monotonic() - begin_s
             outcomes.append(Outcome(due_s, now_s, now_s, UNSENT, work.writes(number)))
             continue
-        task = asyncio.create_task(one(number, due_s))
+        task = asyncio.create_task(send_when_due(number, due_s))
         in_flight.add(task)
         task.add_done_callback(in_flight.discard)
     await asyncio.gather(*in_flight)

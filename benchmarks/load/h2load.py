@@ -1,7 +1,7 @@
-"""Parses the output of h2load, nghttp2's load generator (Debian: nghttp2-client).
+"""A parser of the output of h2load, nghttp2's load generator (Debian: nghttp2-client).
 
-h2load takes next to no processor time from a service on the same machine. It counts every
-gRPC status as success (HTTP 200), so refused calls show only in the bytes received.
+h2load takes almost no processor time from a service on the same machine. It counts every gRPC
+status as success (HTTP 200), so refused calls show only in the number of bytes received.
 """
 
 import re
@@ -17,7 +17,10 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class H2loadRun:
-    """A run without warm-up: h2load counts the bytes of a warm-up but not its calls."""
+    """The figures of one run without warm-up.
+
+    h2load counts the bytes of a warm-up but not its calls.
+    """
 
     calls: int
     data_bytes: int
@@ -30,9 +33,9 @@ def is_installed() -> bool:
 
 
 def parse(output: str) -> H2loadRun:
-    """Returns the figures in h2load's standard output; raises ValueError if it has none."""
-    found = _OUTPUT.search(output)
-    if found is None:
+    """Returns the figures in h2load's standard output. Raises ValueError if it contains none."""
+    match = _OUTPUT.search(output)
+    if match is None:
         raise ValueError(f"no figures in h2load's output: {output[-500:]!r}")
-    calls, data_bytes, longest, unit = found.groups()
+    calls, data_bytes, longest, unit = match.groups()
     return H2loadRun(int(calls), int(data_bytes), float(longest) * _UNITS[unit])

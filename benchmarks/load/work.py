@@ -1,7 +1,7 @@
-"""The calls of a load: derived from a seed, equal in every run and every process.
+"""The calls of a load. They are derived from a seed, so they are equal in every run and process.
 
-Call n is due n / rate seconds after the start, whatever earlier calls do. Its tenant, kind and
-content follow from its number alone, so processes share a load without communicating.
+Call n is due n / rate seconds after the start, no matter how long earlier calls take. Its tenant,
+kind and content follow from its number alone, so processes share a load without communication.
 """
 
 import random
@@ -26,19 +26,19 @@ class Work:
     duration_s: float
     tenants: int = 10
     documents: int = 100
-    """Of each tenant, stored before the load; writes replace them."""
+    """The documents of each tenant. They are stored before the load, and writes replace them."""
     words: int = 400
-    """Of each document."""
+    """The words of each document."""
     write_share: float = 0.0
     queries: int = 1000
-    """Different query texts; the retriever caches their vectors."""
+    """The number of different query texts. The retriever caches their vectors."""
     mode: SearchMode = SearchMode.SMALL_TO_BIG
     limit: int = 5
     seed: int = 1
 
     @property
     def count(self) -> int:
-        """Returns the number of calls."""
+        """The number of calls."""
         return round(self.rate * self.duration_s)
 
     def due_s(self, number: int) -> float:
@@ -61,7 +61,7 @@ class Work:
         return calls.search(SearchQuery(tenant, question, mode=self.mode, limit=self.limit))
 
     def document(self, number: int, version: int = 0) -> Document:
-        """Returns a document, equal for all tenants; versions differ in their text."""
+        """Returns a document. It is equal for all tenants; its versions have different texts."""
         draw = random.Random(f"{self.seed} document {number} {version}")
         return Document(_text(draw, self.words), f"document-{number:06d}", title=f"No. {number}")
 
@@ -75,7 +75,7 @@ def tenant_id(number: int) -> str:
 
 
 def _text(draw: random.Random, words: int) -> str:
-    """Returns random sentences of ten words."""
+    """Returns `words` random words in sentences of ten words."""
     drawn = draw.choices(_WORDS, k=words)
     sentences = (drawn[start : start + 10] for start in range(0, words, 10))
-    return " ".join(f"{' '.join(each).capitalize()}." for each in sentences)
+    return " ".join(f"{' '.join(sentence).capitalize()}." for sentence in sentences)

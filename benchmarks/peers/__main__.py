@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers`: the comparison with peers; see README.md beside this file."""
+"""`python -m benchmarks.peers`: the comparison with peers. See README.md in this folder."""
 
 import argparse
 import json
@@ -36,14 +36,14 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 def main() -> None:
     """Measures the installed peers, prints tables and writes all figures to `latest.json`.
 
-    With sizes, see `benchmarks.peers.scale`.
+    With `--leaves`, runs the comparison by size instead: see `benchmarks.peers.scale`.
     """
     parser = _parser()
     options = parser.parse_args()
     names = options.peers or list(SCALE_PEERS if options.leaves else PEERS)
     if options.leaves:
-        if other := ", ".join(set(names) - set(SCALE_PEERS)):
-            parser.error(f"not compared by size: {other}")
+        if excluded := ", ".join(set(names) - set(SCALE_PEERS)):
+            parser.error(f"not compared by size: {excluded}")
         limits = Limits(options.limit_s, options.limit_gb * 1e9)
         scale_run.main(Plan(names, options.leaves, limits, load_s=options.load_s), _RESULTS)
     else:
@@ -82,23 +82,28 @@ def _compare(names: Sequence[str], options: argparse.Namespace) -> None:
 
 
 def _timed_corpus(count: int | None) -> Corpus:
-    """Returns Python's documentation, and sentences of it as questions."""
+    """Returns Python's documentation as documents, and sentences of it as questions."""
     texts = python_documentation()[:count]
-    least, most = _QUESTION_CHARS
+    min_chars, max_chars = _QUESTION_CHARS
     sentences = sorted(
-        {each for text in texts for each in _SENTENCE_END.split(text) if least < len(each) < most}
+        {
+            sentence
+            for text in texts
+            for sentence in _SENTENCE_END.split(text)
+            if min_chars < len(sentence) < max_chars
+        }
     )
     chosen = np.random.default_rng(SEED).choice(len(sentences), QUESTIONS)
     return Corpus(
         "python",
         chinese=False,
-        documents=[Text(f"document-{place:03d}", text) for place, text in enumerate(texts)],
-        questions=[Question(sentences[place], {}) for place in chosen],
+        documents=[Text(f"document-{number:03d}", text) for number, text in enumerate(texts)],
+        questions=[Question(sentences[index], {}) for index in chosen],
     )
 
 
 def _sizes(value: str) -> list[int]:
-    return [int(each) for each in value.split(",")]
+    return [int(size) for size in value.split(",")]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -107,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--leaves",
         type=_sizes,
-        help="compare by size, with seeded leaves: 2000,100000,1000000 or some of them",
+        help="compare by size, with these numbers of seeded leaves, such as 2000,100000,1000000",
     )
     parser.add_argument(
         "--limit-s", type=float, default=1200.0, help="most seconds of indexing (with --leaves)"
@@ -118,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--load-s", type=float, default=LOAD_S, help="seconds of a round of searches"
     )
-    parser.add_argument("--documents", type=int, help="how many of the timed documents")
+    parser.add_argument("--documents", type=int, help="number of timed documents; all by default")
     parser.add_argument("--index-rounds", type=int, default=3)
     parser.add_argument("--search-rounds", type=int, default=20)
     parser.add_argument(

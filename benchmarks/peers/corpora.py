@@ -1,4 +1,4 @@
-"""Documents and questions, and the files by which they reach a worker's process."""
+"""Documents and questions, and the files through which a worker's process reads them."""
 
 import ast
 import json
@@ -20,7 +20,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and its gold spans by document id; empty if there is no gold."""
+    """A question and its gold spans by document id. They are empty if there is no gold."""
 
     text: str
     gold: dict[str, list[Span]]
@@ -37,30 +37,32 @@ class Corpus:
 
     @property
     def text_bytes(self) -> int:
-        """Returns the length of all documents in UTF-8."""
-        return sum(len(each.text.encode()) for each in self.documents)
+        """The length of all documents in UTF-8."""
+        return sum(len(document.text.encode()) for document in self.documents)
 
     def save(self, path: Path) -> None:
-        """Writes a file for `load`."""
+        """Writes the corpus to a file, which `load` reads."""
         path.write_text(json.dumps(asdict(self)), "utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Corpus":
-        """Returns what `save` wrote."""
+        """Returns the corpus in a file that `save` wrote."""
         stored = json.loads(path.read_text("utf-8"))
         return cls(
             stored["name"],
             stored["chinese"],
-            [Text(**each) for each in stored["documents"]],
-            [Question(**each) for each in stored["questions"]],
+            [Text(**fields) for fields in stored["documents"]],
+            [Question(**fields) for fields in stored["questions"]],
         )
 
 
 def python_documentation() -> list[str]:
-    """Returns Python's manual, a text a topic, and its library's docstrings, a text a module.
+    """Returns Python's manual and the docstrings of its library.
 
-    Only texts over `_MIN_CHARS`, longest first. Topics that are part of longer ones are left
-    out, since repeated text would favour a store that deduplicates.
+    Each topic of the manual is a text, and so are the docstrings of each module.
+
+    Only texts over `_MIN_CHARS` are returned, the longest first. Topics that are part of longer
+    topics are left out, because repeated text would favour a store that deduplicates.
     """
     texts: list[str] = []
     for topic in sorted(pydoc_data.topics.topics.values(), key=len, reverse=True):
@@ -68,29 +70,33 @@ def python_documentation() -> list[str]:
             texts.append(topic)
     texts += map(_docstrings, sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")))
     return sorted(
-        (each for each in texts if len(each) > _MIN_CHARS), key=lambda each: (-len(each), each)
+        (text for text in texts if len(text) > _MIN_CHARS), key=lambda text: (-len(text), text)
     )
 
 
 def _docstrings(path: Path) -> str:
+    """Returns all docstrings of a module; an empty text if the file is not part of the library."""
     if not _NOT_LIBRARY.isdisjoint(path.parts):
         return ""
     try:
         module = ast.parse(path.read_text("utf-8"))
-    except (SyntaxError, UnicodeDecodeError):  # Test data of the library itself.
+    except (SyntaxError, UnicodeDecodeError):  # The library contains invalid files as test data.
         return ""
-    found = (ast.get_docstring(each) for each in ast.walk(module) if isinstance(each, _DOCUMENTED))
-    return "\n\n".join(filter(None, found))
+    texts = (ast.get_docstring(node) for node in ast.walk(module) if isinstance(node, _DOCUMENTED))
+    return "\n\n".join(filter(None, texts))
 
 
 def evaluation(folder: Path) -> Corpus:
-    """Reads a folder with `corpus.jsonl` and `queries.jsonl`; gold are spans of code points."""
+    """Returns the corpus in a folder with `corpus.jsonl` and `queries.jsonl`.
+
+    The gold spans are in code points.
+    """
     lines, queries = _lines(folder / "corpus.jsonl"), _lines(folder / "queries.jsonl")
     return Corpus(
         folder.name,
         any(line["lang"].startswith("zh") for line in lines),
         [Text(line["doc_id"], line["text"]) for line in lines],
-        [Question(line["query"], _gold(line["gold"])) for line in queries],
+        [Question(line["query"], _gold_spans(line["gold"])) for line in queries],
     )
 
 
@@ -98,8 +104,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
-def _gold(spans: list[dict[str, Any]]) -> dict[str, list[Span]]:
+def _gold_spans(spans: list[dict[str, Any]]) -> dict[str, list[Span]]:
     gold: dict[str, list[Span]] = defaultdict(list)
-    for each in spans:
-        gold[each["doc_id"]].append((each["start"], each["end"]))
+    for span in spans:
+        gold[span["doc_id"]].append((span["start"], span["end"]))
     return dict(gold)

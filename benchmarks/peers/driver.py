@@ -1,7 +1,8 @@
-"""Runs the comparison: leaves, vectors, recall, indexing, searches.
+"""The run of the comparison: leaves, vectors, recall, indexing, searches.
 
-Peers index and search in rounds whose order alternates, so that a slow spell of the machine
-affects all of them. A peer that is not installed or fails is skipped, with the reason.
+Peers index and search in rounds whose order alternates, so that a slow period of the machine
+affects all of them. A peer that is not installed, or that fails, is skipped, and the reason is
+recorded.
 """
 
 import json
@@ -20,14 +21,18 @@ from benchmarks.peers.session import PeerFailed, Session
 
 P = TypeVar("P")
 
-CANDIDATES = (10, 50)  # Haystack's default, and enough leaves to fill the larger budget.
+# 10 is Haystack's default. 50 leaves are enough to fill the larger budget.
+CANDIDATES = (10, 50)
 BUDGETS = (2000, 4000)
-LIMIT = 5  # hrag's default.
+LIMIT = 5  # The default of hrag.
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The extent of a run. A block of searches ends early after `block_s` seconds."""
+    """The size of a run.
+
+    A block of searches ends early after `block_s` seconds.
+    """
 
     names: Sequence[str]
     index_rounds: int = 3
@@ -38,7 +43,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Results:
-    """All figures by peer; recall by peer and corpus."""
+    """All figures by peer. Recall is by peer and corpus."""
 
     skipped: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -48,10 +53,13 @@ class Results:
 
 
 class Run:
-    """One run: one corpus is timed, others are scored."""
+    """A run: one corpus is timed, the others are scored."""
 
     def __init__(self, plan: Plan, timed: Corpus, scored: Sequence[Corpus], vectors: Path) -> None:
-        """`vectors` is the file of vectors; missing ones are added."""
+        """Stores the parameters.
+
+        `vectors` is the file of vectors; missing vectors are added to it.
+        """
         self._plan = plan
         self._timed = timed
         self._scored = scored
@@ -70,7 +78,11 @@ class Run:
         return self.results
 
     def _embed(self) -> None:
-        texts = [each.text for corpus in (self._timed, *self._scored) for each in corpus.questions]
+        texts = [
+            question.text
+            for corpus in (self._timed, *self._scored)
+            for question in corpus.questions
+        ]
         for name in self._plan.names:
             with self._skipping_failures(name), self._session(name) as session:
                 self.results.versions.update(session.call("versions"))
@@ -99,7 +111,7 @@ class Run:
             print(f"scored: {name}", flush=True)
 
     def _time(self) -> None:
-        """Every peer indexes in each round; the last round's indexes are searched."""
+        """Lets every peer index in each round; then the indexes of the last round are searched."""
         with ExitStack() as staying:
             sessions: dict[str, Session] = {}
             for number in range(self._plan.index_rounds):
@@ -141,17 +153,17 @@ class Run:
 
     def _scored_by(self, name: str) -> list[Corpus]:
         peer = PEERS[name]
-        wanted = [each for each in self._scored if peer.cuts_chinese or not each.chinese]
-        return wanted if peer.scored else []
+        corpora = [corpus for corpus in self._scored if peer.cuts_chinese or not corpus.chinese]
+        return corpora if peer.scored else []
 
-    def _remaining(self, wanted: Callable[[str], bool]) -> list[str]:
-        """Returns the wanted peers that have not failed."""
+    def _remaining(self, takes_part: Callable[[str], bool]) -> list[str]:
+        """Returns the peers that take part in a step and have not failed."""
         names = [name for name in self._plan.names if name not in self.results.skipped]
-        return [name for name in names if wanted(name)]
+        return [name for name in names if takes_part(name)]
 
     @contextmanager
     def _skipping_failures(self, name: str) -> Iterator[None]:
-        """Records why a peer failed, prints it, and goes on."""
+        """Records and prints the reason if a peer fails; the run continues."""
         try:
             yield
         except PeerFailed as error:
@@ -163,5 +175,5 @@ class Run:
 
 
 def alternating(peers: Sequence[P], number: int) -> list[P]:
-    """Returns the peers in order, reversed in odd rounds."""
+    """Returns the peers in order, or in reverse order in odd rounds."""
     return list(reversed(peers)) if number % 2 else list(peers)

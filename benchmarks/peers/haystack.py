@@ -1,4 +1,4 @@
-"""Haystack's retrievers over stores in memory: merging leaves, and joined with BM25's."""
+"""Haystack's retrievers over stores in memory: one merges leaves, one is joined with BM25."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from haystack.components.retrievers import (
 )
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-from benchmarks.peers.peer import LEAF_TOKENS, Found, Indexed, Query, Text
+from benchmarks.peers.peer import LEAF_TOKENS, FoundPassage, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import Vectors
 from hrag.text import tokens
@@ -24,10 +24,13 @@ _LEAVES_PER_BLOCK = (4, 2, 1)
 
 
 class Haystack:
-    """Blocks of the number of words that is 1,024, 512 and 256 tokens in these documents."""
+    """The peer of Haystack's AutoMergingRetriever.
+
+    Blocks have as many words as 1,024, 512 and 256 tokens have on average in these documents.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Saves to `folder`."""
+        """Creates the peer. `save` writes to `folder`."""
         self._folder = folder
 
     def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
@@ -55,7 +58,7 @@ class Haystack:
         leaves = [block for block in blocks if not block.meta["__children_ids"]]
         rows = vectors.of([leaf.content for leaf in leaves]).tolist()
         embedded = [replace(leaf, embedding=row) for leaf, row in zip(leaves, rows, strict=True)]
-        # The default similarity: the cosine, for unit vectors.
+        # The dot product is the default. For unit vectors it equals the cosine.
         self._leaves = InMemoryDocumentStore(embedding_similarity_function="dot_product")
         self._leaves.write_documents(embedded)
         self._parents = InMemoryDocumentStore()
@@ -64,13 +67,13 @@ class Haystack:
         self._merging = AutoMergingRetriever(self._parents, threshold=0.5)
         return len(leaves)
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         nearest = self._nearest.run(query_embedding=query.numbers, top_k=candidates)
         # A document shorter than a leaf is a root, which the merging retriever refuses.
-        leaves = [each for each in nearest["documents"] if each.meta["__parent_id"]]
-        roots = [each for each in nearest["documents"] if not each.meta["__parent_id"]]
+        leaves = [block for block in nearest["documents"] if block.meta["__parent_id"]]
+        roots = [block for block in nearest["documents"] if not block.meta["__parent_id"]]
         merged = self._merging.run(documents=leaves)["documents"] if leaves else []
-        return _found(_by_best_leaf(nearest["documents"], [*merged, *roots])[:limit])
+        return _passages(_by_best_leaf(nearest["documents"], [*merged, *roots])[:limit])
 
     def processes(self) -> list[int]:
         return [os.getpid()]
@@ -80,45 +83,49 @@ class Haystack:
 
 
 class HaystackHybrid(Haystack):
-    """The same leaves, returned themselves: BM25 and vectors, joined by reciprocal rank."""
+    """The same leaves, found by BM25 and by vectors, joined by reciprocal rank.
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    It returns the leaves themselves.
+    """
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         by_words = InMemoryBM25Retriever(self._leaves).run(query=query.text, top_k=candidates)
         nearest = self._nearest.run(query_embedding=query.numbers, top_k=candidates)
         joiner = DocumentJoiner(join_mode="reciprocal_rank_fusion")
         joined = joiner.run([by_words["documents"], nearest["documents"]], top_k=limit)
-        return _found(joined["documents"])
+        return _passages(joined["documents"])
 
 
-def _found(documents: Sequence[Document]) -> list[Found]:
-    return [Found(each.meta["document_id"], each.content) for each in documents]
+def _passages(documents: Sequence[Document]) -> list[FoundPassage]:
+    return [FoundPassage(document.meta["document_id"], document.content) for document in documents]
 
 
 def _by_best_leaf(leaves: Sequence[Document], merged: Sequence[Document]) -> list[Document]:
-    """Orders merged blocks, which have no rank, by the rank of the first leaf in each."""
+    """Orders merged blocks, which have no rank, by the rank of the first leaf in each block."""
 
-    def place(block: Document) -> int:
-        own = (
-            place
-            for place, leaf in enumerate(leaves)
+    def first_rank(block: Document) -> int:
+        ranks = (
+            rank
+            for rank, leaf in enumerate(leaves)
             if leaf.meta["document_id"] == block.meta["document_id"]
             and leaf.content in block.content
         )
-        return next(own, len(leaves))
+        return next(ranks, len(leaves))
 
-    return sorted(merged, key=place)
+    return sorted(merged, key=first_rank)
 
 
 def _splitter(documents: Sequence[Text]) -> HierarchicalDocumentSplitter:
-    """Returns a splitter by words, which Haystack separates at spaces."""
-    counted = sum(len(tokens.encode(each.text)) for each in documents)
-    words = sum(each.text.count(" ") + 1 for each in documents)
-    leaf_words = round(LEAF_TOKENS * words / counted)
+    """Returns a splitter by words. Haystack separates words at spaces."""
+    token_count = sum(len(tokens.encode(document.text)) for document in documents)
+    word_count = sum(document.text.count(" ") + 1 for document in documents)
+    leaf_words = round(LEAF_TOKENS * word_count / token_count)
     sizes = {leaf_words * leaves for leaves in _LEAVES_PER_BLOCK}
     return HierarchicalDocumentSplitter(block_sizes=sizes, split_overlap=0, split_by="word")
 
 
 def _converted(documents: Sequence[Text]) -> list[Document]:
     return [
-        Document(content=each.text, meta={"document_id": each.document_id}) for each in documents
+        Document(content=document.text, meta={"document_id": document.document_id})
+        for document in documents
     ]

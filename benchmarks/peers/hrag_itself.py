@@ -1,7 +1,8 @@
 """hrag as a peer: in process, and as both services over gRPC.
 
-Documents are ingested by the indexer's bulk load, in durable commits of up to 64. The services
-then open that store, because over gRPC they would embed the documents themselves.
+The indexer's bulk load ingests the documents, in durable commits of up to 64 documents. Then the
+services open that store. If the documents were ingested over gRPC, the services would embed them
+themselves.
 """
 
 import os
@@ -14,10 +15,10 @@ from pathlib import Path
 from benchmarks.corpus import COLLECTION, TENANT, engine, reading, search_over
 from benchmarks.peers import trees
 from benchmarks.peers.memory import descendants
-from benchmarks.peers.peer import Found, Indexed, Query, Text
+from benchmarks.peers.peer import FoundPassage, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.models import embedding
 from hrag.models.embedding.hashing import HashEmbedder
@@ -26,16 +27,17 @@ from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 
-_MAX_DOCUMENT_BYTES = 1 << 28  # More than any document has.
+# No document is as long as this.
+_MAX_DOCUMENT_BYTES = 1 << 28
 _SERVING_S = 60.0
 FILLED = "filled"
-# The store's embedder, for the services: vectors are given, so it only needs the dimension.
+# The store's embedder. Vectors are given, so only its dimension matters to the services.
 _EMBEDDER = HashEmbedder(DIMENSION)
 _SERVICE_SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
 
 
 class _StoredVectors:
-    """An embedder that looks vectors up by text."""
+    """An embedder that looks up vectors by text."""
 
     name = _EMBEDDER.name
     dimension = _EMBEDDER.dimension
@@ -51,10 +53,10 @@ class _StoredVectors:
 
 
 class InProcess:
-    """The retriever's search without its service."""
+    """The retriever's search in this process, without its service."""
 
     def __init__(self, folder: Path, mode: SearchMode = SearchMode.SMALL_TO_BIG) -> None:
-        """Creates the store in `folder`."""
+        """Creates the peer. Its store will be in `folder`."""
         self._folder = folder
         self._mode = mode
         self._open = ExitStack()
@@ -74,11 +76,11 @@ class InProcess:
     def stored_bytes(self) -> int:
         return folder_bytes(self._folder)
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         search = SearchQuery(
             TENANT, query.vector, COLLECTION, self._mode, limit=limit, candidates=candidates
         )
-        return _found(self._search(search, NEVER))
+        return _passages(self._search(search, NEVER))
 
     def processes(self) -> list[int]:
         return [os.getpid()]
@@ -88,10 +90,13 @@ class InProcess:
 
 
 class OverGrpc:
-    """Both services in processes of their own, and a client."""
+    """Both services, each in its process, and a client."""
 
     def __init__(self, folder: Path) -> None:
-        """Starts the services on an empty store: their memory without documents is the base."""
+        """Starts the services on an empty store.
+
+        Growth is relative to their memory without documents.
+        """
         self._folder = folder
         self._open = ExitStack()
         self._serve("empty")
@@ -111,16 +116,16 @@ class OverGrpc:
     def stored_bytes(self) -> int:
         return folder_bytes(self._folder / FILLED)
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         return self.search_by(self._client, query, candidates, limit)
 
     @staticmethod
-    def search_by(client: Client, query: Query, candidates: int, limit: int) -> list[Found]:
-        """Searches by a client of the caller's own."""
+    def search_by(client: Client, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
+        """Searches with a client of the caller."""
         result = client.search(
             TENANT, query.numbers, collection=COLLECTION, candidates=candidates, limit=limit
         )
-        return _found(result)
+        return _passages(result)
 
     def processes(self) -> list[int]:
         return descendants(os.getpid())
@@ -138,40 +143,46 @@ class OverGrpc:
 
 
 def auto_merge(folder: Path) -> InProcess:
-    """Returns the peer of AUTO_MERGE: climbs where enough of a parent's children matched."""
+    """Returns the peer of AUTO_MERGE, which climbs if enough of a parent's children matched."""
     return InProcess(folder, SearchMode.AUTO_MERGE)
 
 
 def standard(folder: Path) -> InProcess:
-    """Returns the peer of STANDARD: returns the leaves."""
+    """Returns the peer of STANDARD, which returns the leaves."""
     return InProcess(folder, SearchMode.STANDARD)
 
 
 class Hybrid(InProcess):
-    """Searches by the question's words and its vector, which is the default for a text."""
+    """The peer of hybrid search: by the question's words and its vector.
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    hrag's default for a text is hybrid search.
+    """
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         return self._hybrid(query, candidates=candidates, limit=limit)
 
-    def _hybrid(self, query: Query, **bounds: int) -> list[Found]:
+    def _hybrid(self, query: Query, **bounds: int) -> list[FoundPassage]:
         search = SearchQuery(
             TENANT, query.text, COLLECTION, self._mode, vector=query.vector, **bounds
         )
-        return _found(self._search(search, NEVER))
+        return _passages(self._search(search, NEVER))
 
 
 class Context(Hybrid):
-    """CONTEXT: leaves that fill a number of tokens, joined where they touch."""
+    """The peer of CONTEXT: returns leaves up to a number of tokens, joined where they touch."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, SearchMode.CONTEXT)
 
-    def filled(self, query: Query, candidates: int, budget: int) -> list[Found]:
+    def filled(self, query: Query, candidates: int, budget: int) -> list[FoundPassage]:
         return self._hybrid(query, candidates=candidates, token_budget=budget)
 
 
 def hybrid_standard(folder: Path) -> Hybrid:
-    """Returns the peer of STANDARD in hybrid search: returns the leaves, as other peers' do."""
+    """Returns the peer of STANDARD with hybrid search.
+
+    It returns the leaves, as the hybrid searches of other peers do.
+    """
     return Hybrid(folder, SearchMode.STANDARD)
 
 
@@ -189,9 +200,12 @@ def _ingest(pipeline: Pipeline, documents: Sequence[Text]) -> int:
     """Ingests the documents; returns the number of their leaves."""
     requests = [
         IngestRequest(
-            TENANT, COLLECTION, each.document_id, partial(Document, each.text, each.document_id)
+            TENANT,
+            COLLECTION,
+            document.document_id,
+            partial(Document, document.text, document.document_id),
         )
-        for each in documents
+        for document in documents
     ]
     leaves = 0
     for answers in BulkLoad(pipeline, requests, NEVER, threading.Event()).run():
@@ -202,8 +216,8 @@ def _ingest(pipeline: Pipeline, documents: Sequence[Text]) -> int:
     return leaves
 
 
-def _found(result: SearchResult) -> list[Found]:
+def _passages(result: SearchResult) -> list[FoundPassage]:
     return [
-        Found(chunk.document_id, chunk.content, chunk.span.char_start)
+        FoundPassage(chunk.document_id, chunk.content, chunk.span.char_start)
         for chunk in (passage.chunk for passage in result.passages)
     ]

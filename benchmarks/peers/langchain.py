@@ -1,4 +1,4 @@
-"""LangChain's retrievers over FAISS: of parents, and its ensemble with BM25 for hybrid search."""
+"""LangChain's retrievers over FAISS: one returns parents, one is an ensemble with BM25."""
 
 import os
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-from benchmarks.peers.peer import LEAF_TOKENS, PARENT_TOKENS, Found, Indexed, Query, Text
+from benchmarks.peers.peer import LEAF_TOKENS, PARENT_TOKENS, FoundPassage, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
 
-# The splitter's default separators, then those that its documentation lists for languages
-# without spaces between words, so that English is cut as by default.
+# The splitter's default separators come first, so that English is cut as by default. Then come the
+# separators that its documentation lists for languages without spaces between words.
 _SEPARATORS = ["\n\n", "\n", " ", ".", ",", "\u200b", "\uff0c", "\u3001", "\uff0e", "\u3002", ""]
 ID = "document_id"
 
 
 class _StoredVectors(Embeddings):
-    """Looks vectors up by text."""
+    """An embedder that looks up vectors by text."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
@@ -39,10 +39,10 @@ class _StoredVectors(Embeddings):
 
 
 class LangChain:
-    """Parents of 1,024 tokens, children of 256, cut within their parents."""
+    """The peer of ParentDocumentRetriever: parents of 1,024 tokens are cut into children of 256."""
 
     def __init__(self, folder: Path) -> None:
-        """Saves to `folder`."""
+        """Creates the peer. `save` writes to `folder`."""
         self._folder = folder
         self._parents = _splitter(PARENT_TOKENS)
         self._children = _splitter(LEAF_TOKENS)
@@ -56,7 +56,7 @@ class LangChain:
         return Indexed(self._store.index.ntotal, seconds)
 
     def _create(self, store: FAISS) -> None:
-        """Creates the retriever, empty."""
+        """Creates an empty retriever."""
         self._store = store
         self._docstore = InMemoryStore()
         self._retriever = ParentDocumentRetriever(
@@ -74,11 +74,11 @@ class LangChain:
     def stored_bytes(self) -> int:
         return folder_bytes(self._folder)
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         self._retriever.search_kwargs = {"k": candidates}
         return [
-            Found(each.metadata[ID], each.page_content, each.metadata["start_index"])
-            for each in self._retriever.invoke(query.text)[:limit]
+            FoundPassage(parent.metadata[ID], parent.page_content, parent.metadata["start_index"])
+            for parent in self._retriever.invoke(query.text)[:limit]
         ]
 
     def processes(self) -> list[int]:
@@ -93,7 +93,10 @@ class LangChain:
 
 
 class LangChainHybrid(LangChain):
-    """The same leaves, returned themselves: BM25 and FAISS, fused by reciprocal rank."""
+    """The same leaves, found by BM25 and by FAISS, fused by reciprocal rank.
+
+    It returns the leaves themselves.
+    """
 
     def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
         seconds, leaves = timed(lambda: self._build(documents, vectors))
@@ -106,14 +109,14 @@ class LangChainHybrid(LangChain):
         self._bm25 = BM25Retriever.from_documents(leaves)
         return len(leaves)
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         self._bm25.k = candidates
         nearest = self._store.as_retriever(search_kwargs={"k": candidates})
         ensemble = EnsembleRetriever(retrievers=[self._bm25, nearest], weights=[0.5, 0.5])
-        # A leaf's start is in its parent, which is not known here.
+        # The start of a leaf is relative to its parent, which is not known here.
         return [
-            Found(each.metadata[ID], each.page_content)
-            for each in ensemble.invoke(query.text)[:limit]
+            FoundPassage(leaf.metadata[ID], leaf.page_content)
+            for leaf in ensemble.invoke(query.text)[:limit]
         ]
 
 
@@ -137,4 +140,7 @@ def _splitter(size: int) -> RecursiveCharacterTextSplitter:
 
 
 def _converted(documents: Sequence[Text]) -> list[Document]:
-    return [Document(page_content=each.text, metadata={ID: each.document_id}) for each in documents]
+    return [
+        Document(page_content=document.text, metadata={ID: document.document_id})
+        for document in documents
+    ]

@@ -1,4 +1,4 @@
-"""LlamaIndex's retrievers over FAISS: merging leaves, and fused with BM25 for hybrid search."""
+"""LlamaIndex's retrievers over FAISS: one merges leaves, one is fused with BM25."""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from benchmarks.peers.peer import (
     LEAF_TOKENS,
     MIDDLE_TOKENS,
     PARENT_TOKENS,
-    Found,
+    FoundPassage,
     Indexed,
     Query,
     Text,
@@ -36,7 +36,7 @@ _SIZES = [PARENT_TOKENS, MIDDLE_TOKENS, LEAF_TOKENS]
 
 
 class _StoredVectors(BaseEmbedding):
-    """Looks vectors up by text."""
+    """An embedder that looks up vectors by text."""
 
     _vectors: Vectors = PrivateAttr()
 
@@ -59,10 +59,13 @@ class _StoredVectors(BaseEmbedding):
 
 
 class LlamaIndex:
-    """Leaves of 256 tokens, merged into 512 and 1,024 if over half of a parent matched."""
+    """The peer of AutoMergingRetriever.
+
+    Leaves of 256 tokens are merged into nodes of 512 and of 1,024 if over half of a parent matched.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Saves to `folder`."""
+        """Creates the peer. `save` writes to `folder`."""
         self._folder = folder
         Settings.tokenizer = encoding().encode_ordinary
         self._parser = HierarchicalNodeParser.from_defaults(chunk_sizes=_SIZES)
@@ -96,17 +99,20 @@ class LlamaIndex:
         leaves: Sequence[BaseNode],
         vectors: Vectors,
     ) -> None:
-        """Creates the index by inner product: by distance, the worst would come first."""
+        """Creates the index.
+
+        Its metric is the inner product: with distances, the worst would come first.
+        """
         store = FaissVectorStore(faiss_index=index)
         self._storage = StorageContext.from_defaults(docstore=docstore, vector_store=store)
         embedder = _StoredVectors(vectors, embed_batch_size=2048)
         self._index = VectorStoreIndex(leaves, storage_context=self._storage, embed_model=embedder)
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         nearest = self._index.as_retriever(similarity_top_k=candidates)
         merging = AutoMergingRetriever(nearest, self._storage)
         bundle = QueryBundle(query.text, embedding=query.numbers)
-        return _found(merging.retrieve(bundle)[:limit])
+        return _passages(merging.retrieve(bundle)[:limit])
 
     def processes(self) -> list[int]:
         return [os.getpid()]
@@ -119,7 +125,10 @@ class LlamaIndex:
 
 
 class LlamaIndexHybrid(LlamaIndex):
-    """The same leaves, returned themselves: BM25 and FAISS, fused by reciprocal rank."""
+    """The same leaves, found by BM25 and by FAISS, fused by reciprocal rank.
+
+    It returns the leaves themselves.
+    """
 
     def _build(self, documents: Sequence[Text], vectors: Vectors) -> int:
         count = super()._build(documents, vectors)
@@ -128,22 +137,23 @@ class LlamaIndexHybrid(LlamaIndex):
         self._bm25 = BM25Retriever.from_defaults(nodes=leaves, stemmer=stemmer, language="english")
         return count
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
-        # bm25s refuses to return more leaves than there are.
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
+        # A search of bm25s fails if it asks for more leaves than there are.
         self._bm25.similarity_top_k = min(candidates, len(self._bm25.corpus))
         fusion = QueryFusionRetriever(
             [self._index.as_retriever(similarity_top_k=candidates), self._bm25],
-            llm=MockLLM(),  # Never asked: the only query is the question itself.
+            # The model is never called, because the only query is the question itself.
+            llm=MockLLM(),
             num_queries=1,
             mode="reciprocal_rerank",
             similarity_top_k=limit,
             use_async=False,
         )
-        return _found(fusion.retrieve(QueryBundle(query.text, embedding=query.numbers)))
+        return _passages(fusion.retrieve(QueryBundle(query.text, embedding=query.numbers)))
 
 
-def _found(nodes: Sequence[NodeWithScore]) -> list[Found]:
-    return [Found(each.node.metadata[ID], each.node.get_content()) for each in nodes]
+def _passages(nodes: Sequence[NodeWithScore]) -> list[FoundPassage]:
+    return [FoundPassage(scored.node.metadata[ID], scored.node.get_content()) for scored in nodes]
 
 
 def _converted(document: Text) -> Document:

@@ -1,8 +1,8 @@
-"""Memory of a process and of its descendants, from Linux' `smaps_rollup`.
+"""The memory of a process and of its descendants, read from Linux' `smaps_rollup`.
 
-Counts anonymous pages and shared memory, in proportion where several processes share them
-(PSS), so that a database's buffers count once. Mapped files are not counted: the kernel can
-evict them.
+Counts anonymous pages and shared memory. Memory that several processes share counts in proportion
+for each of them (PSS), so that a database's buffers count once. Mapped files are not counted,
+because the kernel can evict them.
 """
 
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ _SHARED = "RssShmem:"
 _ANONYMOUS = "RssAnon:"
 
 
-def own_bytes(pids: Iterable[int]) -> int:
-    """Returns the sum over all these processes."""
-    return sum(map(_own_bytes, pids))
+def pss_bytes(pids: Iterable[int]) -> int:
+    """Returns the sum of the memory of these processes."""
+    return sum(map(_pss_bytes, pids))
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Returns about the same from counters that the kernel keeps, which costs these nothing.
+    """Returns about the same as `pss_bytes`, from counters that the kernel keeps.
 
-    Shared memory counts once, as much as one of them has mapped. Processes that end meanwhile
-    count nothing.
+    Reading them costs the processes nothing. Shared memory counts once: the largest amount that one
+    of the processes has mapped. A process that ends meanwhile counts as 0.
     """
     anonymous, shared = 0, 0
     for pid in pids:
@@ -38,8 +38,8 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 def descendants(pid: int) -> list[int]:
     """Returns the ids of all processes that a process has started, directly or indirectly."""
-    own = children(pid)
-    return own + [each for child in own for each in descendants(child)]
+    started = children(pid)
+    return started + [descendant for child in started for descendant in descendants(child)]
 
 
 def children(pid: int) -> list[int]:
@@ -50,11 +50,11 @@ def children(pid: int) -> list[int]:
         ]
     except OSError:
         return []
-    return [int(child) for each in lists for child in each.split()]
+    return [int(child) for text in lists for child in text.split()]
 
 
-def _own_bytes(pid: int) -> int:
-    """None of a process that has ended meanwhile, such as a worker of PostgreSQL."""
+def _pss_bytes(pid: int) -> int:
+    """Returns the memory of a process; 0 if it has ended meanwhile, as workers of PostgreSQL do."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines()
     except OSError:

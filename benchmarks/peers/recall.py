@@ -1,4 +1,7 @@
-"""Recall and precision of gold spans, within an equal number of tokens for every peer; pure."""
+"""Recall and precision of gold spans, with an equal number of tokens for every peer.
+
+Pure functions.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.peer import Found
+from benchmarks.peers.peer import FoundPassage
 from benchmarks.peers.spans import Span, find_span
 from hrag.text import tokens
 
@@ -17,7 +20,10 @@ Spans = Mapping[str, Sequence[Span]]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What fits a budget. `lost` passages are in no document: they cost tokens, cover nothing."""
+    """The passages that fit a budget of tokens.
+
+    A passage that is in no document counts as `lost`. Its tokens count, but it covers no text.
+    """
 
     spans: Spans
     tokens: int
@@ -26,7 +32,11 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Shares of characters: the covered share of the gold, and the gold share of the covered."""
+    """Recall and precision, as shares of characters.
+
+    Recall is the share of the gold that is covered. Precision is the share of the covered text that
+    is gold.
+    """
 
     recall: float
     precision: float
@@ -34,11 +44,16 @@ class Score:
     lost: int
 
 
-def within_budget(found: Iterable[Found], documents: Mapping[str, str], budget: int) -> Context:
-    """Returns the passages in order until their tokens fill the budget; truncates the last."""
+def within_budget(
+    passages: Iterable[FoundPassage], documents: Mapping[str, str], budget: int
+) -> Context:
+    """Returns the passages in order until their tokens fill the budget.
+
+    The last one is truncated.
+    """
     spans: dict[str, list[Span]] = {}
     used = lost = 0
-    for passage in found:
+    for passage in passages:
         if used >= budget:
             break
         text, count = truncated(passage.text, budget - used)
@@ -52,7 +67,7 @@ def within_budget(found: Iterable[Found], documents: Mapping[str, str], budget: 
 
 
 def truncated(text: str, limit: int) -> tuple[str, int]:
-    """Returns at most `limit` tokens from the start, in whole code points, and their number."""
+    """Returns the first `limit` tokens or fewer, in whole code points, and their number."""
     encoded = _encoded(text)
     if len(encoded) <= limit:
         return text, len(encoded)
@@ -62,36 +77,39 @@ def truncated(text: str, limit: int) -> tuple[str, int]:
 
 @lru_cache(maxsize=10_000)
 def _encoded(text: str) -> NDArray[np.uint32]:
-    """Cached, since many queries return the same passages."""
+    """Returns the tokens of a text.
+
+    They are cached, because many queries return the same passages.
+    """
     return tokens.encode(text)
 
 
 def score(context: Context, gold: Spans) -> Score:
-    """Scores one query; repeated characters count once."""
-    wanted = {name: union(spans) for name, spans in gold.items()}
+    """Scores one query. A character that occurs in several passages counts once."""
+    gold_spans = {name: union(spans) for name, spans in gold.items()}
     covered = {name: union(spans) for name, spans in context.spans.items()}
-    both = sum(shared(spans, covered.get(name, [])) for name, spans in wanted.items())
-    returned = sum(length(spans) for spans in covered.values())
+    common = sum(shared(spans, covered.get(name, [])) for name, spans in gold_spans.items())
+    covered_length = sum(length(spans) for spans in covered.values())
     return Score(
-        recall=both / sum(length(spans) for spans in wanted.values()),
-        precision=both / returned if returned else 0.0,
+        recall=common / sum(length(spans) for spans in gold_spans.values()),
+        precision=common / covered_length if covered_length else 0.0,
         tokens=context.tokens,
         lost=context.lost,
     )
 
 
 def mean(scores: Sequence[Score]) -> Score:
-    """Returns the mean over queries, and the sum of lost passages."""
+    """Returns the mean score of all queries, and the sum of their lost passages."""
     return Score(
-        recall=float(np.mean([each.recall for each in scores])),
-        precision=float(np.mean([each.precision for each in scores])),
-        tokens=float(np.mean([each.tokens for each in scores])),
-        lost=sum(each.lost for each in scores),
+        recall=float(np.mean([one_score.recall for one_score in scores])),
+        precision=float(np.mean([one_score.precision for one_score in scores])),
+        tokens=float(np.mean([one_score.tokens for one_score in scores])),
+        lost=sum(one_score.lost for one_score in scores),
     )
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """Returns the same characters as sorted spans that neither overlap nor touch."""
+    """Returns sorted spans of the same characters, which neither overlap nor touch."""
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -102,14 +120,14 @@ def union(spans: Iterable[Span]) -> list[Span]:
 
 
 def length(spans: Iterable[Span]) -> int:
-    """Returns the characters in spans that do not overlap."""
+    """Returns the number of characters in spans that do not overlap."""
     return sum(end - start for start, end in spans)
 
 
-def shared(some: Iterable[Span], others: Sequence[Span]) -> int:
-    """Returns the characters in both; neither side has overlapping spans."""
+def shared(spans: Iterable[Span], other_spans: Sequence[Span]) -> int:
+    """Returns the number of characters in both lists of spans. Spans of one list do not overlap."""
     return sum(
         max(0, min(end, other_end) - max(start, other_start))
-        for start, end in some
-        for other_start, other_end in others
+        for start, end in spans
+        for other_start, other_end in other_spans
     )

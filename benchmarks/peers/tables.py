@@ -1,4 +1,4 @@
-"""The figures of a comparison as Markdown tables; pure."""
+"""The figures of a comparison as Markdown tables. Pure functions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from benchmarks.peers.registry import PEERS
 from benchmarks.peers.vectors import DIMENSION
 from benchmarks.table import head, row
 
-_NUMBER_BYTES = 4  # Of a float32.
+# A float32 has 4 bytes.
+_NUMBER_BYTES = 4
 _MB = 1e6
 
 
@@ -25,18 +26,18 @@ class Percentiles:
 
 
 def percentiles(seconds: Sequence[float]) -> Percentiles:
-    """Returns the percentiles of at least one search."""
+    """Returns the percentiles of `seconds`, which are the times of at least one search."""
     p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
     return Percentiles(float(p50), float(p99), len(seconds))
 
 
 def median(indexed: Sequence[dict[str, Any]], name: str) -> float:
     """Returns the median of one figure over the rounds of indexing."""
-    return float(np.median([each[name] for each in indexed]))
+    return float(np.median([costs[name] for costs in indexed]))
 
 
 def times(results: Results, text_bytes: int) -> Iterator[str]:
-    """Returns the table of indexing, disk, memory and searches, a row for each peer."""
+    """Yields the table of indexing, disk, memory and searches, with a row for each peer."""
     searched = [f"{count} candidates, p50, p99" for count in CANDIDATES]
     yield from head(
         "peer", "leaves", "index", "save", "stored", "less vectors", "memory", *searched
@@ -48,8 +49,8 @@ def times(results: Results, text_bytes: int) -> Iterator[str]:
 
 
 def recalls(results: Results, candidates: int, budget: int) -> Iterator[str]:
-    """Returns the table of recall and precision, a row for each peer, a column for each corpus."""
-    corpora = list(dict.fromkeys(each for scored in results.recall.values() for each in scored))
+    """Yields the table of recall and precision: a row for each peer, a column for each corpus."""
+    corpora = list(dict.fromkeys(corpus for scored in results.recall.values() for corpus in scored))
     yield from head("peer", *corpora)
     for name, scored in results.recall.items():
         cells = [_recall_cell(scored.get(corpus, []), candidates, budget) for corpus in corpora]
@@ -57,7 +58,7 @@ def recalls(results: Results, candidates: int, budget: int) -> Iterator[str]:
 
 
 def all_tables(results: Results, text_bytes: int) -> Iterator[str]:
-    """Returns all tables of a run."""
+    """Yields all tables of a run."""
     if results.searched:
         yield f"Times; the first {LIMIT} passages of each search\n"
         yield from times(results, text_bytes)
@@ -87,8 +88,8 @@ def _latencies(took: Percentiles) -> str:
 
 
 def _recall_cell(scores: Sequence[dict[str, Any]], candidates: int, budget: int) -> str:
-    for each in scores:
-        if (each["candidates"], each["budget"]) == (candidates, budget):
-            short = "" if each["tokens"] > 0.9 * budget else f" ({each['tokens']:,.0f} tokens)"
-            return f"{each['recall']:.3f}, {each['precision']:.3f}{short}"
+    for score in scores:
+        if (score["candidates"], score["budget"]) == (candidates, budget):
+            short = "" if score["tokens"] > 0.9 * budget else f" ({score['tokens']:,.0f} tokens)"
+            return f"{score['recall']:.3f}, {score['precision']:.3f}{short}"
     return "none"

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """Returns the seconds of a call, and its result."""
+    """Calls `work`; returns the seconds that it took, and its result."""
     began = time.perf_counter()
     result = work()
     return time.perf_counter() - began, result

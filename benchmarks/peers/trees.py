@@ -10,13 +10,14 @@ from hrag.types import TreeSettings
 from hrag.values.tree import ParsedText, Tree
 from indexer_svc.chunker import build_tree
 
-TREE = TreeSettings()  # Leaves of 256 tokens; 512, 1,024 and 2,048 above them.
+# Leaves have 256 tokens; the levels above them have 512, 1,024 and 2,048.
+TREE = TreeSettings()
 PARENT_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk with the index of its ancestor at a higher level."""
+    """A chunk, with the index of its ancestor at a higher level."""
 
     start: int
     end: int
@@ -29,17 +30,17 @@ def cut(text: str) -> Tree:
 
 
 def pieces(tree: Tree, level: int, above: int = PARENT_LEVEL) -> list[Piece]:
-    """Returns the chunks of one level in order; their parents are at the level `above`."""
+    """Returns the chunks of one level in order. `parent` is their ancestor at the level `above`."""
     chunks = tree.level(level)
     parents = tree.ancestors(level)[above - level]
     fields = (chunks["char_start"], chunks["char_end"], parents)
-    return [Piece(*each) for each in np.stack(fields, axis=1).tolist()]
+    return [Piece(*row) for row in np.stack(fields, axis=1).tolist()]
 
 
 def leaf_texts(documents: Sequence[Text]) -> list[str]:
     """Returns the texts of all leaves of the documents."""
     return [
-        each.text[leaf.start : leaf.end]
-        for each in documents
-        for leaf in pieces(cut(each.text), TREE.embedding_level)
+        document.text[leaf.start : leaf.end]
+        for document in documents
+        for leaf in pieces(cut(document.text), TREE.embedding_level)
     ]

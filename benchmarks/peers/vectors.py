@@ -1,7 +1,7 @@
-"""Vectors by text, computed once and looked up by every peer.
+"""Vectors by text. They are computed once, and every peer looks them up.
 
-An unknown text is an error: it means that a peer chunks differently when it indexes than when
-it listed its leaves.
+An unknown text is an error. It means that a peer chunks differently when it indexes than when it
+listed its leaves.
 """
 
 import hashlib
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-DIMENSION = 512  # Of hrag's built-in embedder.
+# The vectors of hrag's built-in embedder have 512 dimensions.
+DIMENSION = 512
 
 _DIGEST_BYTES = 32
 
@@ -25,9 +26,12 @@ class Vectors:
     """Unit vectors by text."""
 
     def __init__(self, keys: Sequence[bytes], rows: NDArray[np.float32]) -> None:
-        """One key, made by `key_of`, for each row of `float32[n, DIMENSION]`."""
+        """Creates the vectors.
+
+        There is one key, made by `key_of`, for each row of `float32[n, DIMENSION]`.
+        """
         self._rows = rows
-        self._places = {key: place for place, key in enumerate(keys)}
+        self._rows_by_key = {key: row for row, key in enumerate(keys)}
 
     @classmethod
     def load(cls, path: Path) -> "Vectors":
@@ -38,31 +42,34 @@ class Vectors:
 
     @classmethod
     def of_texts(cls, texts: Sequence[str], rows: NDArray[np.float32]) -> "Vectors":
-        """Returns the vectors of different texts, a row for each."""
+        """Returns the vectors of texts that all differ, with a row for each text."""
         return cls(list(map(key_of, texts)), rows)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._places
+        return key in self._rows_by_key
 
     def with_more(self, keys: Sequence[bytes], rows: NDArray[np.float32]) -> "Vectors":
-        """Returns these and others, whose keys must be new."""
-        return Vectors([*self._places, *keys], np.concatenate([self._rows, rows]))
+        """Returns these vectors and more, whose keys must be new."""
+        return Vectors([*self._rows_by_key, *keys], np.concatenate([self._rows, rows]))
 
     def save(self, path: Path) -> None:
-        """Writes a file for `load`."""
-        keys = np.frombuffer(b"".join(self._places), np.uint8).reshape(-1, _DIGEST_BYTES)
+        """Writes the vectors to a file, which `load` reads."""
+        keys = np.frombuffer(b"".join(self._rows_by_key), np.uint8).reshape(-1, _DIGEST_BYTES)
         np.savez(path, keys=keys, rows=self._rows)
 
     def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `float32[texts, DIMENSION]`, in order. Raises UnknownText."""
+        """Returns `float32[texts, DIMENSION]`, in order.
+
+        Raises UnknownText if a text has no vector.
+        """
         try:
-            return self._rows[[self._places[key_of(text)] for text in texts]]
+            return self._rows[[self._rows_by_key[key_of(text)] for text in texts]]
         except KeyError:
-            unknown = next(text for text in texts if key_of(text) not in self._places)
+            unknown = next(text for text in texts if key_of(text) not in self._rows_by_key)
             raise UnknownText(f"no vector for {unknown[:80]!r} ({len(unknown)} long)") from None
 
     def list_of(self, text: str) -> list[float]:
-        """Returns one vector as a list, as libraries need it."""
+        """Returns one vector as a list, which some libraries need."""
         numbers: list[float] = self.of([text])[0].tolist()
         return numbers
 

@@ -1,7 +1,7 @@
-"""One peer in a process of its own: `python -m benchmarks.peers.worker NAME FOLDER`.
+"""The process of one peer: `python -m benchmarks.peers.worker NAME FOLDER`.
 
-Calls arrive as lines of JSON on standard input, replies are written as lines of JSON to the
-original standard output. What libraries print is redirected to standard error.
+Calls arrive as lines of JSON on standard input. Replies are written as lines of JSON to the
+original standard output. Everything that libraries print is redirected to standard error.
 """
 
 import gc
@@ -18,23 +18,27 @@ from typing import Any
 
 from benchmarks.peers import recall
 from benchmarks.peers.corpora import Corpus
-from benchmarks.peers.memory import own_bytes
-from benchmarks.peers.peer import FillsBudget, Found, Peer, Query
+from benchmarks.peers.memory import pss_bytes
+from benchmarks.peers.peer import FillsBudget, FoundPassage, Peer, Query
 from benchmarks.peers.registry import PEERS, load
 from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import Vectors
 
 WARM_UP = 100
-RECALL_LIMIT = 40  # Passages: enough leaves of 256 tokens to fill 4,000.
+# The number of passages when recall is measured. 40 leaves of 256 tokens fill 4,000 tokens.
+RECALL_LIMIT = 40
 
 Reply = dict[str, Any]
 
 
 class Worker:
-    """Serves the driver's calls, each with a new peer or with the one that stays."""
+    """The methods that the driver calls.
+
+    `index` and `search` use one peer that stays. The other methods use a new peer for each call.
+    """
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Raises ImportError if the peer is not installed."""
+        """Loads the peer's factory. Raises ImportError if the peer is not installed."""
         self._make: Callable[[Path], Peer] = load(PEERS[name])
         self._libraries = PEERS[name].libraries
         self._folder = folder
@@ -54,32 +58,32 @@ class Worker:
         return {}
 
     def recall(self, corpus: str, vectors: str, candidates: list[int], budgets: list[int]) -> Reply:
-        """Indexes and scores every query, for each pair of candidates and budget."""
+        """Indexes a corpus and scores every query, for each pair of candidates and budget."""
         loaded, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
-        texts = {each.document_id: each.text for each in loaded.documents}
+        texts = {document.document_id: document.text for document in loaded.documents}
         queries = _queries(loaded, known)
         scores = []
         with self._fresh() as peer:
             peer.index(loaded.documents, known)
             for count in candidates:
-                for budget, found in _found(peer, queries, count, budgets):
-                    score = _score(found, loaded, texts, budget)
+                for budget, passages in _search_all(peer, queries, count, budgets):
+                    score = _score(passages, loaded, texts, budget)
                     scores.append({"candidates": count, "budget": budget, **asdict(score)})
         return {"scores": scores}
 
     def index(self, corpus: str, vectors: str) -> Reply:
-        """Indexes with the peer that stays, which `search` uses."""
+        """Indexes with a new peer that stays; `search` uses it."""
         loaded, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
         self._queries = _queries(loaded, known)
         self._peer = peer = self._new()
-        peer.leaf_texts(loaded.documents[:1])  # Loads tokenizers and the like.
+        peer.leaf_texts(loaded.documents[:1])  # This loads tokenizers, for example.
         gc.collect()
-        before = own_bytes(peer.processes())
+        before = pss_bytes(peer.processes())
         indexed = peer.index(loaded.documents, known)
         for query in self._queries[:WARM_UP]:
             peer.search(query, candidates=50, limit=5)
         gc.collect()
-        grown = own_bytes(peer.processes()) - before
+        grown = pss_bytes(peer.processes()) - before
         save_s, _ = timed(peer.save)
         return {
             "leaves": indexed.leaves,
@@ -122,33 +126,33 @@ class Worker:
 
 
 def _queries(corpus: Corpus, vectors: Vectors) -> list[Query]:
-    texts = [each.text for each in corpus.questions]
+    texts = [question.text for question in corpus.questions]
     rows = vectors.of(texts)
     return [Query(text, row, row.tolist()) for text, row in zip(texts, rows, strict=True)]
 
 
-def _found(
+def _search_all(
     peer: Peer, queries: Sequence[Query], candidates: int, budgets: Sequence[int]
-) -> Iterator[tuple[int, list[list[Found]]]]:
-    """Yields each budget with what all queries find."""
+) -> Iterator[tuple[int, list[list[FoundPassage]]]]:
+    """Yields each budget with the passages of all queries."""
     if isinstance(peer, FillsBudget):
         for budget in budgets:
             yield budget, [peer.filled(query, candidates, budget) for query in queries]
     else:
-        found = [peer.search(query, candidates, RECALL_LIMIT) for query in queries]
-        yield from ((budget, found) for budget in budgets)
+        passages = [peer.search(query, candidates, RECALL_LIMIT) for query in queries]
+        yield from ((budget, passages) for budget in budgets)
 
 
 def _score(
-    found: list[list[Found]], corpus: Corpus, texts: dict[str, str], budget: int
+    passages: list[list[FoundPassage]], corpus: Corpus, texts: dict[str, str], budget: int
 ) -> recall.Score:
-    contexts = [recall.within_budget(each, texts, budget) for each in found]
+    contexts = [recall.within_budget(query_passages, texts, budget) for query_passages in passages]
     pairs = zip(contexts, corpus.questions, strict=True)
     return recall.mean([recall.score(context, question.gold) for context, question in pairs])
 
 
 def serve(make: Callable[[], Any]) -> None:
-    """Makes a worker and serves calls of its methods until standard input ends; closes it."""
+    """Creates a worker, serves calls of its methods until standard input ends, and closes it."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
         os.dup2(2, 1)
         worker = None

@@ -1,5 +1,5 @@
 """What does a search find on the development sets? `make bench-quality DATA=folder`.
 
-Both services run as processes of their own on an empty store; documents go in and questions are
-asked through them, with `hrag.evaluation`.
+Both services run in separate processes on an empty store. The documents are ingested and the
+questions are asked through the services, with `hrag.evaluation`.
 """

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.quality DATA`: measures the development sets, compares, tells.
+"""`python -m benchmarks.quality DATA`: measures the development sets and compares the figures.
 
-Writes benchmarks/results/quality/latest and prints the table and what differs from the stored
-run. `--store` makes the latest run the stored one. Exits with 1 if a target is missed or a
-figure is worse than the stored one, with 2 if there is nothing to measure.
+Writes benchmarks/results/quality/latest, prints the table and prints the differences from the
+stored run. `--store` makes the latest run the stored one. Exits with 1 if a target is missed or if
+a figure is worse than the stored one, and with 2 if there is nothing to measure.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from benchmarks.quality.run import (
 )
 from benchmarks.quality.sets import NEEDED, NoSets, QualitySet, read_sets
 from benchmarks.quality.tables import tables
-from hrag.cli.services.processes import Services, free_addresses
-from hrag.cli.terminal.console import Failure
+from hrag.cli.processes import Services, free_addresses
+from hrag.cli.terminal import Failure
 from hrag.client import Client
 from hrag.errors import HragError
 
@@ -38,20 +38,28 @@ QUALITY = RESULTS / "quality"
 LATEST, STORED, TABLES = "latest", "stored", "TABLES.md"
 FIGURES = "figures.json"
 
-_OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
+# The prefixes of the environment variables that the services read.
+_PREFIXES = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
 _START_S = 120.0
 _STOP_S = 30.0
 
 
 def default_settings(embedder: str) -> dict[str, str]:
-    """Returns settings that undo those of this process's environment: empty is not set."""
-    own = {name: "" for name in environ if name.startswith(_OURS)}
-    return own | {"HRAG_EMBEDDER": embedder}
+    """Returns settings that undo those in this process's environment.
+
+    An empty setting counts as not set.
+    """
+    unset = {name: "" for name in environ if name.startswith(_PREFIXES)}
+    return unset | {"HRAG_EMBEDDER": embedder}
 
 
 @contextmanager
 def serving(settings: Mapping[str, str]) -> Iterator[Client]:
-    """Runs both services on an empty store; they inherit this environment but for `settings`."""
+    """Runs both services on an empty store and yields a client.
+
+    The services inherit this process's environment, except for `settings`. If a call fails, the end
+    of the services' log is printed.
+    """
     with tempfile.TemporaryDirectory(prefix="hrag-quality-") as folder:
         path = Path(folder)
         indexer, retriever = free_addresses(2)
@@ -69,7 +77,7 @@ def serving(settings: Mapping[str, str]) -> Iterator[Client]:
 
 
 def run(client: Client, sets: Sequence[QualitySet], compared: str, command: str) -> Results:
-    """Measures the sets one after the other, and says what it does."""
+    """Measures the sets one after the other, prints the progress, and returns the results."""
     systems = systems_of(compared)
     about = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -78,32 +86,38 @@ def run(client: Client, sets: Sequence[QualitySet], compared: str, command: str)
         "machine": machine(),
         "versions": versions(),
         "embedder": client.server_info().embedder,
-        "sets": [each.name for each in sets],
-        "systems": [each.name for each in systems],
+        "sets": [dev_set.name for dev_set in sets],
+        "systems": [system.name for system in systems],
     }
-    found: dict[str, Figure] = {}
+    all_figures: dict[str, Figure] = {}
     ingest(client, sets, print)
-    for one in sets:
-        measured = measure(client, one, systems)
-        found |= figures(one, measured, command)
-        print(f"{one.name}: {len(one.questions):,} questions in {len(systems)} systems", flush=True)
+    for dev_set in sets:
+        measured = measure(client, dev_set, systems)
+        all_figures |= figures(dev_set, measured, command)
+        print(
+            f"{dev_set.name}: {len(dev_set.questions):,} questions in {len(systems)} systems",
+            flush=True,
+        )
         for line in below_dense(measured):
             print(f"  {line}")
-    return Results(about=about, figures=found)
+    return Results(about=about, figures=all_figures)
 
 
 def judge(latest: Results, folder: Path, *, partial: bool) -> int:
-    """Prints the table, missed targets, and what differs from the stored run; the exit code."""
+    """Prints the table, the missed targets, and the differences from the stored run.
+
+    Returns the exit code: 1 if a target is missed or a figure is worse.
+    """
     print("\n".join(tables(latest)))
-    missed = [each for each in latest.figures.values() if each.met is False]
-    for each in missed:
-        print(f"missed: {each.what} is {each.value:.3f}; the target is {each.limit}")
+    missed = [figure for figure in latest.figures.values() if figure.met is False]
+    for figure in missed:
+        print(f"missed: {figure.what} is {figure.value:.3f}; the target is {figure.limit}")
     stored = folder / STORED / FIGURES
     if not stored.exists():
         print(f"no stored run to compare with; `python -m {__package__} --store` stores this one")
         return 1 if missed else 0
     compared = compare(Results.read(stored), latest)
-    differing = [each for each in compared if each.verdict is not Verdict.SAME]
+    differing = [comparison for comparison in compared if comparison.verdict is not Verdict.SAME]
     print("\n".join(comparison_table(differing)) if differing else "equal to the stored run")
     worse = failures(compared, partial=partial)
     print(f"\n{len(compared)} figures compared, {len(worse)} worse, missing or not comparable")
@@ -111,7 +125,10 @@ def judge(latest: Results, folder: Path, *, partial: bool) -> int:
 
 
 def store(folder: Path) -> None:
-    """Makes the latest run the stored one, with its tables. Raises BadResults without one."""
+    """Makes the latest run the stored one, with its tables.
+
+    Raises BadResults if there is no latest run.
+    """
     latest = Results.read(folder / LATEST / FIGURES)
     shutil.rmtree(folder / STORED, ignore_errors=True)
     latest.write(folder / STORED / FIGURES)
@@ -119,11 +136,15 @@ def store(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Runs the command and returns its exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
     parser.add_argument("data", type=Path, nargs="?", help="folder of the development sets")
-    parser.add_argument("--sets", nargs="+", default=[], help="only these")
-    parser.add_argument("--compare", default=SYSTEMS, help="systems, as `hrag eval` has them")
+    parser.add_argument(
+        "--sets", nargs="+", default=[], help="names of the sets to measure; all if none is given"
+    )
+    parser.add_argument(
+        "--compare", default=SYSTEMS, help="systems to measure, with commas, as in `hrag eval`"
+    )
     parser.add_argument("--embedder", default="builtin", help="HRAG_EMBEDDER of the services")
     parser.add_argument("--results", type=Path, default=QUALITY, help="folder of the results")
     parser.add_argument("--store", action="store_true", help="make the latest run the stored one")
@@ -148,7 +169,7 @@ def _measure(options: argparse.Namespace) -> int:
     with serving(default_settings(options.embedder)) as client:
         latest = run(client, sets, options.compare, "make bench-quality DATA=folder")
     latest.write(options.results / LATEST / FIGURES)
-    # Stored figures are of all sets and systems.
+    # The stored run has figures of all sets and systems.
     partial = bool(options.sets) or options.compare != SYSTEMS
     return judge(latest, options.results, partial=partial)
 

@@ -1,4 +1,4 @@
-"""Measures the sets on running services, and makes figures of what was found."""
+"""The measurement of the sets on running services, and the figures that it gives."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -23,7 +23,8 @@ MODES = (
     SearchMode.AUTO_MERGE,
     SearchMode.SMALL_TO_BIG,
 )
-# The default retrieval, which has the targets, then each source alone.
+# The first systems have the default retrieval, which has the targets. Then come dense retrieval
+# alone and lexical retrieval alone.
 SYSTEMS = ",".join(
     f"{mode}{source}" for source in ("", ":dense", ":lexical") for mode in MODES
 )  # fmt: skip
@@ -32,54 +33,64 @@ Say = Callable[[str], None]
 
 
 class CallsFailed(Exception):
-    """Calls failed, so that the figures would be wrong; the message has the first errors."""
+    """Calls failed, so the figures would be wrong. The message has the first errors."""
 
 
 def ingest(client: Client, sets: Iterable[QualitySet], say: Say) -> None:
-    """Stores the documents of every set in a collection of their own.
+    """Stores the documents of each set in the collection of its corpus.
 
     Raises the error of a document that cannot be stored.
     """
-    for each in {each.collection: each for each in sets}.values():
+    for quality_set in {quality_set.collection: quality_set for quality_set in sets}.values():
         with suppress(CollectionExists):
-            client.create_collection(TENANT, each.collection)
+            client.create_collection(TENANT, quality_set.collection)
         tokens = 0
-        for outcome in client.ingest_many(TENANT, each.documents(), collection=each.collection):
+        for outcome in client.ingest_many(
+            TENANT, quality_set.documents(), collection=quality_set.collection
+        ):
             if isinstance(outcome, HragError):
                 raise outcome
             tokens += outcome.token_count
-        say(f"{each.collection}: {tokens:,} tokens stored")
+        say(f"{quality_set.collection}: {tokens:,} tokens stored")
 
 
-def measure(client: Client, one: QualitySet, systems: Sequence[System]) -> RetrievalFigures:
-    """Asks every question in every system. Raises CallsFailed, since a lost search is a miss."""
-    where = Searched(TENANT, one.collection, DEFAULT_BUDGETS)
-    outcomes = search_all(client, one.questions, systems, where, Journal(), lambda *_: None)
-    measured = summarise(
-        one.questions, systems, outcomes, where, baseline=systems[-1].name, seed=SEED
+def measure(client: Client, quality_set: QualitySet, systems: Sequence[System]) -> RetrievalFigures:
+    """Asks every question in every system and returns the figures.
+
+    Raises CallsFailed if a search fails, because the figures would count it as a miss.
+    """
+    searched = Searched(TENANT, quality_set.collection, DEFAULT_BUDGETS)
+    outcomes = search_all(
+        client, quality_set.questions, systems, searched, Journal(), lambda *_: None
     )
-    failures = [failure for each in measured.systems for failure in each.failures]
+    measured = summarise(
+        quality_set.questions, systems, outcomes, searched, baseline=systems[-1].name, seed=SEED
+    )
+    failures = [failure for system in measured.systems for failure in system.failures]
     if failures:
-        messages = "; ".join(f"{each.subject}: {each.message}" for each in failures[:3])
-        raise CallsFailed(f"{len(failures)} searches of {one.name} failed: {messages}")
+        messages = "; ".join(f"{failure.subject}: {failure.message}" for failure in failures[:3])
+        raise CallsFailed(f"{len(failures)} searches of {quality_set.name} failed: {messages}")
     return measured
 
 
-def figures(one: QualitySet, measured: RetrievalFigures, command: str) -> dict[str, Figure]:
+def figures(quality_set: QualitySet, measured: RetrievalFigures, command: str) -> dict[str, Figure]:
     """Returns the figures of a set by key: recall at each budget, MRR, nDCG@10, latency.
 
-    They have no noise: the questions are the same in each run.
+    They have no noise, because the questions are the same in each run.
     """
-    sizes = {"questions": len(one.questions), "documents": sum(1 for _ in one.documents())}
-    found: dict[str, Figure] = {}
+    sizes = {
+        "questions": len(quality_set.questions),
+        "documents": sum(1 for _ in quality_set.documents()),
+    }
+    set_figures: dict[str, Figure] = {}
 
     def add(
         system: SystemFigures, name: str, value: float, unit: str, better: Better | None
     ) -> None:
         budget = int(name.rpartition("@")[2]) if name.startswith(RECALL) else 0
-        target = TARGETS.get((one.name, system.name, budget))
-        found[f"quality.{one.name}.{_key(system.name)}.{_key(name)}"] = Figure(
-            what=f"{one.name}, {system.name}: {name}",
+        target = TARGETS.get((quality_set.name, system.name, budget))
+        set_figures[f"quality.{quality_set.name}.{_key(system.name)}.{_key(name)}"] = Figure(
+            what=f"{quality_set.name}, {system.name}: {name}",
             value=value,
             unit=unit,
             better=better,
@@ -93,10 +104,10 @@ def figures(one: QualitySet, measured: RetrievalFigures, command: str) -> dict[s
         )
 
     for system in measured.systems:
-        for name in (*(at_budget(RECALL, each) for each in measured.budgets), MRR, NDCG):
+        for name in (*(at_budget(RECALL, budget) for budget in measured.budgets), MRR, NDCG):
             add(system, name, system.estimates[name].mean, "share", "higher")
         add(system, "latency_p50", system.latency_p50_us / 1000, "ms", None)
-    return found
+    return set_figures
 
 
 def _key(name: str) -> str:
@@ -104,20 +115,25 @@ def _key(name: str) -> str:
 
 
 def systems_of(text: str) -> tuple[System, ...]:
-    """Returns the systems of a list with commas."""
+    """Returns the systems in a list with commas."""
     return parse_systems(text)
 
 
 def below_dense(measured: RetrievalFigures) -> list[str]:
-    """Returns where a mode's default retrieval finds less than its dense one, in words."""
-    by_name = {each.name: each for each in measured.systems}
-    found = []
-    for each in measured.systems:
-        dense = by_name.get(f"{each.name}:{Retrieval.DENSE}")
+    """Returns a line for each recall that is lower with default than with dense retrieval.
+
+    Both retrievals have the same mode and budget.
+    """
+    by_name = {system.name: system for system in measured.systems}
+    lines = []
+    for system in measured.systems:
+        dense = by_name.get(f"{system.name}:{Retrieval.DENSE}")
         for budget in measured.budgets if dense else ():
             name = at_budget(RECALL, budget)
             assert dense is not None
-            own, other = each.estimates[name].mean, dense.estimates[name].mean
-            if own < other:
-                found.append(f"{each.name} {name}: {100 * own:.1f} < {100 * other:.1f} dense")
-    return found
+            default, dense_value = system.estimates[name].mean, dense.estimates[name].mean
+            if default < dense_value:
+                lines.append(
+                    f"{system.name} {name}: {100 * default:.1f} < {100 * dense_value:.1f} dense"
+                )
+    return lines

@@ -1,9 +1,9 @@
-"""The development sets of a folder: documents, and questions with the spans that answer.
+"""The development sets in a folder: documents, and questions with the spans that answer them.
 
 Each set is a folder with `corpus.jsonl` (`doc_id`, `title`, `lang`, `text`), `queries.jsonl`
-(`qid`, `query`, `gold`: a list of `doc_id`, `start` and `end` in code points) and `meta.json`.
-Of two sets `NAME_en` and `NAME_zh` with equal questions a third one is made: Chinese questions
-about the English documents.
+(`qid`, `query`, `gold`: a list of `doc_id`, `start` and `end` in code points) and `meta.json`. If
+there are two sets `NAME_en` and `NAME_zh` with equal questions, they give a third set: Chinese
+questions about the English documents.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,21 +18,21 @@ from hrag.types import Document
 
 QUERIES, META = "queries.jsonl", "meta.json"
 NEEDED = f"""\
-It must hold one folder for each development set, each with
-  {CORPUS}    one document a line: doc_id, title, lang, text
-  {QUERIES}   one question a line: qid, query, gold, which is a list of doc_id, start, end
+It must contain one folder for each development set, each with
+  {CORPUS}    one document per line: doc_id, title, lang, text
+  {QUERIES}   one question per line: qid, query, gold, which is a list of doc_id, start, end
                   in code points of the document's text
   {META}       name, license and origin
 """
 
 
 class NoSets(Exception):
-    """The folder holds no development set; the message says what it must hold."""
+    """The folder contains no development set. The message says what it must contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class QualitySet:
-    """Questions about the documents of a corpus; sets of one corpus share its collection."""
+    """Questions about the documents of a corpus. Sets with the same corpus share its collection."""
 
     name: str
     corpus: Path
@@ -40,31 +40,32 @@ class QualitySet:
 
     @property
     def collection(self) -> str:
-        """The collection that the corpus is stored in."""
+        """The name of the collection that contains the corpus."""
         return self.corpus.parent.name
 
     def documents(self) -> Iterator[Document]:
-        """Yields the documents."""
+        """Yields the documents of the corpus."""
         yield from read_corpus(self.corpus)
 
 
 def read_sets(folder: Path, only: Sequence[str] = ()) -> list[QualitySet]:
-    """Returns the sets of a folder by name, all of them or `only` some.
+    """Returns the sets in a folder: those whose names are in `only`, or all if it is empty.
 
-    Raises NoSets, or InvalidArgument for a set with a mistake.
+    Raises NoSets if there are none or if a name is unknown. Raises InvalidArgument if a set has a
+    mistake.
     """
     folders = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{QUERIES}"))}
     complete = {name: path for name, path in folders.items() if _is_complete(path)}
     if not complete:
-        raise NoSets(f"{folder} holds no development set. {NEEDED}")
+        raise NoSets(f"{folder} contains no development set. {NEEDED}")
     sets = [
         QualitySet(name, path / CORPUS, read_questions(path)) for name, path in complete.items()
     ]
-    sets += _across_languages(complete, {each.name: each for each in sets})
-    unknown = sorted(set(only) - {each.name for each in sets})
+    sets += _across_languages(complete, {known.name: known for known in sets})
+    unknown = sorted(set(only) - {known.name for known in sets})
     if unknown:
         raise NoSets(f"{folder} has no set {', '.join(unknown)}, but {', '.join(complete)}")
-    return [each for each in sets if not only or each.name in only]
+    return [known for known in sets if not only or known.name in only]
 
 
 def _is_complete(folder: Path) -> bool:
@@ -76,17 +77,21 @@ def _across_languages(
 ) -> Iterator[QualitySet]:
     for name in folders:
         stem, _, language = name.rpartition("_")
-        other = f"{stem}_zh"
-        if language == "en" and other in folders:
-            questions = tuple(_paired(folders[name], folders[other], sets[name], sets[other]))
+        chinese_name = f"{stem}_zh"
+        if language == "en" and chinese_name in folders:
+            questions = tuple(
+                _pair_questions(
+                    folders[name], folders[chinese_name], sets[name], sets[chinese_name]
+                )
+            )
             if questions:
                 yield QualitySet(f"{stem}_zh_to_en", sets[name].corpus, questions)
 
 
-def _paired(
+def _pair_questions(
     english: Path, chinese: Path, in_english: QualitySet, in_chinese: QualitySet
 ) -> Iterator[Question]:
-    """The Chinese questions with the gold of the English ones that say the same."""
+    """Yields the Chinese questions with the gold spans of the equal English questions."""
     gold = dict(zip(_origins(english), in_english.questions, strict=True))
     for origin, question in zip(_origins(chinese), in_chinese.questions, strict=True):
         if origin and origin in gold:
@@ -94,5 +99,8 @@ def _paired(
 
 
 def _origins(folder: Path) -> list[str]:
-    """What each question was translated from; empty where that is not known."""
+    """Returns the ids of the questions from which each question was translated.
+
+    An id is empty if it is not known.
+    """
     return [row.text("orig_id", default="") for row in json_rows(folder / QUERIES)]

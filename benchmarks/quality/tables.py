@@ -1,4 +1,4 @@
-"""The figures as Markdown: a row for each system, a column for each set."""
+"""The figures as Markdown tables: a row for each system, a column for each set."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from benchmarks.table import head, row
 from hrag.evaluation.retrieval_metrics import MRR, NDCG, RECALL
 from hrag.evaluation.searches import DEFAULT_BUDGETS
 
-_BUDGETS = " / ".join(f"{each:,}" for each in DEFAULT_BUDGETS)
+_BUDGETS = " / ".join(f"{budget:,}" for budget in DEFAULT_BUDGETS)
 _ABOUT = f"""\
 # What a search finds on the development sets
 
@@ -19,7 +19,7 @@ Figures that miss their target are **bold**.
 
 
 def tables(results: Results) -> Iterator[str]:
-    """Returns the lines of TABLES.md."""
+    """Yields the lines of TABLES.md."""
     about = results.about
     yield _ABOUT
     yield (
@@ -42,13 +42,16 @@ def _table(
     for system in systems:
         key = system.replace(":", "_").replace("=", "_")
         cells = (
-            " ".join(_shown(figures.get(f"quality.{name}.{key}.{each}")) for each in names)
-            for name in sets
+            " ".join(
+                _cell(figures.get(f"quality.{set_name}.{key}.{figure_name}"))
+                for figure_name in names
+            )
+            for set_name in sets
         )
         yield row(system, *cells)
 
 
-def _shown(figure: Figure | None) -> str:
+def _cell(figure: Figure | None) -> str:
     if figure is None:
         return "none"
     text = f"{100 * figure.value:.1f}" if figure.unit == "share" else f"{figure.value:.1f}"

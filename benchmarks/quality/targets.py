@@ -1,7 +1,7 @@
-"""What must be found: recall by set, mode and token budget, with the default retrieval.
+"""The target recall for each set, mode and token budget, with the default retrieval.
 
-The rows were measured with the recipe outside of hrag, in a program of its own; a target is one
-point less (see docs/decisions/benchmarks-and-tests.md).
+The recall in each row was measured with the same recipe, implemented outside of hrag in a separate
+program. A target is one percentage point lower (see docs/decisions/benchmarks-and-tests.md).
 """
 
 from hrag.evaluation.searches import DEFAULT_BUDGETS
@@ -17,16 +17,17 @@ _RECIPE = {
     SearchMode.SMALL_TO_BIG: "72 84 91 96  85 96 100 100  38 62 84 96  63 77 86 95",
 }
 
-Place = tuple[str, str, int]  # Set, system and token budget.
+TargetKey = tuple[str, str, int]
+"""The set, the system and the token budget of a target."""
 
 
-def _targets() -> dict[Place, float]:
-    places = [(name, budget) for name in _SETS for budget in DEFAULT_BUDGETS]
+def _read_targets() -> dict[TargetKey, float]:
+    columns = [(name, budget) for name in _SETS for budget in DEFAULT_BUDGETS]
     return {
         (name, mode.value, budget): int(percent) / 100 - ALLOWANCE
         for mode, row in _RECIPE.items()
-        for (name, budget), percent in zip(places, row.split(), strict=True)
+        for (name, budget), percent in zip(columns, row.split(), strict=True)
     }
 
 
-TARGETS = _targets()
+TARGETS = _read_targets()

@@ -1,11 +1,11 @@
--- Run once by a superuser in the empty database of hrag, before `hrag postgres migrate`: the
--- image of deploy/postgres.yml does so when it makes its volume. The passwords are in files of
--- /secrets, which psql reads:
+-- Run this once as a superuser in the empty database of hrag, before `hrag postgres migrate`. The
+-- image of deploy/postgres.yml does this when it creates its volume. psql reads the passwords from
+-- files in /secrets:
 --
 --   psql --dbname hrag --file deploy/postgres/roles.sql
 --
--- hrag_owner owns the schema and is used by `hrag postgres migrate` alone. hrag_service has the
--- rights of indexers and retrievers; hrag is the user that they log in as. Whatever hrag makes
+-- hrag_owner owns the schema; only `hrag postgres migrate` uses it. hrag_service has the rights of
+-- indexers and retrievers; hrag is the user that they log in as. Everything that hrag creates
 -- belongs to hrag_service, so that another user with that role may replace it.
 \set ON_ERROR_STOP on
 \set owner_password `cat /secrets/owner`

@@ -1,5 +1,6 @@
-"""How does the site of documents come from what the repository holds?
+"""How is the documentation site made from the files of the repository?
 
-`hooks` is what mkdocs calls. Pages are written for readers of the repository: their links lead
-to its files. The site has a page for each such file, and generated pages for the reference.
+mkdocs calls the functions of `hooks`. The pages in `docs/` are written for readers of the
+repository, so they link to its files. The site has a page for each linked file, and generated
+reference pages.
 """

@@ -1,4 +1,4 @@
-"""The gRPC reference: a page for each .proto file, made of its comments."""
+"""Makes the gRPC reference: a page for each .proto file, from its comments."""
 
 import re
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ _FOLDER = "reference/grpc"
 _INDEX = """\
 # gRPC
 
-The indexer writes, the retriever reads. These pages are made of the `.proto` files in
-`protos/hrag/v1`, from which clients in any language are generated; both services have server
-reflection too.
+The indexer writes, the retriever reads. These pages are made from the `.proto` files in
+`protos/hrag/v1`. Clients in any language can be generated from these files. Both services also
+support server reflection.
 
 | method | what it does |
 | --- | --- |
@@ -48,14 +48,14 @@ def _page(file: FileDescriptorProto) -> str:
 
 
 def _top_level(file: FileDescriptorProto) -> set[str]:
-    """The names of what a file defines."""
+    """Returns the names of the messages, enums and services that a file defines."""
     messages = {message.name for message in file.message_type}
     enums = {enum.name for enum in file.enum_type}
     return messages | enums | {service.name for service in file.service}
 
 
 class _Reference:
-    """All files, their comments, and the page where each name is explained."""
+    """The pages of the reference, made from all files and their comments."""
 
     def __init__(self, files: list[FileDescriptorProto], comments: dict[str, str]) -> None:
         self._comments = {_short(name): comment for name, comment in comments.items()}
@@ -73,7 +73,7 @@ class _Reference:
         }
 
     def index(self) -> str:
-        """The methods of all services, each with its first sentence."""
+        """Returns the page that lists all methods, each with the first paragraph of its comment."""
         rows = [
             f"| {self._link(name)} | {self._prose(_first_paragraph(self._comments[name]))} |"
             for name in self._methods.values()
@@ -81,7 +81,7 @@ class _Reference:
         return _INDEX + "\n".join(rows) + "\n"
 
     def page(self, file: FileDescriptorProto) -> str:
-        """What a .proto file defines: services, messages, enums."""
+        """Returns the page of a .proto file: its services, messages and enums."""
         parts = [f"# {file.name}", self._prose(self._comments[file.name])]
         parts += [part for service in file.service for part in self._service(service)]
         parts += ["## Messages"]
@@ -112,8 +112,8 @@ class _Reference:
         for place, choice in enumerate(message.oneof_decl):
             members = [each.name for each in message.field if _is_member(each, place)]
             if members:
-                told = self._prose(self._comments[f"{message.name}.{choice.name}"])
-                yield f"One of {', '.join(f'`{member}`' for member in members)}. {told}"
+                explanation = self._prose(self._comments[f"{message.name}.{choice.name}"])
+                yield f"One of {', '.join(f'`{member}`' for member in members)}. {explanation}"
         for field in message.field:
             name = f"{message.name}.{field.name}"
             yield self._term(name, f"{self._type(field)} = {field.number}")
@@ -132,7 +132,7 @@ class _Reference:
             yield self._term(f"{enum.name}.{value.name}", f"= {value.number}")
 
     def _term(self, name: str, definition: str) -> str:
-        """A field or value with its comment, as a term of a definition list."""
+        """Returns a field or enum value with its comment, as a term of a definition list."""
         lines = self._prose(self._comments[name]).splitlines()
         comment = "\n".join(f"{_INDENT}{line}".rstrip() for line in lines).removeprefix(_INDENT)
         return f"**`{name.partition('.')[2]}`**{{ #{name} }} {definition}\n\n:   {comment}"
@@ -143,7 +143,7 @@ class _Reference:
         return f"[{code}]({place}#{name})" if place else code
 
     def _prose(self, comment: str) -> str:
-        """The Markdown of a comment, with links to the names and settings that it mentions."""
+        """Returns the Markdown of a comment, with links to the names and settings in it."""
 
         def linked(code: re.Match[str]) -> str:
             name = self._methods.get(code[1], code[1])
@@ -154,7 +154,7 @@ class _Reference:
 
 
 def _short(type_name: str) -> str:
-    """The name that the reference has for a type; those of other packages keep theirs."""
+    """Returns a type's name without `hrag.v1`; other packages stay in the name."""
     return type_name.removeprefix(".").removeprefix(_PACKAGE)
 
 

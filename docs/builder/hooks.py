@@ -1,4 +1,4 @@
-"""What mkdocs calls: adds the generated pages, and leads links to pages of the site."""
+"""The hooks of mkdocs: they add the generated pages and change links to pages of the site."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from mkdocs.structure.pages import Page
 from docs.builder import grpc_reference, python_reference, repository, settings_reference
 
 _REFERENCES = (grpc_reference, python_reference, settings_reference)
-_shown: dict[str, str] = {}  # The files of the repository that pages show, by the pages' paths.
+_shown: dict[str, str] = {}  # Maps a page of the site to the file of the repository it shows.
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the reference, README.md, and each file of the repository that some page links to."""
+    """Adds the reference, README.md, and each file of the repository that a page links to."""
     for reference in _REFERENCES:
         for place, markdown in reference.pages().items():
             files.append(File.generated(config, place, content=markdown))
@@ -39,7 +39,7 @@ def _file(place: str, path: str, config: MkDocsConfig) -> File:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Leads the links of a page that shows a Markdown file to pages of the site."""
+    """Changes links to files of the repository into links to pages of the site."""
     place = page.file.src_uri
     path = _shown.get(place, "")
     if not path.endswith(".md"):
@@ -52,5 +52,5 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
-    """Leads the names of errors in the Python reference to these."""
+    """Links the names of errors in the Python reference to their explanations."""
     return python_reference.with_error_links(page.file.src_uri, html)

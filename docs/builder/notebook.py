@@ -1,4 +1,4 @@
-"""A notebook as Markdown: its texts, its programs, and below each what it printed."""
+"""Converts a notebook to Markdown: its texts, its programs, and the output of each program."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,10 @@ from typing import Any
 
 
 def markdown_of(notebook: str) -> str:
-    """Returns the Markdown of a notebook, given as JSON. Raises ValueError for a failed cell."""
+    """Returns the Markdown of a notebook, which is given as JSON.
+
+    Raises ValueError if a cell contains an error.
+    """
     return "\n\n".join(part for cell in json.loads(notebook)["cells"] for part in _parts(cell))
 
 

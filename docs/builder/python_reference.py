@@ -1,4 +1,4 @@
-"""The Python reference: a page for each part of the SDK, made of its docstrings."""
+"""Makes the Python reference: a page for each part of the SDK, from its docstrings."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from hrag import errors, filters, types
 
 _FOLDER = "reference/python"
 _NAMES = "|".join(name for name, each in vars(errors).items() if isclass(each))
-# What is no text comes first: whole elements that stay as they are, and tags.
+# The first alternatives match what stays unchanged: whole elements, and tags.
 _ERRORS = re.compile(rf"<(a|code|pre|h[1-6])\b.*?</\1>|<[^>]*>|\b(?P<error>{_NAMES})\b", re.DOTALL)
 _INTERNAL_FILTERS = ("check_filter", "filter_digest", "in_utc", "timestamp_of")
 _VALUES = ("search", "documents", "collections", "chunks", "status")
@@ -49,14 +49,12 @@ def pages() -> dict[str, str]:
 
 
 def with_error_links(place: str, html: str) -> str:
-    """Returns the HTML of the page at `place`; on a page of this reference, texts that name an
-    error lead to it.
-    """
+    """Returns the HTML of a page; on pages of this reference, names of errors become links."""
     return _ERRORS.sub(_error_link, html) if Path(place).parent.as_posix() == _FOLDER else html
 
 
 def _public(names: Sequence[str], internal: Sequence[str]) -> list[str]:
-    """Returns the names of a module that its readers use, in the module's order."""
+    """Returns the public names of a module in its order, without the internal ones."""
     return [name for name in names if name not in internal]
 
 
@@ -66,15 +64,15 @@ def _error_link(found: re.Match[str]) -> str:
 
 
 def _shown(path: str, hidden: Sequence[str] = (), **options: Any) -> str:
-    """The instruction to mkdocstrings to show an object and its public members."""
+    """Returns the instruction that lets mkdocstrings show an object and its public members."""
     given = {"filters": ["!^_", *(f"!^{name}$" for name in hidden)], **options}
     return f"::: {path}\n    options: {json.dumps(given)}"
 
 
 def _values(modules: Sequence[str]) -> Iterator[str]:
-    """Yields the classes of some modules of values, with the members of enums.
+    """Yields the instructions for the classes of some modules in `hrag.values`.
 
-    These have no docstrings and are shown too.
+    The members of enums are shown too, although they have no docstrings.
     """
     yield "All of these are imported from `hrag.types`."
     for module in (f"hrag.values.{name}" for name in modules):

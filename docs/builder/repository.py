@@ -1,8 +1,8 @@
-"""The files of the repository that the site shows, and the links that lead to them.
+"""The files of the repository that the site shows, and the links to them.
 
-A page of `docs/` keeps its place. Another Markdown file of the repository becomes a page at its
-own path, a picture is copied, and any other text becomes a page that shows it. Where the site
-has a better page than the file's text, SHOWN_BY names it.
+A page of `docs/` keeps its path. Another Markdown file of the repository becomes a page at the
+file's path. A picture is copied. Any other text file becomes a page that shows its text. If the
+site has a better page than the file's text, SHOWN_BY names that page.
 """
 
 import re
@@ -17,7 +17,7 @@ DOCS = "docs/"
 HOME = "README.md"
 PICTURES = (".svg", ".png")
 _MARKDOWN = ".md"
-# The page of the site that shows what the file says.
+# Maps files to the pages of the site that show the same content.
 SHOWN_BY = {
     HOME: "index.md",
     ".env.example": "reference/settings.md",
@@ -48,7 +48,7 @@ _LANGUAGES = {
 
 
 def site_path(path: str) -> str:
-    """Returns where the site shows a file of the repository; both paths are from their roots."""
+    """Returns the path in the site of the page for a file, given by its path in the repository."""
     if path in SHOWN_BY:
         return SHOWN_BY[path]
     place = path.removeprefix(DOCS)
@@ -56,7 +56,7 @@ def site_path(path: str) -> str:
 
 
 def linked(path: str) -> Iterator[str]:
-    """The files of the repository that a Markdown file links to, as paths from its root."""
+    """Yields the paths of the files of the repository that a Markdown file links to."""
     for text in _prose(_read(path)):
         for link in _LINK.findall(text):
             target = _target(path, link)
@@ -78,13 +78,13 @@ def with_site_links(path: str, markdown: str) -> str:
 
 
 def outside_programs(markdown: str, change: Callable[[str], str]) -> str:
-    """Returns a text with `change` made in all of it but the blocks of code."""
+    """Returns a text after `change` was applied to everything except blocks of code."""
     pieces = _FENCED.split(markdown)
     return "".join(piece if _FENCED.match(piece) else change(piece) for piece in pieces)
 
 
 def page_of(path: str) -> str:
-    """Returns the Markdown of the page that shows a file: its own, or its text in a block."""
+    """Returns the Markdown of the page for a file: its content, or its text in a code block."""
     text = _read(path)
     if path.endswith(_MARKDOWN):
         return text
@@ -99,8 +99,9 @@ def _prose(markdown: str) -> list[str]:
 
 
 def _target(path: str, link: str) -> str | None:
-    """The file that a link of the Markdown file `path` leads to; None for another host, and
-    where there is none: mkdocs then reports the link.
+    """Returns the file that a link in the Markdown file `path` points to.
+
+    Returns None for a link to another host and for a missing file. mkdocs reports the latter.
     """
     name = link.partition("#")[0]
     if not name or ":" in name:

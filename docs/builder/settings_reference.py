@@ -1,6 +1,6 @@
-"""The reference of settings: the text of .env.example, with the bounds that hrag.config checks.
+"""Makes the settings reference: the text of .env.example, with the limits in hrag.config.
 
-In .env.example a line `## Title` begins a section, and settings stand below the comment that
+In .env.example, a line `## Title` begins a section, and settings follow the comment that
 explains them.
 """
 
@@ -39,15 +39,14 @@ def pages() -> dict[str, str]:
 
 
 def with_setting_links(markdown: str, folder: str) -> str:
-    """Returns the text of a page in `folder` in which settings outside code are links."""
+    """Returns the text of a page in `folder` with links for settings outside of code."""
     return _NAMED.sub(lambda name: _link(name[0], name[0], folder), markdown)
 
 
 def with_code_links(markdown: str, folder: str) -> str:
-    """Returns the text of a page in `folder` in which settings that are code are links.
+    """Returns the text of a page in `folder` with links for settings in backticks.
 
-    Headings and the texts of other links are left as they are, and so is what .env.example
-    does not have.
+    Headings, the texts of other links, and names that are not in .env.example do not change.
     """
 
     def linked(code: re.Match[str]) -> str:
@@ -111,8 +110,8 @@ def _readers(services: list[str]) -> str:
 
 
 def _allowed(schema: Schema, value: Schema) -> str:
-    """What a setting may be, as far as its type says it."""
-    for each in value.get("anyOf", ())[:1]:  # Behind it is null: such a setting may be empty.
+    """Returns the values that a setting's type allows, as Markdown; empty if it allows any."""
+    for each in value.get("anyOf", ())[:1]:  # The second one is null, for an empty setting.
         return _allowed(schema, each)
     if "$ref" in value:
         return _allowed(schema, schema["$defs"][value["$ref"].rpartition("/")[2]])
@@ -128,6 +127,6 @@ def _allowed(schema: Schema, value: Schema) -> str:
 
 
 def _number(value: float) -> str:
-    """Large powers of two as such."""
+    """Returns the number with separators; large powers of two are written as powers."""
     is_power = value >= _LARGE and log2(value).is_integer()
     return f"2^{log2(value):.0f}" if is_power else f"{value:,}"

@@ -41,7 +41,7 @@ def librarian(client: Client, tenant_id: str, model: str) -> Crew:
         agent=agent,
         output_pydantic=Answer,
     )
-    # Without `tracing=False` CrewAI asks whether to upload the run, passages included.
+    # Without `tracing=False`, CrewAI asks whether to upload the run, passages included.
     return Crew(agents=[agent], tasks=[task], tracing=False)
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--tenant", default="default")
     parser.add_argument("--retriever", default="127.0.0.1:50052")
     arguments = parser.parse_args()
-    # Otherwise CrewAI sends usage data to telemetry.crewai.com.
+    # Without this, CrewAI sends usage data to telemetry.crewai.com.
     os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
     with Client(retriever=arguments.retriever) as client:
         crew = librarian(client, arguments.tenant, arguments.model)

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--tenant", default="default")
     parser.add_argument("--retriever", default="127.0.0.1:50052")
     arguments = parser.parse_args()
-    # Otherwise LiteLLM, which DSPy calls models through, fetches a list of prices from GitHub.
+    # Without this, LiteLLM, which DSPy uses to call models, downloads a price list from GitHub.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     dspy.configure(lm=dspy.LM(arguments.model))
     with Client(retriever=arguments.retriever) as client:

@@ -5,8 +5,8 @@
     python docs/examples/haystack_pipeline.py "What did we decide about retries?" --tenant acme
 
 Start the services first (`hrag serve`) and store documents (`hrag ingest`). Any chat generator
-of Haystack works in place of OpenAI's. HAYSTACK_TELEMETRY_ENABLED=false keeps Haystack from
-reporting its use.
+of Haystack works instead of OpenAI's. HAYSTACK_TELEMETRY_ENABLED=false turns off Haystack's
+telemetry.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def pipeline(address: str, tenant_id: str, generator: Any) -> Pipeline:
 
 
 def ask(made: Pipeline, question: str) -> tuple[str, list[str]]:
-    """Returns the answer to a question, and the headings of what it was written from."""
+    """Returns the answer to a question, and the headings of the passages in the prompt."""
     asked = {"retriever": {"query": question}, "prompt": {"question": question}}
     found = made.run(asked, include_outputs_from={"retriever"})
     sources = [each.meta["heading"] for each in found["retriever"]["documents"]]

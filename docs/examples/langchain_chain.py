@@ -5,7 +5,7 @@
     python docs/examples/langchain_chain.py "What did we decide about retries?" --tenant acme
 
 Start the services first (`hrag serve`) and store documents (`hrag ingest`). Any chat model of
-LangChain works in place of OpenAI's.
+LangChain works instead of OpenAI's.
 """
 
 import argparse
@@ -26,7 +26,7 @@ PROMPT = ChatPromptTemplate.from_template(
 
 
 def passages(documents: list[Document]) -> str:
-    """Returns the passages for a prompt, quoted so that none can pose as another."""
+    """Returns the passages for a prompt, quoted so that no passage can imitate another one."""
     blocks = ((each.metadata["heading"], quoted_lines(each.page_content)) for each in documents)
     return "\n\n".join("\n".join(block) for block in blocks)
 

@@ -5,7 +5,7 @@
     python docs/examples/llama_index_engine.py "What did we decide about retries?" --tenant acme
 
 Start the services first (`hrag serve`) and store documents (`hrag ingest`). Any model of
-LlamaIndex works in place of OpenAI's.
+LlamaIndex works instead of OpenAI's.
 """
 
 import argparse

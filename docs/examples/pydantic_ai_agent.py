@@ -5,7 +5,7 @@
     python docs/examples/pydantic_ai_agent.py "What did we decide about retries?" --tenant acme
 
 Start the services first (`hrag serve`) and store documents (`hrag ingest`). Any model that
-pydantic-ai supports works; `--model test` needs no key and makes its answers up.
+pydantic-ai supports works; `--model test` needs no key and invents its answers.
 """
 
 import argparse

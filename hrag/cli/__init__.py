@@ -1,4 +1,4 @@
-"""The command line, `hrag`.
+"""How is everything done from a terminal, with the command `hrag`?
 
 A command imports what it needs when it runs, so that `hrag --help` starts quickly and
 `hrag search` does not load the storage engine.

@@ -1,7 +1,7 @@
 """The `hrag` application: it registers all commands and reports their errors.
 
 An expected error is written to standard error as one red line, or with --json as one line of
-JSON. The command then ends with one of the codes of `exit_codes`.
+JSON. The command then ends with one of the codes of `ExitCode`.
 """
 
 import inspect
@@ -16,33 +16,29 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hrag.cli.agents.mcp import mcp
-from hrag.cli.demo.demo import demo
-from hrag.cli.documents import aliases, collections, metadata
-from hrag.cli.documents.count import count
-from hrag.cli.documents.delete import delete
-from hrag.cli.documents.documents import documents
-from hrag.cli.documents.get import get
-from hrag.cli.documents.tree import tree
-from hrag.cli.evaluation.evaluation import evaluate
-from hrag.cli.exchange.export import export
-from hrag.cli.exchange.imports import import_documents
+from hrag.cli.collections import (
+    create_collection,
+    delete_alias,
+    delete_collection,
+    list_aliases,
+    list_collections,
+    set_alias,
+)
+from hrag.cli.demo import demo
+from hrag.cli.documents import count, delete, documents, get, remove_metadata, set_metadata
+from hrag.cli.evaluation import evaluate
+from hrag.cli.export import export, import_documents
 from hrag.cli.extras import needs_server
-from hrag.cli.ingest.ingest import ingest
-from hrag.cli.search.answer import answer
-from hrag.cli.search.search import search
-from hrag.cli.services.gateway import gateway
-from hrag.cli.services.health import health
-from hrag.cli.services.serve import serve
-from hrag.cli.services.status import status
-from hrag.cli.store import keys, postgres
-from hrag.cli.store.backup import backup, restore
-from hrag.cli.store.check import CANNOT_CHECK, check
-from hrag.cli.store.migrate import migrate
-from hrag.cli.store.reindex import reindex
-from hrag.cli.store.vacuum import vacuum
-from hrag.cli.terminal.console import Failure, show_error, show_json_error
-from hrag.cli.terminal.exit_codes import ExitCode, exit_code_of
+from hrag.cli.ingest import ingest
+from hrag.cli.keys import create_key, list_keys, revoke_key
+from hrag.cli.mcp import mcp
+from hrag.cli.migrate import migrate
+from hrag.cli.search import answer, search
+from hrag.cli.serve import gateway, serve
+from hrag.cli.status import health, status
+from hrag.cli.store import CANNOT_CHECK, backup, check, migrate_schema, reindex, restore, vacuum
+from hrag.cli.terminal import ExitCode, Failure, exit_code_of, show_error, show_json_error
+from hrag.cli.tree import tree
 from hrag.values.errors import HragError
 
 _AS_JSON = "hrag.as_json"
@@ -203,43 +199,39 @@ for _command in _COMMANDS:
     app.command(help=_help(_command))(_checked)
 app.command("import", help=_help(import_documents))(import_documents)
 app.command("eval", help=_help(evaluate))(needs_server("hrag eval", evaluate))
-_GROUPS: tuple[tuple[str, typer.Typer, str, dict[str, Callable[..., None]]], ...] = (
+_GROUPS: tuple[tuple[str, str, dict[str, Callable[..., None]]], ...] = (
     (
         "collections",
-        collections.collections,
         "List, create and delete collections.",
-        {"list": collections.show, "create": collections.create, "delete": collections.delete},
+        {"list": list_collections, "create": create_collection, "delete": delete_collection},
     ),
     (
         "aliases",
-        aliases.aliases,
         "List, set and delete other names of collections.",
-        {"list": aliases.show, "set": aliases.set_alias, "delete": aliases.delete},
+        {"list": list_aliases, "set": set_alias, "delete": delete_alias},
     ),
     (
         "metadata",
-        metadata.metadata,
         "Change the metadata of documents.",
-        {"set": metadata.set_values, "remove": metadata.remove},
+        {"set": set_metadata, "remove": remove_metadata},
     ),
     (
         "keys",
-        keys.keys,
         "Create, list and revoke API keys for the services.",
         {
-            "create": needs_server("hrag keys create", keys.create),
-            "list": needs_server("hrag keys list", keys.show),
-            "revoke": needs_server("hrag keys revoke", keys.revoke),
+            "create": needs_server("hrag keys create", create_key),
+            "list": needs_server("hrag keys list", list_keys),
+            "revoke": needs_server("hrag keys revoke", revoke_key),
         },
     ),
     (
         "postgres",
-        postgres.postgres,
         "Maintain a store in PostgreSQL.",
-        {"migrate": needs_server("hrag postgres migrate", postgres.migrate)},
+        {"migrate": needs_server("hrag postgres migrate", migrate_schema)},
     ),
 )
-for _group_name, _group, _about, _commands in _GROUPS:
+for _group_name, _about, _commands in _GROUPS:
+    _group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
     for _name, _command in _commands.items():
         _group.command(_name, help=_help(_command))(_command)
     app.add_typer(_group, name=_group_name, help=_about)

@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from hrag.cli.terminal.console import Failure
-from hrag.cli.terminal.exit_codes import ExitCode
+from hrag.cli.terminal import ExitCode, Failure
 
 # The import names of the packages of the extra `server`.
 MODULES = (

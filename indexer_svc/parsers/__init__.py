@@ -1,1 +1,1 @@
-"""How are files of foreign formats read, so that a hostile one harms nobody?"""
+"""How are files of foreign formats parsed, so that a hostile file cannot do harm?"""

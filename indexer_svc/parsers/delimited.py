@@ -1,10 +1,12 @@
-"""The text of a table in a file of separated values (CSV, RFC 4180).
+"""Parses files of separated values (CSV, RFC 4180) into one table.
 
-The separator is the tab in a file of tab-separated values. In others it is whichever of comma,
-semicolon, tab and bar the first line has most often outside of quotation marks.
+In a file of tab-separated values, the separator is the tab. In other files, it is the character
+out of comma, semicolon, tab and vertical bar that occurs most often in the first line outside of
+quotation marks.
 
-Quotation marks hold a cell with separators or line ends together. Between tabs they need not: the
-format itself (IANA, text/tab-separated-values) knows no quoting, and `"` often is an inch.
+A cell in quotation marks may contain separators and line ends. In tab-separated values, a
+quotation mark may be an ordinary character: the format itself (IANA, text/tab-separated-values)
+has no quoting, and `"` often means inches.
 """
 
 import csv
@@ -22,25 +24,26 @@ _FIRST_LINE_BYTES = 1 << 16
 _QUOTED = re.compile('"[^"]*"?')
 _BYTE_ORDER_MARK = "\ufeff"
 
-csv.field_size_limit(sys.maxsize)  # The document has a limit of its own.
+# A cell needs no separate limit, because the document has one.
+csv.field_size_limit(sys.maxsize)
 
 
 def parse_delimited(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns the rows of UTF-8 text as one table: see `table_blocks`. It has no title.
+    """Returns the rows of UTF-8 text as one table, written by `table_blocks`.
 
-    Raises UnreadableDocument or TooLarge.
+    The result has no title. Raises UnreadableDocument or TooLarge.
     """
     first_line = content[:_FIRST_LINE_BYTES].lstrip().partition(b"\n")[0].decode("utf-8", "replace")
     separator = max(_SEPARATORS, key=_QUOTED.sub("", first_line).count)
-    return _parsed(content, separator, max_text_bytes)
+    return _parse(content, separator, max_text_bytes)
 
 
 def parse_tabbed(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """As `parse_delimited`, of tab-separated values."""
-    return _parsed(content, _TAB, max_text_bytes)
+    """Returns the rows of tab-separated values as one table, like `parse_delimited`."""
+    return _parse(content, _TAB, max_text_bytes)
 
 
-def _parsed(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
+def _parse(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
     text = content.decode().removeprefix(_BYTE_ORDER_MARK)
     writer = TextWriter(max_text_bytes)
     try:
@@ -50,12 +53,16 @@ def _parsed(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
             rows = list(csv.reader(_lines(text), delimiter=separator))
         writer.table(rows)
     except csv.Error as error:
-        raise UnreadableDocument(f"content is no table: {error}", field="content") from None
+        raise UnreadableDocument(f"content is not a table: {error}", field="content") from None
     return writer.parsed()
 
 
 def _tabbed_rows(text: str) -> list[list[str]]:
-    """Marks quote nothing unless all of them balance: one alone would hold all further rows."""
+    """Returns the rows of tab-separated values.
+
+    Quotation marks quote only if all of them are paired. A single one would otherwise make all
+    further rows part of its cell.
+    """
     try:
         return list(csv.reader(_lines(text), delimiter=_TAB, strict=True))
     except csv.Error:
@@ -63,5 +70,8 @@ def _tabbed_rows(text: str) -> list[list[str]]:
 
 
 def _lines(text: str) -> StringIO:
-    """Lines by line ends alone; `splitlines` would end a row at other characters too."""
+    """Returns a reader of lines that end only at line ends.
+
+    `splitlines` would end a row at other characters too.
+    """
     return StringIO(text, newline="")

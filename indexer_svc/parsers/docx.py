@@ -1,9 +1,10 @@
-"""The text of a Word document: headings, paragraphs, lists, tables, notes.
+"""Parses Word documents: headings, paragraphs, lists, tables and notes.
 
-mammoth turns it into HTML by its styles, so the two formats read alike. It gets an archive of the
-parts that it is to read and of nothing else, so each of them has passed through `keep_shown` or
-`office_xml`. Deleted and hidden text, comments, pictures, headers and footers are left out; pages
-do not exist before the document is laid out.
+The library mammoth converts the document into HTML by its styles, so text of both formats looks
+alike. mammoth gets an archive that contains only the parts that it must read, and each of these
+parts has passed through `keep_shown` or `office_xml`. Deleted and hidden text, comments, pictures,
+headers and footers are left out. The result has no pages, because a Word document has none before
+it is laid out.
 """
 
 import xml.dom.expatbuilder  # noqa: F401  (minidom imports it while it parses)
@@ -26,8 +27,8 @@ _KIND = "a Word document (DOCX)"
 # Word on the Web numbers its parts.
 _MAIN_PARTS = ("word/document.xml", "word/document2.xml")
 _MAIN, _STYLES = "document", "styles"
-_TEXTS = (_MAIN, "footnotes", "endnotes")
-_READ = (*_TEXTS, _STYLES, "numbering")
+_TEXT_PARTS = (_MAIN, "footnotes", "endnotes")
+_READ_PARTS = (*_TEXT_PARTS, _STYLES, "numbering")
 _TITLE_CLASS = "title"
 _STYLE_MAP = f"""
 p[style-name='Title'] => p.{_TITLE_CLASS}:fresh
@@ -38,27 +39,30 @@ p[style-name='Subtitle'] => p:fresh
 def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a document, its headings and its title.
 
-    The title is that of its properties, else its first paragraph in the style Title, else its
-    first heading of level 1. Raises UnreadableDocument or TooLarge.
+    The title is the one in its properties, or else its first paragraph in the style Title, or
+    else its first heading of level 1. Raises UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, *_MAIN_PARTS)
         title = office_title(package)
-        page = LexborHTMLParser(_html(_shown(package)))
+        page = LexborHTMLParser(_html(_shown_archive(package)))
         writer = TextWriter(max_text_bytes)
         write_html(page, writer)
         return writer.parsed(title or _title_paragraph(page) or first_heading(writer))
 
 
-def _shown(package: Package) -> bytes:
-    """An archive of what mammoth is to read, under the names that it falls back on."""
+def _shown_archive(package: Package) -> bytes:
+    """Returns an archive of the parts that mammoth must read.
+
+    The parts have the names that mammoth expects if the document does not name them.
+    """
     parts = _parts(package)
     styles = StyleSheet(office_xml(package, parts[_STYLES]) if _STYLES in parts else None)
     target = BytesIO()
     with ZipFile(target, "w") as archive:
         for name, part in parts.items():
             root = office_xml(package, part)
-            if name in _TEXTS:
+            if name in _TEXT_PARTS:
                 keep_shown(root, styles)
             archive.writestr(f"word/{name}.xml", ElementTree.tostring(root, "utf-8"))
             if (relations := relations_part(part)) in package:
@@ -68,10 +72,13 @@ def _shown(package: Package) -> bytes:
 
 
 def _parts(package: Package) -> dict[str, str]:
-    """The parts of a document that are read, by what they are; only the main one must exist."""
+    """Returns the names of the parts that are read; the keys are in `_READ_PARTS`.
+
+    Only the main part must exist.
+    """
     main = related_part(package, "", "officeDocument", _MAIN_PARTS[0])
-    found = {name: related_part(package, main, name, f"word/{name}.xml") for name in _READ}
-    return {name: part for name, part in found.items() if part in package} | {_MAIN: main}
+    parts = {name: related_part(package, main, name, f"word/{name}.xml") for name in _READ_PARTS}
+    return {name: part for name, part in parts.items() if part in package} | {_MAIN: main}
 
 
 def _html(content: bytes) -> str:

@@ -1,6 +1,7 @@
-"""The text of an EPUB: its chapters in reading order, each read as an HTML page.
+"""Parses EPUBs: the chapters in reading order, each parsed as an HTML page.
 
-Headings become sections. A chapter without any has the title that the table of contents gives it.
+Headings become sections. A chapter without headings gets the title that the table of contents
+has for it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,16 +29,16 @@ _MALFORMED = (ElementTree.ParseError, expat.ExpatError)
 def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a book, its headings and its title.
 
-    The title is that in its metadata, else its first heading of level 1. Raises
-    UnreadableDocument, for chapters that are encrypted too, or TooLarge.
+    The title is the one in its metadata, or else its first heading of level 1. Raises
+    UnreadableDocument, also if a chapter is encrypted, or TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _CONTAINER)
         root = _root_part(package)
         book = package.xml(root)
-        items = {each.get("id", ""): each for each in book.iterfind(".//{*}manifest/{*}item")}
+        items = {item.get("id", ""): item for item in book.iterfind(".//{*}manifest/{*}item")}
         labels = _labels(package, root, items)
-        locked = _encrypted(package)
+        locked = _encrypted_parts(package)
         writer = TextWriter(max_text_bytes)
         for part in _chapters(book, root, items):
             if part in locked:
@@ -52,16 +53,16 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _root_part(package: Package) -> str:
-    found = package.xml(_CONTAINER).find(".//{*}rootfile")
-    if found is None:
+    rootfile = package.xml(_CONTAINER).find(".//{*}rootfile")
+    if rootfile is None:
         raise UnreadableDocument(f"content names no book in {_CONTAINER}", field="content")
-    return resolved("", found.get("full-path", ""))
+    return resolved("", rootfile.get("full-path", ""))
 
 
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
-    """The parts of the book in reading order, without its table of contents."""
-    for each in book.iterfind(".//{*}spine/{*}itemref"):
-        item = items.get(each.get("idref", ""))
+    """Yields the names of the book's parts in reading order, without its table of contents."""
+    for reference in book.iterfind(".//{*}spine/{*}itemref"):
+        item = items.get(reference.get("idref", ""))
         if item is not None and item.get("media-type") in _PAGES and not _is_contents(item):
             yield resolved(root, item.get("href", ""))
 
@@ -70,24 +71,25 @@ def _is_contents(item: Element) -> bool:
     return "nav" in item.get("properties", "").split()
 
 
-def _encrypted(package: Package) -> set[str]:
+def _encrypted_parts(package: Package) -> set[str]:
+    """Returns the names of the parts that are encrypted."""
     if _ENCRYPTION not in package:
         return set()
-    found = package.xml(_ENCRYPTION).iterfind(".//{*}CipherReference")
-    return {resolved("", each.get("URI", "")) for each in found}
+    references = package.xml(_ENCRYPTION).iterfind(".//{*}CipherReference")
+    return {resolved("", reference.get("URI", "")) for reference in references}
 
 
 def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[str, str]:
-    """The first title that the tables of contents give to each part."""
+    """Returns the title of each part: the first one that a table of contents has for it."""
     labels: dict[str, str] = {}
     for item in items.values():
         part = resolved(root, item.get("href", ""))
         if part not in package:
             continue
         if _is_contents(item):
-            entries = _linked(decoded(package.read(part)))
+            entries = _html_entries(decoded(package.read(part)))
         elif item.get("media-type") == _CONTENTS:
-            entries = _points(package, part)
+            entries = _ncx_entries(package, part)
         else:
             continue
         for target, label in entries:
@@ -95,13 +97,17 @@ def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[s
     return labels
 
 
-def _linked(contents: str) -> Iterator[tuple[str, str]]:
+def _html_entries(contents: str) -> Iterator[tuple[str, str]]:
+    """Yields the target and title of each link of a table of contents in HTML."""
     for link in LexborHTMLParser(as_html(contents)).css("nav a[href]"):
         yield link.attributes.get("href") or "", link.text()
 
 
-def _points(package: Package, part: str) -> Iterator[tuple[str, str]]:
-    """The entries of contents in XML; none if it is malformed, as the book can do without."""
+def _ncx_entries(package: Package, part: str) -> Iterator[tuple[str, str]]:
+    """Yields the target and title of each entry of a table of contents in XML (NCX).
+
+    Yields nothing if the XML is malformed, because the book can be read without it.
+    """
     try:
         contents = package.xml(part)
     except _MALFORMED:

@@ -1,9 +1,10 @@
-"""The text of an HTML page: headings, paragraphs, lists, tables, preformatted lines.
+"""Parses HTML pages: headings, paragraphs, lists, tables and preformatted lines.
 
-Parsed as browsers parse it (the HTML standard's algorithm, by Lexbor), so a page reads as it
-is shown. What is not shown is not text: scripts, styles, templates, comments, whatever is
-`hidden` or styled `display: none`; nor are controls, pictures and navigation. Nothing that a
-page refers to is loaded. No function here recurses, so nesting has no limit.
+Lexbor parses a page by the algorithm of the HTML standard, as browsers do, so the text is what a
+browser shows. Parts that a browser does not show are left out: scripts, styles, templates,
+comments, and elements that are `hidden` or have the style `display: none`. Controls, pictures and
+navigation are left out too. Nothing that a page refers to is loaded. No function here recurses,
+so elements may be nested to any depth.
 """
 
 import re
@@ -35,15 +36,18 @@ _LISTS = ("ul", "ol", "menu")
 _ROW_GROUPS = ("thead", "tbody", "tfoot")
 _CELLS = ("td", "th")
 _LAYOUT_ROLES = ("presentation", "none")
-_ARRANGED = frozenset(("table", "pre", *_HEADINGS))
-_UNSEEN = re.compile(r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-_START = re.compile(r"-?[0-9]{1,9}")
+_LAYOUT_CONTENT = frozenset(("table", "pre", *_HEADINGS))
+_HIDING_STYLE = re.compile(
+    r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE
+)
+_START_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _SPAN = re.compile(r"[0-9]{1,4}")
 _WHITE_SPACE = re.compile(r"\s+")
-# What XML writes in another way than HTML: sections of CDATA, and elements as one tag, but for
-# those that never have an end tag in HTML. Comments are passed over. One that is not closed ends
-# with the page, as a search for its end from each of its beginnings would take quadratic time.
-_OF_XML = re.compile(
+# Matches what XML writes in another way than HTML: CDATA sections, and elements written as a single
+# tag, except those that never have an end tag in HTML. It also matches comments, so that nothing
+# inside them matches. A comment that is not closed ends with the page: to search for an end from
+# each beginning would take quadratic time.
+_XML_ONLY_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<!\[CDATA\[(?P<text>.*?)(?:\]\]>|\Z)"
     r"|<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)"
@@ -58,44 +62,46 @@ _MAX_SPANNED_COLUMNS = 1_000
 def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a page, its headings and its title.
 
-    The title is that of the page's head, else its first heading of level 1. Raises
-    UnreadableDocument for an unknown encoding, and TooLarge.
+    The title is the one in the page's head, or else its first heading of level 1. Raises
+    UnreadableDocument for an unknown encoding, or TooLarge.
     """
     text = decoded(content)
     page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
     writer = TextWriter(max_text_bytes)
     write_html(page, writer)
     title = page.css_first("head > title")
-    own = "" if title is None else metadata_title(title.text())
-    return writer.parsed(own or first_heading(writer))
+    head_title = "" if title is None else metadata_title(title.text())
+    return writer.parsed(head_title or first_heading(writer))
 
 
 def as_html(xhtml: str) -> str:
-    """Returns XHTML with what HTML does not see in it: sections of CDATA, and the end in `/>`.
+    """Returns XHTML with its CDATA sections and `/>` endings rewritten for an HTML parser.
 
-    After `<title/>` or `<script/>`, a parser of HTML would take the page's text for theirs.
+    An HTML parser ignores both. It would treat the page's text after `<title/>` or `<script/>` as
+    the content of that element.
     """
-    return _OF_XML.sub(_in_html, xhtml)
+    return _XML_ONLY_MARKUP.sub(_to_html, xhtml)
 
 
 def _is_xhtml(text: str) -> bool:
+    """Returns True if the first _SEARCHED_CHARS characters have a sign of XHTML."""
     start = text[:_SEARCHED_CHARS]
     return any(sign in start for sign in _XHTML_SIGNS)
 
 
-def _in_html(found: re.Match[str]) -> str:
-    if found["text"] is not None:
-        return escape(found["text"], quote=False)
-    return f"<{found['tag']}{found['attributes']}></{found['tag']}>" if found["tag"] else found[0]
+def _to_html(match: re.Match[str]) -> str:
+    if match["text"] is not None:
+        return escape(match["text"], quote=False)
+    return f"<{match['tag']}{match['attributes']}></{match['tag']}>" if match["tag"] else match[0]
 
 
 def first_heading(writer: TextWriter) -> str:
-    """The title of the first heading of depth 1; empty if there is none."""
-    return next((each.title for each in writer.headings if each.depth == 1), "")
+    """Returns the title of the first heading of depth 1, or an empty string."""
+    return next((heading.title for heading in writer.headings if heading.depth == 1), "")
 
 
 def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
-    """Writes the text of a page's body. Raises TooLarge."""
+    """Writes the visible text of a page's body to `writer`. Raises TooLarge."""
     if page.body is not None:
         has_tables = page.css_first("table") is not None
         layouts = _layout_tables(page.body) if has_tables else set()
@@ -104,7 +110,7 @@ def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
 
 @dataclass(slots=True)
 class _List:
-    """A list that is open, and the number of its last item."""
+    """A list that has begun and not ended, and the number of its last item so far."""
 
     is_ordered: bool
     count: int
@@ -115,7 +121,7 @@ class _List:
 
 
 class _BodyReader:
-    """Walks through a page's body and writes each block as it ends."""
+    """Walks through a page's body and writes each block when it ends."""
 
     def __init__(self, writer: TextWriter, layout_tables: set[int]) -> None:
         self._writer = writer
@@ -137,7 +143,11 @@ class _BodyReader:
         return True
 
     def _enter_block(self, node: LexborNode, tag: str) -> bool:
-        """Headings, tables and preformatted lines are written whole, not descended into."""
+        """Begins a block; returns True if its child nodes must be visited.
+
+        Headings, tables and preformatted lines are written as a whole here, so their child nodes
+        are not visited.
+        """
         if tag in _HEADINGS:
             self._writer.heading(_HEADINGS[tag], _visible_text(node))
         elif tag == "pre":
@@ -152,7 +162,7 @@ class _BodyReader:
     def _begin_item(self, node: LexborNode, tag: str) -> None:
         if tag in _LISTS:
             start = node.attributes.get("start") or ""
-            count = int(start) - 1 if _START.fullmatch(start) else 0
+            count = int(start) - 1 if _START_NUMBER.fullmatch(start) else 0
             self._lists.append(_List(tag == "ol", count))
         elif tag == "li":
             self._marker = self._lists[-1].next_marker() if self._lists else "-"
@@ -182,34 +192,36 @@ class _BodyReader:
         lines = [
             line for group in _children(table, _ROW_GROUPS) for line in _children(group, ("tr",))
         ]
-        has_header = bool(lines) and all(each.tag == "th" for each in _children(lines[0], _CELLS))
+        has_header = bool(lines) and all(cell.tag == "th" for cell in _children(lines[0], _CELLS))
         self._writer.table(list(_rows(lines)), has_header=has_header)
 
 
 def _walk(
     root: LexborNode, enter: Callable[[LexborNode], bool], leave: Callable[[LexborNode], None]
 ) -> None:
-    """Calls `enter` for each visible node below `root`, in order, and goes into it if told to.
+    """Visits the visible nodes below `root` in document order.
 
-    `leave` is called behind the last node inside.
+    Calls `enter` for each node, and visits its child nodes if `enter` returns True. Then it calls
+    `leave` for the node, after its last child node.
     """
-    inside = [root]
+    ancestors = [root]
     node = root.child
     while True:
         if node is None:
-            left = inside.pop()
-            if not inside:
+            parent = ancestors.pop()
+            if not ancestors:
                 return
-            leave(left)
-            node = left.next
+            leave(parent)
+            node = parent.next
         elif _is_visible(node) and enter(node):
-            inside.append(node)
+            ancestors.append(node)
             node = node.child
         else:
             node = node.next
 
 
 def _is_visible(node: LexborNode) -> bool:
+    """Returns True for text, and for elements that a browser shows and that are text here."""
     if node.is_text_node:
         return True
     if not node.is_element_node or node.tag in _NOT_TEXT:
@@ -220,26 +232,32 @@ def _is_visible(node: LexborNode) -> bool:
     return not (
         "hidden" in attributes
         or attributes.get("role") in _ROLES_NOT_TEXT
-        or _UNSEEN.search(attributes.get("style") or "")
+        or _HIDING_STYLE.search(attributes.get("style") or "")
         or (node.tag == "a" and _is_anchor(node, attributes))
     )
 
 
 def _is_anchor(link: LexborNode, attributes: dict[str, str | None]) -> bool:
-    """Whether a link is a mere sign that leads to a place of the page, as beside headings."""
+    """Returns True if a link has no letters or digits and leads to a position on the page.
+
+    Many pages have a link like that next to each heading.
+    """
     target = attributes.get("href") or ""
     return target.startswith("#") and not any(map(str.isalnum, link.text()))
 
 
 def _inline_text(node: LexborNode, tag: str) -> str:
-    """What an inline node itself adds to a line: its text or, for `br`, the line's end."""
+    """Returns the text that an inline node itself adds to a line; a line end for `br`."""
     if node.is_text_node:
         return _WHITE_SPACE.sub(" ", node.text_content or "")
     return "\n" if tag == "br" else ""
 
 
 def _visible_text(root: LexborNode) -> str:
-    """The visible text below `root`, with its white space; blocks inside begin new lines."""
+    """Returns the visible text below `root`, with its white space.
+
+    Each block below `root` begins on a new line.
+    """
     parts: list[str] = []
 
     def enter(node: LexborNode) -> bool:
@@ -254,17 +272,21 @@ def _visible_text(root: LexborNode) -> str:
 
 
 def _layout_tables(body: LexborNode) -> set[int]:
-    """The `mem_id` of each table that arranges parts of a page rather than values."""
-    found: set[int] = set()
+    """Returns the `mem_id` of each layout table: one that arranges parts of a page, not values.
+
+    A table is a layout table if it has a role that says so, or if it contains a table, a heading
+    or preformatted text.
+    """
+    layout_tables: set[int] = set()
     tables: list[int] = []
 
     def enter(node: LexborNode) -> bool:
-        if tables and node.tag in _ARRANGED:
-            found.add(tables[-1])
+        if tables and node.tag in _LAYOUT_CONTENT:
+            layout_tables.add(tables[-1])
         if node.tag == "table":
             tables.append(node.mem_id)
             if node.attributes.get("role") in _LAYOUT_ROLES:
-                found.add(node.mem_id)
+                layout_tables.add(node.mem_id)
         return True
 
     def leave(node: LexborNode) -> None:
@@ -272,13 +294,15 @@ def _layout_tables(body: LexborNode) -> set[int]:
             tables.pop()
 
     _walk(body, enter, leave)
-    return found
+    return layout_tables
 
 
 def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
-    """The cells of each row. A cell of several rows comes in each, one of several columns once.
+    """Yields the cells of each row.
 
-    No cell reaches beyond _MAX_SPANNED_COLUMNS; those that begin there are a column each.
+    The text of a cell that spans several rows is repeated in each of them. The text of a cell that
+    spans several columns is only in the first of them. A span ends at _MAX_SPANNED_COLUMNS at the
+    latest, and each cell after that takes one column.
     """
     covering: dict[int, tuple[int, str]] = {}
     for line in lines:
@@ -298,7 +322,7 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
 
 
 def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
-    """The visible children of a node that have one of the tags, in order."""
+    """Yields the visible children of a node that have one of `tags`, in order."""
     child = node.child
     while child is not None:
         if child.tag in tags and _is_visible(child):
@@ -307,7 +331,11 @@ def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
 
 
 def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells that reach from the rows above into the next columns."""
+    """Adds the cells of the next columns that rows above span into this row.
+
+    `covering` maps each column of these cells to the number of rows that the cell still spans,
+    and the cell's text.
+    """
     while len(row) in covering:
         column = len(row)
         rows_below, text = covering.pop(column)

@@ -1,7 +1,8 @@
-"""Which characters the bytes of an HTML page are.
+"""Decodes HTML pages into text.
 
-UTF-8 where they are valid UTF-8, else what the page declares. Nothing is guessed: a page that
-declares nothing is refused, so that no other file passes for HTML.
+The encoding is UTF-8 if the bytes are valid UTF-8, or else the encoding that the page declares.
+Nothing is guessed: a page that is not UTF-8 and declares no encoding is refused. So files of other
+formats are not read as HTML.
 """
 
 import codecs
@@ -16,9 +17,9 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _SEARCHED_BYTES = 4096
-# The HTML standard reads these names as the larger sets that contain them.
+# The HTML standard reads these encodings as larger encodings that contain them.
 _SUPERSETS = {"latin_1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
-# Codecs are modules, and a confined process can load none.
+# Codecs are modules, and a confined process cannot load modules. So they are loaded here.
 _CODECS = {
     name: codecs.lookup(name)
     for name in (
@@ -39,26 +40,31 @@ _FIELD = "content"
 
 
 def decoded(content: bytes) -> str:
-    """Returns the text of a page; bytes that a declared set does not have become U+FFFD.
+    """Returns the text of a page. Bytes that are invalid in the declared encoding become U+FFFD.
 
-    Raises UnreadableDocument if the page is neither UTF-8 nor in the set that it declares.
+    Raises UnreadableDocument if the page has NUL bytes, or if it is not UTF-8 and declares no
+    encoding that is known here.
     """
     for mark, codec in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return codec.decode(content[len(mark) :], "replace")[0]
     if b"\0" in content:
         raise UnreadableDocument(
-            f"content is no HTML: it has a NUL byte at offset {content.index(0)}", field=_FIELD
+            f"content is not HTML: it has a NUL byte at offset {content.index(0)}", field=_FIELD
         )
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        return _declared(content, error.start).decode(content, "replace")[0]
+        return _declared_codec(content, error.start).decode(content, "replace")[0]
 
 
-def _declared(content: bytes, offset: int) -> codecs.CodecInfo:
-    found = _DECLARED.search(content[:_SEARCHED_BYTES])
-    label = found[1].decode("ascii", "replace") if found else ""
+def _declared_codec(content: bytes, offset: int) -> codecs.CodecInfo:
+    """Returns the codec of the encoding that a page declares.
+
+    `offset` is the first byte that is not UTF-8, for the error. Raises UnreadableDocument.
+    """
+    declaration = _DECLARED.search(content[:_SEARCHED_BYTES])
+    label = declaration[1].decode("ascii", "replace") if declaration else ""
     normal = normalize_encoding(label.lower())
     name = aliases.get(normal, normal)
     codec = _CODECS.get(_SUPERSETS.get(name, name))

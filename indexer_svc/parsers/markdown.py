@@ -1,14 +1,13 @@
-"""The outline of a Markdown text: its title and its sections.
+"""Parses the outline of Markdown texts: the title and the sections.
 
-Sections are the top-level headings. CommonMark defines what a heading is: a `#` in fenced
-code, indented code or HTML is not one, and a heading inside a list or quote is not part of
-the outline. Front matter (YAML or TOML) is skipped; CommonMark would read the closing `---`
-of YAML as the underline of a heading. Only blocks are parsed; inline markup is parsed for
-titles alone.
+Sections begin at the top-level headings. CommonMark defines what a heading is: a `#` in fenced
+code, indented code or HTML is not a heading. A heading inside a list or quote is not part of the
+outline. Front matter (YAML or TOML) is skipped, because CommonMark would read the closing `---` of
+YAML as the underline of a heading. Only blocks are parsed. Inline markup is parsed in titles only.
 
-Parsing takes linear time: 0.2 s per MB of prose, about 5 s per MB of nothing but markers.
-Lines, sections, nesting and titles are limited, so that a hostile text of the largest size
-takes about half a minute.
+Parsing takes linear time: 0.2 s for each MB of prose, about 5 s for each MB that consists only of
+markers. Lines, sections, nesting and titles are limited, so that a hostile text of the largest
+size takes about half a minute.
 """
 
 import logging
@@ -25,72 +24,78 @@ from markdown_it.token import Token
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
-MAX_LINES = 500_000  # 10,000 printed pages; parsing so many list markers takes seconds.
-MAX_NESTING = 20  # Ten nested lists; the parser reads a line once for each level.
+# This is 10,000 printed pages. Parsing as many lines of list markers takes seconds.
+MAX_LINES = 500_000
+# This is ten nested lists. The parser reads a line once for each level.
+MAX_NESTING = 20
 
-_MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS  # Leaves room for markup, such as a link's URL.
-_MAX_TITLE_MARKS = 40  # A title with more markup is kept as it is written.
+# The source of a title may be longer than the title, because of markup, for example a link's URL.
+_MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
+_MAX_TITLE_MARKS = 40  # A title with more markup stays as it is written.
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
-# YAML begins with a key. Blank lines may follow if every other line is a key, a list item or
-# indented; otherwise a thematic break and the prose below it would count as front matter.
+# YAML begins with a key. It may contain blank lines only if every other line is a key, a list item
+# or indented. Otherwise a thematic break and the prose below it would count as front matter.
 _YAML_LINE = r"(?:[ \t][^\n]*|-[ \t][^\n]*|[\w\"'][^\n:]*:(?:[ \t][^\n]*)?|)\n"
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?=[\w\"'-][^\n:]*:)"
     rf"(?:(?:(?![ \t]*\n)[^\n]*\n)*?|(?:{_YAML_LINE})*?)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
-    r"|\+\+\+[ \t]*\n(?:[^\n]*\n)*?\+\+\+[ \t]*(?:\n|\Z)"  # TOML.
+    r"|\+\+\+[ \t]*\n(?:[^\n]*\n)*?\+\+\+[ \t]*(?:\n|\Z)"  # This matches TOML.
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The title and sections of a Markdown text; `title` is empty if it has none."""
+    """The title and the sections of a Markdown text. `title` is empty if there is none."""
 
     title: str
     sections: tuple[Heading, ...]
 
 
 def parse_markdown(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text as it is, its headings and its title."""
+    """Returns UTF-8 text unchanged, with its headings and its title."""
     text = content.decode()
     outline = outline_of(text)
     return ParsedFile(text, (), outline.sections, outline.title)
 
 
 def outline_of(text: str) -> Outline:
-    """Returns the title and the top-level headings of `text`, in order. Raises nothing.
+    """Returns the title and the top-level headings of `text`, in order. Raises no errors.
 
     The title is the front matter's `title`, or else the first heading of level 1.
 
-    A section's `char_start` is the offset, in code points of `text`, at which the heading's
-    first line begins. Lines end with `\\n`, `\\r\\n` or `\\r`. Section titles are plain text of
-    1 to MAX_SECTION_TITLE_CHARS characters; a heading without text is not a section. Headings
-    after the first MAX_LINES lines and after the first MAX_HEADINGS headings are left out.
+    A section's `char_start` is the offset, in code points of `text`, at which the first line of the
+    heading begins. Lines end with `\\n`, `\\r\\n` or `\\r`. Section titles are plain text of 1 to
+    MAX_SECTION_TITLE_CHARS characters. A heading without text does not begin a section. Headings
+    after the first MAX_LINES lines, and after the first MAX_HEADINGS headings, are left out.
     """
     starts = _line_starts(text)
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
     references: dict[str, Any] = {}
     headings = _Headings()
-    front_matter, source = _split(_LINE_END.sub("\n", text[starts[0] : end]))
+    front_matter, source = _split_front_matter(_LINE_END.sub("\n", text[starts[0] : end]))
     _PARSER.block.parse(source, _PARSER, references, headings)
     sections = tuple(islice(_sections(headings, starts, references), MAX_HEADINGS))
-    first_heading = next((each.title for each in sections if each.depth == 1), "")
+    first_heading = next((section.title for section in sections if section.depth == 1), "")
     return Outline(front_matter_title(front_matter) or first_heading, sections)
 
 
 def _line_starts(text: str) -> list[int]:
-    """Code-point offsets at which lines begin, of the first MAX_LINES + 1 lines."""
+    """Returns the code-point offsets at which the first MAX_LINES + 1 lines begin."""
     first = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
-    return [first, *(found.end() for found in islice(_LINE_END.finditer(text), MAX_LINES))]
+    return [first, *(line_end.end() for line_end in islice(_LINE_END.finditer(text), MAX_LINES))]
 
 
-def _split(source: str) -> tuple[str, str]:
-    """The front matter, and `source` with blank lines in its place: line numbers stay."""
-    found = _FRONT_MATTER.match(source)
-    if found is None:
+def _split_front_matter(source: str) -> tuple[str, str]:
+    """Returns the front matter, and `source` with blank lines in place of the front matter.
+
+    So the line numbers do not change. The front matter is empty if there is none.
+    """
+    match = _FRONT_MATTER.match(source)
+    if match is None:
         return "", source
-    return found[0], "\n" * found[0].count("\n") + source[found.end() :]
+    return match[0], "\n" * match[0].count("\n") + source[match.end() :]
 
 
 def _sections(
@@ -103,28 +108,29 @@ def _sections(
 
 
 def _plain_text(source: str, references: dict[str, Any]) -> str:
-    """Inline Markdown without its markup, as a section title."""
+    """Returns inline Markdown without its markup, as a section title."""
     if not 0 < len(_MARKUP.findall(source)) <= _MAX_TITLE_MARKS:
         return section_title(source)
     tokens: list[Token] = []
     _PARSER.inline.parse(source, _PARSER, references, tokens)
-    return section_title("".join(_visible(tokens)))
+    return section_title("".join(_visible_text(tokens)))
 
 
-def _visible(tokens: Sequence[Token]) -> Iterator[str]:
+def _visible_text(tokens: Sequence[Token]) -> Iterator[str]:
     for token in tokens:
         if token.type in ("text", "text_special", "code_inline"):
             yield token.content
         elif token.type in ("softbreak", "hardbreak"):
             yield " "
         elif token.type == "image":
-            yield from _visible(token.children or ())
+            yield from _visible_text(token.children or ())
 
 
 class _Headings(list[Token]):
-    """A token list that keeps only top-level headings: the opening token, then its content.
+    """A list that keeps only the tokens of top-level headings and ignores all others.
 
-    The tokens of ten megabytes of list markers would take gigabytes.
+    For each heading it has the opening token, then the token of its content. All tokens of ten
+    megabytes of list markers would take gigabytes.
     """
 
     def append(self, token: Token) -> None:
@@ -134,11 +140,12 @@ class _Headings(list[Token]):
 
 
 def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
-    """A block rule that skips lines which cannot hold a heading of the outline.
+    """A block rule of the parser that skips lines that cannot contain a heading of the outline.
 
-    No other block begins in a paragraph whose lines all begin with a letter, so skipping it
-    saves every other rule on each of its lines. Beyond MAX_NESTING single lines are skipped;
-    at its own limit the parser would give up the rest of the document.
+    Returns True if it has skipped lines. It skips a paragraph whose lines all begin with a letter:
+    no other block begins there, and the parser need not try its other rules on each line. At
+    MAX_NESTING levels and deeper it skips single lines, because the parser would ignore the rest of
+    the document at its nesting limit.
     """
     if state.level >= MAX_NESTING:
         state.line = start + 1
@@ -152,12 +159,13 @@ def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
     return True
 
 
-def _built_parser() -> MarkdownIt:
-    """A CommonMark parser that threads can share.
+def _build_parser() -> MarkdownIt:
+    """Returns a CommonMark parser that threads can share.
 
-    It compiles its rules at the first parse, without a lock, so one parse is made here.
+    The parser compiles its rules during its first parse, without a lock. So a first parse is done
+    here.
     """
-    # Entering a list adds two levels; the parser's limit must not apply before MAX_NESTING.
+    # Entering a list adds two levels. The parser's limit must not apply before MAX_NESTING.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
     parser.parse("# warm *up*")
@@ -167,4 +175,4 @@ def _built_parser() -> MarkdownIt:
 # At debug level the parser logs every rule that it tries on every line.
 logging.getLogger("markdown_it").setLevel(logging.INFO)
 
-_PARSER = _built_parser()
+_PARSER = _build_parser()

@@ -1,4 +1,4 @@
-"""What Office documents have in common: properties, relations between parts, two dialects of XML.
+"""Reads what all Office documents have: properties, relations between parts, two XML dialects.
 
 Open XML has a Strict and a Transitional form, which differ in their namespaces.
 """
@@ -20,52 +20,60 @@ _TRANSITIONAL_NAMESPACE = r"{http://schemas.openxmlformats.org/\1/2006/"
 
 
 def office_title(package: Package) -> str:
-    """The title in a document's properties; empty if there is none or a placeholder."""
+    """Returns the title in a document's properties; empty if it is missing or a placeholder."""
     if _PROPERTIES not in package:
         return ""
     return metadata_title(package.xml(_PROPERTIES).findtext(_TITLE) or "")
 
 
 def office_xml(package: Package, part: str) -> Element:
-    """The root of a part, with the names of Transitional Open XML whichever it has.
+    """Returns the root element of a part, with the names of Transitional Open XML.
 
-    Raises as `Package.xml` does.
+    Names of Strict Open XML are translated. Raises the errors of `Package.xml`.
     """
     root = package.xml(part)
     for element in root.iter():
         element.tag = _transitional(element.tag)
-        for name in [each for each in element.attrib if each.startswith(_STRICT)]:
+        for name in [key for key in element.attrib if key.startswith(_STRICT)]:
             element.set(_transitional(name), element.attrib.pop(name))
     return root
 
 
 def relations_part(part: str) -> str:
-    """The name of the part that holds the relations of another; those of the package for ""."""
+    """Returns the name of the part that lists the relations of `part`.
+
+    An empty `part` stands for the whole package.
+    """
     return join(dirname(part), "_rels", f"{basename(part)}.rels")
 
 
 def relations(package: Package, part: str) -> Mapping[str, tuple[str, str]]:
-    """The relations of a part by id: the last word of the type, and the part that it names.
+    """Returns the relations of a part by their ids.
 
-    Relations to anything outside of the package are left out.
+    Each has the last word of its type, and the name of the part to which it leads. Relations that
+    lead out of the package are left out.
     """
     name = relations_part(part)
     if name not in package:
         return {}
     return {
-        each.get("Id", ""): (basename(each.get("Type", "")), resolved(part, each.get("Target", "")))
-        for each in package.xml(name).iter(_RELATION)
-        if each.get("TargetMode") != "External"
+        link.get("Id", ""): (basename(link.get("Type", "")), resolved(part, link.get("Target", "")))
+        for link in package.xml(name).iter(_RELATION)
+        if link.get("TargetMode") != "External"
     }
 
 
-def related_part(package: Package, part: str, kind: str, otherwise: str) -> str:
-    """The first existing part to which `part` has a relation of a kind; `otherwise` if none."""
-    named = (name for each, name in relations(package, part).values() if each == kind)
-    return next((name for name in named if name in package), otherwise)
+def related_part(package: Package, part: str, kind: str, default: str) -> str:
+    """Returns the name of the first existing part to which `part` has a relation of type `kind`.
+
+    Returns `default` if there is none.
+    """
+    targets = (name for type_, name in relations(package, part).values() if type_ == kind)
+    return next((name for name in targets if name in package), default)
 
 
 def _transitional(name: str) -> str:
+    """Returns a name of Strict Open XML as one of Transitional Open XML, others unchanged."""
     if not name.startswith(_STRICT):
         return name
     return _STRICT_NAMESPACE.sub(_TRANSITIONAL_NAMESPACE, name, count=1)

@@ -1,9 +1,10 @@
-"""Archives of XML parts, as Office documents and EPUBs are, opened with limits.
+"""Opens archives of XML parts, which Office documents and EPUBs are, with limits.
 
-Nothing is unpacked before the archive's directory has been checked: number and unpacked size of
-its parts, encryption. `zipfile` reads no more of a part than the directory says. A part of another
-name than markup has counts as soon as it is read. XML may not declare entities, which could stand
-for gigabytes or for files.
+Nothing is unpacked before the archive's directory has been checked: the number of parts, their
+unpacked size, and whether they are encrypted. `zipfile` reads no more bytes of a part than the
+directory says. Parts whose names end like those of markup always count towards the limit of
+unpacked bytes. Any other part counts when it is read. XML must not declare entities, because these
+could expand to gigabytes or to the contents of files.
 """
 
 import codecs
@@ -19,7 +20,7 @@ from zipfile import ZipFile, ZipInfo
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 
 MAX_PARTS = 100_000
-MAX_UNPACKED_BYTES = 256 << 20  # Of all that is not a picture, a sound or a film.
+MAX_UNPACKED_BYTES = 256 << 20  # Pictures, sounds and films do not count.
 
 _FIELD = "content"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -27,16 +28,18 @@ _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
 _READ_BYTES = 1 << 16
 
-codecs.lookup("cp437")  # Of names in archives; a confined process can load no codec.
+# Names in archives are encoded in it, and a confined process cannot load a codec.
+codecs.lookup("cp437")
 
 Element = ElementTree.Element
 
 
 @contextmanager
 def readable(kind: str) -> Iterator[None]:
-    """Whatever a library raises for a damaged file becomes UnreadableDocument.
+    """Turns any error that a library raises for a damaged file into UnreadableDocument.
 
-    `kind` names the format, with its article.
+    InvalidArgument and MemoryError are raised unchanged. `kind` names the format, with its
+    article.
     """
     try:
         yield
@@ -51,12 +54,13 @@ def readable(kind: str) -> Iterator[None]:
 
 
 class Package:
-    """An archive whose directory is within the limits; `kind` names the format in errors."""
+    """An archive whose directory is within the limits."""
 
     def __init__(self, content: bytes, kind: str, main_part: str, *other_names: str) -> None:
-        """The main part has one of its names. Raises UnreadableDocument or TooLarge.
+        """Opens an archive and checks its directory. Call it within `readable`.
 
-        Call it within `readable`.
+        `kind` names the format in errors, with its article. The main part must have the name
+        `main_part` or one of `other_names`. Raises UnreadableDocument or TooLarge.
         """
         if content.startswith(_OLE_MAGIC):
             raise UnreadableDocument(
@@ -65,7 +69,7 @@ class Package:
                 field=_FIELD,
             )
         self._zip = ZipFile(BytesIO(content))
-        self._parts = {each.filename: each for each in self._zip.infolist()}
+        self._parts = {part.filename: part for part in self._zip.infolist()}
         self._counted = {name for name in self._parts if _is_markup(name)}
         self._unpacked_bytes = _check_directory(self._zip.infolist())
         if self._parts.keys().isdisjoint((main_part, *other_names)):
@@ -77,19 +81,22 @@ class Package:
         return name in self._parts
 
     def read(self, name: str) -> bytes:
-        """The bytes of a part. Raises UnreadableDocument if it is missing, or TooLarge."""
+        """Returns the bytes of a part. Raises UnreadableDocument if it is missing, or TooLarge."""
         return self._zip.read(self._part(name))
 
     def xml(self, name: str) -> Element:
-        """The root of a part.
+        """Returns the root element of a part.
 
-        Raises UnreadableDocument if it is missing or declares entities, or TooLarge.
+        Raises UnreadableDocument if the part is missing or declares entities, or TooLarge.
         """
         self._check_entities(name)
         return ElementTree.fromstring(self.read(name))
 
     def _part(self, name: str) -> ZipInfo:
-        """A part that is about to be read."""
+        """Returns the directory entry of a part that will be read, and counts its bytes.
+
+        Raises UnreadableDocument if the part is missing, or TooLarge.
+        """
         if name not in self._parts:
             raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)
         part = self._parts[name]
@@ -101,6 +108,8 @@ class Package:
         return part
 
     def _check_entities(self, name: str) -> None:
+        """Raises UnreadableDocument if a part declares entities."""
+
         def refuse(*_declaration: object) -> None:
             raise UnreadableDocument(
                 f"content declares XML entities in its part {name[:200]}, which is not allowed",
@@ -120,15 +129,18 @@ def _is_markup(name: str) -> bool:
 
 
 def _check_directory(parts: list[ZipInfo]) -> int:
-    """Returns how many bytes the markup has when unpacked."""
+    """Checks an archive's directory; returns how many bytes its markup has when unpacked.
+
+    Raises TooLarge or UnreadableDocument.
+    """
     if len(parts) > MAX_PARTS:
         raise TooLarge(
             f"content is an archive of {len(parts)} parts; at most {MAX_PARTS} are allowed",
             field=_FIELD,
         )
-    unpacked_bytes = sum(each.file_size for each in parts if _is_markup(each.filename))
+    unpacked_bytes = sum(part.file_size for part in parts if _is_markup(part.filename))
     _check_unpacked(unpacked_bytes)
-    if any(each.flag_bits & _ENCRYPTED for each in parts):
+    if any(part.flag_bits & _ENCRYPTED for part in parts):
         raise UnreadableDocument(
             "content is an encrypted archive; send it without a password", field=_FIELD
         )
@@ -145,6 +157,9 @@ def _check_unpacked(unpacked_bytes: int) -> None:
 
 
 def resolved(base: str, target: str) -> str:
-    """The name of the part to which `target` leads from the part `base`, without its fragment."""
+    """Returns the name of the part to which `target` leads, relative to the part `base`.
+
+    The fragment of `target`, from `#` on, is ignored.
+    """
     path = unquote(target.partition("#")[0])
     return posixpath.normpath(posixpath.join("/", posixpath.dirname(base), path)).lstrip("/")

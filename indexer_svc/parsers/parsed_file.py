@@ -1,6 +1,7 @@
-"""What a parser reads from a file, as plain values that a process can send to another.
+"""The result of a parser, as plain values that one process can send to another.
 
-Light on purpose: a parser process imports it at its start. Offsets are code points of the text.
+This module imports little, because a parser process imports it when it starts. Offsets count code
+points of the text.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,14 @@ MAX_HEADINGS = 65_535
 
 
 class PageRange(NamedTuple):
-    """Where the text of a page lies; half-open."""
+    """The half-open range of a page in the text."""
 
     char_start: int
     char_end: int
 
 
 class Heading(NamedTuple):
-    """A section's title, its depth, counted from 1, and where the section begins."""
+    """A section's title, its depth from 1, and the offset where the section begins."""
 
     title: str
     depth: int
@@ -28,7 +29,10 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The text of a file, its pages and headings in order of position, and its own title."""
+    """The text of a file, its pages and headings in order of position, and its title.
+
+    `title` is the one that the file itself contains, or empty.
+    """
 
     text: str
     pages: tuple[PageRange, ...] = ()
@@ -37,7 +41,7 @@ class ParsedFile:
 
 
 def joined(texts: Sequence[str]) -> tuple[str, tuple[PageRange, ...]]:
-    """Returns the texts joined by one blank line, and where each of them lies."""
+    """Returns the texts joined by one blank line, and the range of each of them."""
     pages = []
     start = 0
     for text in texts:

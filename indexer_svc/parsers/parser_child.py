@@ -1,8 +1,9 @@
 """A parser process: `python -m indexer_svc.parsers.parser_child MEMORY_BYTES FAMILY`.
 
-Its input is a socket. It loads the parsers of its family of formats, confines itself, says that
-it is ready, and then answers one file after another until its input ends. It imports no store,
-no gRPC and no numpy, so that it starts fast and is small.
+Its standard input is a socket. The process loads the parsers of its family of formats, confines
+itself, and reports that it is ready. Then it parses and answers one file after another until its
+input ends. It does not import the store, gRPC or numpy, so that it starts fast and needs little
+memory.
 """
 
 import codecs
@@ -20,23 +21,26 @@ _MAX_FILE_BYTES = 1 << 32
 
 
 def main(memory_bytes: int, family: Family) -> None:
-    """Serves files until the socket ends."""
-    for name in ("utf-8", "utf-16-le"):  # Codecs are modules; once confined, none can be loaded.
+    """Parses files until the socket is closed. `memory_bytes` limits its address space."""
+    # Codecs are modules, and a confined process cannot load modules.
+    for name in ("utf-8", "utf-16-le"):
         codecs.lookup(name)
     load(family)
     _send(message({"confined": confine(memory_bytes)}))
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
-        # Ends this process by SIGPROF, whatever library it is in.
+        # When the processor time is used up, SIGPROF ends this process, even inside a library.
         signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
         _send(answer_to(partial(parse, content, request["mime_type"], request["max_text_bytes"])))
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _receive(size: int) -> bytes:
-    data = sys.stdin.buffer.read(size)  # Straight into one buffer, whatever its size.
+    # This reads directly into one buffer of any size.
+    data = sys.stdin.buffer.read(size)
     if len(data) < size:
-        os._exit(0)  # The indexer has ended, or needs this process no longer.
+        # The indexer has ended, or it does not need this process any more.
+        os._exit(0)
     return data
 
 

@@ -1,9 +1,9 @@
-"""The formats that a parser process reads, each by one function, in two families.
+"""The formats that a parser process reads, in two families; one function reads each format.
 
-A confined process can load no module, so it loads those of its family first. The libraries of
-the family EXTRA are those of the extra `formats`; PDFs and plain formats do not pay for them.
-A format is added here, in `hrag.values.formats`, and in `indexer_svc.extract`, which says whether
-it needs a process of its own.
+A confined process cannot load modules, so it first loads the modules of its family. The family
+EXTRA needs the libraries of the extra `formats`. A process for PDFs and plain formats does not
+load them. To add a format, add it here, in `hrag.values.formats`, and in `indexer_svc.extract`,
+which decides whether a parser process must read it.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 
 
 class Family(StrEnum):
-    """Formats that one process reads."""
+    """The formats that one process can read."""
 
     CORE = "core"
     EXTRA = "extra"
 
 
-# The module and the function that reads each format.
+# The module and the name of the function that read each format.
 _PARSERS: Mapping[Family, Mapping[str, tuple[str, str]]] = {
     Family.CORE: {
         PDF: ("pdf", "parse_pdf"),
@@ -43,7 +43,7 @@ _PACKAGE = "indexer_svc.parsers"
 
 
 def family_of(mime_type: str) -> Family:
-    """The family that reads a format."""
+    """Returns the family that reads a format."""
     return Family.EXTRA if mime_type in _PARSERS[Family.EXTRA] else Family.CORE
 
 
@@ -56,8 +56,8 @@ def load(family: Family) -> None:
 def parse(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
     """Parses a file in this process.
 
-    Raises InvalidArgument if it cannot be read or has more than `max_text_bytes` bytes of text
-    in UTF-8, and whatever a library raises for a damaged file.
+    Raises InvalidArgument if the file cannot be read, or if its text has more than
+    `max_text_bytes` bytes in UTF-8. For a damaged file, any error of a library may be raised.
     """
     module, function = _PARSERS[family_of(mime_type)][mime_type]
     read = getattr(import_module(f"{_PACKAGE}.{module}"), function)

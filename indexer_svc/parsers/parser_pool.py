@@ -1,12 +1,13 @@
-"""Parser processes for all tenants: as many files at once as there are slots.
+"""A pool of parser processes for all tenants. It parses as many files at once as it has slots.
 
-A tenant has at most half of the slots, so one with many slow files does not keep others
-waiting. Beyond that, files wait in order, those of the tenant with the fewest in work first.
+A tenant uses at most half of the slots, so a tenant with many slow files does not keep others
+waiting. Files that wait for a slot get it in the order in which they came, except that a file of
+the tenant with the fewest running files goes first.
 
-Processes stay for further files of the same tenant: the files of two tenants never meet in one
-process, so a file that takes its parser over learns nothing of another tenant. One unused
-process of each family of formats in use is started ahead, because a start takes a tenth of a
-second.
+A process is kept for further files of the same tenant. The files of two tenants are never read by
+the same process, so a file that takes over its parser learns nothing about another tenant. For
+each family of formats in use, one unused process is started in advance, because a start takes a
+tenth of a second.
 """
 
 import threading
@@ -37,16 +38,16 @@ from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.05  # How often a wait for a slot checks whether the caller has left.
+_POLL_S = 0.05  # A wait for a slot checks this often whether the caller has left.
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
 
 _Use = tuple[str, Family]
-"""The tenant whose files a process reads, and their formats."""
+"""The tenant whose files a process reads, and the family of their formats."""
 
 
 class _OutOfTime(Exception):
-    """A file has taken HRAG_PARSER_TIMEOUT_S."""
+    """Raised when a file has taken longer than HRAG_PARSER_TIMEOUT_S."""
 
 
 class _Turn:
@@ -57,7 +58,7 @@ class _Turn:
 
 
 class ParserPool:
-    """Parses files in processes of their own; safe to call from several threads."""
+    """Parses files in parser processes. Safe to call from several threads."""
 
     def __init__(
         self,
@@ -66,17 +67,20 @@ class ParserPool:
         timeout_s: float,
         start: Callable[[int, Family], ParserProcess] = ParserProcess,
     ) -> None:
-        """Starts nothing yet. `slots` is at least 2; `start` starts a process of so much memory.
+        """Starts no process yet.
 
-        It must read the formats of the family.
+        `slots`, at least 2, is the number of files that are parsed at once. `memory_bytes` limits
+        the address space of a process. A file may take `timeout_s` seconds, and may wait as long
+        for a slot. `start` is called with `memory_bytes` and a family. It must start a process
+        that reads the formats of this family.
         """
         self._slots = slots
         self._share = slots // 2
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._start = partial(start, memory_bytes)
-        # The kernel ends a process with the thread that has started it, so that none outlives
-        # the indexer. This thread lives until `close`.
+        # The kernel ends a process when the thread that has started it ends, so that no process
+        # outlives the indexer. So one thread starts all processes, and it lives until `close`.
         self._starter = ThreadPoolExecutor(1, "parsers")
         self._spares: dict[Family, Future[ParserProcess]] = {}
         self._changed = threading.Condition()
@@ -94,24 +98,25 @@ class ParserPool:
         mime_type: str,
         max_text_bytes: int,
     ) -> ParsedFile:
-        """Returns what a parser process reads from `content`.
+        """Parses `content` in a parser process and returns the result.
 
         Raises:
             InvalidArgument, UnreadableDocument, TooLarge: the file cannot be read, makes its
-                parser fail, or takes more than a limit.
+                parser fail, or exceeds a limit.
             DeadlineExceeded, Cancelled: the caller does not wait any longer.
             TooBusy: no slot became free within HRAG_PARSER_TIMEOUT_S.
             ServiceUnavailable: no process can be started, or the pool is closed.
         """
         use = tenant_id, family_of(mime_type)
         with metrics.parser_call(), self._slot(tenant_id, deadline):
-            process = self._taken(use)
+            process = self._acquire_process(use)
             is_healthy = False
             try:
-                parsed = self._parsed(process, deadline, content, mime_type, max_text_bytes)
+                parsed = self._parse_in(process, deadline, content, mime_type, max_text_bytes)
                 is_healthy = True
                 return parsed
-            except InvalidArgument:  # The file's fault, and the process has said so itself.
+            except InvalidArgument:
+                # The process itself has reported that the file cannot be read.
                 is_healthy = True
                 raise
             except (ParserEnded, ParserFault, MalformedMessage, _OutOfTime) as failure:
@@ -123,10 +128,10 @@ class ParserPool:
                 )
                 raise self._error_of(failure, mime_type) from None
             finally:
-                self._give_back(process, use, is_healthy)
+                self._release_process(process, use, is_healthy)
 
     def close(self) -> None:
-        """Ends every process; files in work fail. Idempotent."""
+        """Ends every process. Files that are being parsed fail. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -139,10 +144,10 @@ class ParserPool:
         for process in processes:
             process.kill()
 
-    def _closed(self) -> ServiceUnavailable:
+    def _closing_error(self) -> ServiceUnavailable:
         return ServiceUnavailable("the indexer is stopping; send the document again")
 
-    # A slot for a file
+    # These methods give a slot to a file.
 
     @contextmanager
     def _slot(self, tenant_id: str, deadline: Deadline) -> Iterator[None]:
@@ -177,46 +182,56 @@ class ParserPool:
                 )
             self._changed.wait(_POLL_S)
         if self._is_closed:
-            raise self._closed()
+            raise self._closing_error()
 
     def _next_turn(self) -> _Turn | None:
-        """The file that may start now: the first of the tenant with the fewest in work."""
+        """Returns the waiting file that may start now, or None.
+
+        It is the first file of the tenant with the fewest running files.
+        """
         if self._running.total() >= self._slots:
             return None
         allowed = [turn for turn in self._waiting if self._running[turn.tenant_id] < self._share]
         return min(allowed, key=lambda turn: self._running[turn.tenant_id], default=None)
 
-    # A process for a file
+    # These methods give a process to a file.
 
-    def _taken(self, use: _Use) -> ParserProcess:
-        """A process that has read files of no other tenant. Raises ServiceUnavailable."""
-        while (idle := self._taken_idle(use)) is not None:
+    def _acquire_process(self, use: _Use) -> ParserProcess:
+        """Returns a process that has read no file of another tenant.
+
+        Raises ServiceUnavailable if no process can be started.
+        """
+        while (idle := self._pop_idle(use)) is not None:
             if idle.is_alive:
                 return idle
             idle.kill()
         try:
-            process = self._taken_unused(use[1])
-        except (OSError, RuntimeError) as error:  # No memory, no process, or no thread left.
+            process = self._pop_unused(use[1])
+        except (OSError, RuntimeError) as error:  # Memory, processes or threads are used up.
             raise ServiceUnavailable(f"no parser can be started: {error}") from None
         self._end_surplus()
         return process
 
-    def _taken_idle(self, use: _Use) -> ParserProcess | None:
+    def _pop_idle(self, use: _Use) -> ParserProcess | None:
         with self._changed:
-            process = next((each for each, of in self._idle.items() if of == use), None)
+            process = next((idle for idle, its_use in self._idle.items() if its_use == use), None)
             if process is not None:
                 del self._idle[process]
             return process
 
-    def _taken_unused(self, family: Family) -> ParserProcess:
-        """The process that was started ahead, or a new one; starts the next one."""
+    def _pop_unused(self, family: Family) -> ParserProcess:
+        """Returns the unused process that was started in advance, or a new one.
+
+        Also starts the next unused process in advance.
+        """
         with self._changed:
             if self._is_closed:
-                raise self._closed()
+                raise self._closing_error()
             spare = self._spares.get(family)
             started = spare or self._starter.submit(self._start, family)
             self._spares[family] = self._starter.submit(self._start, family)
-        with suppress(OSError):  # It may have been tried long ago, when memory was short.
+        # Starting it in advance may have failed long ago, when memory was short. It is tried again.
+        with suppress(OSError):
             process = started.result()
             if process.is_alive:
                 return process
@@ -224,14 +239,17 @@ class ParserPool:
         return self._starter.submit(self._start, family).result()
 
     def _end_surplus(self) -> None:
-        """Ends those idle longest, so that there are no more processes than slots."""
+        """Ends the processes that have been idle longest if there are more processes than slots.
+
+        Unused processes that were started in advance do not count.
+        """
         with self._changed:
             surplus = max(0, len(self._idle) + self._running.total() - self._slots)
             ending = [self._idle.popitem(last=False)[0] for _ in range(surplus)]
         for process in ending:
             process.kill()
 
-    def _give_back(self, process: ParserProcess, use: _Use, is_healthy: bool) -> None:
+    def _release_process(self, process: ParserProcess, use: _Use, is_healthy: bool) -> None:
         if is_healthy and process.is_reusable:
             with self._changed:
                 if not self._is_closed:
@@ -239,9 +257,9 @@ class ParserPool:
                     return
         process.kill()
 
-    # Parsing
+    # These methods parse a file and explain failures.
 
-    def _parsed(
+    def _parse_in(
         self,
         process: ParserProcess,
         deadline: Deadline,
@@ -257,7 +275,7 @@ class ParserPool:
                 raise _OutOfTime(f"{self._timeout_s} s")
 
         process.wait_until_ready(check)
-        self._warn_of(process)
+        self._warn_if_unconfined(process)
         request = {
             "mime_type": mime_type,
             "max_text_bytes": max_text_bytes,
@@ -266,16 +284,16 @@ class ParserPool:
         max_body_bytes = max_text_bytes + len(PAGE_BREAK) * MAX_PAGES
         return process.parse(request, content, max_body_bytes, check)
 
-    def _warn_of(self, process: ParserProcess) -> None:
+    def _warn_if_unconfined(self, process: ParserProcess) -> None:
         if not process.is_confined and not self._has_warned:
             self._has_warned = True
             _log.warning("parser_unconfined", problem="its system calls cannot be filtered here")
 
     def _error_of(self, failure: Exception, mime_type: str) -> HragError:
-        """The error for the caller when a parser has failed."""
+        """Returns the error for the caller when a parser has failed."""
         subject = f"{_FIELD} of type {mime_type}"
         if self._is_closed:
-            return self._closed()
+            return self._closing_error()
         if isinstance(failure, ParserNotStarted):
             return ServiceUnavailable(f"the parser does not start: {failure}")
         if isinstance(failure, _OutOfTime) or str(failure) == _CPU_LIMIT_SIGNAL:
@@ -300,7 +318,10 @@ class ParserPool:
 
 
 def _problem(failure: Exception) -> str:
-    """What the log says of a failure: no text of the file, which a fault's message may quote."""
+    """Returns the description of a failure for the log.
+
+    The message of a ParserFault may quote text of the file. So only the name of its error is used.
+    """
     detail = str(failure)
     if isinstance(failure, ParserFault):
         detail = detail.partition(":")[0]

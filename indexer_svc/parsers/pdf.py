@@ -1,8 +1,8 @@
-"""The text of a PDF, page by page, its bookmarks and its title.
+"""Parses PDFs: the text of each page, the bookmarks and the title.
 
-PDFium is not thread-safe, not even across documents, so one thread of a process may use this
-module; a parser process has no other. Every object is closed explicitly, and none leaves this
-module.
+PDFium is not thread-safe, not even across documents, so only one thread of a process may use this
+module. A parser process has only one thread. Every PDFium object is closed explicitly, and none
+leaves this module.
 """
 
 import re
@@ -19,14 +19,16 @@ from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile, joined
 from indexer_svc.titles import metadata_title, section_title
 
-MAX_BOOKMARKS = 10_000  # PDFium walks over the pages to find the page of each bookmark.
+# For each bookmark, PDFium searches the pages for the page to which it leads.
+MAX_BOOKMARKS = 10_000
 
-_TITLE_SEARCH_CHARS = 20_000  # Four dense pages; a page may be of any length.
+# A page may have any length. The first four dense pages are searched for the title of a bookmark.
+_TITLE_SEARCH_CHARS = 20_000
 _FIELD = "content"
-# PDFium joins words that are hyphenated at a line end and leaves a mark in place of the
+# PDFium joins words that are hyphenated at the end of a line, and leaves a mark in place of the
 # hyphen. A NUL stands for a glyph without a character.
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
-# What precedes a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
+# Matches what may stand before a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
 _NUMBERED = (
     r"(?:(?:chapter|section|part|article|appendix|annex)[ \t]++)?"
     r"(?:[\d.]{1,12}|[IVXLC]{1,7}|[A-Z])?[.:)]?[ \t]*+"
@@ -35,7 +37,7 @@ _NUMBERED = (
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """An entry of a PDF's outline; `depth` counts from 1, `page` from 0."""
+    """An entry of a PDF's outline. `depth` counts from 1, `page` from 0."""
 
     title: str
     depth: int
@@ -44,7 +46,10 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class PdfContent:
-    """What is read from a PDF. A page or a title without text is an empty string."""
+    """The text of a PDF's pages, its bookmarks and its title.
+
+    A page or a title without text is an empty string.
+    """
 
     pages: tuple[str, ...]
     bookmarks: tuple[Bookmark, ...]
@@ -54,10 +59,10 @@ class PdfContent:
 def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
     """Returns the text of every page, the first MAX_BOOKMARKS bookmarks and the title.
 
-    Lines end with `\\n`. Bookmarks that lead to no page are left out. The title is the one in
-    the document information dictionary (ISO 32000-1, 14.3.3), unless it is a placeholder
-    that a program wrote there. A PDF that opens with the empty password is read like one
-    that is not encrypted.
+    Lines end with `\\n`. Bookmarks that lead to no page are left out. The title is the one in the
+    document information dictionary (ISO 32000-1, 14.3.3), unless it is a placeholder that a
+    program has put there. A PDF that opens with the empty password is read like a PDF that is not
+    encrypted.
 
     Raises:
         UnreadableDocument: `content` is encrypted, damaged or not a PDF.
@@ -69,20 +74,21 @@ def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
             pages = tuple(_pages(document, max_text_bytes))
             return PdfContent(pages, tuple(_bookmarks(document)), _title(document))
     except pdfium.PdfiumError as error:
-        raise UnreadableDocument(_explained(error), field=_FIELD) from None
+        raise UnreadableDocument(_error_message(error), field=_FIELD) from None
 
 
 def parse_pdf(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a PDF, its pages, its bookmarks as headings, and its title.
 
-    Raises what `read_pdf` raises.
+    Raises the errors of `read_pdf`.
     """
     read = read_pdf(content, max_text_bytes)
     text, pages = joined(read.pages)
     return ParsedFile(text, pages, _headings(read.bookmarks, text, pages), read.title)
 
 
-def _explained(error: pdfium.PdfiumError) -> str:
+def _error_message(error: pdfium.PdfiumError) -> str:
+    """Returns the message for a client when PDFium refuses a file."""
     if error.err_code == pdfium_c.FPDF_ERR_PASSWORD:
         return "content is an encrypted PDF that needs a password; send it without encryption"
     if error.err_code == pdfium_c.FPDF_ERR_SECURITY:
@@ -116,10 +122,10 @@ def _page_text(document: pdfium.PdfDocument, index: int) -> str:
             raw: str = text_page.get_text_bounded()
     except pdfium.PdfiumError as error:
         raise pdfium.PdfiumError(f"page {index + 1}: {error}", error.err_code) from None
-    return _cleaned(raw)
+    return _clean(raw)
 
 
-def _cleaned(raw: str) -> str:
+def _clean(raw: str) -> str:
     text = raw.translate(_ARTEFACTS)
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
@@ -127,7 +133,7 @@ def _cleaned(raw: str) -> str:
 def _title(document: pdfium.PdfDocument) -> str:
     try:
         return metadata_title(document.get_metadata_value("Title").translate(_ARTEFACTS))
-    except UnicodeDecodeError:  # Half a surrogate pair is no reason to refuse the document.
+    except UnicodeDecodeError:  # A document is not refused because of half a surrogate pair.
         return ""
 
 
@@ -150,9 +156,10 @@ def _bookmark_title(entry: pdfium.PdfBookmark) -> str:
 def _headings(
     bookmarks: Sequence[Bookmark], text: str, pages: Sequence[PageRange]
 ) -> tuple[Heading, ...]:
-    """Bookmarks as headings. Each is at the line of its title, or else at its page.
+    """Returns the bookmarks as headings, in order of position.
 
-    Bookmarks of one page are in order, so each title is searched after the previous one.
+    A heading begins at the line that is its title, or else at the start of the bookmark's page. The
+    bookmarks of one page are in order, so the search for a title begins after the title before it.
     """
     headings = []
     position = 0
@@ -167,11 +174,11 @@ def _headings(
 
 
 def _line_of_title(title: str, text: str, start: int, end: int) -> int:
-    """Offset of the first line that is `title`; `start` if there is none.
+    """Returns the offset of the first line that is `title`, or `start` if there is none.
 
-    The title may be numbered, broken into several lines and in another case.
+    In the text, the title may be numbered, broken into several lines, or in another letter case.
     """
     words = r"\s+".join(map(re.escape, title.split()))
     line = re.compile(rf"^{_NUMBERED}{words}[ \t]*$", re.MULTILINE | re.IGNORECASE)
-    found = line.search(text, start, min(end, start + _TITLE_SEARCH_CHARS))
-    return start if found is None else found.start()
+    match = line.search(text, start, min(end, start + _TITLE_SEARCH_CHARS))
+    return start if match is None else match.start()

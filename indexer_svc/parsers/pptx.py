@@ -1,9 +1,9 @@
-"""The text of a presentation: each slide is a page, and a section with the slide's title.
+"""Parses presentations: each slide is a page, and also a section with the slide's title.
 
-Read from the slides' XML: shapes in their order, tables, speaker notes. Hidden slides are pages
-without text, so that the others keep their numbers. Hidden shapes, charts, diagrams, equations,
-pictures and comments are left out. python-pptx would read the same with 25 MB of libraries, most
-of them for pictures.
+The text comes from the XML of the slides: shapes in their order, tables and speaker notes. A hidden
+slide becomes a page without text, so that the other slides keep their numbers. Hidden shapes,
+charts, diagrams, equations, pictures and comments are left out. The library python-pptx would read
+the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _RELATION_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _TITLES = ("title", "ctrTitle")
 _FALLBACK = f"{_COMPATIBILITY}Fallback"
-_HOLDING_SHAPES = (
+_SHAPE_CONTAINERS = (
     *(f"{_SLIDES}spTree", f"{_SLIDES}grpSp"),
     *(f"{_COMPATIBILITY}AlternateContent", f"{_COMPATIBILITY}Choice"),
 )
@@ -30,45 +30,48 @@ _RUN = f"{_DRAWING}t"
 _LINE_BREAKS = {f"{_DRAWING}br": "\n"}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
-_REPEATED = ("dt", "ftr", "sldNum", "hdr")  # On every slide alike.
+_REPEATED = ("dt", "ftr", "sldNum", "hdr")  # These are the same on every slide.
 
 
 def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a presentation, its slides as pages and sections, and its title.
 
-    The title is that of its properties, else that of its first slide. Raises
+    The title is the one in its properties, or else the title of its first slide. Raises
     UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _MAIN_PART)
         writer = TextWriter(max_text_bytes)
-        own = office_title(package)
+        properties_title = office_title(package)
         titles = [
             _write_slide(package, part, number, writer)
             for number, part in enumerate(_slides(package), start=1)
         ]
-        return writer.parsed(own or metadata_title(next(iter(titles), "")))
+        return writer.parsed(properties_title or metadata_title(next(iter(titles), "")))
 
 
 def _slides(package: Package) -> Iterator[str]:
-    """The parts of the slides, in the order in which they are shown."""
+    """Yields the name of each slide's part, in the order in which slides are shown."""
     targets = relations(package, _MAIN_PART)
-    for each in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
-        _kind, part = targets.get(each.get(_RELATION_ID, ""), ("", ""))
+    for slide_id in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
+        _kind, part = targets.get(slide_id.get(_RELATION_ID, ""), ("", ""))
         yield part
 
 
 def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -> str:
-    """Writes a slide and returns its title, which may be empty."""
-    slide = _shown(office_xml(package, part))
+    """Writes a slide to `writer` and returns its title, which may be empty.
+
+    `number` is the slide's number from 1.
+    """
+    slide = _remove_hidden(office_xml(package, part))
     writer.page()
     if slide.get("show") in _FALSE:
         return ""
-    shapes = [each for each in _shapes(slide) if _placeholder(each) not in _REPEATED]
+    shapes = [shape for shape in _shapes(slide) if _placeholder(shape) not in _REPEATED]
     notes = _notes(package, part)
-    titles = (_text(each) for each in shapes if _placeholder(each) in _TITLES)
+    titles = (_text(shape) for shape in shapes if _placeholder(shape) in _TITLES)
     title = " ".join(next(filter(None, titles), "").split())
-    if title or notes or any(_text(each).strip() for each in shapes):
+    if title or notes or any(_text(shape).strip() for shape in shapes):
         writer.heading(1, title or f"Slide {number}")
     for shape in shapes:
         if _placeholder(shape) not in _TITLES:
@@ -78,11 +81,16 @@ def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -
     return title
 
 
-def _shown(slide: Element) -> Element:
-    """The slide without hidden shapes, and without what older programs show in place of others."""
+def _remove_hidden(slide: Element) -> Element:
+    """Removes hidden shapes from a slide, and returns the slide.
+
+    Also removes the replacements that older programs show for newer kinds of shapes.
+    """
     for parent in slide.iter():
-        if parent.tag in _HOLDING_SHAPES:
-            parent[:] = [each for each in parent if each.tag != _FALLBACK and not _is_hidden(each)]
+        if parent.tag in _SHAPE_CONTAINERS:
+            parent[:] = [
+                shape for shape in parent if shape.tag != _FALLBACK and not _is_hidden(shape)
+            ]
     return slide
 
 
@@ -92,28 +100,28 @@ def _is_hidden(shape: Element) -> bool:
 
 
 def _shapes(slide: Element) -> Iterator[Element]:
-    """Shapes and tables in their order, those in groups too."""
-    for each in slide.iter():
-        if each.tag in (f"{_SLIDES}sp", f"{_DRAWING}tbl"):
-            yield each
+    """Yields the shapes and tables of a slide in their order, also those in groups."""
+    for element in slide.iter():
+        if element.tag in (f"{_SLIDES}sp", f"{_DRAWING}tbl"):
+            yield element
 
 
 def _placeholder(shape: Element) -> str:
-    """What a shape is a placeholder for, such as `title`; empty for any other shape."""
-    found = shape.find(f"{_SLIDES}nvSpPr/{_SLIDES}nvPr/{_SLIDES}ph")
-    return "" if found is None else found.get("type", "body")
+    """Returns the kind of a placeholder shape, for example `title`; empty for other shapes."""
+    placeholder = shape.find(f"{_SLIDES}nvSpPr/{_SLIDES}nvPr/{_SLIDES}ph")
+    return "" if placeholder is None else placeholder.get("type", "body")
 
 
 def _write_shape(shape: Element, writer: TextWriter) -> None:
     if shape.tag == f"{_DRAWING}tbl":
         writer.table([[_text(cell) for cell in row.iter(f"{_DRAWING}tc")] for row in _rows(shape)])
         return
-    paragraphs = [each for each in shape.iter(f"{_DRAWING}p") if _line(each).strip()]
+    paragraphs = [paragraph for paragraph in shape.iter(f"{_DRAWING}p") if _line(paragraph).strip()]
     if len(paragraphs) == 1:
         writer.paragraph(_line(paragraphs[0]))
         return
-    for each in paragraphs:
-        writer.item(_line(each), 1 + _level(each))
+    for paragraph in paragraphs:
+        writer.item(_line(paragraph), 1 + _level(paragraph))
 
 
 def _rows(table: Element) -> Iterator[Element]:
@@ -121,25 +129,29 @@ def _rows(table: Element) -> Iterator[Element]:
 
 
 def _level(paragraph: Element) -> int:
+    """Returns the list level of a paragraph, from 0."""
     properties = paragraph.find(f"{_DRAWING}pPr")
     level = "0" if properties is None else properties.get("lvl", "0")
     return int(level) if level in _LEVELS else 0
 
 
 def _text(element: Element) -> str:
+    """Returns the text of all paragraphs in an element, one line for each."""
     return "\n".join(map(_line, element.iter(f"{_DRAWING}p")))
 
 
 def _line(paragraph: Element) -> str:
-    """The text of a paragraph: its runs and fields, and its line breaks as line ends."""
+    """Returns the text of a paragraph: its runs and fields, with line ends for line breaks."""
     parts = (
-        each.text if each.tag == _RUN else _LINE_BREAKS.get(each.tag) for each in paragraph.iter()
+        element.text if element.tag == _RUN else _LINE_BREAKS.get(element.tag)
+        for element in paragraph.iter()
     )
     return "".join(filter(None, parts))
 
 
 def _notes(package: Package, part: str) -> list[str]:
+    """Returns the texts of a slide's speaker notes."""
     parts = [target for kind, target in relations(package, part).values() if kind == "notesSlide"]
-    shapes = (shape for each in parts for shape in _shapes(office_xml(package, each)))
+    shapes = (shape for notes_part in parts for shape in _shapes(office_xml(package, notes_part)))
     texts = (_text(shape).strip() for shape in shapes if _placeholder(shape) == "body")
     return list(filter(None, texts))

@@ -1,8 +1,8 @@
-"""Messages between the indexer and a parser process, over one socket.
+"""The messages between the indexer and a parser process, over one socket.
 
-A message is two lengths, a JSON object (the head) and bytes (the body). What a parser sends is
-untrusted, because a hostile file may have taken it over: nothing is unpickled, every length has
-a limit that the receiver sets, and `answer_of` checks each value before it is used.
+A message has two lengths, a JSON object (the head) and bytes (the body). Messages of a parser are
+untrusted, because a hostile file may have taken over the process. So nothing is unpickled, the
+receiver sets a limit for every length, and `answer_of` checks each value before it is used.
 """
 
 import json
@@ -15,50 +15,54 @@ from hrag.values.limits import MAX_PAGES, MAX_TITLE_BYTES
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
-# 65,535 headings of 200 characters and 100,000 pages. As lists, JSON takes many times its size.
+# This is enough for 65,535 headings of 200 characters and 100,000 pages. The limit matters, because
+# decoded JSON takes many times its size in memory.
 MAX_HEAD_BYTES = 16 << 20
-MAX_DEPTH = 1_000_000  # PDF bookmarks may nest without end.
+MAX_DEPTH = 1_000_000  # PDF bookmarks may be nested to any depth.
 
 _LENGTHS = struct.Struct("<II")
 _REFUSALS = {
-    each.__name__: each for each in (InvalidArgument, UnreadableDocument, BlankDocument, TooLarge)
+    kind.__name__: kind for kind in (InvalidArgument, UnreadableDocument, BlankDocument, TooLarge)
 }
 
 Head = dict[str, Any]
 Receive = Callable[[int], bytes]
-"""Returns exactly so many bytes."""
+"""A function that receives exactly the given number of bytes."""
 
 
 class MalformedMessage(Exception):
-    """The other side has sent what the protocol does not allow."""
+    """The other side has sent a message that the protocol does not allow."""
 
 
 class ParserFault(Exception):
-    """The parser met an error of its own while it read the file."""
+    """The parser raised an unexpected error while it read the file."""
 
 
 def message(head: Head, body: bytes = b"") -> list[bytes]:
-    """Returns a message in parts, to be sent one after another."""
+    """Returns a message in parts that must be sent one after another."""
     encoded = json.dumps(head, ensure_ascii=False).encode()
     return [_LENGTHS.pack(len(encoded), len(body)) + encoded, body]
 
 
 def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
-    """Receives a message. Raises MalformedMessage, and what `receive` raises."""
+    """Receives a message; returns its head and its body.
+
+    Raises MalformedMessage, and the errors of `receive`.
+    """
     head_bytes, body_bytes = _LENGTHS.unpack(receive(_LENGTHS.size))
     if head_bytes > MAX_HEAD_BYTES or body_bytes > max_body_bytes:
         raise MalformedMessage(f"a message of {head_bytes} and {body_bytes} bytes")
     try:
         head = json.loads(receive(head_bytes))
     except (ValueError, RecursionError) as error:
-        raise MalformedMessage(f"a head that is no JSON: {error}") from None
+        raise MalformedMessage(f"a head that is not JSON: {error}") from None
     if not isinstance(head, dict):
         raise MalformedMessage(f"a head of type {type(head).__name__}")
     return head, receive(body_bytes)
 
 
 def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
-    """Returns the message with what `parse` returns or raises."""
+    """Calls `parse`; returns the message with its result or its error."""
     try:
         parsed = parse()
         answer = message(
@@ -76,12 +80,12 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
         return message(
             {"refusal": type(error).__name__, "message": error.message, "field": error.field}
         )
-    except Exception as error:  # Whatever a library raises for a damaged file.
+    except Exception as error:  # Libraries raise errors of any kind for damaged files.
         return message({"fault": f"{type(error).__name__}: {error}"[:500]})
 
 
 def answer_of(head: Head, body: bytes) -> ParsedFile:
-    """Returns what a parser has read, once every value has been checked.
+    """Checks every value of a parser's answer; returns the parsed file.
 
     Raises the InvalidArgument that the parser reports, ParserFault, or MalformedMessage.
     """
@@ -91,8 +95,8 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         raise ParserFault(_text(head["fault"], 500))
     try:
         text = body.decode()
-        pages = tuple(PageRange(*each) for each in head["pages"])
-        headings = tuple(Heading(*each) for each in head["headings"])
+        pages = tuple(PageRange(*values) for values in head["pages"])
+        headings = tuple(Heading(*values) for values in head["headings"])
         title = _text(head["title"], MAX_TITLE_BYTES)
         _check_pages(pages, len(text))
         _check_headings(headings, len(text))
@@ -102,6 +106,7 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
 
 
 def _refusal(head: Head) -> InvalidArgument:
+    """Returns the error that the parser reports."""
     kind = _REFUSALS.get(str(head["refusal"]))
     if kind is None:
         raise MalformedMessage("a refusal of an unknown kind")
@@ -134,7 +139,10 @@ def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
 
 
 def _text(value: Any, max_bytes: int) -> str:
-    """A string that UTF-8 can encode in so many bytes, else MalformedMessage."""
+    """Returns `value` if it is a string of at most `max_bytes` bytes in UTF-8.
+
+    Raises MalformedMessage otherwise.
+    """
     _require(isinstance(value, str), "no string")
     try:
         _require(len(value.encode()) <= max_bytes, "a long string")
@@ -143,6 +151,6 @@ def _text(value: Any, max_bytes: int) -> str:
     return str(value)
 
 
-def _require(holds: bool, problem: str) -> None:
-    if not holds:
+def _require(is_valid: bool, problem: str) -> None:
+    if not is_valid:
         raise MalformedMessage(f"an invalid answer: {problem}")

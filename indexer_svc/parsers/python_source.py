@@ -1,9 +1,9 @@
-"""The outline of Python source: classes and functions are sections, the text is kept as it is.
+"""Parses the outline of Python source. Classes and functions are sections; the text is unchanged.
 
-Found by one pattern that knows comments and strings, not by Python's own parser: that one reads
-only what the indexer's version of Python allows, and the same bytes must give the same sections
-everywhere. Takes linear time. Definitions that are nested deeper than _MAX_DEPTH count as of that
-depth.
+One regular expression that recognises comments and strings finds the definitions. Python's own
+parser is not used: it reads only the syntax of the indexer's version of Python, but the same bytes
+must give the same sections everywhere. Parsing takes linear time. Definitions that are nested
+deeper than _MAX_DEPTH get the depth _MAX_DEPTH.
 """
 
 import re
@@ -13,9 +13,9 @@ from itertools import islice
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import section_title
 
-# Comments and strings come first, so that nothing inside them counts. Then the beginning of a line
-# of code with its indentation, behind its decorators; only a definition has a name. A line that
-# closes a bracket belongs to the line above.
+# The first alternatives match comments and strings, so that nothing inside them counts. The last
+# one matches any decorators and then the beginning of a line of code, with its indentation. Only a
+# definition has a `name`. A line that closes a bracket belongs to the line above it.
 _TOKEN = re.compile(
     r"#[^\n]*+"
     r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)'
@@ -28,13 +28,14 @@ _TOKEN = re.compile(
 )
 
 
-_MAX_DEPTH = 16  # Every passage names all sections around it.
+# The depth is limited, because every passage lists all sections around it.
+_MAX_DEPTH = 16
 
 
 def parse_python(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text as it is, and its classes and functions as sections.
+    """Returns UTF-8 text unchanged, with its classes and functions as sections.
 
-    A section begins at its first decorator. Source has no title of its own.
+    A section begins at its first decorator. Source code has no title.
     """
     text = content.decode()
     return ParsedFile(text, (), tuple(islice(_headings(text), MAX_HEADINGS)))
@@ -42,13 +43,13 @@ def parse_python(content: bytes, _max_text_bytes: int) -> ParsedFile:
 
 def _headings(text: str) -> Iterator[Heading]:
     outer_indents: list[int] = []
-    for found in _TOKEN.finditer(text):
-        if found["indent"] is None:
+    for match in _TOKEN.finditer(text):
+        if match["indent"] is None:
             continue
-        indent = len(found["indent"].expandtabs())
+        indent = len(match["indent"].expandtabs())
         while outer_indents and outer_indents[-1] >= indent:
             outer_indents.pop()
-        if found["name"]:
+        if match["name"]:
             outer_indents.append(indent)
-            title = section_title(f"{found['kind']} {found['name']}")
-            yield Heading(title, min(len(outer_indents), _MAX_DEPTH), found.start())
+            title = section_title(f"{match['kind']} {match['name']}")
+            yield Heading(title, min(len(outer_indents), _MAX_DEPTH), match.start())

@@ -1,8 +1,9 @@
-"""The outline of a reStructuredText document: its text is kept as it is written.
+"""Parses the outline of reStructuredText. The text itself stays unchanged.
 
-A section's title is a line with a line of one punctuation character below it, and if you like
-the same above it. The styles nest in the order in which they first appear, as docutils has it.
-Indented lines, and so literal blocks, hold no titles. Takes linear time.
+A section's title is a line with a line that repeats one punctuation character below it (the
+adornment). The same line may also be above it. The style of a title is the character, and whether
+there is a line above. Styles are nested in the order in which they first appear, as in docutils.
+Indented lines, and therefore literal blocks, contain no titles. Parsing takes linear time.
 """
 
 import re
@@ -16,9 +17,10 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, document_title, section_
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
-_LEAST_ADORNMENT = 4  # A shorter one must be as long as its title.
+_MIN_ADORNMENT = 4  # A shorter adornment must be at least as long as its title.
 _EXPLICIT = ".. "
-_MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS  # Leaves room for markup, such as a link's URL.
+# The source of a title may be longer than the title, because of markup, for example a link's URL.
+_MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS
 _INTERPRETED = re.compile(r"(?:(?<!:):[\w:+.-]{2,}+(?<=:))?``?([^`<]+?)(?:\s*+<[^`>]++>)?``?_{0,2}")
 _EMPHASIS = re.compile(r"\*\*|\*|\\")
 
@@ -27,7 +29,10 @@ Style = tuple[str, bool]
 
 
 def parse_rst(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text as it is, its sections, and the first of them as the title."""
+    """Returns UTF-8 text unchanged, with its sections.
+
+    The title of the first section is also the title of the document.
+    """
     text = content.decode()
     headings = tuple(_headings(text))
     title = document_title(headings[0].title) if headings else ""
@@ -35,17 +40,20 @@ def parse_rst(content: bytes, _max_text_bytes: int) -> ParsedFile:
 
 
 def _headings(text: str) -> Iterator[Heading]:
-    starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
+    starts = [0, *(line_end.end() for line_end in _LINE_END.finditer(text))]
     lines = _LINE_END.split(text.removeprefix(_BYTE_ORDER_MARK))
     depths: dict[tuple[str, bool], int] = {}
     for at, line, style in islice(_titles(lines), MAX_HEADINGS):
         depth = depths.setdefault(style, len(depths) + 1)
-        if title := _plain(line):
+        if title := _plain_title(line):
             yield Heading(title, depth, starts[at])
 
 
 def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
-    """Where each title begins, its line, and its style: a character, and whether above too."""
+    """Yields, for each title, the number of its first line, the title's line, and its style.
+
+    Line numbers count from 0. The first line may be the adornment above the title.
+    """
     at = 0
     while at + 1 < len(lines):
         above, below = _adornment(lines[at]), _adornment(lines[at + 1])
@@ -62,37 +70,42 @@ def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
 
 
 def _begins_block(lines: Sequence[str], at: int) -> bool:
-    """Whether the line is not a later one of a paragraph."""
+    """Returns True if the line `at` is not the second or a later line of a paragraph."""
     before = lines[at - 1] if at else ""
     return not before.strip() or before.startswith(_EXPLICIT) or bool(_adornment(before))
 
 
 def _adornment(line: str) -> str:
-    found = _ADORNMENT.fullmatch(line.rstrip())
-    return found[0] if found else ""
+    """Returns `line` without trailing white space if it is an adornment, or an empty string."""
+    match = _ADORNMENT.fullmatch(line.rstrip())
+    return match[0] if match else ""
 
 
 def _is_overlined(lines: Sequence[str], at: int) -> bool:
+    """Returns True if the line `at` is the adornment above a title."""
     title = lines[at + 1].strip()
     has_both = at + 2 < len(lines) and _adornment(lines[at + 2]) == _adornment(lines[at])
     return has_both and _is_title(title, _adornment(lines[at]))
 
 
 def _is_title(line: str, adornment: str) -> bool:
-    """Whether `adornment` makes a title of a line that begins at the margin."""
+    """Returns True if `line` is not indented and `adornment` is long enough to make it a title."""
     if not adornment or not line.strip() or line[0].isspace():
         return False
-    return len(adornment) >= min(_LEAST_ADORNMENT, _width(line.rstrip()))
+    return len(adornment) >= min(_MIN_ADORNMENT, _width(line.rstrip()))
 
 
 def _width(line: str) -> int:
-    """Columns of a line on a terminal, up to what matters here."""
-    shown = (each for each in line[:_LEAST_ADORNMENT] if not combining(each))
-    return sum(2 if east_asian_width(each) in "WF" else 1 for each in shown)
+    """Returns the columns that the start of a line takes on a terminal.
+
+    Only the first _MIN_ADORNMENT characters are counted, because more make no difference here.
+    """
+    shown = (char for char in line[:_MIN_ADORNMENT] if not combining(char))
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in shown)
 
 
-def _plain(line: str) -> str:
-    """A title without its inline markup."""
-    # Each white space alone: the pattern takes quadratic time for a run of it.
+def _plain_title(line: str) -> str:
+    """Returns a title without its inline markup."""
+    # Each run of white space becomes one space. On a run, the pattern would take quadratic time.
     text = _INTERPRETED.sub(r"\1", " ".join(line[:_MAX_TITLE_CHARS].split()))
     return section_title(_EMPHASIS.sub("", text))

@@ -1,9 +1,10 @@
-"""The limits that a parser process sets on itself before it sees a byte of a file.
+"""The limits that a parser process sets for itself before it reads the first byte of a file.
 
-Address space, no files, no new processes, no core dump, and death with the parent. On x86-64
-and AArch64 a seccomp filter also refuses every system call but those for memory, time and the
-socket that is open already, so code that a hostile file brings in can neither open the store
-nor a connection nor signal another process. Refused calls fail with EPERM.
+It limits its address space. It can open no files, start no processes and write no core dump, and it
+ends when its parent ends. On x86-64 and AArch64, a seccomp filter also refuses every system call
+except those for memory, for time, and for the socket that is already open. So code that a hostile
+file brings in cannot open the store, open a connection, or send a signal to another process.
+Refused calls fail with EPERM.
 """
 
 import ctypes
@@ -19,7 +20,7 @@ from pathlib import Path
 
 _OPEN_FILES = 3
 
-# Constants of <linux/prctl.h>, <linux/seccomp.h>, <linux/filter.h> and <linux/audit.h>.
+# These constants are from <linux/prctl.h>, <linux/seccomp.h>, <linux/filter.h>, <linux/audit.h>.
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 _SECCOMP_MODE_FILTER = 2
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
@@ -27,9 +28,9 @@ _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER_OFFSET, _ARCHITECTURE_OFFSET = 0, 4
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# read, write, close, fstat, lseek, mmap, mprotect, munmap, brk, mremap, madvise, rt_sigaction,
-# rt_sigprocmask, rt_sigreturn, restart_syscall, sched_yield, getpid, setitimer, getrusage,
-# gettimeofday, clock_gettime, futex, getrandom, exit, exit_group
+# The allowed system calls are: read, write, close, fstat, lseek, mmap, mprotect, munmap, brk,
+# mremap, madvise, rt_sigaction, rt_sigprocmask, rt_sigreturn, restart_syscall, sched_yield, getpid,
+# setitimer, getrusage, gettimeofday, clock_gettime, futex, getrandom, exit, exit_group.
 _CALLS: Mapping[str, tuple[int, ...]] = {
     "x86_64": (
         *(0, 1, 3, 5, 8, 9, 10, 11, 12, 25, 28, 13, 14, 15, 219, 24, 39, 38, 98, 96, 228, 202),
@@ -45,17 +46,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):
-    """`struct sock_fprog`: the number of instructions and where they are."""
+    """`struct sock_fprog`: the number of instructions and their address."""
 
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
 def confine(memory_bytes: int) -> bool:
-    """Confines this process for good; returns whether system calls are filtered too.
+    """Confines this process permanently; returns True if system calls are filtered too.
 
-    `memory_bytes` limits its address space, which holds its code and libraries as well.
+    `memory_bytes` limits its address space, which also contains its code and libraries.
     """
-    with suppress(OSError):  # If memory is short, the kernel ends a parser, not a service.
+    # If memory is short, the kernel should end a parser and not a service.
+    with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
     _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _control(_PR_SET_NO_NEW_PRIVS, 1)
@@ -71,24 +73,28 @@ def confine(memory_bytes: int) -> bool:
 
 
 def _filter_calls() -> bool:
+    """Installs the filter of system calls; returns True if it is in force."""
     machine = platform.machine()
     if machine not in _CALLS or sys.maxsize < 1 << 32:
         return False
     program = b"".join(_filter_program(_ARCHITECTURES[machine], _CALLS[machine]))
-    filled = _Program(len(program) // 8, program)
-    return _control(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filled))
+    loaded_program = _Program(len(program) // 8, program)
+    return _control(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(loaded_program))
 
 
 def _filter_program(architecture: int, calls: tuple[int, ...]) -> list[bytes]:
-    """Instructions of the Berkeley Packet Filter: `calls` of `architecture` are allowed."""
+    """Returns the instructions of a Berkeley Packet Filter that allows only `calls`.
+
+    `architecture` is the number of the processor architecture to which the calls belong.
+    """
     to_refusal = len(calls) + 1
     return [
         _instruction(_LOAD, _ARCHITECTURE_OFFSET),
         _instruction(_JUMP_IF_EQUAL, architecture, 0, to_refusal),
         _instruction(_LOAD, _NUMBER_OFFSET),
         *(
-            _instruction(_JUMP_IF_EQUAL, number, len(calls) - place, 0)
-            for place, number in enumerate(calls)
+            _instruction(_JUMP_IF_EQUAL, number, len(calls) - index, 0)
+            for index, number in enumerate(calls)
         ),
         _instruction(_RETURN, _REFUSE),
         _instruction(_RETURN, _ALLOW),
@@ -100,5 +106,6 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
 
 
 def _control(option: int, *values: int) -> bool:
+    """Calls prctl; returns True if it succeeded."""
     arguments = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
     return int(_libc.prctl(option, *arguments)) == 0

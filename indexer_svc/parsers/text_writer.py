@@ -1,7 +1,8 @@
 """Writes what a parser reads as Markdown: headings, paragraphs, list items, tables, pages.
 
-A heading is noted as it is written. So nothing parses the text again, and a paragraph that
-begins with `#` is no heading. Blocks are separated by one blank line, list items by a line end.
+The position of each heading is recorded when it is written. So the text is not parsed again, and a
+paragraph that begins with `#` does not become a heading. Blocks are separated by one blank line,
+and list items by a line end.
 """
 
 import re
@@ -21,19 +22,24 @@ from indexer_svc.parsers.table_text import table_blocks
 from indexer_svc.titles import section_title
 
 _BACKTICKS = re.compile("`+")
-_LEAST_FENCE = 3
+_MIN_FENCE = 3
 _MARKDOWN_DEPTH = 6
 _MAX_ITEM_DEPTH = 10
 _INDENT = "  "
-_SOFT_HYPHEN = "\u00ad"  # It would divide a word that is searched for.
+# A soft hyphen inside a word would keep a search for that word from finding it.
+_SOFT_HYPHEN = "\u00ad"
 _FIELD = "content"
 
 
 class TextWriter:
-    """A text that grows block by block; blank blocks are left out."""
+    """Collects a text block by block. Blank blocks are left out.
+
+    Each method that adds text raises TooLarge once the text has more than `max_text_bytes` bytes
+    of UTF-8.
+    """
 
     def __init__(self, max_text_bytes: int) -> None:
-        """Each method raises TooLarge once the text has more bytes of UTF-8."""
+        """Begins an empty text of at most `max_text_bytes` bytes of UTF-8."""
         self._max_bytes = max_text_bytes
         self._bytes = 0
         self._chars = 0
@@ -44,11 +50,11 @@ class TextWriter:
 
     @property
     def headings(self) -> Sequence[Heading]:
-        """The headings so far."""
+        """The headings that have been written so far."""
         return self._headings
 
     def heading(self, depth: int, text: str) -> None:
-        """A heading, from which on text belongs to its section; `depth` counts from 1."""
+        """Adds a heading, at which a section begins. `depth` counts from 1."""
         title = section_title(text.replace(_SOFT_HYPHEN, ""))
         if not title:
             return
@@ -57,29 +63,32 @@ class TextWriter:
             self._headings.append(Heading(title, depth, start))
 
     def paragraph(self, text: str) -> None:
-        """A block of its own; its lines stay."""
+        """Adds a paragraph. Its line breaks stay."""
         self._add(text.strip())
 
     def item(self, text: str, depth: int = 1, marker: str = "-") -> None:
-        """An item of a list; `depth` counts from 1."""
+        """Adds an item of a list. `depth` counts from 1."""
         indent = _INDENT * (min(depth, _MAX_ITEM_DEPTH) - 1)
         if text.strip():
             self._add(f"{indent}{marker} {text.strip()}", is_item=True)
 
     def code(self, text: str) -> None:
-        """Lines that stay as they are, in a fence that they do not contain."""
+        """Adds lines unchanged as fenced code. The fence is longer than any in the lines."""
         if text.strip():
             longest = max(map(len, _BACKTICKS.findall(text)), default=0)
-            fence = "`" * max(_LEAST_FENCE, longest + 1)
+            fence = "`" * max(_MIN_FENCE, longest + 1)
             self._add(f"{fence}\n{text.strip(chr(10))}\n{fence}")
 
     def table(self, rows: Sequence[Sequence[str]], *, has_header: bool = False) -> None:
-        """Rows of cells; see `table_blocks`."""
+        """Adds a table, given as rows of cells, in the form of `table_blocks`."""
         for block in table_blocks(rows, has_header=has_header):
             self._add(block)
 
     def page(self) -> None:
-        """Begins a page, which ends where the next one begins or the text ends."""
+        """Begins a page. It ends where the next page begins, or at the end of the text.
+
+        Raises TooLarge if there are more than MAX_PAGES pages.
+        """
         if len(self._page_starts) == MAX_PAGES:
             raise TooLarge(
                 f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
@@ -89,7 +98,7 @@ class TextWriter:
         self._ends_with_item = False
 
     def parsed(self, title: str = "") -> ParsedFile:
-        """Returns what was written, and `title` as the document's own."""
+        """Returns the text, pages and headings that were written, with `title` as the title."""
         return ParsedFile("".join(self._parts), self._pages(), tuple(self._headings), title)
 
     def _add(self, block: str, *, is_item: bool = False) -> int:
@@ -113,7 +122,11 @@ class TextWriter:
         return self._chars - len(block)
 
     def _pages(self) -> tuple[PageRange, ...]:
-        """Pages begin behind the separator of their first block; one without text is empty."""
+        """Returns the range of each page.
+
+        A page begins after the separator before its first block. The range of a page without text
+        is empty.
+        """
         offsets = list(accumulate(map(len, self._parts), initial=0))
         firsts = [*self._page_starts, len(self._parts)]
         pages = []

@@ -1,7 +1,8 @@
-"""What Word shows of a part of a document, in markup that mammoth reads.
+"""Rewrites parts of a Word document so that mammoth reads only what Word shows.
 
-mammoth knows neither hidden text nor equations. So hidden text is removed, and an equation becomes
-text in Word's linear format: `E=mc^2`, `1/2`. Elements have the names of Transitional Open XML.
+mammoth supports neither hidden text nor equations. So hidden text is removed, and an equation
+becomes text in Word's linear format: `E=mc^2`, `1/2`. Elements have the names of Transitional Open
+XML.
 """
 
 from xml.etree import ElementTree
@@ -14,8 +15,9 @@ _TABLE, _PARAGRAPH, _RUN, _MATH_RUN = f"{_WORD}tbl", f"{_WORD}p", f"{_WORD}r", f
 _VANISH = f"{_WORD}rPr/{_WORD}vanish"
 _VALUE = f"{_WORD}val"
 _TRUE, _FALSE = ("1", "true", "on"), ("0", "false", "off")
-_OF_FIELDS = (f"{_WORD}fldChar", f"{_WORD}instrText")  # In pairs, of which one may be hidden.
-# The kind of an element's style, and where the element names it.
+# These elements come in pairs. One of a pair may be in hidden text, so they are never removed.
+_FIELD_ELEMENTS = (f"{_WORD}fldChar", f"{_WORD}instrText")
+# The kind of an element's style, and the path at which the element names the style.
 _STYLES = {
     _TABLE: ("table", f"{_WORD}tblPr/{_WORD}tblStyle"),
     _PARAGRAPH: ("paragraph", f"{_WORD}pPr/{_WORD}pStyle"),
@@ -23,17 +25,17 @@ _STYLES = {
     _MATH_RUN: ("character", f"{_WORD}rPr/{_WORD}rStyle"),
 }
 _EQUATION = f"{_MATH}oMath"
-_EQUATIONS = (f"{_MATH}oMathPara", _EQUATION)  # The first holds some of the second.
+_EQUATIONS = (f"{_MATH}oMathPara", _EQUATION)  # An oMathPara contains oMath elements.
 _MATH_TEXTS = (f"{_MATH}t", f"{_WORD}t")
 _MATH_SIGNS = {_EQUATION: " ", f"{_MATH}sup": "^", f"{_MATH}sub": "_", f"{_MATH}den": "/"}
 _DELETED = (f"{_WORD}del", f"{_WORD}moveFrom")
 
 
 class StyleSheet:
-    """Which styles of a document hide text."""
+    """The styles of a document that hide text."""
 
     def __init__(self, styles: Element | None) -> None:
-        """Reads the root of the document's part of styles, if it has one."""
+        """Reads `styles`, the root of the document's part of styles; None if it is missing."""
         self.hides_by_default = False
         self._defaults: dict[str, str] = {}
         self._styles: dict[tuple[str, str], Element] = {}
@@ -42,7 +44,7 @@ class StyleSheet:
             self._read(styles)
 
     def hides(self, element: Element) -> bool:
-        """Whether the style of a table, paragraph or run alone would hide its text."""
+        """Returns True if the style of a table, paragraph or run alone would hide its text."""
         kind, path = _STYLES[element.tag]
         name = _value(element.find(path))
         if (kind, name) not in self._styles:
@@ -61,20 +63,24 @@ class StyleSheet:
         self._hiding = {key for key in self._styles if self._vanishes(*key)}
 
     def _vanishes(self, kind: str, name: str) -> bool:
-        """What a style says, or the first of those on which it is based that says anything."""
-        passed = set()
-        while (kind, name) in self._styles and name not in passed:
-            passed.add(name)
+        """Returns True if a style hides text.
+
+        If the style does not say, the first style that does decides, along the styles on which it
+        is based. If none does, the text is not hidden.
+        """
+        visited_names = set()
+        while (kind, name) in self._styles and name not in visited_names:
+            visited_names.add(name)
             style = self._styles[kind, name]
-            says = _vanishes(style)
-            if says is not None:
-                return says
+            vanishes = _vanishes(style)
+            if vanishes is not None:
+                return vanishes
             name = _value(style.find(f"{_WORD}basedOn"))
         return False
 
 
 def keep_shown(root: Element, styles: StyleSheet) -> None:
-    """Removes hidden text from a part and makes runs of its equations."""
+    """Removes hidden text from a part, and turns its equations into runs of text."""
     _remove_hidden(root, styles)
     pending = [root]
     while pending:
@@ -86,7 +92,8 @@ def keep_shown(root: Element, styles: StyleSheet) -> None:
 
 
 def _remove_hidden(root: Element, styles: StyleSheet) -> None:
-    pending = [(root, False, False)]  # Whether the style of its table and paragraph hide text.
+    # Each entry has an element, and whether the styles of its table and its paragraph hide text.
+    pending = [(root, False, False)]
     while pending:
         element, by_table, by_paragraph = pending.pop()
         if element.tag == _TABLE:
@@ -96,14 +103,15 @@ def _remove_hidden(root: Element, styles: StyleSheet) -> None:
         elif element.tag in (_RUN, _MATH_RUN):
             hidden = _vanishes(element)
             if hidden is None:
-                # Each style toggles what the outer ones say (ISO/IEC 29500-1, 17.7.3).
+                # Each style toggles the setting of the outer styles (ISO/IEC 29500-1, 17.7.3).
                 hidden = styles.hides_by_default or by_table ^ by_paragraph ^ styles.hides(element)
             if hidden:
-                element[:] = [each for each in element if each.tag in _OF_FIELDS]
-        pending += ((each, by_table, by_paragraph) for each in element)
+                element[:] = [child for child in element if child.tag in _FIELD_ELEMENTS]
+        pending += ((child, by_table, by_paragraph) for child in element)
 
 
 def _make_run(equation: Element) -> None:
+    """Turns an equation into a run with its text in linear format."""
     text = _linear(equation).removeprefix(" ")
     equation.clear()
     equation.tag = _RUN
@@ -111,6 +119,7 @@ def _make_run(equation: Element) -> None:
 
 
 def _linear(equation: Element) -> str:
+    """Returns the text of an equation in linear format."""
     parts = []
     pending = [equation]
     while pending:
@@ -124,7 +133,7 @@ def _linear(equation: Element) -> str:
 
 
 def _vanishes(owner: Element | None) -> bool | None:
-    """What the properties of a run or style say of hidden text; None if nothing."""
+    """Returns True if the properties of a run or style hide text, None if they do not say."""
     vanish = None if owner is None else owner.find(_VANISH)
     return None if vanish is None else vanish.get(_VALUE) not in _FALSE
 

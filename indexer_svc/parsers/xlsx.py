@@ -1,9 +1,9 @@
-"""The text of a workbook: each sheet is a section, and what empty rows separate in it a table.
+"""Parses workbooks: each sheet is a section, and empty rows divide a sheet into tables.
 
-Read by calamine: the values that were calculated last, not formulas, and no macros. Hidden
-sheets are left out, as are charts, pictures and comments. A cell is read as its value, not in
-the form in which it is shown: dates and times as in ISO 8601, durations as hours, minutes and
-seconds, a percentage as a fraction.
+The library calamine reads the values that were calculated last. It reads no formulas and no macros.
+Hidden sheets, charts, pictures and comments are left out. A cell is read as its value, not in the
+form in which it is shown: dates and times have the form of ISO 8601, durations are hours, minutes
+and seconds, and a percentage is a fraction.
 """
 
 import datetime
@@ -58,10 +58,10 @@ def _write_sheet(workbook: CalamineWorkbook, name: str, writer: TextWriter) -> N
 
 
 def _tables(rows: Iterable[list[_Cell]]) -> Iterator[list[list[str]]]:
-    """The rows between empty ones."""
+    """Yields the tables of a sheet: runs of rows between empty rows."""
     table: list[list[str]] = []
     for row in rows:
-        cells = [_shown(cell) for cell in row]
+        cells = [_cell_text(cell) for cell in row]
         if any(cells):
             table.append(cells)
         elif table:
@@ -71,13 +71,14 @@ def _tables(rows: Iterable[list[_Cell]]) -> Iterator[list[list[str]]]:
         yield table
 
 
-def _shown(cell: _Cell) -> str:
+def _cell_text(cell: _Cell) -> str:
+    """Returns the text of a cell's value."""
     if isinstance(cell, bool):
         return "TRUE" if cell else "FALSE"
     if isinstance(cell, float):
-        return f"{cell:.15g}"  # As many digits as a workbook keeps.
+        return f"{cell:.15g}"  # A workbook stores at most 15 digits.
     if isinstance(cell, datetime.timedelta):
-        hours, rest = divmod(abs(cell), _HOUR)
+        hours, remainder = divmod(abs(cell), _HOUR)
         sign = "-" if cell < _NO_TIME else ""
-        return f"{sign}{hours}{str(rest).removeprefix('0')}"
+        return f"{sign}{hours}{str(remainder).removeprefix('0')}"
     return str(cell)

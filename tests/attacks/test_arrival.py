@@ -13,7 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from hrag.cli.services.processes import INDEXER
+from hrag.cli.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import DocumentNotFound
 from hrag.server.admission.executor import MAX_ARRIVING, MAX_ARRIVING_INLINE

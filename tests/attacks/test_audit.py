@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.cli.services.processes import INDEXER
+from hrag.cli.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import HragError
 from hrag.filters import Exists

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hrag.cli.terminal.exit_codes import ExitCode
+from hrag.cli.terminal import ExitCode
 from hrag.errors import DataLoss
 from hrag.types import Document, Passage
 from tests.attacks import flipped_store, lmdb_pages

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER
+from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.types import Document
 from tests.support.servers.processes import FAST, fresh, started

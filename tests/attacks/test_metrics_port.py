@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, free_addresses
+from hrag.cli.processes import INDEXER, free_addresses
 from hrag.server.serving.metrics_server import (
     CONNECTION_S,
     MAX_CONNECTIONS,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.client import Client
 from hrag.server.auth import Role
 from hrag.types import Document

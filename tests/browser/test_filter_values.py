@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import typer
 
-from hrag.cli.options.filters import parse_filters
+from hrag.cli.option_values import parse_filters
 from hrag.filters import AllOf, Filter
 from hrag.gateway.protojson import json_reader
 from hrag.v1 import filter_pb2 as pb

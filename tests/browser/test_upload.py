@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrag.cli.ingest.files import document_id
+from hrag.cli.ingest_files import document_id
 from hrag.values.formats import EXTENSIONS, mime_type_of
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import ATTACK, GUIDE, MANY

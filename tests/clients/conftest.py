@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hrag.cli.services.processes import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.server.auth import Role
 from tests.support.servers.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
 from tests.support.servers.openai_server import OpenAIServer, Reply, events, piece

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER, free_addresses
+from hrag.cli.processes import INDEXER, RETRIEVER, free_addresses
 from tests.containers import engine
 from tests.containers.stack import Stack, new_key
 

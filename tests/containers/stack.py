@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hrag.cli.services.health import is_serving
-from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.status import is_serving
 from hrag.client import Client
 from hrag.client.credentials import Access
 from hrag.errors import Unauthenticated

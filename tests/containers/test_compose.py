@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER
+from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.errors import HragError
 from hrag.types import Document

@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.types import Document
 from tests.containers.engine import eventually
 from tests.containers.stack import Stack

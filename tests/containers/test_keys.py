@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER, free_addresses
+from hrag.cli.processes import INDEXER, RETRIEVER, free_addresses
 from hrag.client.credentials import Access
 from hrag.config import PLAINTEXT_WORDS
 from hrag.errors import PermissionDenied, Unauthenticated

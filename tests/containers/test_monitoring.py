@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from hrag.cli.services.processes import INDEXER
+from hrag.cli.processes import INDEXER
 from tests.containers.engine import COMPOSE_FILE, ROOT, eventually
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]

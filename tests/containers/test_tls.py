@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER
+from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.client.credentials import Access
 from hrag.errors import ServiceUnavailable
 from hrag.types import Document

@@ -38,7 +38,7 @@ def _damaged_database(engine: Any, collection: int, what: str) -> Iterator[None]
     which = f"WHERE tenant_id = 't' AND collection_id = {collection}"
 
     def change(statement: str) -> None:
-        with engine._primary().write() as connection:
+        with engine._primary_database().write() as connection:
             connection.run_script(statement.encode())
 
     change(f"CREATE TABLE hrag.saved AS SELECT * FROM hrag.{table} {which} LIMIT 1")

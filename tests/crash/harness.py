@@ -18,7 +18,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER
+from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.types import DEFAULT_COLLECTION
 from tests.crash.documents import SMALL, VARIABLES

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.services.processes import INDEXER, RETRIEVER
+from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.config import NO_AUTH_WORDS
 from hrag.errors import HragError, PermissionDenied, Unauthenticated

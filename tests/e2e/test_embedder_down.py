@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from hrag import errors
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.types import Document, IngestOutcome, Retrieval
 from hrag.v1 import retriever_pb2
 from hrag.wire.status_codes import error_from

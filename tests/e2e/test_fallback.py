@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from hrag import errors
-from hrag.cli.services.processes import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client import Client
 from hrag.types import Document, Retrieval, SearchMode, SearchQuery, SearchResult
 from tests.support.servers.openai_server import OpenAIServer, refuse, slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.ingest.files import find
+from hrag.cli.ingest_files import find
 from hrag.client import Client
 from hrag.errors import UnreadableDocument
 from hrag.types import Document, IngestResult, Passage, Retrieval

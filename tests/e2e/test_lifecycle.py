@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hrag import errors
-from hrag.cli.services.processes import INDEXER, RETRIEVER, Service, free_addresses
+from hrag.cli.processes import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
 from hrag.types import Document
 from tests.support.servers.metrics_page import Scrape

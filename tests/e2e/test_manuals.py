@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.client import AsyncClient, Client
 from hrag.client.calls import INDEXER_ADDRESS, RETRIEVER_ADDRESS, TIMEOUT_S
 from hrag.types import Document

@@ -17,7 +17,7 @@ from mcp.types import CallToolResult
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.services.processes import RETRIEVER, free_addresses
+from hrag.cli.processes import RETRIEVER, free_addresses
 from hrag.text.plain_text import quoted_lines
 from hrag.types import Document, Page
 from tests.e2e.mcp_servers import agent, http, mcp_process, text
@@ -364,7 +364,7 @@ def test_missing_sdk_is_reported_with_the_package_to_install(
     refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
-    monkeypatch.delitem(sys.modules, "hrag.cli.agents.mcp_server", raising=False)
+    monkeypatch.delitem(sys.modules, "hrag.cli.mcp_server", raising=False)
     code, says = refusal()
     assert code == 6
     assert says.startswith("error: ")

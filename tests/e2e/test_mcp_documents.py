@@ -8,8 +8,7 @@ import pytest
 from mcp import Client
 from mcp.types import CallToolResult
 
-from hrag.cli.agents.document_tools import MAX_PART_BYTES, DocumentTools
-from hrag.cli.agents.mcp_server import build_server
+from hrag.cli.mcp_server import MAX_PART_BYTES, DocumentTools, build_server
 from hrag.client import AsyncClient
 from hrag.client.tools import async_knowledge_base
 from hrag.filters import Match

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
-from hrag.cli.services.processes import INDEXER, free_addresses
+from hrag.cli.processes import INDEXER, free_addresses
 from hrag.errors import HragError
 from hrag.filters import Match
 from hrag.server.serving.metrics_server import serve_metrics

@@ -18,7 +18,7 @@ from grpc_status import rpc_status
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.services.processes import RETRIEVER, free_addresses
+from hrag.cli.processes import RETRIEVER, free_addresses
 from hrag.client import AsyncClient
 from hrag.errors import (
     RateQuotaExceeded,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.errors import InvalidArgument, RerankerNotConfigured
 from hrag.types import Document, SearchMode, SearchResult
 from hrag.v1 import retriever_pb2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.terminal.exit_codes import ExitCode
+from hrag.cli.terminal import ExitCode
 from hrag.client import Client
 from hrag.types import Document
 from tests.crash.damage import lose_a_text

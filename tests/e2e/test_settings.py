@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER
+from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.errors import EmbedderMismatch
 from hrag.types import Document, SearchMode, SettingsRequest
 from tests.support.servers.processes import FAST, Process, running

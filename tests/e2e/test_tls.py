@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.services.processes import ServiceFailed, Services, free_addresses
+from hrag.cli.processes import ServiceFailed, Services, free_addresses
 from hrag.client import Client
 from hrag.errors import ServiceUnavailable
 from hrag.server.auth import Role

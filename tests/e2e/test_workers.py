@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER, free_addresses
+from hrag.cli.processes import INDEXER, RETRIEVER, free_addresses
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.types import Document

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.engine import Vector
 from hrag.engine.embedded.store.environment import open_for_writing

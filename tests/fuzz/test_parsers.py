@@ -15,7 +15,7 @@ import pytest
 import typer
 from structlog.testing import capture_logs
 
-from hrag.cli.options.filters import parse_filters
+from hrag.cli.option_values import parse_filters
 from hrag.errors import InvalidArgument, Unauthenticated
 from hrag.server.auth.api_keys import ApiKeys
 from hrag.server.auth.web_tokens import TokenPolicy, WebTokens

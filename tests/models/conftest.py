@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from tests.support.until import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.services.processes import Services, free_addresses
-from hrag.cli.terminal.exit_codes import ExitCode
+from hrag.cli.processes import Services, free_addresses
+from hrag.cli.terminal import ExitCode
 from hrag.client import Client
 from hrag.types import Document
 

@@ -72,7 +72,7 @@ def test_a_filter_selects_what_a_plain_loop_selects(
     writer, monkeypatch, most_selects, metadata_of_all, filters
 ):
     """Also if it takes many statements."""
-    monkeypatch.setattr(of_postgres, "_MOST_SELECTS", most_selects)
+    monkeypatch.setattr(of_postgres, "_MAX_SELECTS", most_selects)
     model = ModelCollection()
     for number, metadata in enumerate(metadata_of_all):
         model.put(prepared(f"d{number}", "text", seed=number, metadata=metadata))

@@ -1,4 +1,4 @@
-"""The lexical source compared with other engines of BM25: equal leaves, terms and queries.
+"""The lexical source, compared with other BM25 engines: equal leaves, terms and queries.
 
-Every engine runs in a process of its own. See README.md in the folder above.
+Every engine runs in a separate process. README.md in the folder above describes the comparison.
 """

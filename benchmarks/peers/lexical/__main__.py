@@ -1,6 +1,6 @@
-"""`python -m benchmarks.peers.lexical`: the lexical source beside tantivy and bm25s.
+"""`python -m benchmarks.peers.lexical`: compares the lexical source with tantivy and bm25s.
 
-See README.md in the folder above.
+README.md in the folder above describes the comparison.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> None:
             "queries": QUERIES,
         },
         "plan": {"rounds": ROUNDS, "block": BLOCK, "limit": LIMIT},
-        "figures": {name: asdict(each) for name, each in figures.items()},
+        "figures": {name: asdict(engine) for name, engine in figures.items()},
         "seconds": comparison.took,
         "skipped": comparison.skipped,
     }

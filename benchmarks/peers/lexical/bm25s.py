@@ -1,17 +1,20 @@
-"""bm25s, method lucene, which computes all scores when it indexes; its backend in numpy."""
+"""The engine bm25s with its method lucene and its numpy backend.
+
+It computes all scores when it indexes.
+"""
 
 from pathlib import Path
 from typing import Any
 
 import bm25s
 
-from benchmarks.peers.lexical.engine import LIMIT, Found
+from benchmarks.peers.lexical.engine import LIMIT, RankedLeaves
 from benchmarks.peers.lexical.terms import Leaves, Query
 from benchmarks.peers.timing import folder_bytes
 
 
 class Bm25s:
-    """See `Engine`."""
+    """Searches with bm25s. Implements `Engine`."""
 
     def __init__(self, folder: Path) -> None:
         self._bm25 = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
@@ -30,7 +33,7 @@ class Bm25s:
     def search(self, prepared: list[list[str]]) -> Any:
         return self._bm25.retrieve(prepared, k=LIMIT, show_progress=False)
 
-    def found(self, query: Query) -> Found:
+    def ranked_leaves(self, query: Query) -> RankedLeaves:
         (rows,), (scores,) = self.search(self.prepared(query))
         pairs = zip(rows.tolist(), scores.tolist(), strict=True)
         return [(row, score) for row, score in pairs if score > 0]

@@ -1,7 +1,8 @@
-"""Runs the comparison: every engine indexes the leaves, then all search blocks of queries in turn.
+"""The run of the comparison: every engine indexes the leaves, then all search blocks in turn.
 
-The order alternates, so that a slow spell of the machine affects all of them. An engine that is
-not installed or cannot index is skipped, with the reason; hrag's source always takes part.
+A block is some queries, one after the other. The order of the engines alternates, so that a slow
+period of the machine affects all of them. An engine that is not installed, or that cannot index, is
+skipped, and the reason is recorded. hrag's source always takes part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,14 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.lexical.engine import ENGINES, LIMIT, Found
+from benchmarks.peers.lexical.engine import ENGINES, LIMIT, RankedLeaves
 from benchmarks.peers.session import PeerFailed, Session
 from benchmarks.report import Measured, Samples, measured, ratio
 from benchmarks.table import head, row
 
 ROUNDS = 80
-BLOCK = 25  # Queries, one after the other.
-OWN = "hrag"
+# A block has this many queries, one after the other.
+BLOCK = 25
+HRAG = "hrag"
 MAX_RATIO_TO_TANTIVY = 1.0
 MAX_DIFFERENCE_FROM_BM25S = 1e-4
 _WORKER = "benchmarks.peers.lexical.worker"
@@ -27,10 +29,10 @@ _WORKER = "benchmarks.peers.lexical.worker"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One engine's figures: bytes on disk, milliseconds of a search, and hrag's beside it.
+    """The figures of one engine: bytes on disk, milliseconds of a search, comparison with hrag.
 
-    `ratio` is hrag's median to the engine's; `difference` the largest of scores, `common` the
-    share of hrag's leaves that the engine has found too.
+    `ratio` is hrag's median divided by the engine's. `difference` is the largest difference of
+    scores. `common` is the share of hrag's leaves that the engine has found too.
     """
 
     index_bytes: int
@@ -42,7 +44,7 @@ class Figures:
 
 
 class Comparison:
-    """The engines that run, each in its own process, with what they found and how long it took."""
+    """The engines that run, each in its process, with the leaves they found and their times."""
 
     def __init__(self, stack: ExitStack, corpus: Path, names: Sequence[str]) -> None:
         """Starts the engines and measures them. They end when `stack` is closed."""
@@ -50,9 +52,9 @@ class Comparison:
         self.versions: dict[str, str] = {}
         self.took: dict[str, list[float]] = {}
         self._index_bytes: dict[str, int] = {}
-        self._found: dict[str, list[Found]] = {}
+        self._ranked: dict[str, list[RankedLeaves]] = {}
         self._sessions: dict[str, Session] = {}
-        for name in (OWN, *(each for each in names if each != OWN)):
+        for name in (HRAG, *(other for other in names if other != HRAG)):
             try:
                 self._start(stack, corpus, name)
             except PeerFailed as error:
@@ -65,7 +67,8 @@ class Comparison:
         stack.enter_context(session)
         self.versions.update(session.call("versions"))
         self._index_bytes[name] = session.call("index", corpus=str(corpus))["bytes"]
-        self._found[name] = session.call("found")["found"]  # Warms up, too.
+        # This call is also the warm-up.
+        self._ranked[name] = session.call("ranked_leaves")["ranked_leaves"]
         self._sessions[name] = session
         print(f"indexed: {name}", flush=True)
 
@@ -83,13 +86,13 @@ class Comparison:
         return {
             name: Figures(
                 self._index_bytes[name],
-                measured(took_ms[:, at], partial(_percentile, 50)),
-                measured(took_ms[:, at], partial(_percentile, 99)),
-                ratio(took_ms, names.index(OWN), at),
-                max(map(difference, self._found[OWN], self._found[name])),
-                float(np.mean(list(map(common, self._found[OWN], self._found[name])))),
+                measured(took_ms[:, column], partial(_percentile, 50)),
+                measured(took_ms[:, column], partial(_percentile, 99)),
+                ratio(took_ms, names.index(HRAG), column),
+                max(map(difference, self._ranked[HRAG], self._ranked[name])),
+                float(np.mean(list(map(common, self._ranked[HRAG], self._ranked[name])))),
             )
-            for at, name in enumerate(names)
+            for column, name in enumerate(names)
         }
 
 
@@ -97,40 +100,40 @@ def _percentile(percentile: float, rounds: Samples) -> float:
     return float(np.percentile(rounds, percentile))
 
 
-def difference(own: Found, other: Found) -> float:
-    """Returns the largest difference of scores, of equal leaves and of equal ranks.
+def difference(ours: RankedLeaves, theirs: RankedLeaves) -> float:
+    """Returns the largest difference of scores of equal leaves, and of equal ranks.
 
-    Ranks are compared too because equal scores may come in any order. A rank that one of them
-    does not have has the score 0.
+    Ranks are compared too, because leaves with equal scores may come in any order. A rank that one
+    of the two does not have counts with the score 0.
     """
     ranks = np.zeros((2, LIMIT))
-    for ranked, found in zip(ranks, (own, other), strict=True):
-        ranked[: len(found)] = [score for _, score in found]
-    of_other = dict(other)
-    by_leaf = [abs(score - of_other[leaf]) for leaf, score in own if leaf in of_other]
+    for ranked, leaves in zip(ranks, (ours, theirs), strict=True):
+        ranked[: len(leaves)] = [score for _, score in leaves]
+    their_scores = dict(theirs)
+    by_leaf = [abs(score - their_scores[leaf]) for leaf, score in ours if leaf in their_scores]
     return max([float(np.abs(ranks[0] - ranks[1]).max()), *by_leaf])
 
 
-def common(own: Found, other: Found) -> float:
-    """Returns the share of the leaves in `own` that are in `other`; 1 if `own` is empty."""
-    leaves = {leaf for leaf, _ in own}
-    return len(leaves & {leaf for leaf, _ in other}) / len(leaves) if leaves else 1.0
+def common(ours: RankedLeaves, theirs: RankedLeaves) -> float:
+    """Returns the share of the leaves in `ours` that are in `theirs`; 1 if `ours` is empty."""
+    leaves = {leaf for leaf, _ in ours}
+    return len(leaves & {leaf for leaf, _ in theirs}) / len(leaves) if leaves else 1.0
 
 
 def table(figures: Mapping[str, Figures]) -> Iterator[str]:
-    """Returns the table of all figures, and which targets are met."""
+    """Yields the table of all figures, and the verdicts on the targets."""
     yield from head(
         "engine", "index", "p50", "p99", "hrag's p50 to it", "leaves in common", "scores differ by"
     )
-    for name, each in figures.items():
+    for name, engine in figures.items():
         yield row(
             ENGINES[name].title,
-            f"{each.index_bytes / 1e6:.0f} MB",
-            f"{each.p50.value:.3f} ms",
-            f"{each.p99.value:.3f} ms",
-            f"{each.ratio.value:.2f} ± {each.ratio.noise:.2f} x",
-            f"{each.common:.2%}",
-            f"{each.difference:.1e}",
+            f"{engine.index_bytes / 1e6:.0f} MB",
+            f"{engine.p50.value:.3f} ms",
+            f"{engine.p99.value:.3f} ms",
+            f"{engine.ratio.value:.2f} ± {engine.ratio.noise:.2f} x",
+            f"{engine.common:.2%}",
+            f"{engine.difference:.1e}",
         )
     if "tantivy" in figures:
         met = figures["tantivy"].ratio.value <= MAX_RATIO_TO_TANTIVY

@@ -1,4 +1,4 @@
-"""The interface of an engine, and which there are."""
+"""The interface of an engine, and the list of engines."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -6,29 +6,29 @@ from typing import Any, Protocol
 from benchmarks.peers.lexical.terms import Query
 from benchmarks.peers.registry import Entry
 
-LIMIT = 200  # hrag's default number of candidates of each source.
+LIMIT = 200  # The default number of candidates of each source in hrag.
 
-Found = list[tuple[int, float]]
-"""Leaves, best first, with their scores by Lucene's BM25 without its constant factor."""
+RankedLeaves = list[tuple[int, float]]
+"""Leaves, best first, with their scores: Lucene's BM25 without its constant factor."""
 
 
 class Engine(Protocol):
-    """One engine, made with an empty folder for its files."""
+    """An engine. Its factory is called with an empty folder for its files."""
 
     def index(self, corpus: Path) -> int:
-        """Makes its index of the leaves in `corpus` searchable; returns its bytes on disk."""
+        """Makes the leaves in `corpus` searchable; returns the bytes of the index on disk."""
 
     def prepared(self, query: Query) -> Any:
-        """Returns the argument of `search`; not timed."""
+        """Returns the argument of `search` for a query. Is not timed."""
 
     def search(self, prepared: Any) -> Any:
-        """Finds the best LIMIT leaves; timed."""
+        """Finds the best LIMIT leaves. Is timed."""
 
-    def found(self, query: Query) -> Found:
-        """Returns what `search` finds."""
+    def ranked_leaves(self, query: Query) -> RankedLeaves:
+        """Returns the leaves that `search` finds."""
 
     def close(self) -> None:
-        """Closes what is open."""
+        """Closes all files and connections."""
 
 
 ENGINES = {

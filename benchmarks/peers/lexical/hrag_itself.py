@@ -1,6 +1,7 @@
-"""hrag's lexical source, as the retriever calls it; and the corpus, from a store of hrag's.
+"""hrag's lexical source, called as the retriever calls it; and the corpus for all engines.
 
-The store has no vectors. Its leaves come in the order of the segment's rows.
+The corpus comes from a store of hrag without vectors. Its leaves are in the order of the segment's
+rows.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import corpus as store
-from benchmarks.peers.lexical.engine import LIMIT, Found
+from benchmarks.peers.lexical.engine import LIMIT, RankedLeaves
 from benchmarks.peers.lexical.terms import Leaves, Query, save_queries
 from hrag.engine.common.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
@@ -32,7 +33,7 @@ _STORE = "store"
 
 
 def make_corpus(folder: Path, leaf_count: int) -> Leaves:
-    """Writes a store and the files of leaves and queries; returns the leaves."""
+    """Writes a store, and the files of leaves and queries; returns the leaves."""
     store.fill(folder / _STORE, leaf_count, _LEAVES_EACH, 0, SEED, sealed=True, varied=True)
     terms = _leaf_terms(folder / _STORE)
     ids, numbers = np.unique(terms.entries >> np.uint64(8), return_inverse=True)
@@ -44,9 +45,9 @@ def make_corpus(folder: Path, leaf_count: int) -> Leaves:
     english = analyzer(store.ANALYZER)
     queries = []
     for text in store.questions(leaf_count, _LEAVES_EACH, SEED, QUERIES):
-        own = [each.id for each in english.query_terms(text)]
-        known = [number_of[each] for each in own if each in number_of]
-        idf = sum(_idf(leaf_counts.get(each, 0), len(leaves)) for each in own)
+        term_ids = [term.id for term in english.query_terms(text)]
+        known = [number_of[term_id] for term_id in term_ids if term_id in number_of]
+        idf = sum(_idf(leaf_counts.get(term_id, 0), len(leaves)) for term_id in term_ids)
         queries.append(Query(text, known, idf))
     save_queries(queries, folder)
     return leaves
@@ -66,10 +67,13 @@ def _idf(frequency: int, leaf_count: int) -> float:
 
 
 class Hrag:
-    """See `Engine`. A search includes weighing the terms."""
+    """Searches with hrag's lexical source. Implements `Engine`.
+
+    The time of a search includes weighing the terms.
+    """
 
     def __init__(self, _folder: Path) -> None:
-        """The folder stays empty: the index is in the corpus's store."""
+        """Creates the engine. The folder stays empty: the index is in the corpus's store."""
         self._source = LexicalSource()
         self._analyzer = analyzer(store.ANALYZER)
         self._open = ExitStack()
@@ -86,11 +90,14 @@ class Hrag:
         query = lexical_query(prepared, self._view)
         return self._source.candidates(query, self._eligible, LIMIT)
 
-    def found(self, query: Query) -> Found:
-        """Returns scores times the largest possible one, by which hrag divides them."""
-        found = self.search(self.prepared(query))
-        scores = found.scores.astype(np.float64) * query.idf
-        return list(zip(found.rows.tolist(), scores.tolist(), strict=True))
+    def ranked_leaves(self, query: Query) -> RankedLeaves:
+        """Returns the leaves with BM25 scores.
+
+        hrag divides scores by the largest possible one. Here they are multiplied by it again.
+        """
+        candidates = self.search(self.prepared(query))
+        scores = candidates.scores.astype(np.float64) * query.idf
+        return list(zip(candidates.rows.tolist(), scores.tolist(), strict=True))
 
     def close(self) -> None:
         self._open.close()

@@ -1,21 +1,27 @@
-"""tantivy, by tantivy-py: one segment, terms without positions, queries made before the search."""
+"""The engine tantivy, called through tantivy-py.
+
+Its index has one segment, and terms without positions. Queries are created before the search.
+"""
 
 from pathlib import Path
 
 import tantivy
 
-from benchmarks.peers.lexical.engine import LIMIT, Found
+from benchmarks.peers.lexical.engine import LIMIT, RankedLeaves
 from benchmarks.peers.lexical.terms import Leaves, Query
 from benchmarks.peers.timing import folder_bytes
 
 _FIELD = "terms"
-_FREQUENCIES = "freq"  # Postings with frequencies, without positions, as hrag's are.
-_WRITER_BYTES = 2_000_000_000  # Enough for all leaves in one segment.
-_LUCENE_FACTOR = 2.2  # k1 + 1, which every score of tantivy's has.
+# Postings have term frequencies but no positions, as hrag's postings.
+_FREQUENCIES = "freq"
+# With this much memory the writer puts all leaves into one segment.
+_WRITER_BYTES = 2_000_000_000
+# Every score of tantivy contains the factor k1 + 1.
+_LUCENE_FACTOR = 2.2
 
 
 class Tantivy:
-    """See `Engine`."""
+    """Searches with tantivy. Implements `Engine`."""
 
     def __init__(self, folder: Path) -> None:
         builder = tantivy.SchemaBuilder()
@@ -41,16 +47,16 @@ class Tantivy:
 
     def prepared(self, query: Query) -> tantivy.Query:
         return tantivy.Query.boolean_query(
-            [(tantivy.Occur.Should, self._term(each)) for each in query.terms]
+            [(tantivy.Occur.Should, self._term_query(number)) for number in query.terms]
         )
 
-    def _term(self, number: int) -> tantivy.Query:
+    def _term_query(self, number: int) -> tantivy.Query:
         return tantivy.Query.term_query(self._schema, _FIELD, str(number), _FREQUENCIES)
 
     def search(self, prepared: tantivy.Query) -> tantivy.SearchResult:
         return self._searcher.search(prepared, LIMIT, count=False)
 
-    def found(self, query: Query) -> Found:
+    def ranked_leaves(self, query: Query) -> RankedLeaves:
         hits = self.search(self.prepared(query)).hits
         return [(address.doc, score / _LUCENE_FACTOR) for score, address in hits]
 

@@ -1,4 +1,4 @@
-"""Leaves and queries as numbered terms, and the files by which they reach every engine."""
+"""Leaves and queries as numbered terms, and the files through which every engine reads them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,10 @@ _QUERIES = "queries.json"
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Leaf i has the terms `numbers[starts[i]:starts[i + 1]]`, with their frequencies.
+    """The terms of all leaves.
 
-    `starts` is `int64[n + 1]`, `numbers` `uint32`, `frequencies` `uint8`.
+    Leaf i has the terms `numbers[starts[i]:starts[i + 1]]`, with their frequencies. `starts` is
+    `int64[n + 1]`, `numbers` is `uint32`, and `frequencies` is `uint8`.
     """
 
     starts: NDArray[np.int64]
@@ -28,25 +29,29 @@ class Leaves:
         return len(self.starts) - 1
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yields the terms of each leaf, each as often as it occurs."""
+        """Yields the terms of each leaf. A term is repeated as often as it occurs."""
         for start, end in pairwise(self.starts.tolist()):
             yield np.repeat(self.numbers[start:end], self.frequencies[start:end]).tolist()
 
     def save(self, folder: Path) -> None:
-        """Writes a file for `load`."""
+        """Writes the leaves to a file, which `load` reads."""
         with (folder / _LEAVES).open("wb") as file:
             np.savez(file, starts=self.starts, numbers=self.numbers, frequencies=self.frequencies)
 
     @classmethod
     def load(cls, folder: Path) -> "Leaves":
-        """Returns what `save` wrote."""
+        """Returns the leaves in a file that `save` wrote."""
         with np.load(folder / _LEAVES) as stored:
             return cls(stored["starts"], stored["numbers"], stored["frequencies"])
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question, the numbers of its terms that some leaf has, and the sum of all terms' idf."""
+    """A question as terms.
+
+    `terms` are the numbers of those of its terms that occur in a leaf. `idf` is the sum of the idf
+    of all its terms.
+    """
 
     text: str
     terms: list[int]
@@ -54,10 +59,10 @@ class Query:
 
 
 def save_queries(queries: Sequence[Query], folder: Path) -> None:
-    """Writes a file for `load_queries`."""
+    """Writes the queries to a file, which `load_queries` reads."""
     (folder / _QUERIES).write_text(json.dumps(list(map(asdict, queries))), "utf-8")
 
 
 def load_queries(folder: Path) -> list[Query]:
-    """Returns what `save_queries` wrote."""
-    return [Query(**each) for each in json.loads((folder / _QUERIES).read_text("utf-8"))]
+    """Returns the queries in a file that `save_queries` wrote."""
+    return [Query(**fields) for fields in json.loads((folder / _QUERIES).read_text("utf-8"))]

@@ -1,6 +1,6 @@
-"""One engine in a process of its own: `python -m benchmarks.peers.lexical.worker NAME FOLDER`.
+"""The process of one engine: `python -m benchmarks.peers.lexical.worker NAME FOLDER`.
 
-Calls and replies are those of `benchmarks.peers.worker`.
+Calls and replies have the format of `benchmarks.peers.worker`.
 """
 
 import sys
@@ -19,10 +19,10 @@ Reply = dict[str, Any]
 
 
 class Worker:
-    """Serves the driver's calls."""
+    """The methods that the driver calls."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Raises ImportError if the engine is not installed."""
+        """Creates the engine. Raises ImportError if it is not installed."""
         self._libraries = ENGINES[name].libraries
         self._engine: Engine = load(ENGINES[name])(folder)
 
@@ -31,22 +31,24 @@ class Worker:
         return {name: version(name) for name in self._libraries}
 
     def index(self, corpus: str) -> Reply:
-        """Indexes the leaves in the folder `corpus`; returns the index's size."""
+        """Indexes the leaves in the folder `corpus`; returns the size of the index."""
         size_bytes = self._engine.index(Path(corpus))
         self._queries = load_queries(Path(corpus))
         self._prepared = list(map(self._engine.prepared, self._queries))
         return {"bytes": size_bytes}
 
-    def found(self) -> Reply:
-        """Returns what every query finds."""
-        return {"found": list(map(self._engine.found, self._queries))}
+    def ranked_leaves(self) -> Reply:
+        """Returns the leaves that each query finds."""
+        return {"ranked_leaves": list(map(self._engine.ranked_leaves, self._queries))}
 
     def search(self, first: int, count: int) -> Reply:
         """Times `count` searches one after the other, from query `first` on."""
         chosen = [
-            self._prepared[place % len(self._prepared)] for place in range(first, first + count)
+            self._prepared[number % len(self._prepared)] for number in range(first, first + count)
         ]
-        return {"seconds": [timed(partial(self._engine.search, each))[0] for each in chosen]}
+        return {
+            "seconds": [timed(partial(self._engine.search, prepared))[0] for prepared in chosen]
+        }
 
     def close(self) -> None:
         """Closes the engine."""

@@ -1,4 +1,4 @@
-"""Callers that search one query after the other, each in a thread of its own."""
+"""Callers that search one query after the other, each in its thread."""
 
 import threading
 import time
@@ -11,19 +11,26 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The seconds of every search, and from the first search's start to the last one's end."""
+    """The times of all searches.
+
+    `took_s` are the seconds of each search. `elapsed_s` are the seconds from the start of the first
+    search to the end of the last one.
+    """
 
     took_s: list[float]
     elapsed_s: float
 
 
 class Callers(Generic[Q]):
-    """Callers begin together, each at another query; the search that passes the end is the last."""
+    """Callers that begin at the same time, each with another query.
+
+    A caller ends after the first search that ends later than `seconds` after its start.
+    """
 
     def __init__(
         self, searches: Sequence[Callable[[Q], object]], queries: Sequence[Q], seconds: float
     ) -> None:
-        """There is a caller for each of `searches`."""
+        """Creates a caller for each of `searches`."""
         self._searches = searches
         self._queries = queries
         self._seconds = seconds
@@ -34,7 +41,8 @@ class Callers(Generic[Q]):
     def __call__(self) -> Load:
         """Runs all callers. Raises the first error of a search."""
         threads = [
-            threading.Thread(target=self._call, args=(at,)) for at in range(len(self._searches))
+            threading.Thread(target=self._call, args=(number,))
+            for number in range(len(self._searches))
         ]
         for thread in threads:
             thread.start()
@@ -45,20 +53,20 @@ class Callers(Generic[Q]):
         elapsed_s = time.perf_counter() - began
         if self._errors:
             raise self._errors[0]
-        return Load([each for took in self._took_s for each in took], elapsed_s)
+        return Load([took for took_s in self._took_s for took in took_s], elapsed_s)
 
-    def _call(self, at: int) -> None:
-        search, took_s = self._searches[at], self._took_s[at]
-        place = at * len(self._queries) // len(self._searches)
+    def _call(self, number: int) -> None:
+        search, took_s = self._searches[number], self._took_s[number]
+        query = number * len(self._queries) // len(self._searches)
         self._start.wait()
         before = time.perf_counter()
         end = before + self._seconds
         try:
             while before < end:
-                search(self._queries[place % len(self._queries)])
+                search(self._queries[query % len(self._queries)])
                 after = time.perf_counter()
                 took_s.append(after - before)
                 before = after
-                place += 1
-        except Exception as error:  # Whatever a library raises, in its thread.
+                query += 1
+        except Exception as error:  # A library may raise any error in this thread.
             self._errors.append(error)

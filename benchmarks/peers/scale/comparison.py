@@ -1,8 +1,8 @@
-"""Runs the comparison by size: a corpus for each size, which every peer indexes and searches.
+"""The run of the comparison by size: a corpus for each size, which every peer indexes and searches.
 
-Peers search in rounds whose order alternates, so that a slow spell of the machine affects all of
-them. Of a large corpus only one peer is in memory at a time, which indexes and searches alone. A
-peer that exceeds a limit, or fails, is reported with the reason; the others go on.
+Peers search in rounds whose order alternates, so that a slow period of the machine affects all of
+them. If a corpus is large, only one peer is in memory at a time, and it indexes and searches alone.
+If a peer exceeds a limit or fails, the reason is reported, and the other peers continue.
 """
 
 import shutil
@@ -21,13 +21,16 @@ from benchmarks.peers.session import PeerFailed, Session
 
 CALLERS = (1, 8)
 LOAD_S = 5.0
-_MOST_LEAVES_TOGETHER = 200_000
+_MAX_LEAVES_TOGETHER = 200_000
 _WORKER = "benchmarks.peers.scale.worker"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The extent of a run. In each round, each number of callers searches for `load_s` seconds."""
+    """The size of a run.
+
+    In each round, each number of callers searches for `load_s` seconds.
+    """
 
     names: Sequence[str]
     sizes: Sequence[int]
@@ -38,7 +41,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Searched:
-    """What a number of callers did: the seconds of each search, and of all rounds."""
+    """The searches of a number of callers: the seconds of each search, and of all rounds."""
 
     took_s: list[float] = field(default_factory=list)
     elapsed_s: float = 0.0
@@ -46,7 +49,10 @@ class Searched:
 
 @dataclass(slots=True)
 class Figures:
-    """One peer's figures at one size. With a reason why it failed, some are missing."""
+    """The figures of a peer at one size.
+
+    If the peer failed, `failed` is the reason, and some figures are missing.
+    """
 
     costs: dict[str, Any] = field(default_factory=dict)
     searched: dict[int, Searched] = field(default_factory=dict)
@@ -55,7 +61,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Size:
-    """A corpus of a size, and all peers' figures on it."""
+    """A corpus of one size, and the figures of all peers on it."""
 
     leaves: int
     peers: dict[str, Figures] = field(default_factory=dict)
@@ -63,17 +69,17 @@ class Size:
 
 @dataclass(slots=True)
 class Results:
-    """All figures, and the versions of all peers' libraries."""
+    """All figures, and the versions of the libraries of all peers."""
 
     sizes: list[Size] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
 
 class Comparison:
-    """One run."""
+    """A run of the comparison by size."""
 
     def __init__(self, plan: Plan, done: Callable[[Results], None]) -> None:
-        """`done` is called with the results so far after each size."""
+        """Stores the parameters. After each size, `done` is called with the results so far."""
         self._plan = plan
         self._done = done
         self._results = Results()
@@ -93,7 +99,7 @@ class Comparison:
         return self._results
 
     def _measure(self, names: Sequence[str], folder: Path, size: Size) -> None:
-        """Measures some peers at the same time: all index, then all search in turn."""
+        """Measures these peers together: all of them index, then they search in turn."""
         with ExitStack() as stack:
             peers = [
                 _Peer(name, size.peers.setdefault(name, Figures()), self._plan) for name in names
@@ -115,7 +121,7 @@ class Comparison:
 
 
 class _Peer:
-    """A peer's session, whose calls are limited, and its figures."""
+    """A peer's session and its figures. Its calls are limited."""
 
     session: Session
 
@@ -125,7 +131,10 @@ class _Peer:
         self._plan = plan
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Takes a step unless one has failed; notes why it fails."""
+        """Performs a step, unless an earlier step has failed.
+
+        If the step fails, records the reason.
+        """
         if self._figures.failed is None:
             try:
                 step()
@@ -148,36 +157,41 @@ class _Peer:
     def save(self) -> None:
         self._figures.costs.update(self._call("saving", "save"))
 
-    def _call(self, what: str, method: str, **parameters: Any) -> dict[str, Any]:
+    def _call(self, action: str, method: str, **parameters: Any) -> dict[str, Any]:
         costs = self._figures.costs
-        with within(self.session, self._plan.limits, what) as watch:
+        with within(self.session, self._plan.limits, action) as watch:
             reply = self.session.call(method, **parameters)
         costs["peak_bytes"] = max(watch.peak_bytes, costs.get("peak_bytes", 0))
         return reply
 
 
 def groups(names: Sequence[str], leaf_count: int) -> list[list[str]]:
-    """Returns the peers that are measured at the same time, since they fit the memory together."""
-    return [list(names)] if leaf_count <= _MOST_LEAVES_TOGETHER else [[each] for each in names]
+    """Returns groups of peers that are measured together.
+
+    All peers of a group must fit into the memory.
+    """
+    return [list(names)] if leaf_count <= _MAX_LEAVES_TOGETHER else [[name] for name in names]
 
 
 @contextmanager
 def _session(name: str, folder: Path) -> Iterator[Session]:
-    """Starts a peer; in the end removes its files, even those of a peer that was killed."""
-    own = folder / name
-    temporary = own / "temporary"
+    """Starts a peer. In the end its files are removed, even if the peer was killed."""
+    peer_folder = folder / name
+    temporary = peer_folder / "temporary"
     temporary.mkdir(parents=True)
     settings = {"TMPDIR": str(temporary)}
     try:
-        with Session(SCALE_PEERS[name].python, _WORKER, name, own / "worker", settings) as session:
+        with Session(
+            SCALE_PEERS[name].python, _WORKER, name, peer_folder / "worker", settings
+        ) as session:
             yield session
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(peer_folder, ignore_errors=True)
 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Yields a temporary folder below which another user's server may have its own."""
+    """Yields a temporary folder in which the server of another user may have its folder."""
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         folder = Path(name)
         folder.chmod(0o711)

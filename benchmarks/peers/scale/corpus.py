@@ -1,7 +1,8 @@
-"""Documents that are cut already, with the vectors of their leaves, read from files as needed.
+"""Documents that are already cut, with the vectors of their leaves, in files.
 
-Texts are ASCII and equally long, so a document's place follows from its number. They take the
-trees of a few texts in turn. `corpus_writer` makes the files.
+The files are read as needed. Texts are ASCII and equally long, so the offset of a document follows
+from its number. The documents have the chunk trees of a few texts in turn. `corpus_writer` writes
+the files.
 """
 
 import json
@@ -28,7 +29,7 @@ ABOUT = "about.json"
 
 @dataclass(frozen=True, slots=True)
 class CutText:
-    """A document, its tree, and the vectors of its leaves, whose rows begin at `first_row`."""
+    """A document, its chunk tree and its leaves' vectors, whose rows begin at `first_row`."""
 
     document_id: str
     text: str
@@ -38,10 +39,10 @@ class CutText:
 
 
 class SeededCorpus:
-    """The documents in the order of their rows, queries, and their nearest leaves."""
+    """The documents in the order of their rows, the queries, and the queries' nearest leaves."""
 
     def __init__(self, folder: Path) -> None:
-        """Maps the files; nothing is read before it is needed."""
+        """Maps the large files. They are read only where they are needed."""
         about: dict[str, Any] = json.loads((folder / ABOUT).read_text("utf-8"))
         self._text_bytes: int = about["text_bytes"]
         self._texts = np.memmap(folder / TEXTS, np.uint8, "r")
@@ -55,12 +56,14 @@ class SeededCorpus:
         self.nearest: NDArray[np.int64] = np.load(folder / NEAREST)
         """The ten nearest leaves of each query by an exact scan: `int64[queries, 10]`."""
         rows: NDArray[np.float32] = np.load(folder / QUERIES)
-        self.queries = [Query(f"question-{at}", row, row.tolist()) for at, row in enumerate(rows)]
+        self.queries = [
+            Query(f"question-{number}", row, row.tolist()) for number, row in enumerate(rows)
+        ]
 
     def query_vectors(self) -> Vectors:
-        """Returns the vectors of all queries, for what looks them up by text."""
-        texts = [each.text for each in self.queries]
-        return Vectors.of_texts(texts, np.array([each.vector for each in self.queries]))
+        """Returns the vectors of all queries, for libraries that look them up by text."""
+        texts = [query.text for query in self.queries]
+        return Vectors.of_texts(texts, np.array([query.vector for query in self.queries]))
 
     def __len__(self) -> int:
         """Returns the number of leaves."""

@@ -1,4 +1,4 @@
-"""Writes the corpus of a size; of its vectors only a part is in memory at a time."""
+"""The writer of a corpus of one size. Only a part of the vectors is in memory at a time."""
 
 import json
 from collections.abc import Iterator
@@ -15,11 +15,12 @@ SEED = 107
 QUERY_COUNT = 500
 _LEAVES_EACH = 100
 _LEAVES_PER_TOPIC = 100
-_ROWS_AT_ONCE = 50_000  # 100 MB of vectors.
+# The vectors of so many rows take 100 MB.
+_ROWS_AT_ONCE = 50_000
 
 
 def write_corpus(folder: Path, leaf_count: int) -> int:
-    """Writes the files of at least so many leaves; returns how many there are."""
+    """Writes the files of at least `leaf_count` leaves; returns their number."""
     bodies = seeded.bodies(_LEAVES_EACH)
     documents = range(len(seeded.first_rows(leaf_count, _LEAVES_EACH)))
     count = sum(bodies[number % len(bodies)].leaf_count for number in documents)
@@ -43,19 +44,19 @@ def _write_texts(folder: Path, numbers: range) -> None:
 
 
 def _write_vectors(path: Path, count: int) -> NDArray[np.float32]:
-    """Returns the vectors, mapped from the file."""
-    into = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIMENSION))
+    """Writes the vectors to a file; returns them, mapped from the file."""
+    written = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIMENSION))
     start = 0
     for rows in vector_parts(count, _ROWS_AT_ONCE):
-        into[start : start + len(rows)] = rows
+        written[start : start + len(rows)] = rows
         start += len(rows)
-    into.flush()
+    written.flush()
     mapped: NDArray[np.float32] = np.load(path, mmap_mode="r")
     return mapped
 
 
 def vector_parts(count: int, rows_at_once: int) -> Iterator[NDArray[np.float32]]:
-    """Yields clustered unit vectors, `count` in all; all parts share their topics."""
+    """Yields `count` clustered unit vectors in parts. All parts share their topics."""
     random = np.random.default_rng(SEED)
     topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), DIMENSION), np.float32)
     for start in range(0, count, rows_at_once):

@@ -1,4 +1,4 @@
-"""FAISS's HNSW index, the same for both libraries that search by it."""
+"""FAISS's HNSW index, which is the same for both libraries that use it."""
 
 import faiss
 
@@ -9,7 +9,7 @@ _EF_CONSTRUCTION = 200
 
 
 def hnsw(metric: int) -> faiss.IndexHNSWFlat:
-    """Returns an empty index by `faiss.METRIC_L2` or `faiss.METRIC_INNER_PRODUCT`."""
+    """Returns an empty index. `metric` is `faiss.METRIC_L2` or `faiss.METRIC_INNER_PRODUCT`."""
     index = faiss.IndexHNSWFlat(DIMENSION, _M, metric)
     index.hnsw.efConstruction = _EF_CONSTRUCTION
     return index

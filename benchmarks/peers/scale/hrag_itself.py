@@ -1,6 +1,6 @@
-"""hrag among many leaves: prepared documents in durable commits, then `hrag reindex`.
+"""hrag with many leaves: durable commits of prepared documents, then `hrag reindex`.
 
-Settings are the default: a collection below the least size of a segment is scanned.
+Settings are the default. A collection that is too small for a segment is scanned.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from benchmarks.corpus import (
 from benchmarks.peers.hrag_itself import FILLED, InProcess, OverGrpc
 from benchmarks.peers.peer import Query
 from benchmarks.peers.scale.corpus import CutText, SeededCorpus
-from benchmarks.peers.scale.peer import CANDIDATES, Library, OwnEf, Search
+from benchmarks.peers.scale.peer import CANDIDATES, AutomaticEf, Library, Search
 from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import DIMENSION
 from hrag.client import Client
@@ -31,11 +31,12 @@ from hrag.types import Retrieval, SearchMode
 from hrag.values.deadline import NEVER
 from hrag.values.tree import ParsedText
 
-_DOCUMENTS_AT_ONCE = 64  # As in the indexer's bulk load.
+# The indexer's bulk load commits as many documents together.
+_DOCUMENTS_AT_ONCE = 64
 
 
-class InProcessLeaves(OwnEf, Library, InProcess):
-    """The retriever's search without its service."""
+class InProcessLeaves(AutomaticEf, Library, InProcess):
+    """The retriever's search in this process, without its service."""
 
     def index_leaves(self, corpus: SeededCorpus) -> float:
         self._first_rows = corpus.first_rows
@@ -52,8 +53,8 @@ class InProcessLeaves(OwnEf, Library, InProcess):
         return found_rows(result, self._first_rows).tolist()
 
 
-class OverGrpcLeaves(OwnEf, OverGrpc):
-    """Both services, and a client and a connection for each caller."""
+class OverGrpcLeaves(AutomaticEf, OverGrpc):
+    """Both services. Each caller has a client and a connection."""
 
     def index_leaves(self, corpus: SeededCorpus) -> float:
         self._first_rows = corpus.first_rows
@@ -83,13 +84,13 @@ class OverGrpcLeaves(OwnEf, OverGrpc):
 
 
 def _fill(folder: Path, corpus: SeededCorpus) -> None:
-    """Creates the store with all documents, and its segment if it is large enough for one."""
+    """Creates the store with all documents, and its segment if there are enough leaves for one."""
     documents = iter(corpus)
     with engine(folder) as opened:
         writer = opened.writer()
         collection = create_collection(writer, DIMENSION)
         while group := list(islice(documents, _DOCUMENTS_AT_ONCE)):
-            writer.put_many([(collection, each) for each in _prepared(group)])
+            writer.put_many([(collection, document) for document in _prepared(group)])
     with engine(folder) as opened:
         for _ in opened.administration().reindex():
             pass
@@ -98,15 +99,15 @@ def _fill(folder: Path, corpus: SeededCorpus) -> None:
 def _prepared(documents: Sequence[CutText]) -> list[PreparedDocument]:
     return [
         PreparedDocument(
-            document_id=each.document_id,
-            title=each.document_id,
+            document_id=document.document_id,
+            title=document.document_id,
             source="",
             mime_type="text/plain",
             metadata={},
-            content_hash=f"{each.first_row:064x}",
-            parsed=ParsedText(each.text),
-            tree=each.tree,
-            vectors=each.vectors,
+            content_hash=f"{document.first_row:064x}",
+            parsed=ParsedText(document.text),
+            tree=document.tree,
+            vectors=document.vectors,
         )
-        for each in documents
+        for document in documents
     ]

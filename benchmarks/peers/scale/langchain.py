@@ -1,4 +1,4 @@
-"""LangChain's ParentDocumentRetriever over FAISS's HNSW index, with leaves that are cut already."""
+"""LangChain's ParentDocumentRetriever over FAISS's HNSW index, with leaves that are already cut."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -14,11 +14,15 @@ from benchmarks.peers.scale.faiss_index import hnsw
 from benchmarks.peers.scale.peer import CANDIDATES, EFS, Library
 from benchmarks.peers.timing import timed
 
-_DOCUMENTS_AT_ONCE = 100  # About 10,000 leaves, which FAISS inserts on all cores.
+# 100 documents have about 10,000 leaves, which FAISS inserts on all cores.
+_DOCUMENTS_AT_ONCE = 100
 
 
 class LangChainLeaves(Library, LangChain):
-    """Leaves are added by `add_embeddings`, parents to the docstore."""
+    """The peer of LangChain.
+
+    `add_embeddings` adds the leaves; parents are added to the docstore.
+    """
 
     efs = EFS
 
@@ -38,29 +42,29 @@ class LangChainLeaves(Library, LangChain):
         for document in documents:
             self._docstore.mset(_parents(document))
             leaves = trees.pieces(document.tree, trees.TREE.embedding_level)
-            for at, (leaf, row) in enumerate(zip(leaves, document.vectors, strict=True)):
+            for number, (leaf, row) in enumerate(zip(leaves, document.vectors, strict=True)):
                 pairs.append((document.text[leaf.start : leaf.end], row))
                 parent = _parent_id(document, leaf.parent)
                 metadata.append({ID: document.document_id, self._retriever.id_key: parent})
-                ids.append(str(document.first_row + at))
+                ids.append(str(document.first_row + number))
         self._store.add_embeddings(pairs, metadata, ids)
 
     def set_ef(self, ef: int) -> None:
         self._graph.hnsw.efSearch = ef
 
     def nearest(self, query: Query) -> list[int]:
-        found = self._store.similarity_search(query.text, k=CANDIDATES)
-        return [int(each.id) for each in found[:10]]
+        leaves = self._store.similarity_search(query.text, k=CANDIDATES)
+        return [int(leaf.id) for leaf in leaves[:10]]
 
 
 def _parents(document: CutText) -> list[tuple[str, Document]]:
-    found = []
-    for at, piece in enumerate(trees.pieces(document.tree, trees.PARENT_LEVEL)):
+    parents = []
+    for number, piece in enumerate(trees.pieces(document.tree, trees.PARENT_LEVEL)):
         metadata = {ID: document.document_id, "start_index": piece.start}
         text = document.text[piece.start : piece.end]
         parent = Document(page_content=text, metadata=metadata)
-        found.append((_parent_id(document, at), parent))
-    return found
+        parents.append((_parent_id(document, number), parent))
+    return parents
 
 
 def _parent_id(document: CutText, parent: int) -> str:

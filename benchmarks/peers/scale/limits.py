@@ -1,4 +1,4 @@
-"""Limits of a worker's time and memory, enforced from outside: it is killed when it exceeds one."""
+"""Limits of a worker's time and memory. A worker that exceeds a limit is killed from outside."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ _GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most seconds of a call, and the most memory of a worker with all that it has started."""
+    """The most seconds of a call, and the most memory of a worker and its descendants."""
 
     seconds: float
     memory_bytes: float
 
     def exceeded(self, seconds: float, memory_bytes: float) -> str | None:
-        """Returns which limit is exceeded, in words; None if neither is."""
+        """Returns the limit that is exceeded, in words; None if none is."""
         if memory_bytes > self.memory_bytes:
             return f"more than {self.memory_bytes / _GB:g} GB of memory after {seconds:,.0f} s"
         if seconds > self.seconds:
@@ -36,7 +36,7 @@ class Limits:
 
 
 class Watch:
-    """Measures a worker during its `with` block, and kills it when it exceeds a limit."""
+    """Measures a worker during its `with` block, and kills it if it exceeds a limit."""
 
     def __init__(self, pid: int, limits: Limits) -> None:
         self._pid = pid
@@ -62,41 +62,44 @@ class Watch:
 
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_S):
-            own_bytes = resident_bytes([self._pid, *descendants(self._pid)])
-            self.peak_bytes = max(self.peak_bytes, own_bytes)
-            self.exceeded = self._limits.exceeded(time.monotonic() - self._began, own_bytes)
+            memory_bytes = resident_bytes([self._pid, *descendants(self._pid)])
+            self.peak_bytes = max(self.peak_bytes, memory_bytes)
+            self.exceeded = self._limits.exceeded(time.monotonic() - self._began, memory_bytes)
             if self.exceeded is not None:
                 kill(self._pid)
                 return
 
 
 @contextmanager
-def within(session: Session, limits: Limits, what: str) -> Iterator[Watch]:
-    """Watches a call of a session. Raises PeerFailed with the limit, if one was exceeded."""
+def within(session: Session, limits: Limits, action: str) -> Iterator[Watch]:
+    """Watches a call of a session.
+
+    If the call exceeds a limit, raises PeerFailed with `action` and the limit.
+    """
     with Watch(session.pid, limits) as watch:
         try:
             yield watch
         except PeerFailed as error:
             if watch.exceeded is None:
                 raise
-            raise PeerFailed(f"{what} took {watch.exceeded}") from error
+            raise PeerFailed(f"{action} took {watch.exceeded}") from error
 
 
 def kill(pid: int) -> None:
-    """Kills a worker, and what it has started; returns when all of it has ended.
+    """Kills a worker and its descendants; returns when all of them have ended.
 
-    Servers may end by themselves first, since only they can free their shared memory:
-    PostgreSQL shuts down at SIGINT, which is for its first process alone.
+    Servers get time to end by themselves, because only they can free their shared memory.
+    PostgreSQL shuts down at SIGINT, if its first process receives it.
     """
-    servers, below = children(pid), descendants(pid)
+    servers, worker_descendants = children(pid), descendants(pid)
     _send(pid, signal.SIGKILL)
-    for each in servers:
-        _send(each, signal.SIGINT)
+    for server in servers:
+        _send(server, signal.SIGINT)
     end = time.monotonic() + _STOP_S
-    while any(map(_runs, servers)) and time.monotonic() < end:
+    while any(map(_is_running, servers)) and time.monotonic() < end:
         time.sleep(_POLL_S)
-    for each in below:
-        _send(each, signal.SIGKILL)
+    for descendant in worker_descendants:
+        _send(descendant, signal.SIGKILL)
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -104,8 +107,8 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _runs(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+def _is_running(pid: int) -> bool:
+    """True if a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2]
     except OSError:

@@ -1,4 +1,4 @@
-"""LlamaIndex's AutoMergingRetriever over FAISS's HNSW index, with nodes that are cut already."""
+"""LlamaIndex's AutoMergingRetriever over FAISS's HNSW index, with nodes that are already cut."""
 
 from itertools import pairwise
 
@@ -18,7 +18,10 @@ _ROW = "row"
 
 
 class LlamaIndexLeaves(Library, LlamaIndex):
-    """All nodes in the docstore, leaves with their embeddings inserted into the index."""
+    """The peer of LlamaIndex.
+
+    All nodes are in the docstore; leaves with embeddings are in the index.
+    """
 
     efs = EFS
 
@@ -32,11 +35,13 @@ class LlamaIndexLeaves(Library, LlamaIndex):
         for document in corpus:
             levels = nodes_of(document)
             leaves, *above = levels
-            for each in above:
-                self._storage.docstore.add_documents(each)
-            for at, (leaf, row) in enumerate(zip(leaves, document.vectors.tolist(), strict=True)):
+            for nodes in above:
+                self._storage.docstore.add_documents(nodes)
+            for number, (leaf, row) in enumerate(
+                zip(leaves, document.vectors.tolist(), strict=True)
+            ):
                 leaf.embedding = row
-                leaf.metadata[_ROW] = document.first_row + at
+                leaf.metadata[_ROW] = document.first_row + number
             self._index.insert_nodes(leaves)
 
     def set_ef(self, ef: int) -> None:
@@ -44,12 +49,15 @@ class LlamaIndexLeaves(Library, LlamaIndex):
 
     def nearest(self, query: Query) -> list[int]:
         bundle = QueryBundle(query.text, embedding=query.numbers)
-        found = self._index.as_retriever(similarity_top_k=CANDIDATES).retrieve(bundle)
-        return [each.node.metadata[_ROW] for each in found[:10]]
+        leaves = self._index.as_retriever(similarity_top_k=CANDIDATES).retrieve(bundle)
+        return [leaf.node.metadata[_ROW] for leaf in leaves[:10]]
 
 
 def nodes_of(document: CutText) -> list[list[TextNode]]:
-    """Returns the nodes of each level from leaves to parents, related as its parser does."""
+    """Returns the nodes of each level, from leaves to parents.
+
+    Their relationships are those that LlamaIndex's parser creates.
+    """
     first, last = trees.TREE.embedding_level, trees.PARENT_LEVEL
     cut = [
         trees.pieces(document.tree, level, min(level + 1, last)) for level in range(first, last + 1)
@@ -57,13 +65,13 @@ def nodes_of(document: CutText) -> list[list[TextNode]]:
     levels = [
         [
             TextNode(
-                id_=f"{document.document_id}.{level}.{at}",
+                id_=f"{document.document_id}.{level}.{number}",
                 text=document.text[piece.start : piece.end],
                 metadata={ID: document.document_id},
                 excluded_embed_metadata_keys=[ID, _ROW],
                 excluded_llm_metadata_keys=[ID, _ROW],
             )
-            for at, piece in enumerate(pieces)
+            for number, piece in enumerate(pieces)
         ]
         for level, pieces in enumerate(cut, first)
     ]

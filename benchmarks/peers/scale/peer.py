@@ -1,55 +1,58 @@
-"""The interface of a peer in the comparison by size, and which peers there are."""
+"""The interface of a peer in the comparison by size, and the list of peers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from benchmarks.peers.peer import Found, Query
+from benchmarks.peers.peer import FoundPassage, Query
 from benchmarks.peers.registry import LANGCHAIN, LLAMA_INDEX, PGVECTOR, Entry
 from benchmarks.peers.scale.corpus import SeededCorpus
 
 CANDIDATES = 50
-LIMIT = 5  # hrag's default.
+LIMIT = 5  # The default of hrag.
 EFS = (50, 100, 200, 400, 800)
-"""What an index by HNSW may look at; pgvector takes at most 1,000."""
+"""The values of `ef` of an HNSW index, from which one is chosen. pgvector allows at most 1,000."""
 
-Search = Callable[[Query, int, int], list[Found]]
-"""Takes a query, the number of candidates and the most passages."""
+Search = Callable[[Query, int, int], list[FoundPassage]]
+"""A function from a query, the number of candidates and the most passages to passages."""
 
 
 class ScalePeer(Protocol):
-    """One peer, empty when created."""
+    """A peer. It is empty when it is created."""
 
     efs: Sequence[int]
-    """The values of `ef` to choose from, ascending; empty if it chooses its own."""
+    """The values of `ef` to choose from, ascending; empty if the peer chooses `ef` itself."""
 
     def index_leaves(self, corpus: SeededCorpus) -> float:
-        """Stores and indexes the documents; returns the seconds. Called once."""
+        """Stores and indexes the documents; returns the seconds. Is called once."""
 
     def save(self) -> None:
-        """Writes to disk what is only in memory."""
+        """Writes everything to disk that is only in memory."""
 
     def stored_bytes(self) -> int:
-        """Returns its size on disk after `save`."""
+        """Returns the size of the peer on disk. Is called after `save`."""
 
     def set_ef(self, ef: int) -> None:
-        """Takes one of `efs` for every later search."""
+        """Sets one of `efs` for every later search."""
 
     def nearest(self, query: Query) -> list[int]:
-        """Returns the rows of the best ten of CANDIDATES leaves."""
+        """Returns the rows of the ten best of CANDIDATES leaves."""
 
     def callers(self, count: int) -> AbstractContextManager[list[Search]]:
-        """Returns the search of each caller, each with a connection of its own if there are any."""
+        """Yields the search of each caller.
+
+        If the peer has connections, each caller has another one.
+        """
 
     def processes(self) -> list[int]:
         """Returns the ids of the processes whose memory counts."""
 
     def close(self) -> None:
-        """Stops what it has started."""
+        """Stops all processes that the peer has started."""
 
 
 class Library:
-    """Callers in threads of one process search the same index."""
+    """A mixin for libraries: callers in threads of one process search the same index."""
 
     search: Search
 
@@ -58,13 +61,13 @@ class Library:
         yield [self.search] * count
 
 
-class OwnEf:
-    """Chooses `ef` by the size of the index."""
+class AutomaticEf:
+    """A mixin for peers that choose `ef` by the size of the index."""
 
     efs: Sequence[int] = ()
 
     def set_ef(self, ef: int) -> None:
-        raise TypeError(f"it chooses its own ef, not {ef}")
+        raise TypeError(f"ef = {ef} cannot be set: this peer chooses ef itself")
 
 
 SCALE_PEERS = {

@@ -1,7 +1,7 @@
-"""pgvector among many leaves, which are cut already, with a connection for each caller.
+"""pgvector with many leaves, which are already cut, and a connection for each caller.
 
-The server's buffers have the size that PostgreSQL's manual recommends for a machine of 12 GB, and
-the index is built in memory that holds its graph, as pgvector's manual does.
+The server's buffers have the size that PostgreSQL's manual recommends for a machine of 12 GB. The
+index is built in memory that is large enough for its graph, as pgvector's manual recommends.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,17 @@ import psycopg
 from pgvector.psycopg import register_vector
 
 from benchmarks.peers import trees
-from benchmarks.peers.peer import Found, Query
+from benchmarks.peers.peer import FoundPassage, Query
 from benchmarks.peers.pgvector import PgVector, Rows, connected
 from benchmarks.peers.scale.corpus import SeededCorpus
 from benchmarks.peers.scale.peer import CANDIDATES, EFS, Search
 from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import DIMENSION
 
-_GRAPH_BYTES_PER_LEAF = 4 * DIMENSION + 1024  # The vector, and more than its neighbours take.
-_LEAST_MEMORY_KB = 64 * 1024  # PostgreSQL's default.
+# A leaf takes the bytes of its vector, and less than 1,024 bytes for its neighbours.
+_GRAPH_BYTES_PER_LEAF = 4 * DIMENSION + 1024
+# PostgreSQL's default.
+_MIN_MEMORY_KB = 64 * 1024
 _NEAREST = """
 SELECT id FROM (
     SELECT id, embedding <#> %s AS distance FROM leaves ORDER BY distance LIMIT %s
@@ -31,7 +33,7 @@ SELECT id FROM (
 
 
 class PgVectorLeaves(PgVector):
-    """One server; rows are copied as they are read from the corpus."""
+    """The peer of pgvector: one server. Rows are copied as they are read from the corpus."""
 
     settings: ClassVar = {"shared_buffers": "3GB", "max_wal_size": "4GB"}
     efs = EFS
@@ -42,7 +44,7 @@ class PgVectorLeaves(PgVector):
 
     def index_leaves(self, corpus: SeededCorpus) -> float:
         graph_kb = len(corpus) * _GRAPH_BYTES_PER_LEAF // 1024
-        memory_kb = max(_LEAST_MEMORY_KB, graph_kb)
+        memory_kb = max(_MIN_MEMORY_KB, graph_kb)
         self._connection.execute(f"SET maintenance_work_mem = '{memory_kb}kB'")
         seconds, _ = timed(lambda: self._fill(_parents(corpus), _leaves(corpus)))
         return seconds
@@ -59,17 +61,17 @@ class PgVectorLeaves(PgVector):
         rows = self._connection.execute(_NEAREST, values, prepare=True, binary=True)
         return [row for (row,) in rows]
 
-    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+    def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
         return self.search_by(self._connection, query, candidates, limit)
 
     @contextmanager
     def callers(self, count: int) -> Iterator[list[Search]]:
         with ExitStack() as stack:
             connections = [stack.enter_context(connected(self._home)) for _ in range(count)]
-            for each in connections:
-                register_vector(each)
-                self._prepare(each)
-            yield [partial(self.search_by, each) for each in connections]
+            for connection in connections:
+                register_vector(connection)
+                self._prepare(connection)
+            yield [partial(self.search_by, connection) for connection in connections]
 
 
 def _parents(corpus: SeededCorpus) -> Rows:
@@ -85,7 +87,7 @@ def _leaves(corpus: SeededCorpus) -> Rows:
     base = 0
     for document in corpus:
         leaves = trees.pieces(document.tree, trees.TREE.embedding_level)
-        for at, (piece, row) in enumerate(zip(leaves, document.vectors, strict=True)):
-            number = document.first_row + at
+        for index, (piece, row) in enumerate(zip(leaves, document.vectors, strict=True)):
+            number = document.first_row + index
             yield number, base + piece.parent, piece.start, piece.end, row
         base += document.tree.counts[trees.PARENT_LEVEL]

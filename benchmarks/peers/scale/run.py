@@ -1,4 +1,4 @@
-"""A run of the comparison by size, with what is printed and written of it."""
+"""A run of the comparison by size, and its output."""
 
 import json
 import os
@@ -35,21 +35,23 @@ def _write(path: Path, plan: Plan, about: dict[str, str | float], results: Resul
         "seed": SEED,
         "plan": asdict(plan),
         "versions": {"hrag": version("hrag"), "numpy": version("numpy"), **results.versions},
-        "sizes": [_size(each) for each in results.sizes],
+        "sizes": [_size(size) for size in results.sizes],
     }
     path.write_text(json.dumps(run, indent=1) + "\n", "utf-8")
 
 
 def _size(size: Size) -> dict[str, Any]:
-    """Returns the figures of a size; of the searches only what the tables say."""
+    """Returns the figures of a size. Of the searches, they contain only what the tables show."""
     return {
         "leaves": size.leaves,
         "peers": {
             name: {
-                "failed": each.failed,
-                **each.costs,
-                "searched": {count: asdict(rate(own)) for count, own in each.searched.items()},
+                "failed": figures.failed,
+                **figures.costs,
+                "searched": {
+                    count: asdict(rate(searched)) for count, searched in figures.searched.items()
+                },
             }
-            for name, each in size.peers.items()
+            for name, figures in size.peers.items()
         },
     }

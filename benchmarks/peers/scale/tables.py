@@ -1,4 +1,4 @@
-"""The figures of the comparison by size as Markdown tables; pure."""
+"""The figures of the comparison by size as Markdown tables. Pure functions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,32 +12,33 @@ from benchmarks.table import head, row
 _MB = 1e6
 _COSTS = ("index", "save", "stored", "memory", "peak", "ef", "recall@10")
 _NONE = "none"
-_LEAST = 0.001
+# Smaller values are shown as `none`.
+_MIN_SHOWN = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a number of callers got: latencies, and searches a second."""
+    """The performance for a number of callers: latencies, and searches a second."""
 
     latency: Percentiles
     per_second: float
 
 
 def rate(searched: Searched) -> Rate:
-    """Returns the figures of all rounds."""
+    """Returns the performance over all rounds."""
     took_s = searched.took_s
     return Rate(percentiles(took_s), len(took_s) / searched.elapsed_s)
 
 
 def all_tables(results: Results) -> Iterator[str]:
-    """Returns the tables of each size."""
+    """Yields the tables of each size."""
     for size in results.sizes:
         yield f"\n{size.leaves:,} leaves; {CANDIDATES} candidates, {LIMIT} passages\n"
         yield from table(size)
 
 
 def table(size: Size) -> Iterator[str]:
-    """Returns the table of one size, a row for each peer, and why figures are missing."""
+    """Yields the table of one size: a row for each peer, and the reasons for missing figures."""
     rates = [
         name
         for callers in CALLERS
@@ -60,22 +61,22 @@ def _costs(figures: Figures) -> list[str]:
     costs = figures.costs
     if "recall" in costs:
         ef, recall = costs["ef"] or "own", costs["recall"]
-        found = [f"{ef}", f"{recall:.3f}" + ("" if recall >= ENOUGH_RECALL else " (too low)")]
+        effort = [f"{ef}", f"{recall:.3f}" + ("" if recall >= ENOUGH_RECALL else " (too low)")]
     else:
-        found = [_NONE, _NONE]
+        effort = [_NONE, _NONE]
     return [
         _cell(costs, "index_s", 1, " s"),
         _cell(costs, "save_s", 1, " s"),
         _cell(costs, "stored_bytes", _MB, " MB"),
         _cell(costs, "memory_bytes", _MB, " MB"),
         _cell(costs, "peak_bytes", _MB, " MB"),
-        *found,
+        *effort,
     ]
 
 
 def _cell(costs: dict[str, float], name: str, unit: float, symbol: str) -> str:
     value = costs.get(name, 0) / unit
-    if value < _LEAST:  # Not measured, or nothing to do.
+    if value < _MIN_SHOWN:  # It was not measured, or there was nothing to do.
         return _NONE
     return f"{value:,.0f}{symbol}" if value >= 100 else f"{value:.2g}{symbol}"
 
@@ -83,8 +84,8 @@ def _cell(costs: dict[str, float], name: str, unit: float, symbol: str) -> str:
 def _rates(figures: Figures) -> Iterator[str]:
     for callers in CALLERS:
         if callers in figures.searched:
-            found = rate(figures.searched[callers])
-            yield f"{found.latency.p50:.2f}, {found.latency.p99:.2f} ms"
-            yield f"{found.per_second:,.0f}"
+            measured = rate(figures.searched[callers])
+            yield f"{measured.latency.p50:.2f}, {measured.latency.p99:.2f} ms"
+            yield f"{measured.per_second:,.0f}"
         else:
             yield from (_NONE, _NONE)

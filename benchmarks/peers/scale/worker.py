@@ -1,6 +1,6 @@
-"""One peer in a process of its own: `python -m benchmarks.peers.scale.worker NAME FOLDER`.
+"""The process of one peer: `python -m benchmarks.peers.scale.worker NAME FOLDER`.
 
-Calls and replies are those of `benchmarks.peers.worker`.
+Calls and replies have the format of `benchmarks.peers.worker`.
 """
 
 import gc
@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.memory import own_bytes
+from benchmarks.peers.memory import pss_bytes
 from benchmarks.peers.registry import load
 from benchmarks.peers.scale.callers import Callers
 from benchmarks.peers.scale.corpus import SeededCorpus
@@ -23,10 +23,10 @@ Reply = dict[str, Any]
 
 
 class Worker:
-    """Serves the driver's calls, in the order of its methods."""
+    """The methods that the driver calls, in this order."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Raises ImportError if the peer is not installed."""
+        """Creates the peer. Raises ImportError if it is not installed."""
         self._libraries = SCALE_PEERS[name].libraries
         make = load(SCALE_PEERS[name])
         folder.mkdir(parents=True)
@@ -37,14 +37,14 @@ class Worker:
         return {name: version(name) for name in self._libraries}
 
     def index(self, corpus: str) -> Reply:
-        """Indexes the corpus in the folder of that name."""
+        """Indexes the corpus in the folder `corpus`."""
         self._corpus = SeededCorpus(Path(corpus))
         gc.collect()
-        self._empty_bytes = own_bytes(self._peer.processes())
+        self._empty_bytes = pss_bytes(self._peer.processes())
         return {"index_s": self._peer.index_leaves(self._corpus)}
 
     def tune(self) -> Reply:
-        """Chooses how much of its graph a search looks at, by recall; that warms up, too."""
+        """Chooses the `ef` of searches by their recall. This is also the warm-up."""
         if not self._peer.efs:
             return {"ef": None, "recall": self._recall()}
         ef, recall = least_ef(self._peer.efs, self._recall_by)
@@ -55,24 +55,29 @@ class Worker:
         return self._recall()
 
     def _recall(self) -> float:
-        found = list(map(self._peer.nearest, self._corpus.queries))
-        return recall_at_10(found, self._corpus.nearest.tolist())
+        results = list(map(self._peer.nearest, self._corpus.queries))
+        return recall_at_10(results, self._corpus.nearest.tolist())
 
     def load(self, callers: int, seconds: float) -> Reply:
-        """Lets so many callers search for so long."""
+        """Lets `callers` callers search for `seconds` seconds."""
         with self._peer.callers(callers) as searches:
-            bound = [lambda query, own=each: own(query, CANDIDATES, LIMIT) for each in searches]
+            bound = [
+                lambda query, search=search: search(query, CANDIDATES, LIMIT) for search in searches
+            ]
             queries = self._corpus.queries
-            for search in bound:  # Connections and prepared statements.
+            for search in bound:  # This opens connections and prepares statements.
                 for query in queries[: len(queries) // 10]:
                     search(query)
             done = Callers(bound, queries, seconds)()
         return {"took_s": done.took_s, "elapsed_s": done.elapsed_s}
 
     def save(self) -> Reply:
-        """Saves, and returns the growth of memory, measured before, and the size on disk."""
+        """Saves the peer.
+
+        Returns the growth of its memory, measured before saving, and its size on disk.
+        """
         gc.collect()
-        grown = own_bytes(self._peer.processes()) - self._empty_bytes
+        grown = pss_bytes(self._peer.processes()) - self._empty_bytes
         save_s, _ = timed(self._peer.save)
         return {
             "save_s": save_s,

@@ -1,7 +1,7 @@
 // Stores a document and finds it over HTTP, with the client of the Connect protocol.
 //
-// The services' descriptors are those that the build writes; with @bufbuild/protoc-gen-es you
-// get typed code instead.
+// It uses the service descriptors that the build writes. @bufbuild/protoc-gen-es generates typed
+// code instead.
 //
 //   hrag serve --http 127.0.0.1:8080 &
 //   node connect.mjs "what do dogs do?"

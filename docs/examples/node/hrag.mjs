@@ -17,7 +17,7 @@ export const LOADING = {
 };
 
 export const CHANNEL = {
-  "grpc.keepalive_time_ms": 30_000, // Notices dead connections. Servers accept 5 s or more.
+  "grpc.keepalive_time_ms": 30_000, // Detects dead connections. Servers accept 5 s or more.
 };
 
 /** TLS credentials with an optional key; without `ca`, plaintext without a key. */

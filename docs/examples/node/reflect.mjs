@@ -3,7 +3,7 @@
 //   npm install
 //   node reflect.mjs "what do dogs do?"
 //
-// Uses the same environment variables as search.mjs.
+// It uses the same environment variables as search.mjs.
 
 import grpc from "@grpc/grpc-js";
 import { GrpcReflection } from "grpc-js-reflection-client";

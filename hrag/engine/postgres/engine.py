@@ -1,4 +1,4 @@
-"""The engine on PostgreSQL: everything is in the database, which any number of processes share."""
+"""The PostgreSQL engine: one database stores everything, and any number of processes share it."""
 
 from hrag.config import EngineSettings
 from hrag.engine.postgres.admin.administration import PostgresAdministration
@@ -12,7 +12,10 @@ from hrag.values.quotas import QuotaOf, unlimited
 
 
 class PostgresEngine:
-    """See `hrag.engine.protocols.Engine`."""
+    """An engine whose store is a PostgreSQL database.
+
+    Implements `hrag.engine.protocols.Engine`.
+    """
 
     name = "postgres"
 
@@ -24,39 +27,53 @@ class PostgresEngine:
 
     @property
     def location(self) -> str:
-        """The database, and the replicas that are read from if the settings name any."""
+        """The DSN of the primary and, if the settings name any, of the replicas.
+
+        Secrets are removed.
+        """
         primary, replicas = self._settings.postgres_dsn, self._settings.postgres_read_dsn
-        shown = without_secrets(primary)
-        return f"{shown}; read from {without_secrets(replicas)}" if replicas else shown
+        shown_primary = without_secrets(primary)
+        return (
+            f"{shown_primary}; read from {without_secrets(replicas)}" if replicas else shown_primary
+        )
 
     def writer(self, quota_of: QuotaOf = unlimited) -> PostgresWriter:
-        """Connects to the primary, and creates the store if there is none; once per engine."""
+        """Connects to the primary and creates the store if there is none.
+
+        Raises RuntimeError if it is called twice.
+        """
         if self._worker is not None:
             raise RuntimeError("an engine opens its writer once")
-        database = self._primary()
+        database = self._primary_database()
         create_or_check(database)
         self._worker = MaintenanceWorker(database, self._settings.postgres_home_leaves)
         return PostgresWriter(database, self._worker, quota_of)
 
     def maintenance(self) -> MaintenanceWorker:
-        """Returns the worker to which the writer reports its changes."""
+        """Returns the maintenance worker, to which the writer reports its changes."""
         if self._worker is None:
             raise RuntimeError("maintenance needs the engine's writer; open that first")
         return self._worker
 
     def reader(self) -> PostgresReader:
-        """Reads from the replicas if the settings name any, else from the primary."""
-        database = self._reading()
+        """Returns a reader of the replicas if the settings name any, otherwise of the primary."""
+        database = self._read_database()
         with database.read() as connection:
             check_version(connection)
         return PostgresReader(database)
 
     def administration(self) -> PostgresAdministration:
-        """See `hrag.engine.protocols.Engine.administration`."""
-        return PostgresAdministration(self._primary())
+        """Returns the administration of the store.
+
+        Implements `hrag.engine.protocols.Engine.administration`.
+        """
+        return PostgresAdministration(self._primary_database())
 
     def require_store(self) -> None:
-        """See `hrag.engine.protocols.Engine.require_store`."""
+        """Raises StoreUnavailable if a database that is in use does not answer.
+
+        Implements `hrag.engine.protocols.Engine.require_store`.
+        """
         for database in (self._database, self._replicas):
             if database is not None:
                 database.check()
@@ -70,7 +87,7 @@ class PostgresEngine:
                 database.close()
         self._database = self._replicas = self._worker = None
 
-    def _primary(self) -> Database:
+    def _primary_database(self) -> Database:
         if self._database is None:
             settings = self._settings
             self._database = Database(
@@ -78,10 +95,10 @@ class PostgresEngine:
             )
         return self._database
 
-    def _reading(self) -> Database:
+    def _read_database(self) -> Database:
         settings = self._settings
         if not settings.postgres_read_dsn:
-            return self._primary()
+            return self._primary_database()
         if self._replicas is None:
             self._replicas = Database(
                 settings.postgres_read_dsn, settings.postgres_connections, "hrag"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.types import Document
 from tests.support.servers.forked import HRAG, ran
 from tests.support.servers.metrics_page import Scrape
@@ -104,7 +104,7 @@ def test_commands_for_which_the_database_has_programs_are_refused(
     audited, error = done.stderr.splitlines()
     assert "dbname=" in audited
     assert str(operated.services.data_dir) not in audited
-    assert error.startswith("error: a store in PostgreSQL has its database's own means: ")
+    assert error.startswith("error: a store in PostgreSQL uses the tools of its database: ")
     assert means in error
 
 

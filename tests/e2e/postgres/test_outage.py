@@ -11,7 +11,7 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER, Service, free_addresses
+from hrag.cli.processes import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.types import Document
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc

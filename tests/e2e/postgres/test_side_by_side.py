@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.types import Document, IngestOutcome, Retrieval
 from tests.support.servers.processes import FAST, Process, started

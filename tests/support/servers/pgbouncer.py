@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from tests.support.servers.postgres_server import PostgresServer, unprivileged
 from tests.support.until import until
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from tests.support.servers.processes import children_of, is_alive
 from tests.support.until import until
 

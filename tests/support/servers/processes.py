@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hrag.cli.services.processes import INDEXER, RETRIEVER, Service, free_addresses
+from hrag.cli.processes import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc

@@ -55,7 +55,7 @@ def test_worse_depends_on_the_direction_of_a_figure(
 
 @pytest.mark.parametrize("noise", [(0.1, 0.0), (0.0, 0.1), (None, 0.1)])
 def test_noise_of_either_run_is_allowed_for(noise: tuple[float | None, float]) -> None:
-    """Three standard deviations, and the tolerance of the unit."""
+    """The allowance is three standard deviations plus the tolerance of the unit."""
     allowed = 3 * 0.1 + TOLERANCE["x"] * 2
     was, now = noise
     below, above = 2 + 0.99 * allowed, 2 + 1.01 * allowed
@@ -72,7 +72,9 @@ def test_noise_of_both_runs_is_combined_as_standard_deviations() -> None:
 
 def test_without_noise_the_tolerance_still_applies() -> None:
     assert verdict(figure(1.5, noise=0), figure(1.6, noise=0)) is Verdict.SAME
-    shares = [figure(each, noise=0, unit="share", better="higher") for each in (0.999, 0.996, 0.99)]
+    shares = [
+        figure(value, noise=0, unit="share", better="higher") for value in (0.999, 0.996, 0.99)
+    ]
     assert verdict(shares[0], shares[1]) is Verdict.SAME
     assert verdict(shares[0], shares[2]) is Verdict.WORSE
 
@@ -89,7 +91,7 @@ def test_times_and_reported_figures_are_not_compared(changed: dict[str, Any]) ->
 
 def test_a_missing_figure_fails_unless_the_run_is_partial() -> None:
     compared = compare(results(a=figure(1), b=figure(1)), results(a=figure(1)))
-    assert [each.key for each in failures(compared, partial=False)] == ["b"]
+    assert [comparison.key for comparison in failures(compared, partial=False)] == ["b"]
     assert failures(compared, partial=True) == []
 
 
@@ -101,7 +103,7 @@ def test_a_figure_of_the_full_run_is_missing_from_full_runs_only() -> None:
 
 def test_new_figures_are_listed() -> None:
     compared = compare(results(), results(a=figure(1)))
-    assert [each.verdict for each in compared] == [Verdict.NEW]
+    assert [comparison.verdict for comparison in compared] == [Verdict.NEW]
     assert failures(compared, partial=False) == []
 
 
@@ -110,7 +112,9 @@ def test_new_figures_are_listed() -> None:
 )
 def test_a_figure_with_other_parameters_fails(changed: dict[str, Any]) -> None:
     compared = compare(results(a=figure(1)), results(a=figure(1, **changed)))
-    assert [each.verdict for each in failures(compared, partial=True)] == [Verdict.CHANGED]
+    assert [comparison.verdict for comparison in failures(compared, partial=True)] == [
+        Verdict.CHANGED
+    ]
 
 
 def written(path: Path, value: float, **changed: Any) -> str:
@@ -164,6 +168,6 @@ def test_a_value_that_is_no_finite_number_is_refused(value: Any, tmp_path: Path)
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
-    kept = results(a=figure(1.25, noise=None, target=2.0, met=True))
-    kept.write(tmp_path / "new" / "figures.json")
-    assert Results.read(tmp_path / "new" / "figures.json") == kept
+    stored = results(a=figure(1.25, noise=None, target=2.0, met=True))
+    stored.write(tmp_path / "new" / "figures.json")
+    assert Results.read(tmp_path / "new" / "figures.json") == stored

@@ -1,4 +1,4 @@
-"""Percentiles and goodput of a load; a stall shows in them."""
+"""Percentiles and goodput of a load. A stall of the server shows in them."""
 
 import asyncio
 import time
@@ -39,7 +39,9 @@ def test_parts_are_joined_in_the_order_in_which_calls_were_due():
         Figures([Outcome(due / 10, 0.0, 0.0, "OK") for due in range(first, 10, 2)])
         for first in (0, 1)
     )
-    assert [each.due_s for each in joined([odd, even]).outcomes] == [due / 10 for due in range(10)]
+    assert [outcome.due_s for outcome in joined([odd, even]).outcomes] == [
+        due / 10 for due in range(10)
+    ]
 
 
 def test_a_report_has_percentiles_codes_and_both_kinds():
@@ -55,7 +57,10 @@ def test_a_report_has_percentiles_codes_and_both_kinds():
 
 
 def test_a_stalled_server_shows_in_the_percentiles():
-    """A stall of half a second in one: half of the calls are due meanwhile and wait."""
+    """The server stalls for half a second of one second.
+
+    Half of the calls are due during the stall, and they wait.
+    """
     began = time.monotonic()
 
     async def send(number):
@@ -66,7 +71,8 @@ def test_a_stalled_server_shows_in_the_percentiles():
     figures = _driven(send)
     assert figures.codes == {"OK": RATE}
     waited = (figures.took_ms > 50).sum() / RATE
-    assert 0.4 <= waited <= 0.7  # Nominally 0.45: all but those of the last 50 ms.
+    # The expected share is 0.45: all calls of the stall except those of its last 50 ms.
+    assert 0.4 <= waited <= 0.7
     assert figures.took_ms.max() > 400
 
 
@@ -87,9 +93,10 @@ def test_a_slow_server_does_not_slow_the_load_down():
         return "OK"
 
     figures = _driven(send, duration_s=0.5)
-    sent = [each.sent_s for each in figures.outcomes]
+    sent = [outcome.sent_s for outcome in figures.outcomes]
     assert len(sent) == RATE * 0.5
-    assert max(sent) < 5  # One after the other they would take 30 s.
+    # If the calls were sent one after the other, they would take 30 s.
+    assert max(sent) < 5
 
 
 def test_calls_beyond_the_limit_in_flight_are_counted_as_unsent():

@@ -23,9 +23,9 @@ def test_writes_have_their_share_and_tenants_theirs(share):
     assert written / work.count == pytest.approx(share, abs=0.05)
     for number, call in enumerate(calls):
         assert (call.service == "indexer") == work.writes(number)
-    of = Counter(call.request.tenant_id for call in calls)
-    assert set(of) == {f"load-{number:05d}" for number in range(4)}
-    assert min(of.values()) > 0.2 * work.count
+    calls_by_tenant = Counter(call.request.tenant_id for call in calls)
+    assert set(calls_by_tenant) == {f"load-{number:05d}" for number in range(4)}
+    assert min(calls_by_tenant.values()) > 0.2 * work.count
 
 
 def test_a_call_is_the_same_each_time_and_for_another_seed_another():

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.peers import recall, tables
 from benchmarks.peers.driver import Results
-from benchmarks.peers.memory import own_bytes
-from benchmarks.peers.peer import Found
+from benchmarks.peers.memory import pss_bytes
+from benchmarks.peers.peer import FoundPassage
 from benchmarks.peers.spans import find_span
 from benchmarks.peers.vectors import DIMENSION, UnknownText, Vectors, key_of
 from hrag.text import tokens
@@ -36,9 +36,13 @@ def test_find_span(passage, start, expected):
 
 def test_passages_fill_the_budget_in_order_and_the_last_is_cut():
     text = "alpha beta gamma delta epsilon zeta eta theta"
-    found = [Found("d", text[17:]), Found("d", text[:17], 0), Found("d", text)]
+    passages = [
+        FoundPassage("d", text[17:]),
+        FoundPassage("d", text[:17], 0),
+        FoundPassage("d", text),
+    ]
     first = len(tokens.encode(text[17:]))
-    context = recall.within_budget(found, {"d": text}, first + 2)
+    context = recall.within_budget(passages, {"d": text}, first + 2)
     assert context.tokens == first + 2
     whole, (start, end) = context.spans["d"]
     assert whole == (17, len(text))
@@ -47,17 +51,18 @@ def test_passages_fill_the_budget_in_order_and_the_last_is_cut():
 
 
 def test_passages_in_no_document_cost_tokens_and_cover_nothing():
-    context = recall.within_budget([Found("d", "elsewhere")], {"d": "here"}, 100)
+    context = recall.within_budget([FoundPassage("d", "elsewhere")], {"d": "here"}, 100)
     assert (context.spans, context.lost) == ({}, 1)
     assert context.tokens == len(tokens.encode("elsewhere"))
 
 
 def test_a_cut_keeps_code_points_whole():
-    text = "𠮷𠮷𠮷"  # Each of several tokens.
-    for most in range(1, len(tokens.encode(text)) + 1):
-        kept, count = recall.truncated(text, most)
-        assert text.startswith(kept)
-        assert count == most
+    # Each of these characters has several tokens.
+    text = "𠮷𠮷𠮷"
+    for limit in range(1, len(tokens.encode(text)) + 1):
+        truncated, count = recall.truncated(text, limit)
+        assert text.startswith(truncated)
+        assert count == limit
 
 
 def test_recall_and_precision_count_each_character_once():
@@ -91,8 +96,12 @@ def test_union(spans, joined):
 
 
 def test_percentiles_are_in_milliseconds():
-    found = tables.percentiles([number / 1000 for number in range(101)])
-    assert (found.p50, found.p99, found.count) == (pytest.approx(50), pytest.approx(99), 101)
+    percentiles = tables.percentiles([number / 1000 for number in range(101)])
+    assert (percentiles.p50, percentiles.p99, percentiles.count) == (
+        pytest.approx(50),
+        pytest.approx(99),
+        101,
+    )
 
 
 def test_the_table_has_medians_and_ratios_to_the_text():
@@ -144,6 +153,6 @@ def test_a_text_without_a_vector_is_an_error():
 
 
 def test_own_memory_grows_with_what_is_allocated():
-    before = own_bytes([os.getpid()])
-    kept = np.ones(4_000_000)
-    assert own_bytes([os.getpid()]) - before > 0.9 * kept.nbytes
+    before = pss_bytes([os.getpid()])
+    allocated = np.ones(4_000_000)
+    assert pss_bytes([os.getpid()]) - before > 0.9 * allocated.nbytes

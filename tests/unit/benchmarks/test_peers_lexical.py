@@ -11,10 +11,10 @@ from benchmarks.report import Measured
 
 @pytest.mark.slow
 def test_the_source_scores_leaves_by_bm25_of_the_terms_that_others_get(tmp_path):
-    """BM25 is computed here from the file of leaves, in float64."""
+    """The expected BM25 scores are computed here in float64, from the file of leaves."""
     leaves = make_corpus(tmp_path, 300)
-    assert [len(each) for each in Leaves.load(tmp_path)] == [len(each) for each in leaves]
-    lengths = np.array([len(each) for each in leaves])
+    assert [len(terms) for terms in Leaves.load(tmp_path)] == [len(terms) for terms in leaves]
+    lengths = np.array([len(terms) for terms in leaves])
     rows = np.repeat(np.arange(len(leaves)), np.diff(leaves.starts))
     engine = Hrag(tmp_path)
     assert engine.index(tmp_path) > 0
@@ -22,23 +22,23 @@ def test_the_source_scores_leaves_by_bm25_of_the_terms_that_others_get(tmp_path)
         expected = np.zeros(len(leaves))
         for term in query.terms:
             of_term = leaves.numbers == term
-            own, often = rows[of_term], leaves.frequencies[of_term]
-            idf = np.log1p((len(leaves) - len(own) + 0.5) / (len(own) + 0.5))
-            norm = 1.2 * (0.25 + 0.75 * lengths[own] / lengths.mean())
-            expected[own] += idf * often / (often + norm)
-        found = engine.found(query)
-        assert found
-        for leaf, score in found:
+            term_rows, frequencies = rows[of_term], leaves.frequencies[of_term]
+            idf = np.log1p((len(leaves) - len(term_rows) + 0.5) / (len(term_rows) + 0.5))
+            norm = 1.2 * (0.25 + 0.75 * lengths[term_rows] / lengths.mean())
+            expected[term_rows] += idf * frequencies / (frequencies + norm)
+        ranked = engine.ranked_leaves(query)
+        assert ranked
+        for leaf, score in ranked:
             assert score == pytest.approx(expected[leaf], abs=1e-4)
     engine.close()
 
 
 def test_scores_are_compared_by_leaf_and_by_rank():
-    own = [(1, 3.0), (2, 2.0), (3, 1.0)]
-    assert difference(own, [(1, 3.0), (4, 2.25)]) == 1.0
-    assert difference(own, [(3, 3.0), (2, 2.0), (1, 1.0)]) == 2.0
-    assert common(own, [(2, 3.0), (1, 2.25)]) == pytest.approx(2 / 3)
-    assert (difference([], []), common([], own)) == (0, 1)
+    ours = [(1, 3.0), (2, 2.0), (3, 1.0)]
+    assert difference(ours, [(1, 3.0), (4, 2.25)]) == 1.0
+    assert difference(ours, [(3, 3.0), (2, 2.0), (1, 1.0)]) == 2.0
+    assert common(ours, [(2, 3.0), (1, 2.25)]) == pytest.approx(2 / 3)
+    assert (difference([], []), common([], ours)) == (0, 1)
 
 
 def test_the_table_has_the_verdicts():

@@ -29,12 +29,12 @@ def test_the_corpus_comes_back_from_its_files(tmp_path):
     corpus = SeededCorpus(tmp_path)
     documents = list(corpus)
     assert len(corpus) == count >= 500
-    assert [each.first_row for each in documents] == corpus.first_rows
-    vectors = np.concatenate([each.vectors for each in documents])
+    assert [document.first_row for document in documents] == corpus.first_rows
+    vectors = np.concatenate([document.vectors for document in documents])
     assert len(vectors) == count
     leaves = trees.pieces(documents[1].tree, trees.TREE.embedding_level)
     assert len(leaves) == len(documents[1].vectors)
-    assert max(each.end for each in leaves) == len(documents[1].text)
+    assert max(leaf.end for leaf in leaves) == len(documents[1].text)
     for query, nearest in zip(corpus.queries, corpus.nearest, strict=True):
         assert set(nearest) == set(np.argsort(vectors @ query.vector)[-10:])
     row = corpus.query_vectors().of([corpus.queries[3].text])[0]
@@ -49,21 +49,21 @@ def test_vectors_are_made_in_parts_that_differ():
 
 
 def test_callers_begin_together_at_different_queries():
-    seen = [[], []]
-    both = threading.Barrier(2)
+    searched = [[], []]
+    barrier = threading.Barrier(2)
 
-    def search(own):
+    def search(queries):
         def searching(query):
-            if not own:
-                both.wait(timeout=5)
-            own.append(query)
+            if not queries:
+                barrier.wait(timeout=5)
+            queries.append(query)
             time.sleep(0.01)
 
         return searching
 
-    load = Callers(list(map(search, seen)), list(range(10)), seconds=0.05)()
-    assert [own[:2] for own in seen] == [[0, 1], [5, 6]]
-    assert len(load.took_s) == sum(map(len, seen))
+    load = Callers(list(map(search, searched)), list(range(10)), seconds=0.05)()
+    assert [queries[:2] for queries in searched] == [[0, 1], [5, 6]]
+    assert len(load.took_s) == sum(map(len, searched))
     assert 0.05 <= load.elapsed_s < 5
 
 
@@ -102,7 +102,7 @@ def test_limits_say_which_was_exceeded(seconds, memory_bytes, reason):
 def test_a_worker_beyond_a_limit_is_killed_with_its_children(limits):
     worker = subprocess.Popen([sys.executable, "-c", WAITING])
     try:
-        while not (below := descendants(worker.pid)):
+        while not (children := descendants(worker.pid)):
             time.sleep(0.01)
         with Watch(worker.pid, limits) as watch:
             worker.wait(timeout=30)
@@ -111,14 +111,14 @@ def test_a_worker_beyond_a_limit_is_killed_with_its_children(limits):
         worker.wait()
     assert watch.exceeded
     assert watch.peak_bytes > 0
-    assert not any(map(resident_bytes, [[each] for each in below]))
+    assert not any(map(resident_bytes, [[descendant] for descendant in children]))
 
 
 def test_resident_memory_ignores_processes_that_have_ended():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    own = resident_bytes([os.getpid()])
-    assert resident_bytes([os.getpid(), ended.pid]) == pytest.approx(own, rel=0.1)
+    before = resident_bytes([os.getpid()])
+    assert resident_bytes([os.getpid(), ended.pid]) == pytest.approx(before, rel=0.1)
 
 
 def test_large_corpora_are_measured_one_peer_at_a_time():

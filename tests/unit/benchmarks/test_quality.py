@@ -1,4 +1,4 @@
-"""The development sets as a benchmark: which sets there are, its figures, tables and verdicts."""
+"""The development sets as a benchmark: the reading of sets, the figures, tables and verdicts."""
 
 import json
 import shutil
@@ -28,36 +28,42 @@ ABOUT = {
 }
 
 
-def found(name: str, share: float) -> RetrievalFigures:
-    """Every question's first piece of gold, or a part of it."""
-    (one,) = read_sets(MINIATURE)
+def measured_share(name: str, share: float) -> RetrievalFigures:
+    """Returns the figures of searches that find this share of each question's first gold span."""
+    (quality_set,) = read_sets(MINIATURE)
     systems = systems_of(name)
     rows = []
-    for question in one.questions:
+    for question in quality_set.questions:
         gold = question.gold[0]
         assert isinstance(gold, GoldSpan)
         document_id, start, end = gold.span
         span = TextSpan(document_id, start, start + round(share * (end - start)))
         texts = {budget: BudgetedText((span,), 5) for budget in DEFAULT_BUDGETS}
         rows.append(Retrieved((span,), texts, ((), ()), 1000, 0, 1))
-    outcomes = {each.name: list(rows) for each in systems}
+    outcomes = {system.name: list(rows) for system in systems}
     return summarise(
-        one.questions, systems, outcomes, Searched("t"), baseline=systems[-1].name, seed=0
+        quality_set.questions, systems, outcomes, Searched("t"), baseline=systems[-1].name, seed=0
     )
 
 
 def results(share: float = 1.0, **changed: object) -> Results:
-    (one,) = read_sets(MINIATURE)
-    measured = figures(one, found("context,standard:dense", share), "make bench-quality")
+    (quality_set,) = read_sets(MINIATURE)
+    measured = figures(
+        quality_set, measured_share("context,standard:dense", share), "make bench-quality"
+    )
     about = {**ABOUT, "sets": ["miniature"], "systems": ["context", "standard:dense"]}
-    kept = {key: each.model_copy(update=changed) for key, each in measured.items()}
-    return Results(about=about, figures=kept)
+    changed_figures = {key: figure.model_copy(update=changed) for key, figure in measured.items()}
+    return Results(about=about, figures=changed_figures)
 
 
 def test_a_folder_is_read_set_by_set() -> None:
-    (one,) = read_sets(MINIATURE)
-    assert (one.name, one.collection, len(one.questions)) == ("miniature", "miniature", 20)
-    assert len(list(one.documents())) == 12
+    (quality_set,) = read_sets(MINIATURE)
+    assert (quality_set.name, quality_set.collection, len(quality_set.questions)) == (
+        "miniature",
+        "miniature",
+        20,
+    )
+    assert len(list(quality_set.documents())) == 12
 
 
 def test_parallel_sets_give_questions_across_languages(tmp_path: Path) -> None:
@@ -70,12 +76,12 @@ def test_parallel_sets_give_questions_across_languages(tmp_path: Path) -> None:
         gold = [{"doc_id": f"fox-{language}", "start": 0, "end": 2}]
         query = {"qid": language, "query": text, "gold": gold, "orig_id": "1"}
         (folder / "queries.jsonl").write_text(json.dumps(query))
-    sets = {each.name: each for each in read_sets(tmp_path)}
+    sets = {quality_set.name: quality_set for quality_set in read_sets(tmp_path)}
     assert list(sets) == ["fox_en", "fox_zh", "fox_zh_to_en"]
     (across,) = sets["fox_zh_to_en"].questions
     assert (across.text, across.document_ids) == ("狐狸", ("fox-en",))
     assert sets["fox_zh_to_en"].collection == "fox_en"
-    assert [each.name for each in read_sets(tmp_path, ["fox_zh"])] == ["fox_zh"]
+    assert [quality_set.name for quality_set in read_sets(tmp_path, ["fox_zh"])] == ["fox_zh"]
     with pytest.raises(NoSets, match="has no set hen, but fox_en, fox_zh"):
         read_sets(tmp_path, ["hen"])
 
@@ -85,14 +91,14 @@ def test_without_sets_it_says_what_the_folder_must_hold(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     for name in ("corpus.jsonl", "queries.jsonl", "meta.json", "qid, query, gold"):
-        assert name in told
+        assert name in message
 
 
 def test_every_target_is_measured_by_default() -> None:
     assert len(TARGETS) == 4 * 4 * 4
-    systems = {each.name for each in systems_of(SYSTEMS)}
+    systems = {system.name for system in systems_of(SYSTEMS)}
     assert len(systems) == 12
     assert {system for _, system, _ in TARGETS} <= systems
     assert {budget for _, _, budget in TARGETS} == set(DEFAULT_BUDGETS)
@@ -114,10 +120,10 @@ def test_figures_have_targets_where_there_are_some(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_mode_that_finds_less_than_its_dense_self_is_named() -> None:
-    measured = found("standard,standard:dense", 1.0)
+    measured = measured_share("standard,standard:dense", 1.0)
     assert below_dense(measured) == []
     better = measured.systems[1]
-    worse = found("standard", 0.5).systems[0]
+    worse = measured_share("standard", 0.5).systems[0]
     mixed = RetrievalFigures(
         budgets=measured.budgets,
         baseline="standard:dense",

@@ -1,4 +1,4 @@
-"""Figures: their noise, what is recorded, and what is refused."""
+"""Figures: their noise, how they are recorded, and which are refused."""
 
 import os
 import subprocess
@@ -34,11 +34,11 @@ def test_measures_take_turns_and_the_order_changes() -> None:
     called: list[tuple[str, int]] = []
 
     def measure(name: str):
-        def one(number: int) -> float:
+        def record_call(number: int) -> float:
             called.append((name, number))
             return float(number)
 
-        return one
+        return record_call
 
     figures = interleaved([measure("a"), measure("b")], 2)
     assert called == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
@@ -46,7 +46,7 @@ def test_measures_take_turns_and_the_order_changes() -> None:
 
 
 def test_noise_is_that_of_the_mean() -> None:
-    """The standard error of the mean, estimated by resampling to within a quarter."""
+    """Resampling estimates the standard error of the mean with a precision of a quarter."""
     rounds = np.random.default_rng(5).normal(10, 2, 2500)
     figure = measured(rounds, np.mean)
     assert figure.value == rounds.mean()
@@ -54,10 +54,10 @@ def test_noise_is_that_of_the_mean() -> None:
 
 
 def test_a_slow_spell_is_noise() -> None:
-    """Slow rounds in a row give more noise than as many scattered ones."""
+    """Slow rounds in a row give more noise than the same number of scattered slow rounds."""
     scattered = np.random.default_rng(5).permutation(np.repeat([1.0, 3.0], 500))
     of_scattered, of_spell = (
-        measured(each, np.mean).noise for each in (scattered, np.sort(scattered))
+        measured(rounds, np.mean).noise for rounds in (scattered, np.sort(scattered))
     )
     assert of_scattered
     assert of_spell
@@ -82,9 +82,9 @@ def test_a_figure_is_recorded_with_what_repeats_it(
 ) -> None:
     report.parameters(seed=7, leaves=10)
     report.at_most("it.ratio", 1.5, "it to the other", "x", 1.25)
-    kept = run.figures["it.ratio"]
-    assert (kept.value, kept.target, kept.met, kept.better) == (1.5, 1.25, False, "lower")
-    assert (kept.seed, kept.sizes, kept.command) == (
+    figure = run.figures["it.ratio"]
+    assert (figure.value, figure.target, figure.met, figure.better) == (1.5, 1.25, False, "lower")
+    assert (figure.seed, figure.sizes, figure.command) == (
         7,
         {"leaves": 10},
         "pytest benchmarks/test_it.py",
@@ -102,7 +102,7 @@ def test_a_target_missed_by_no_more_than_noise_does_not_fail(
     assert shown[0].endswith("MISSED")
     assert report.missed == []
     report.at_most("it.other", Measured(2.07, 0.06), "it to another", "x", 2)
-    assert [each.partition(":")[0] for each in report.missed] == ["it to another"]
+    assert [message.partition(":")[0] for message in report.missed] == ["it to another"]
 
 
 @pytest.mark.parametrize("value", [0.8, 0.9])
@@ -110,7 +110,7 @@ def test_a_figure_that_equals_its_target_meets_it(run: Run, report: Report, valu
     report.at_least("it.rate", value, "it", "x", 0.8)
     report.at_most("it.took", value, "it", "x", 0.9)
     assert report.missed == []
-    assert [each.met for each in run.figures.values()] == [True, True]
+    assert [figure.met for figure in run.figures.values()] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -163,24 +163,29 @@ def test_broken(report):
 
 
 def session(folder: Path, *options: str) -> tuple[int, Path]:
-    """Runs benchmarks of its own under the benchmarks' conftest."""
+    """Runs a session with the benchmarks in SESSION; returns its exit code and results file."""
     (folder / "test_session.py").write_text(SESSION)
-    kept = folder / "figures.json"
+    results_path = folder / "figures.json"
     command = (
         *(sys.executable, "-m", "pytest", str(folder), "-p", "benchmarks.conftest"),
-        *("-c", str(ROOT / "pyproject.toml"), "--figures", str(kept), *options),
+        *("-c", str(ROOT / "pyproject.toml"), "--figures", str(results_path), *options),
     )
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    ran = subprocess.run(command, cwd=ROOT, env=own, check=False, capture_output=True)
-    return ran.returncode, kept
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
+    ran = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True)
+    return ran.returncode, results_path
 
 
 def test_a_session_writes_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also those of failed tests; they can be compared and tabulated."""
-    code, kept = session(tmp_path)
+    """The results of failed tests are written too.
+
+    The written results can be compared and tabulated.
+    """
+    code, results_path = session(tmp_path)
     assert code == 1
-    results = Results.read(kept)
-    assert {key: each.met for key, each in results.figures.items()} == {
+    results = Results.read(results_path)
+    assert {key: figure.met for key, figure in results.figures.items()} == {
         "it.ratio": True,
         "it.rate": False,
     }
@@ -194,16 +199,17 @@ def test_a_session_writes_its_results(tmp_path: Path, capsys: pytest.CaptureFixt
     assert about["machine"]["cores"] >= 1
     assert about["versions"]["hrag"]
     assert {"date", "commit"} <= set(about)
-    assert compare.main([str(kept), str(kept)]) == 0
-    assert table.main([str(kept)]) == 0
-    assert "| its rate | 3 | " not in capsys.readouterr().out  # Another test's seed.
+    assert compare.main([str(results_path), str(results_path)]) == 0
+    assert table.main([str(results_path)]) == 0
+    # The seed 3 belongs to another test.
+    assert "| its rate | 3 | " not in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_full_session_says_so(tmp_path: Path) -> None:
-    code, kept = session(tmp_path, "-m", "full")
+    code, results_path = session(tmp_path, "-m", "full")
     assert code == 0
-    results = Results.read(kept)
+    results = Results.read(results_path)
     assert results.about["mode"] == "full"
     assert list(results.figures) == ["it.large"]
     assert results.figures["it.large"].full

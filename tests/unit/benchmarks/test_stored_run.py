@@ -1,4 +1,4 @@
-"""The stored run belongs to the benchmarks as they are: a new run can be compared with it."""
+"""The stored run fits the present benchmarks: a new run can be compared with it."""
 
 import re
 from pathlib import Path
@@ -11,18 +11,19 @@ ROOT = Path(__file__).resolve().parents[3]
 RESULTS = Results.read(STORED)
 NODE = re.compile(r"(?P<file>benchmarks/test_\w+\.py)::(?P<test>test_\w+)")
 WORD = re.compile(r"[a-z]+(?:_[a-z]+)*")
-PERCENTILE = "p"  # Of p50 and p99, which the report appends.
+# The only word in p50 and p99, which the report appends to keys.
+PERCENTILE = "p"
 
 
 def source_of(command: str) -> tuple[str, str]:
     """Returns the source of the benchmark's file in lower case, and the name of its test."""
-    found = NODE.search(command)
-    assert found, command
-    return (ROOT / found["file"]).read_text("utf-8").lower(), found["test"]
+    match = NODE.search(command)
+    assert match, command
+    return (ROOT / match["file"]).read_text("utf-8").lower(), match["test"]
 
 
 def test_every_stored_key_is_one_that_its_benchmark_records() -> None:
-    """Keys are put together in the benchmarks' files: each of their words occurs there."""
+    """Benchmarks compose keys in their files, so each word of a key occurs in its file."""
     unknown = [
         f"{key}: {word}"
         for key, figure in RESULTS.figures.items()
@@ -34,7 +35,7 @@ def test_every_stored_key_is_one_that_its_benchmark_records() -> None:
 
 @pytest.mark.parametrize(
     "commands",
-    [{each.command for each in RESULTS.figures.values()}, RESULTS.micro, RESULTS.took_s],
+    [{figure.command for figure in RESULTS.figures.values()}, RESULTS.micro, RESULTS.took_s],
     ids=["figures", "micro", "took_s"],
 )
 def test_every_stored_test_exists(commands: set[str]) -> None:

@@ -25,9 +25,9 @@ ABOUT = {
 }
 
 
-def figure(what: str, value: float, **changed: Any) -> Figure:
+def figure(description: str, value: float, **changed: Any) -> Figure:
     fields: dict[str, Any] = {
-        "what": what,
+        "what": description,
         "value": value,
         "unit": "x",
         "better": "lower",
@@ -43,15 +43,15 @@ def figure(what: str, value: float, **changed: Any) -> Figure:
 
 
 def lines(**figures: Figure) -> list[str]:
-    keyed = {key.replace("__", "."): each for key, each in figures.items()}
+    keyed = {key.replace("__", "."): figure for key, figure in figures.items()}
     return list(tables(Results(about=ABOUT, figures=keyed)))
 
 
 def test_a_miss_is_shown_as_a_miss_with_its_command() -> None:
-    found = lines(
+    shown = lines(
         baseline__one_caller__ratio=figure("p50", 1.567, noise=0.02, target=1.25, met=False)
     )
-    (line,) = [line for line in found if "p50" in line]
+    (line,) = [line for line in shown if "p50" in line]
     assert line.endswith(
         "| p50 | <= 1.25 x | 1.57 ± 0.02 x | **missed** | `pytest benchmarks/test_it.py` |"
     )
@@ -63,21 +63,21 @@ def test_a_requirement_without_a_figure_is_reported() -> None:
 
 
 def test_other_figures_are_listed_with_their_target_or_without() -> None:
-    found = lines(
+    shown = lines(
         a__ratio=figure("ratio", 0.5, target=0.4, better="higher", met=True),
         a__p50=figure("took, p50", 1.0, unit="ms"),
         a__p99=figure("took, p99", 1234.5, unit="ms"),
         b__rate=figure("rate", 5, unit="calls/s", seed=None),
         b__recall=figure("recall", 0.999, unit="share"),
     )
-    start = found.index("| what | seed | figure |")
-    assert found[start + 1 : start + 5] == [
+    start = shown.index("| what | seed | figure |")
+    assert shown[start + 1 : start + 5] == [
         "| --- | --- | --- |",
         "| took, p50, p99 | 1 | 1, 1,234 ms |",
         "| rate | none | 5 calls/s |",
         "| recall | 1 | 0.999 |",
     ]
-    assert "| ratio | 1 | >= 0.4 x | 0.5 x | met |" in found
+    assert "| ratio | 1 | >= 0.4 x | 0.5 x | met |" in shown
 
 
 def test_plots_are_shown_by_their_names() -> None:
@@ -87,8 +87,8 @@ def test_plots_are_shown_by_their_names() -> None:
 
 def test_files_are_listed_with_the_time_of_all_their_tests() -> None:
     took_s = {"test_a.py::test_1": 1.5, "test_b.py::test": 9.0, "test_a.py::test_2[x]": 2.0}
-    found = list(tables(Results(about=ABOUT, took_s=took_s)))
-    assert found[-2:] == ["| `test_a.py` | 4 s |", "| `test_b.py` | 9 s |"]
+    shown = list(tables(Results(about=ABOUT, took_s=took_s)))
+    assert shown[-2:] == ["| `test_a.py` | 4 s |", "| `test_b.py` | 9 s |"]
 
 
 def test_the_machine_is_named() -> None:
@@ -96,7 +96,7 @@ def test_the_machine_is_named() -> None:
 
 
 def test_the_stored_tables_are_those_of_the_stored_run() -> None:
-    """Fails after an edit by hand, or without `--write`."""
+    """Fails after an edit by hand, or if `--write` was forgotten."""
     stored = Results.read(STORED)
     assert STORED.with_name(TABLES).read_text("utf-8") == "\n".join(tables(stored)) + "\n"
     text = README.read_text("utf-8")
@@ -124,8 +124,8 @@ def test_both_files_are_written_or_neither(tmp_path: Path) -> None:
 def test_only_what_is_between_the_marks_is_written() -> None:
     text = README.read_text("utf-8")
     changed = written(text, Results(about=ABOUT))
-    before, rest = text.split("<!-- `python -m benchmarks.table --write` writes from here -->")
-    after = rest.split("<!-- to here -->")[1]
+    before, remainder = text.split("<!-- `python -m benchmarks.table --write` writes from here -->")
+    after = remainder.split("<!-- to here -->")[1]
     assert changed.startswith(before)
     assert changed.endswith(after)
     assert "**missed**" not in changed.removeprefix(before).removesuffix(after)

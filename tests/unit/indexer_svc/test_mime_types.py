@@ -70,7 +70,7 @@ def test_an_archive_is_what_its_own_parts_are_not_those_of_a_file_in_it():
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (archive({"a.txt": "text"}), "no DOCX, PPTX, XLSX or EPUB"),
+        (archive({"a.txt": "text"}), "not a DOCX, PPTX, XLSX or EPUB"),
         (OLE, "encrypted or of an old format"),
     ],
 )

@@ -1,4 +1,7 @@
-"""Work on a whole store in PostgreSQL: what its own tools do is left to them."""
+"""Administration of a whole store in PostgreSQL.
+
+hrag does only what the tools of PostgreSQL cannot do: it checks and migrates the store.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,41 +22,49 @@ from hrag.values.errors import NotSupported
 
 
 class PostgresAdministration:
-    """See `hrag.engine.protocols.Administration`."""
+    """Checks and migrates a store.
+
+    Implements `hrag.engine.protocols.Administration`. The other methods raise NotSupported with a
+    message that names the tool of PostgreSQL to use.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def check(self) -> CheckReport:
-        """Reads every collection in a snapshot of its own."""
+        """Checks the whole store; reads each collection in a separate snapshot."""
         with self._database.read() as connection:
             check_version(connection)
         return check(self._database)
 
     def migrate(self) -> MigrationReport:
-        """Creates the schema, or brings it to the newest version."""
+        """Creates the schema, or migrates it to the newest version."""
         return migrate(self._database)
 
     def repair(self) -> CheckReport:
-        """Not supported: every change is a transaction, so nothing falls out of step."""
-        _leave_to("a restored backup, or ingesting the documents that `hrag check` names,")
+        """Raises NotSupported.
+
+        A repair is not needed: every change is one transaction, so derived data cannot be stale.
+        """
+        _refuse("a restored backup, or ingesting the documents that `hrag check` names,")
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
-        """Not supported."""
-        _leave_to("pg_basebackup with WAL archiving, or pg_dump,")
+        """Raises NotSupported."""
+        _refuse("pg_basebackup with WAL archiving, or pg_dump,")
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
-        """Not supported."""
-        _leave_to("pg_restore, or recovery of a base backup,")
+        """Raises NotSupported."""
+        _refuse("pg_restore, or recovery of a base backup,")
 
     def vacuum(self) -> VacuumReport:
-        """Not supported."""
-        _leave_to("autovacuum, or VACUUM,")
+        """Raises NotSupported."""
+        _refuse("autovacuum, or VACUUM,")
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Not supported."""
-        _leave_to("REINDEX INDEX CONCURRENTLY on the indexes in the schema hrag_homes")
+        """Raises NotSupported."""
+        _refuse("REINDEX INDEX CONCURRENTLY on the indexes in the schema hrag_homes")
 
 
-def _leave_to(means: str) -> NoReturn:
-    raise NotSupported(f"a store in PostgreSQL has its database's own means: {means} does this")
+def _refuse(tool: str) -> NoReturn:
+    """Raises NotSupported; `tool` is what operators use instead."""
+    raise NotSupported(f"a store in PostgreSQL uses the tools of its database: {tool} does this")

@@ -1,7 +1,7 @@
-"""Proves that what is stored of each collection agrees: documents, leaves, terms, counters.
+"""Checks that the documents, leaves, terms and counters of each collection agree.
 
-Each collection is read in one snapshot, a page of documents at a time. Bits are PostgreSQL's:
-its data checksums notice flipped ones.
+Each collection is read in one snapshot, one page of documents at a time. The check does not
+look for flipped bits: PostgreSQL's data checksums detect those.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ SELECT ordinal, record, tree, body, term_count, is_unsummarised, ARRAY(
 FROM hrag.documents d WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 AND ordinal > %(after)s ORDER BY ordinal LIMIT %(page)s
 """
-_LEAVES = """
+_LEAVES_OF_DOCUMENT = """
 SELECT leaf, above, vector_dims(embedding) FROM {table}
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND ordinal = %(ordinal)s
 """
@@ -77,7 +77,8 @@ _PARTS_OF_POSTINGS = """
 SELECT DISTINCT part FROM hrag.postings
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-# Rows of other collections in a home, and rows of a collection with a home in the shared table.
+# The next two statements count the rows of other collections in a home, and the rows of a
+# collection with a home in the shared table.
 _FOREIGN_LEAVES = """
 SELECT count(*) FROM {table}
 WHERE tenant_id <> %(tenant_id)s OR collection_id <> %(collection_id)s
@@ -95,7 +96,10 @@ WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
 
 
 def check(database: Database) -> CheckReport:
-    """Returns what was read of all tenants and each problem with its place."""
+    """Checks the collections of all tenants.
+
+    Returns how much was read, and each problem with its place.
+    """
     documents = leaves = parts = 0
     problems: list[str] = []
     with database.read() as connection:
@@ -104,54 +108,59 @@ def check(database: Database) -> CheckReport:
     for tenant_id, number in numbers:
         with database.read() as connection:
             collection = open_by_number(connection, tenant_id, number)
-            if collection is None:  # It was deleted a moment ago.
+            if collection is None:  # The collection was just deleted.
                 continue
-            checked = _CollectionCheck(connection, collection)
-            problems += checked.problems()
-        documents += checked.totals[0]
-        leaves += checked.totals[2]
+            collection_check = _CollectionCheck(connection, collection)
+            problems += collection_check.problems()
+        documents += collection_check.totals[0]
+        leaves += collection_check.totals[2]
         parts += collection.home is not None
     return CheckReport(len(numbers), documents, leaves, parts, tuple(problems))
 
 
 class _CollectionCheck:
-    """The check of one collection in one snapshot; `totals` are in the order of _COUNTERS."""
+    """The check of one collection in one snapshot.
+
+    `totals` are sums over its documents, in the order of _COUNTERS.
+    """
 
     def __init__(self, connection: Connection, collection: OpenedCollection) -> None:
         self._connection = connection
         self._collection = collection
         self.totals = [0] * 9
-        self._lexical_of: dict[int, tuple[str, LeafTerms]] = {}
+        self._terms_by_ordinal: dict[int, tuple[str, LeafTerms]] = {}
 
     def problems(self) -> list[str]:
         """Returns all problems, each with its place."""
-        found = list(self._of_documents())
-        found += self._of_strays()
-        found += self._of_places()
-        found += self._of_parts()
-        found += self._of_summaries()
+        problems = list(self._check_documents())
+        problems += self._find_strays()
+        problems += self._check_tables()
+        problems += self._check_parts()
+        problems += self._check_summaries()
         counters = self._connection.execute(_COUNTERS, self._collection.key).fetchone()
         if list(counters or ()) != self.totals:
-            found.append(f"its counters are {counters}, its documents make {tuple(self.totals)}")
+            problems.append(
+                f"its counters are {counters}, but its documents add up to {tuple(self.totals)}"
+            )
         record = self._collection.record
         kind = "summaries of " if record.summarises else ""
         place = f"{kind}collection {record.tenant_id}/{record.name}: "
-        return [place + problem for problem in found]
+        return [place + problem for problem in problems]
 
-    def _of_documents(self) -> Iterator[str]:
+    def _check_documents(self) -> Iterator[str]:
         after = 0
         while True:
             page = {**self._collection.key, "after": after, "page": _PAGE}
             rows = self._connection.execute(_DOCUMENTS, page).fetchall()
-            self._lexical_of.clear()
+            self._terms_by_ordinal.clear()
             for row in rows:
-                yield from self._of_document(*row)
-            yield from self._of_words()
+                yield from self._check_document(*row)
+            yield from self._check_lexical_index()
             if len(rows) < _PAGE:
                 return
             after = rows[-1][0]
 
-    def _of_document(
+    def _check_document(
         self,
         ordinal: int,
         packed: bytes,
@@ -169,38 +178,41 @@ class _CollectionCheck:
             yield f"{place}{error}"
             return
         if len(body) != record.text_bytes or tree.counts != record.chunks_per_level:
-            yield f"{place}its text or tree is not that of its record"
+            yield f"{place}its text or tree does not match its record"
         if sorted(terms) != terms_of(record):
             yield f"{place}filters do not find it by all of its values"
-        yield from (place + problem for problem in self._of_leaves(ordinal, tree))
-        lexical = self._lexical(record, text, tree)
-        if lexical is not None:
-            self._lexical_of[ordinal] = place, lexical
-        length = 0 if lexical is None else int(lexical.lengths.sum())
-        if length != term_count:
-            yield f"{place}it has {length} terms, {term_count} are counted"
-        own = (
+        yield from (place + problem for problem in self._check_leaves(ordinal, tree))
+        leaf_terms = self._leaf_terms(record, text, tree)
+        if leaf_terms is not None:
+            self._terms_by_ordinal[ordinal] = place, leaf_terms
+        counted_terms = 0 if leaf_terms is None else int(leaf_terms.lengths.sum())
+        if counted_terms != term_count:
+            yield f"{place}it has {counted_terms} terms, {term_count} are counted"
+        counts = (
             *(1, sum(record.chunks_per_level), record.leaf_count, record.token_count),
             *(record.text_bytes, record.vector_bytes, record.stored_bytes, term_count),
             int(is_unsummarised),
         )
-        self.totals = [total + more for total, more in zip(self.totals, own, strict=True)]
+        self.totals = [total + more for total, more in zip(self.totals, counts, strict=True)]
 
-    def _of_leaves(self, ordinal: int, tree: Tree) -> Iterator[str]:
-        """Every leaf is stored once, with its ancestors and a vector of the right size."""
+    def _check_leaves(self, ordinal: int, tree: Tree) -> Iterator[str]:
+        """Checks that each leaf is stored once, with its ancestors and a vector of full size."""
         settings = self._collection.settings
-        parts = [sql.SQL(_LEAVES).format(table=each) for each in tables_of(self._collection.home)]
+        parts = [
+            sql.SQL(_LEAVES_OF_DOCUMENT).format(table=table)
+            for table in tables_of(self._collection.home)
+        ]
         statement = sql.SQL(" UNION ALL ").join(parts)
         rows = self._connection.execute(statement, {**self._collection.key, "ordinal": ordinal})
-        found = sorted(rows.fetchall())
+        stored = sorted(rows.fetchall())
         level = settings.tree.embedding_level
         above = tree.ancestors(level).T.tolist()
         dimension = settings.dimension or None
-        if found != [(leaf, each, dimension) for leaf, each in enumerate(above)]:
-            yield f"{len(found)} leaves are stored; they are not the {len(above)} of its tree"
+        if stored != [(leaf, indexes, dimension) for leaf, indexes in enumerate(above)]:
+            yield f"{len(stored)} leaves are stored; they do not match the {len(above)} of its tree"
 
-    def _lexical(self, record: DocumentRecord, text: str, tree: Tree) -> LeafTerms | None:
-        """The terms of its leaves; None without a lexical index."""
+    def _leaf_terms(self, record: DocumentRecord, text: str, tree: Tree) -> LeafTerms | None:
+        """Returns the terms of the document's leaves; None without a lexical index."""
         settings = self._collection.settings
         if not settings.analyzer:
             return None
@@ -212,38 +224,41 @@ class _CollectionCheck:
             settings.tree.embedding_level,
             headings=settings.index_headings,
         )
-        return analyzer(settings.analyzer).leaf_terms([each.lexical for each in indexed])
+        return analyzer(settings.analyzer).leaf_terms([leaf.lexical for leaf in indexed])
 
-    def _of_words(self) -> Iterator[str]:
-        """The lexical index finds exactly a document's own terms, as often as they occur.
+    def _check_lexical_index(self) -> Iterator[str]:
+        """Checks that the lexical index has exactly the terms of each document, and how often.
 
-        Of all documents of a page at once: term vectors and tombstones are read each time.
+        It checks all documents of a page at once, because each look-up reads all term vectors and
+        tombstones.
         """
-        if not self._lexical_of:
+        if not self._terms_by_ordinal:
             return
-        entries = np.concatenate([lexical.entries for _, lexical in self._lexical_of.values()])
+        entries = np.concatenate(
+            [leaf_terms.entries for _, leaf_terms in self._terms_by_ordinal.values()]
+        )
         ids = np.unique(entries >> np.uint64(8))
-        found = matches_of(self._connection, self._collection, ids)
-        owners = ordinals_of(found.labels)[found.rows]
-        found_entries = ids[found.which] << np.uint64(8) | found.frequencies
-        for ordinal, (place, lexical) in self._lexical_of.items():
-            own = np.sort(found_entries[owners == ordinal])
-            if not np.array_equal(own, np.sort(lexical.entries)):
+        matches = matches_of(self._connection, self._collection, ids)
+        owners = ordinals_of(matches.labels)[matches.rows]
+        indexed_entries = ids[matches.term_indices] << np.uint64(8) | matches.frequencies
+        for ordinal, (place, leaf_terms) in self._terms_by_ordinal.items():
+            indexed = np.sort(indexed_entries[owners == ordinal])
+            if not np.array_equal(indexed, np.sort(leaf_terms.entries)):
                 yield f"{place}the lexical index does not find it by its words"
 
-    def _of_strays(self) -> Iterator[str]:
-        """Rows of documents that do not exist, and tombstones of some that do."""
+    def _find_strays(self) -> Iterator[str]:
+        """Finds rows of documents that do not exist, and tombstones of documents that exist."""
         key: Any = self._collection.key
         for table in tables_of(self._collection.home):
             statement = sql.SQL(_STRAY_LEAVES).format(table=table)
             for (ordinal,) in self._connection.execute(statement, key).fetchall():
-                yield f"leaves of ordinal {ordinal} are stored, which no document has"
+                yield f"leaves of ordinal {ordinal} are stored, but no document has this ordinal"
         for name, statement in _STRAYS.items():
             for (ordinal,) in self._connection.execute(statement, key).fetchall():
-                yield f"{name} has ordinal {ordinal}, which disagrees with the documents"
+                yield f"the table {name} and the documents disagree about ordinal {ordinal}"
 
-    def _of_places(self) -> Iterator[str]:
-        """No leaf is where no search looks for it, or where one of others would find it."""
+    def _check_tables(self) -> Iterator[str]:
+        """Checks that each leaf is in a table of its collection, and in no table of another one."""
         key, home = self._collection.key, self._collection.home
         if home is None:
             return
@@ -252,24 +267,29 @@ class _CollectionCheck:
             if foreign := one_value(self._connection, statement, key):
                 yield f"its home {home} has {foreign} leaves of other collections"
         if shared := one_value(self._connection, _SHARED_LEAVES, key):
-            yield f"it has home {home}, and {shared} leaves in the table of all collections"
+            yield f"it has home {home}, but also {shared} leaves in the shared table"
 
-    def _of_parts(self) -> Iterator[str]:
-        """Parts of the lexical index do not overlap; postings and tombstones belong to one."""
+    def _check_parts(self) -> Iterator[str]:
+        """Checks the parts of the lexical index.
+
+        Parts do not overlap, and all postings and tombstones belong to a part.
+        """
         key = self._collection.key
         parts: dict[int, int] = dict(self._connection.execute(_PARTS, key).fetchall())
-        yield from (f"part {part} overlaps another one" for part, others in parts.items() if others)
+        yield from (f"part {part} overlaps another one" for part, count in parts.items() if count)
         for (part,) in self._connection.execute(_PARTS_OF_POSTINGS, key).fetchall():
             if part not in parts:
-                yield f"postings of part {part} are stored, which does not exist"
+                yield f"postings of part {part} are stored, but the part does not exist"
         for (ordinal,) in self._connection.execute(_TOMBSTONES, key).fetchall():
-            yield f"tombstones has ordinal {ordinal}, which no part has"
+            yield f"the table tombstones has ordinal {ordinal}, which no part contains"
 
-    def _of_summaries(self) -> Iterator[str]:
-        """Each document of a summary collection is that of the living version of a document."""
+    def _check_summaries(self) -> Iterator[str]:
+        """Checks that the summaries of each document belong to its living version."""
         key = {**self._collection.key, "summarises": self._collection.record.summarises}
         if not key["summarises"]:
             return
-        for name, packed, ordinal, waits in self._connection.execute(_SUMMARISED, key).fetchall():
-            if waits or packed is None or Summarised.from_bytes(packed).ordinal != ordinal:
-                yield f"document {name}: its summaries are not those of its present version"
+        for name, packed, ordinal, unsummarised in self._connection.execute(
+            _SUMMARISED, key
+        ).fetchall():
+            if unsummarised or packed is None or Summarised.from_bytes(packed).ordinal != ordinal:
+                yield f"document {name}: its summaries do not belong to its current version"

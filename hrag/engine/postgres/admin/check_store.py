@@ -1,6 +1,7 @@
-"""Proves what a check of single collections cannot: that no row or table is left of others.
+"""Checks the store as a whole, in one snapshot.
 
-All is read in one snapshot.
+It finds rows and tables that belong to no collection, wrong totals of tenants, and wrong names. A
+check of single collections cannot find these.
 """
 
 from collections.abc import Iterator
@@ -14,12 +15,12 @@ _USAGE = """
 SELECT t.tenant_id FROM hrag.tenants t LEFT JOIN (
     SELECT tenant_id, count(*) FILTER (WHERE named) AS collections,
       sum(documents) FILTER (WHERE named) AS documents, sum(stored_bytes) AS stored_bytes
-    FROM (SELECT *, record ->> 'summarises' = '0' AS named FROM hrag.collections) AS each
-    GROUP BY tenant_id) AS found USING (tenant_id)
+    FROM (SELECT *, record ->> 'summarises' = '0' AS named FROM hrag.collections) AS stored
+    GROUP BY tenant_id) AS sums USING (tenant_id)
 WHERE (t.collections, t.documents, t.stored_bytes) IS DISTINCT FROM
-  (coalesce(found.collections, 0), coalesce(found.documents, 0), coalesce(found.stored_bytes, 0))
+  (coalesce(sums.collections, 0), coalesce(sums.documents, 0), coalesce(sums.stored_bytes, 0))
 """
-# An ordinal that is not the tenant's yet would be given to another document.
+# An ordinal after the tenant's sequence would later be assigned to another document.
 _FUTURE = """
 SELECT c.tenant_id, c.collection_id FROM hrag.collections c
 LEFT JOIN hrag.tenants t USING (tenant_id)
@@ -29,10 +30,10 @@ WHERE t.sequence IS NULL OR t.sequence < c.sequence OR EXISTS (
 """
 _NAMES = """
 SELECT tenant_id, name FROM hrag.names n FULL JOIN (
-    SELECT tenant_id, collection_id, record ->> 'name' AS own FROM hrag.collections
+    SELECT tenant_id, collection_id, record ->> 'name' AS first_name FROM hrag.collections
     WHERE record ->> 'summarises' = '0') AS c USING (tenant_id, collection_id)
-GROUP BY tenant_id, collection_id, name, own, is_alias
-HAVING own IS NULL OR name IS NULL OR (own = name) = is_alias
+GROUP BY tenant_id, collection_id, name, first_name, is_alias
+HAVING first_name IS NULL OR name IS NULL OR (first_name = name) = is_alias
 """
 _STRAY = sql.SQL("""
 SELECT DISTINCT tenant_id, collection_id FROM hrag.{table}
@@ -40,7 +41,7 @@ LEFT JOIN hrag.collections c USING (tenant_id, collection_id)
 LEFT JOIN hrag.deleted_collections d USING (tenant_id, collection_id)
 WHERE c.tenant_id IS NULL AND d.tenant_id IS NULL
 """)
-_STRAYS = {each: _STRAY.format(table=sql.Identifier(each)) for each in TABLES}
+_STRAYS = {table: _STRAY.format(table=sql.Identifier(table)) for table in TABLES}
 _TABLES_OF_HOMES = """
 SELECT relname::text, relname IN (SELECT unnest(ARRAY['leaves_' || home, 'tail_' || home]) FROM (
     SELECT home FROM hrag.collections UNION ALL SELECT home FROM hrag.deleted_collections
@@ -54,23 +55,23 @@ _HOMES = "SELECT home, count(*) FROM hrag.collections WHERE home IS NOT NULL GRO
 def problems_of_store(connection: Connection) -> Iterator[str]:
     """Yields each problem with its place."""
     for (tenant_id,) in connection.execute(_USAGE).fetchall():
-        yield f"tenant {tenant_id}: its usage is not that of its collections"
+        yield f"tenant {tenant_id}: its usage does not match its collections"
     for place in connection.execute(_FUTURE).fetchall():
-        yield f"{_named(*place)}: it has changes that its tenant has not counted"
+        yield f"{_describe(*place)}: it has changes after the last sequence of its tenant"
     for tenant_id, name in connection.execute(_NAMES).fetchall():
         yield f"tenant {tenant_id}: the name {name} and the collections disagree"
     for table, statement in _STRAYS.items():
         for place in connection.execute(statement).fetchall():
-            yield f"{_named(*place)}: {table} has rows of it, and it does not exist"
-    yield from _of_homes(connection)
+            yield f"{_describe(*place)}: the table {table} has rows of it, but it does not exist"
+    yield from _check_homes(connection)
 
 
-def _named(tenant_id: str, collection_id: int) -> str:
+def _describe(tenant_id: str, collection_id: int) -> str:
     return f"tenant {tenant_id}, collection number {collection_id}"
 
 
-def _of_homes(connection: Connection) -> Iterator[str]:
-    """Each home is one collection's, and both of its tables exist."""
+def _check_homes(connection: Connection) -> Iterator[str]:
+    """Checks that each home belongs to one collection and that both of its tables exist."""
     tables: dict[str, bool] = dict(connection.execute(_TABLES_OF_HOMES).fetchall())
     for table, is_known in sorted(tables.items()):
         if not is_known:

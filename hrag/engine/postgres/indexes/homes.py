@@ -1,11 +1,13 @@
-"""Homes: tables of their own for the leaves of a large collection, with an HNSW index.
+"""Homes: separate tables with an HNSW index for the leaves of a large collection.
 
-One index over the leaves of all tenants gives each of them too few, or too late: it finds the
-nearest of all, of which few are the tenant's. In a home, `leaves_<n>` has the index and
-`tail_<n>` takes new leaves, because inserting into an HNSW index is slow; every leaf is in one
-of the two. A new home is filled and indexed while searches and writes go on with the old one,
-and takes its place in one short transaction. Its number is in the collection's row: each
-snapshot uses the tables that its own state of that row names.
+One HNSW index over the leaves of all tenants would be slow and would return too few leaves to
+each tenant: it finds the nearest leaves of all tenants, and few of them belong to the one that
+searches. In a home, the table `leaves_<n>` has the index and the table `tail_<n>` receives new
+leaves, because inserting into an HNSW index is slow. Every leaf is in one of the two tables.
+
+A new home is filled and indexed while searches and writes continue to use the old one. Then it
+replaces the old one in one short transaction. The collection's row contains the number of its
+home. Each snapshot uses the tables of the home in its version of that row.
 """
 
 from dataclasses import dataclass
@@ -18,13 +20,17 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 
-_HNSW_M = 8  # Less than pgvector's 16; both are measured in docs/decisions/postgres.md.
+# The default of pgvector is 16. docs/decisions/postgres.md has measurements of both values.
+_HNSW_M = 8
 _HNSW_EF_CONSTRUCTION = 150
-_LINK_BYTES = 512  # Of a leaf in a graph that is built in memory, besides its vector.
-_LEAST_BUILD_KB = 64 << 10
-_MOST_BUILD_KB = 2 << 20
-_ABANDONED_AFTER = timedelta(days=1)  # A home that was not filled by then.
-_LAST_USED_AFTER = timedelta(minutes=1)  # On replicas, too.
+# While a graph is built in memory, each leaf takes this much in addition to its vector.
+_LINK_BYTES = 512
+_MIN_BUILD_KB = 64 << 10
+_MAX_BUILD_KB = 2 << 20
+# A new home that is not in use after this time counts as abandoned.
+_ABANDONED_AFTER = timedelta(days=1)
+# A replaced home is kept for this time, because snapshots on replicas may also read it.
+_LAST_USED_AFTER = timedelta(minutes=1)
 
 _CREATE = (
     "CREATE TABLE {table} (LIKE hrag.leaves INCLUDING STORAGE, PRIMARY KEY (ordinal, leaf))",
@@ -64,7 +70,8 @@ UPDATE hrag.unused_homes SET drop_after = now()
 WHERE tenant_id = %(tenant_id)s AND home = %(home)s
 """
 _REMOVE_UNUSED = "DELETE FROM hrag.unused_homes WHERE tenant_id = %(tenant_id)s AND home = %(home)s"
-# Transactions that write and those that read, which have no number but hold back `backend_xmin`.
+# Both kinds of transactions prevent a drop: those that write, and those that only read. The latter
+# have no transaction id, but their `backend_xmin` shows the oldest one that they may see.
 _DUE = """
 SELECT tenant_id, home FROM hrag.unused_homes
 WHERE drop_after < now() AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
@@ -75,19 +82,19 @@ AND NOT EXISTS (
 LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 _MOVE = """
-WITH kept AS (
+WITH locked AS (
     SELECT ordinal FROM hrag.documents
     WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND ordinal IN (
         SELECT ordinal FROM {tail}
         WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-        ORDER BY ordinal, leaf LIMIT %(most)s)
+        ORDER BY ordinal, leaf LIMIT %(max_leaves)s)
     FOR UPDATE SKIP LOCKED
 ), removed AS (
     DELETE FROM {tail} WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
     AND (ordinal, leaf) IN (
         SELECT ordinal, leaf FROM {tail} WHERE tenant_id = %(tenant_id)s
-        AND collection_id = %(collection_id)s AND ordinal IN (SELECT ordinal FROM kept)
-        ORDER BY ordinal, leaf LIMIT %(most)s)
+        AND collection_id = %(collection_id)s AND ordinal IN (SELECT ordinal FROM locked)
+        ORDER BY ordinal, leaf LIMIT %(max_leaves)s)
     RETURNING tenant_id, collection_id, ordinal, leaf, above, embedding
 ), moved AS (
     INSERT INTO {leaves} (tenant_id, collection_id, ordinal, leaf, above, embedding)
@@ -98,14 +105,14 @@ WITH kept AS (
 
 @dataclass(frozen=True, slots=True)
 class HomeSizes:
-    """How many leaves of a collection an index has, and how many are scanned."""
+    """The number of leaves in a collection's HNSW index, and the number of scanned leaves."""
 
     indexed: int
     scanned: int
 
 
 def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSizes:
-    """Returns the sizes; the tail is counted, for it is short."""
+    """Returns the sizes. It counts the rows of the tail, which is short."""
     if collection.home is None:
         return HomeSizes(0, collection.leaves)
     _, tail = tables_of(collection.home)
@@ -115,11 +122,12 @@ def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSize
 
 
 def move_collection(database: Database, tenant_id: str, collection_id: int) -> int:
-    """Gives a collection a new home whose index has all its leaves; returns their number.
+    """Builds a new home whose index has all leaves of a collection; returns their number.
 
-    Writers of the tenant wait for the last step only. If the process ends before that step,
-    another one was faster, or the collection was deleted meanwhile, the new tables are dropped
-    later: 0 is returned then.
+    Writers of the tenant wait only during the last step, which replaces the home. If another
+    process replaced the home first, or if the collection was deleted meanwhile, returns 0 and the
+    new tables are dropped later. They are also dropped later if the process ends before the last
+    step.
     """
     with database.write() as connection:
         source = open_by_number(connection, tenant_id, collection_id)
@@ -138,7 +146,7 @@ def move_collection(database: Database, tenant_id: str, collection_id: int) -> i
             connection.execute(_ABANDON, {"tenant_id": tenant_id, "home": home})
             return 0
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
-        # What was committed since the leaves were copied has a greater ordinal.
+        # Leaves that were committed after the copy have greater ordinals.
         _fill(connection, old, tail, source.sequence, old.sequence)
         _replace(connection, old, home)
     with database.autocommit() as connection:
@@ -147,23 +155,23 @@ def move_collection(database: Database, tenant_id: str, collection_id: int) -> i
 
 
 def _create(connection: Connection, collection: OpenedCollection) -> int:
-    """Makes the tables of a new home and returns its number."""
+    """Creates the tables of a new home and returns its number."""
     (home,) = connection.execute("SELECT nextval('hrag.home_ids')").fetchone() or (0,)
     dimension = sql.Literal(collection.settings.dimension)
     for table in tables_of(home):
         for statement in _CREATE:
             connection.execute(sql.SQL(statement).format(table=table, dimension=dimension))
-    own = {"tenant_id": collection.tenant_id, "home": home, "delay": _ABANDONED_AFTER}
-    connection.execute(_ADD_UNUSED, own)
+    parameters = {"tenant_id": collection.tenant_id, "home": home, "delay": _ABANDONED_AFTER}
+    connection.execute(_ADD_UNUSED, parameters)
     return int(home)
 
 
 def _fill(
     connection: Connection, source: OpenedCollection, target: sql.Composable, after: int, last: int
 ) -> None:
-    """Copies the leaves of documents with ordinals after `after`, up to `last`."""
+    """Copies the leaves of documents with ordinals greater than `after` and at most `last`."""
     sources = [sql.SQL(_SOURCE).format(table=table) for table in tables_of(source.home)]
-    # In one statement, which sees one state: leaves may be on their way from tail to index.
+    # One statement sees one state of both tables: leaves may move from the tail to the index.
     statement = sql.SQL(_FILL).format(target=target, sources=sql.SQL(" UNION ALL ").join(sources))
     connection.execute(statement, {**source.key, "after": after, "last": last})
 
@@ -171,15 +179,15 @@ def _fill(
 def _build_index(
     connection: Connection, collection: OpenedCollection, leaves: sql.Composable
 ) -> None:
-    """Builds the HNSW index in memory, as far as that is wise."""
+    """Builds the HNSW index, in memory if the graph fits into the largest build memory."""
     leaf_bytes = 2 * collection.settings.dimension + _LINK_BYTES
-    memory_kb = max(_LEAST_BUILD_KB, min(_MOST_BUILD_KB, collection.leaves * leaf_bytes // 1024))
+    memory_kb = max(_MIN_BUILD_KB, min(_MAX_BUILD_KB, collection.leaves * leaf_bytes // 1024))
     connection.execute("SELECT set_config('maintenance_work_mem', %s, true)", (f"{memory_kb}kB",))
     connection.execute(sql.SQL(_INDEX).format(table=leaves))
 
 
 def _replace(connection: Connection, old: OpenedCollection, home: int) -> None:
-    """Puts a home in the place of the old one, or of the collection's rows in the shared table."""
+    """Replaces the old home, or the collection's rows in the shared table, by a new home."""
     if old.home is None:
         connection.execute(_REMOVE_SHARED, old.key)
     else:
@@ -188,22 +196,25 @@ def _replace(connection: Connection, old: OpenedCollection, home: int) -> None:
     connection.execute(_SET_HOME, {**old.key, "home": home})
 
 
-def drain_tail(connection: Connection, collection: OpenedCollection, most: int) -> int:
-    """Moves leaves from the tail of a home into its index, `most` at most; returns how many.
+def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves: int) -> int:
+    """Moves at most `max_leaves` leaves from the tail of a home into its index.
 
-    Those of documents that a writer is replacing wait for the next time.
+    Returns how many were moved. Leaves of documents that a writer is replacing stay in the tail
+    until the next call.
     """
     leaves, tail = tables_of(collection.home)
     statement = sql.SQL(_MOVE).format(leaves=leaves, tail=tail)
-    (moved,) = connection.execute(statement, {**collection.key, "most": most}).fetchone() or (0,)
+    (moved,) = connection.execute(
+        statement, {**collection.key, "max_leaves": max_leaves}
+    ).fetchone() or (0,)
     return int(moved)
 
 
 def drop_unused(database: Database) -> bool:
-    """Drops a home that nothing uses any more; returns False if there is none.
+    """Drops a home that is no longer used; returns False if there is none.
 
-    One that a snapshot of this server may still read stays. A standby keeps its own with
-    `hot_standby_feedback`.
+    A home that a snapshot on this server may still read is not dropped. With
+    `hot_standby_feedback`, the same applies to snapshots on a standby.
     """
     with database.write() as connection:
         row = connection.execute(_DUE).fetchone()
@@ -217,6 +228,6 @@ def drop_unused(database: Database) -> bool:
 
 
 def retire_home(connection: Connection, tenant_id: str, home: int) -> None:
-    """Says that nothing will use a home from this transaction on."""
-    own = {"tenant_id": tenant_id, "home": home, "delay": _LAST_USED_AFTER}
-    connection.execute(_ADD_UNUSED, own)
+    """Records that the home is not used after this transaction, so that it is dropped later."""
+    parameters = {"tenant_id": tenant_id, "home": home, "delay": _LAST_USED_AFTER}
+    connection.execute(_ADD_UNUSED, parameters)

@@ -1,9 +1,12 @@
-"""Builds the parts of the lexical index: postings of many documents, merged as they grow in number.
+"""Builds and merges the parts of the lexical index; a part has the postings of many documents.
 
-After the log-structured merge tree: term vectors are the newest leaves, as they were committed;
-a part is made of many of them, and a larger part of smaller ones. Parts are contiguous in
-ordinals. Documents that are deleted while a part is built get their tombstone here or by the
-writer, whoever commits second: each deletes the row that the other has read.
+The structure follows the log-structured merge tree. Term vectors contain the newest leaves, as
+they were committed. A part is built from many term vectors, and a larger part is merged from
+smaller ones. Each part covers a contiguous range of ordinals.
+
+A document may be deleted while a part is built from its term vector. Both this module and the
+writer delete the term vector. The transaction that commits second finds that the row is gone and
+adds the tombstone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,24 +24,32 @@ from hrag.engine.postgres.store.opened_collection import Key
 from hrag.text.analysis import LeafTerms
 
 MIN_PART_LEAVES = 512
-"""So many leaves are worth a part: their term vectors are 0.6 MB, which a search reads."""
+"""A new part is built from at least this many leaves.
 
-_MAX_BUILT_LEAVES = 8192  # In one transaction; some 100 MB of postings in memory.
-_FAN_IN = 8  # By how much the sizes of tiers differ.
+Their term vectors have 0.6 MB, all of which each search reads.
+"""
+
+# One transaction builds a part of at most this many leaves, about 100 MB of postings in memory.
+_MAX_BUILT_LEAVES = 8192
+# The minimum size of each tier is this many times that of the tier below.
+_FAN_IN = 8
 _MAX_PART_LEAVES = 1 << 19
-_MOST_DELETED = 0.2  # Of a part's leaves; its postings are read with every search.
+# A part with a larger share of deleted leaves is rewritten, because searches read all its postings.
+_MAX_DELETED = 0.2
 _ROWS_AT_ONCE = 20_000
-_BYTES_AT_ONCE = 4 << 20  # Of packed postings; some 100 MB when they are unpacked.
-_FREQUENCY_BITS = np.uint64(8)  # Of an entry of `LeafTerms`.
+# This many bytes of packed postings take about 100 MB when they are unpacked.
+_BYTES_AT_ONCE = 4 << 20
+# The lowest bits of an entry of `LeafTerms` have the frequency.
+_FREQUENCY_BITS = np.uint64(8)
 
 _Row = tuple[int, int, bytes]
-"""Term, part and postings."""
+"""A row of the table `postings`: the term, the part's number and the packed postings."""
 
 _VECTORS = """
 SELECT ordinal, leaf_count, vector FROM (
     SELECT *, sum(leaf_count) OVER (ORDER BY ordinal) - leaf_count AS before
     FROM hrag.term_vectors WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-) numbered WHERE before < %(most)s ORDER BY ordinal
+) numbered WHERE before < %(max_leaves)s ORDER BY ordinal
 """
 _REMOVE_VECTORS = """
 DELETE FROM hrag.term_vectors
@@ -93,10 +104,11 @@ AND collection_id = %(collection_id)s AND ordinal = ANY(%(ordinals)b::bigint[])
 
 
 class Part(NamedTuple):
-    """One part. `deleted` of its leaves are those of documents with a tombstone.
+    """A part of the lexical index; `deleted` of its `leaves` belong to documents with a tombstone.
 
-    Its number is the ordinal of its first document, or that of the first part that it was made
-    of, negated: so it differs from those of the parts that it replaces.
+    The number of a new part is the ordinal of its first document. The number of a merged part is
+    the negated number of the first part that it replaces, so it differs from the numbers of all
+    parts that it replaces.
     """
 
     number: int
@@ -106,141 +118,159 @@ class Part(NamedTuple):
     deleted: int = 0
 
 
-def build_part(connection: Connection, key: Key, least: int) -> int:
-    """Makes a part of the oldest term vectors, if they have `least` leaves; returns how many."""
-    rows = connection.execute(_VECTORS, {**key, "most": _MAX_BUILT_LEAVES}).fetchall()
+def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
+    """Builds a part from the oldest term vectors if they have at least `min_leaves` leaves.
+
+    Returns the number of leaves in the new part; 0 if none was built.
+    """
+    rows = connection.execute(_VECTORS, {**key, "max_leaves": _MAX_BUILT_LEAVES}).fetchall()
     while rows and not fits_a_part(rows[0][0], rows[-1][0]):
         rows.pop()
     leaves: int = sum(count for _, count, _ in rows)
-    if not rows or leaves < least:
+    if not rows or leaves < min_leaves:
         return 0
     ordinals = [ordinal for ordinal, _, _ in rows]
     terms = unpacked([vector for _, _, vector in rows])
     labels = np.concatenate([labels_of(ordinal, count) for ordinal, count, _ in rows])
     part = Part(ordinals[0], ordinals[0], ordinals[-1], leaves)
     _write(connection, key, part, [inverted(labels, terms)])
-    own = {**key, "ordinals": bigints(np.array(ordinals))}
-    taken = {ordinal for (ordinal,) in connection.execute(_REMOVE_VECTORS, own)}
-    lost = [(ordinal, count) for ordinal, count, _ in rows if ordinal not in taken]
-    if lost:
-        gone, counts = zip(*lost, strict=True)
-        connection.execute(_ADD_TOMBSTONES, {**key, "ordinals": list(gone), "counts": list(counts)})
+    parameters = {**key, "ordinals": bigints(np.array(ordinals))}
+    removed = {ordinal for (ordinal,) in connection.execute(_REMOVE_VECTORS, parameters)}
+    deleted = [(ordinal, count) for ordinal, count, _ in rows if ordinal not in removed]
+    if deleted:
+        deleted_ordinals, counts = zip(*deleted, strict=True)
+        connection.execute(
+            _ADD_TOMBSTONES, {**key, "ordinals": list(deleted_ordinals), "counts": list(counts)}
+        )
     return leaves
 
 
 def inverted(labels: Labels, terms: LeafTerms) -> Postings:
-    """Returns the postings of the terms, ascending; `terms` are those of `labels`."""
+    """Returns the postings of `terms` in ascending order of terms.
+
+    `terms` are the terms of the leaves `labels`, in the same order.
+    """
     rows = np.repeat(np.arange(len(labels)), np.diff(terms.starts))
     order = np.argsort(terms.entries >> _FREQUENCY_BITS, kind="stable")
     rows, entries = rows[order], terms.entries[order]
     frequencies = (entries & np.uint64(0xFF)).astype(np.uint32)
     starts = np.arange(len(entries) + 1)
-    each = Postings(
+    postings = Postings(
         entries >> _FREQUENCY_BITS, starts, labels[rows], frequencies, terms.lengths[rows]
     )
-    return each.merged()
+    return postings.merged()
 
 
 def merge_parts(connection: Connection, key: Key) -> int:
-    """Merges small parts if there are enough, or rewrites one with many deleted leaves.
+    """Merges small parts if there are enough, or rewrites a part with many deleted leaves.
 
-    Returns how many leaves these parts had, 0 if nothing was due.
+    Returns the number of leaves that these parts had; 0 if no merge was due.
     """
     parts = [Part(*row) for row in connection.execute(_PARTS, key)]
-    chosen = due_merge(parts)
-    if not chosen:
+    merged = due_merge(parts)
+    if not merged:
         return 0
-    first, last = chosen[0].first_ordinal, chosen[-1].last_ordinal
+    first, last = merged[0].first_ordinal, merged[-1].last_ordinal
     rows = connection.execute(_DELETED, {**key, "first": first, "last": last})
     deleted = np.array([ordinal for (ordinal,) in rows], np.uint64)
-    numbers = [part.number for part in chosen]
-    # Postings of the new part lie beside those of the old ones until these are removed.
-    leaves = sum(part.leaves - part.deleted for part in chosen)
+    numbers = [part.number for part in merged]
+    # Postings of the new part and of the old ones coexist until the old ones are removed.
+    leaves = sum(part.leaves - part.deleted for part in merged)
     if leaves:
-        new = Part(-chosen[0].number, first, last, leaves)
-        _write(connection, key, new, _merged(connection, key, chosen, deleted))
-    own = {**key, "parts": numbers, "ordinals": bigints(deleted)}
+        new = Part(-merged[0].number, first, last, leaves)
+        _write(connection, key, new, _merge_postings(connection, key, merged, deleted))
+    parameters = {**key, "parts": numbers, "ordinals": bigints(deleted)}
     for statement in _REMOVE:
-        connection.execute(statement, own)
-    return sum(part.leaves for part in chosen)
+        connection.execute(statement, parameters)
+    return sum(part.leaves for part in merged)
 
 
 def due_merge(parts: Sequence[Part]) -> list[Part]:
-    """Returns neighbouring parts, oldest first, that are to become one; [] if none are due.
+    """Returns adjacent parts, oldest first, that must be merged into one; [] if no merge is due.
 
-    Or a single part of whose leaves too many are deleted.
+    It may also return a single part that must be rewritten because too many of its leaves are
+    deleted.
 
-    A part of tier t has 8**t to 8**(t + 1) - 1 living leaves. Neighbours of a tier and of lower
-    ones are due as soon as they have enough leaves for the next tier. So each merge takes a
-    posting to a higher tier: it is written log8(n) times at most. What is left between two parts
-    of higher tiers has fewer leaves than they.
+    A part of tier t has 8**t to 8**(t + 1) - 1 living leaves. Adjacent parts of the same or a
+    lower tier are due as soon as they have enough leaves for the next tier. Each merge moves a
+    posting to a higher tier, so each posting is written at most log8(n) times. Parts that remain
+    between two parts of higher tiers have fewer leaves in total than each of these.
     """
-    least = _FAN_IN
-    while least <= _MAX_PART_LEAVES:
-        for run in _runs_of_smaller(parts, least):
-            if len(run) > 1 and sum(map(_living, run)) >= least:
+    min_leaves = _FAN_IN
+    while min_leaves <= _MAX_PART_LEAVES:
+        for run in _small_runs(parts, min_leaves):
+            if len(run) > 1 and sum(map(_living_leaves, run)) >= min_leaves:
                 return run
-        least *= _FAN_IN
-    return [part for part in parts if part.deleted > _MOST_DELETED * part.leaves][:1]
+        min_leaves *= _FAN_IN
+    return [part for part in parts if part.deleted > _MAX_DELETED * part.leaves][:1]
 
 
-def _runs_of_smaller(parts: Sequence[Part], least: int) -> Iterator[list[Part]]:
-    """Yields neighbours with fewer than `least` leaves each, as many as fit into one part."""
+def _small_runs(parts: Sequence[Part], limit: int) -> Iterator[list[Part]]:
+    """Yields runs of adjacent parts with fewer than `limit` living leaves each.
+
+    All parts of a run fit into one part.
+    """
     run: list[Part] = []
     leaves = 0
     for part in parts:
-        is_smaller = _living(part) < least
-        leaves += _living(part)
+        is_small = _living_leaves(part) < limit
+        leaves += _living_leaves(part)
         fits = leaves <= _MAX_PART_LEAVES
-        if run and not (is_smaller and fits and _fit_together(run[0], part)):
+        if run and not (is_small and fits and _fit_in_one_part(run[0], part)):
             yield run
-            run, leaves = [], _living(part)
-        if is_smaller:
+            run, leaves = [], _living_leaves(part)
+        if is_small:
             run.append(part)
         else:
             leaves = 0
     yield run
 
 
-def _fit_together(first: Part, last: Part) -> bool:
+def _fit_in_one_part(first: Part, last: Part) -> bool:
     return fits_a_part(first.first_ordinal, last.last_ordinal)
 
 
-def _living(part: Part) -> int:
+def _living_leaves(part: Part) -> int:
     return part.leaves - part.deleted
 
 
-def _merged(
+def _merge_postings(
     connection: Connection, key: Key, parts: Sequence[Part], deleted: Labels
 ) -> Iterator[Postings]:
-    """Yields the postings of the parts but for those of deleted documents, terms ascending."""
+    """Yields the postings of the parts in ascending order of terms, without deleted documents."""
     firsts = {part.number: part.first_ordinal for part in parts}
-    for rows in _whole_terms(_stored(connection, key, list(firsts))):
+    for rows in _group_by_term(_read_postings(connection, key, list(firsts))):
         ordered = sorted((term, firsts[part], row) for term, part, row in rows)
-        found = Postings.unpacked(ordered).merged()
-        yield found.only(~is_in(ordinals_of(found.labels), deleted))
+        postings = Postings.unpacked(ordered).merged()
+        yield postings.only(~is_in(ordinals_of(postings.labels), deleted))
 
 
-def _whole_terms(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """Yields rows, which are in order of terms, together; those of one term are not parted."""
-    together: list[_Row] = []
+def _group_by_term(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """Groups rows, which are in order of terms, so that each group has all rows of its terms."""
+    group: list[_Row] = []
     size_bytes = 0
     for row in rows:
-        if size_bytes >= _BYTES_AT_ONCE and row[0] != together[-1][0]:
-            yield together
-            together, size_bytes = [], 0
-        together.append(row)
+        if size_bytes >= _BYTES_AT_ONCE and row[0] != group[-1][0]:
+            yield group
+            group, size_bytes = [], 0
+        group.append(row)
         size_bytes += len(row[2])
-    if together:
-        yield together
+    if group:
+        yield group
 
 
-def _stored(connection: Connection, key: Key, parts: list[int]) -> Iterator[_Row]:
-    """Yields the rows of the parts in order of terms, reading a page of them at a time."""
+def _read_postings(connection: Connection, key: Key, parts: list[int]) -> Iterator[_Row]:
+    """Yields the rows of the parts in order of terms; reads one page of rows at a time."""
     after: tuple[int, int] = (-1, 0)
     while True:
-        own = {**key, "parts": parts, "term": after[0], "after": after[1], "rows": _ROWS_AT_ONCE}
-        rows = connection.execute(_POSTINGS, own).fetchall()
+        parameters = {
+            **key,
+            "parts": parts,
+            "term": after[0],
+            "after": after[1],
+            "rows": _ROWS_AT_ONCE,
+        }
+        rows = connection.execute(_POSTINGS, parameters).fetchall()
         yield from rows
         if len(rows) < _ROWS_AT_ONCE:
             return
@@ -249,13 +279,13 @@ def _stored(connection: Connection, key: Key, parts: list[int]) -> Iterator[_Row
 
 def _write(connection: Connection, key: Key, part: Part, postings: Iterable[Postings]) -> None:
     """Adds a part with its postings."""
-    own = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
-    connection.execute(_ADD_PART, {**key, **own, "leaves": part.leaves})
-    owner = (key["tenant_id"], key["collection_id"])
-    # A COPY for each, since a merge reads from the connection what comes next.
-    for found in postings:
-        rows = zip(found.terms.tolist(), found.packed(part.first_ordinal), strict=True)
+    numbers = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
+    connection.execute(_ADD_PART, {**key, **numbers, "leaves": part.leaves})
+    collection = (key["tenant_id"], key["collection_id"])
+    # Each batch has a separate COPY, because a merge reads the next batch from the same connection.
+    for batch in postings:
+        rows = zip(batch.terms.tolist(), batch.packed(part.first_ordinal), strict=True)
         with connection.cursor() as cursor, cursor.copy(_COPY) as copying:
             copying.set_types(["text", "int8", "int8", "int8", "bytea"])
             for term, row in rows:
-                copying.write_row((*owner, term, part.number, row))
+                copying.write_row((*collection, term, part.number, row))

@@ -1,10 +1,11 @@
-"""Postings: which leaves of one part of the lexical index have a term, how often.
+"""Encodes posting lists of the lexical index: the leaves of a part that have a term.
 
-One row of the table `postings` has a term's postings of one part, in ascending order of labels:
-three columns, each as narrow as its values allow, behind a header of their lengths. A posting
-has the ordinal behind the part's first, the leaf with the frequency, and the leaf's length: so
-that scoring needs no other row. Many rows are packed and unpacked at once, since most have few
-postings.
+One row of the table `postings` has the postings of one term in one part, in ascending order of
+labels. A header has the number of postings and the width of each column. Three columns follow;
+each is as narrow as its values allow. The first column has the distance of a document's ordinal
+from the first ordinal of the part. The second one has the leaf's index, shifted, and the term
+frequency in the lowest bits. The third one has the leaf's length. Scoring therefore needs no
+other row. Many rows are packed and unpacked at once, because most of them have few postings.
 """
 
 import struct
@@ -19,24 +20,27 @@ from hrag.engine.common.labels import LEAF_BITS, Labels, leaves_of, ordinals_of
 from hrag.engine.common.sorted_sets import begins_run
 from hrag.values.errors import DataLoss
 
-_HEADER = struct.Struct("<4I")  # The number of postings, then the width of each column.
-_KINDS = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "<u2", "<u4"))}
-_WIDTHS = np.array(list(_KINDS))  # Bytes of a value.
-_LIMITS = np.array([1 << 8 * width for width in list(_KINDS)[:-1]])
+# The header has the number of postings, then the width of each column.
+_HEADER = struct.Struct("<4I")
+_DTYPES = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "<u2", "<u4"))}
+# The possible widths of a value, in bytes.
+_WIDTHS = np.array(list(_DTYPES))
+_LIMITS = np.array([1 << 8 * width for width in list(_DTYPES)[:-1]])
 _COLUMNS = 3
 _FREQUENCY_BITS = np.uint32(8)
 _LARGEST_OFFSET = 0xFFFF_FFFF
-_SAMPLED = 256  # Of so many postings one tells where documents are.
+# One of this many postings is sampled to estimate the distribution of documents.
+_SAMPLE_STRIDE = 256
 
 _Columns = list[NDArray[Any]]
 
 
 class Postings(NamedTuple):
-    """The postings of several terms, one term after the other, each with at least one.
+    """The postings of several terms, one term after the other; each term has at least one.
 
-    `terms` is `uint64[t]`; those of term i are the places `starts[i]` to `starts[i + 1]` of
-    the other arrays, `starts` being `int64[t + 1]`. `labels` is `uint64[n]`, ascending within
-    a term, `frequencies` and `lengths` are `uint32[n]`.
+    `terms` is `uint64[t]` and `starts` is `int64[t + 1]`. The postings of term i have the indices
+    `starts[i]` to `starts[i + 1]` (exclusive) in the other arrays. `labels` is `uint64[n]`,
+    ascending within a term. `frequencies` and `lengths` are `uint32[n]`.
     """
 
     terms: NDArray[np.uint64]
@@ -45,20 +49,23 @@ class Postings(NamedTuple):
     frequencies: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
 
-    def only(self, chosen: NDArray[np.bool_]) -> "Postings":
-        """Returns the chosen postings, `bool[n]`, and the terms that have any of them."""
-        kept = np.concatenate(([0], np.cumsum(chosen)))[self.starts]
-        has_any = kept[1:] > kept[:-1]
+    def only(self, mask: NDArray[np.bool_]) -> "Postings":
+        """Returns the postings for which `mask`, `bool[n]`, is true.
+
+        Terms without any of them are left out.
+        """
+        starts = np.concatenate(([0], np.cumsum(mask)))[self.starts]
+        has_any = starts[1:] > starts[:-1]
         return Postings(
             self.terms[has_any],
-            np.concatenate((kept[:1], kept[1:][has_any])),
-            self.labels[chosen],
-            self.frequencies[chosen],
-            self.lengths[chosen],
+            np.concatenate((starts[:1], starts[1:][has_any])),
+            self.labels[mask],
+            self.frequencies[mask],
+            self.lengths[mask],
         )
 
     def packed(self, first_ordinal: int) -> list[bytes]:
-        """Returns the row of each term, for a part that begins with `first_ordinal`."""
+        """Encodes the postings of each term as a row of a part that begins with `first_ordinal`."""
         if not len(self.terms):
             return []
         offsets = (ordinals_of(self.labels) - np.uint64(first_ordinal)).astype(np.uint32)
@@ -71,37 +78,40 @@ class Postings(NamedTuple):
         for column in columns:
             largest = np.maximum.reduceat(column, starts)
             widths = _WIDTHS[np.searchsorted(_LIMITS, largest, "right")].tolist()
-            narrow = {width: column.astype(kind).tobytes() for width, kind in _KINDS.items()}
-            each = zip(widths, bounds, strict=True)
-            packed.append([narrow[width][width * a : width * b] for width, (a, b) in each])
+            narrow = {width: column.astype(dtype).tobytes() for width, dtype in _DTYPES.items()}
+            slices = zip(widths, bounds, strict=True)
+            packed.append([narrow[width][width * a : width * b] for width, (a, b) in slices])
             header.append(widths)
         headers = map(_HEADER.pack, *header)
         return list(map(b"".join, zip(headers, *packed, strict=True)))
 
     @classmethod
     def unpacked(cls, stored: Sequence[tuple[int, int, bytes]]) -> "Postings":
-        """Returns what `packed` packed.
+        """Decodes rows that `packed` has encoded.
 
-        Each row comes with its term and its part's first ordinal: (term, ordinal, bytes).
-        Raises DataLoss if a row has not as many bytes as its header says.
+        Each row comes with its term and the first ordinal of its part: (term, ordinal, bytes).
+        Raises DataLoss if the size of a row does not match its header.
         """
         return StoredPostings(stored).whole()
 
     def merged(self) -> "Postings":
-        """Returns the same postings; neighbours of one term become one term."""
+        """Returns the same postings; adjacent entries of the same term become one entry."""
         first = begins_run(self.terms)
         starts = np.append(self.starts[:-1][first], self.starts[-1])
         return self._replace(terms=self.terms[first], starts=starts)
 
 
 class StoredPostings:
-    """Rows of postings, whose columns are read where they lie; unpacked whole or in slices."""
+    """Encoded rows of postings, which are decoded as a whole or in slices.
+
+    The columns are read in place, without a copy.
+    """
 
     def __init__(self, stored: Sequence[tuple[int, int, bytes]]) -> None:
-        """Takes and raises what `Postings.unpacked` does."""
+        """Has the parameter and the error of `Postings.unpacked`."""
         self._terms = np.array([term for term, _, _ in stored], np.uint64)
         self._firsts = np.array([first for _, first, _ in stored], np.uint64)
-        self._columns = [_columns_of(*each) for each in stored]
+        self._columns = [_read_columns(*row) for row in stored]
         self._counts = np.array([len(offsets) for offsets, *_ in self._columns], np.int64)
 
     @property
@@ -111,50 +121,55 @@ class StoredPostings:
 
     def whole(self) -> Postings:
         """Returns all postings, in the order of the rows."""
-        return self._between(np.zeros_like(self._counts), self._counts)
+        return self._unpack_range(np.zeros_like(self._counts), self._counts)
 
-    def slices(self, most: int) -> Iterator[Postings]:
-        """Yields about `most` postings at a time, ascending by document; none is parted."""
-        if self.count <= most:
+    def slices(self, size: int) -> Iterator[Postings]:
+        """Yields slices of about `size` postings, in ascending order of documents.
+
+        All postings of a document are in the same slice.
+        """
+        if self.count <= size:
             yield self.whole()
             return
-        for starts, ends in pairwise(self._cuts(most)):
-            yield self._between(starts, ends)
+        for starts, ends in pairwise(self._slice_bounds(size)):
+            yield self._unpack_range(starts, ends)
 
-    def _cuts(self, most: int) -> list[NDArray[np.int64]]:
-        """Where slices begin and end in each row: `int64[rows]` for each boundary."""
-        begins = self._ordinals()[:: max(most // _SAMPLED, 1)][1:]
-        cuts = np.zeros((len(begins), len(self._counts)), np.int64)
+    def _slice_bounds(self, size: int) -> list[NDArray[np.int64]]:
+        """Returns the boundaries of slices; each one is an offset in each row, `int64[rows]`."""
+        begins = self._sample_ordinals()[:: max(size // _SAMPLE_STRIDE, 1)][1:]
+        bounds = np.zeros((len(begins), len(self._counts)), np.int64)
         for row, (first, (offsets, *_)) in enumerate(
             zip(self._firsts.tolist(), self._columns, strict=True)
         ):
-            cuts[:, row] = np.searchsorted(offsets, begins - first)
-        return [np.zeros_like(self._counts), *cuts, self._counts]
+            bounds[:, row] = np.searchsorted(offsets, begins - first)
+        return [np.zeros_like(self._counts), *bounds, self._counts]
 
-    def _ordinals(self) -> NDArray[np.int64]:
-        """Ordinals of a sample of all postings, ascending."""
-        sampled, seen = [np.empty(0, np.int64)], 0
+    def _sample_ordinals(self) -> NDArray[np.int64]:
+        """Returns the ordinals of a sample of all postings, in ascending order."""
+        sampled, count = [np.empty(0, np.int64)], 0
         for first, (offsets, *_) in zip(self._firsts.tolist(), self._columns, strict=True):
-            sampled.append(offsets[-seen % _SAMPLED :: _SAMPLED].astype(np.int64) + first)
-            seen += len(offsets)
+            sampled.append(
+                offsets[-count % _SAMPLE_STRIDE :: _SAMPLE_STRIDE].astype(np.int64) + first
+            )
+            count += len(offsets)
         return np.sort(np.concatenate(sampled))
 
-    def _between(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Postings:
-        """The postings of some rows, from a place in each row to another."""
-        chosen = np.flatnonzero(ends > starts)
-        bounds = zip(chosen.tolist(), starts[chosen].tolist(), ends[chosen].tolist(), strict=True)
+    def _unpack_range(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Postings:
+        """Returns the postings of each row i from the offset `starts[i]` up to before `ends[i]`."""
+        rows = np.flatnonzero(ends > starts)
+        bounds = zip(rows.tolist(), starts[rows].tolist(), ends[rows].tolist(), strict=True)
         parts: list[_Columns] = [[np.empty(0, np.uint32)] for _ in range(_COLUMNS)]
         for row, start, end in bounds:
             for part, column in zip(parts, self._columns[row], strict=True):
                 part.append(column[start:end])
         offsets, leaves, lengths = map(np.concatenate, parts)
-        counts = (ends - starts)[chosen]
-        labels = np.repeat(self._firsts[chosen], counts)
+        counts = (ends - starts)[rows]
+        labels = np.repeat(self._firsts[rows], counts)
         labels += offsets
         labels <<= np.uint64(LEAF_BITS)
         labels |= leaves >> _FREQUENCY_BITS
         return Postings(
-            self._terms[chosen],
+            self._terms[rows],
             np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))),
             labels,
             leaves & np.uint32(0xFF),
@@ -163,25 +178,25 @@ class StoredPostings:
 
 
 def fits_a_part(first_ordinal: int, last_ordinal: int) -> bool:
-    """Returns whether one part may hold documents as far apart as these."""
+    """Returns True if one part can have documents with both of these ordinals."""
     return last_ordinal - first_ordinal <= _LARGEST_OFFSET
 
 
-def _columns_of(term: int, first_ordinal: int, row: bytes) -> _Columns:
-    """The three columns of a row, as they are stored; raises DataLoss if it is damaged."""
+def _read_columns(term: int, first_ordinal: int, row: bytes) -> _Columns:
+    """Returns the three columns of a row, as they are stored; raises DataLoss if it is damaged."""
     columns: _Columns = []
-    at = _HEADER.size
+    offset = _HEADER.size
     try:
         count, *widths = _HEADER.unpack_from(row)
         for width in widths:
-            columns.append(np.frombuffer(row, _KINDS[width], count, at))
-            at += count * width
-        is_whole = at == len(row)
+            columns.append(np.frombuffer(row, _DTYPES[width], count, offset))
+            offset += count * width
+        is_whole = offset == len(row)
     except (struct.error, KeyError, ValueError):
         is_whole = False
     if not is_whole:
         raise DataLoss(
-            f"postings of term {term} from ordinal {first_ordinal} on are not what was stored: "
-            f"{len(row)} bytes that do not fit their header"
+            f"postings of term {term} from ordinal {first_ordinal} on are damaged: "
+            f"{len(row)} bytes do not match their header"
         )
     return columns

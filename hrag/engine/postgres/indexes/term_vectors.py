@@ -1,7 +1,8 @@
-"""Term vectors: the terms of one document's leaves, packed for the table `term_vectors`.
+"""Encodes term vectors: the terms of one document's leaves, for the table `term_vectors`.
 
-The number of leaves, then for each leaf its length and its number of entries, then the entries
-of all leaves, in the form of `hrag.text.analysis.LeafTerms`; little-endian.
+All numbers are little-endian. A term vector has the number of leaves, the lengths of all leaves,
+the number of entries of each leaf, and the entries of all leaves in the format of
+`hrag.text.analysis.LeafTerms`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ _ENTRY = np.dtype("<u8")
 
 
 def packed(terms: LeafTerms) -> bytes:
-    """Returns the terms of a document's leaves as bytes."""
+    """Encodes the terms of a document's leaves."""
     count = np.array([len(terms.lengths)], _COUNT)
     entry_counts = np.diff(terms.starts).astype(_COUNT)
     parts = (count, terms.lengths.astype(_COUNT), entry_counts, terms.entries.astype(_ENTRY))
@@ -23,14 +24,14 @@ def packed(terms: LeafTerms) -> bytes:
 
 
 def unpacked(vectors: Sequence[bytes]) -> LeafTerms:
-    """Returns the terms of the leaves of several documents, one after the other."""
+    """Decodes the term vectors of several documents; their leaves follow each other."""
     lengths, counts, entries = [np.empty(0, _COUNT)], [np.empty(0, _COUNT)], [np.empty(0, _ENTRY)]
     for vector in vectors:
         (leaves,) = np.frombuffer(vector, _COUNT, 1)
         leaves = int(leaves)
-        both = np.frombuffer(vector, _COUNT, 2 * leaves, _COUNT.itemsize)
-        lengths.append(both[:leaves])
-        counts.append(both[leaves:])
+        lengths_and_counts = np.frombuffer(vector, _COUNT, 2 * leaves, _COUNT.itemsize)
+        lengths.append(lengths_and_counts[:leaves])
+        counts.append(lengths_and_counts[leaves:])
         entries.append(np.frombuffer(vector, _ENTRY, offset=_COUNT.itemsize * (1 + 2 * leaves)))
     starts = np.concatenate(([0], np.cumsum(np.concatenate(counts), dtype=np.int64)))
     return LeafTerms(

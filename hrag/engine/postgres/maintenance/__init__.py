@@ -1,1 +1,1 @@
-"""What happens in the background, and when: indexing, merging, reclaiming?"""
+"""When does the background work index, merge and reclaim?"""

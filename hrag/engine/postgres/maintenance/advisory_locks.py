@@ -1,32 +1,35 @@
-"""Advisory locks on the index of a collection, which end with their transaction.
+"""Advisory locks on the index of a collection; each lock ends with its transaction.
 
-Writers do not need them. Keys are numbers of the whole database: those of other programs
-do not begin with ours.
+Writers of documents do not need them. The keys of advisory locks are numbers that are shared by
+the whole database. The keys of hrag begin with a prefix that other programs do not use.
 """
 
 from hrag.engine.postgres.store.connection import Connection
 
-# The number of a collection fills the rest.
-_WHOLE_SPACE = int.from_bytes(b"hrag") << 32
-_STEP_SPACE = int.from_bytes(b"hras") << 32
+# The lower 32 bits of a key have the number of the collection.
+_MAINTENANCE_PREFIX = int.from_bytes(b"hrag") << 32
+_STEP_PREFIX = int.from_bytes(b"hras") << 32
 
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 
 
 def try_lock_maintenance(connection: Connection, collection_id: int) -> bool:
-    """Returns whether nobody else maintains the collection until this transaction ends.
+    """Tries to lock the maintenance of a collection until this transaction ends.
 
-    It spares others the same work. Nothing may rely on it: work has several transactions, and
-    the one with the lock may be lost before the others end.
+    Returns False if another process has the lock. The lock only avoids duplicate work. Correctness
+    must not depend on it: maintenance has several transactions, and the one with the lock may be
+    lost before the others end.
     """
-    row = connection.execute(_TRY_LOCK, (_WHOLE_SPACE + collection_id,)).fetchone()
+    row = connection.execute(_TRY_LOCK, (_MAINTENANCE_PREFIX + collection_id,)).fetchone()
     return bool(row and row[0])
 
 
 def lock_step(connection: Connection, collection_id: int) -> None:
-    """Waits for the step that another process takes on the collection's postings or rows.
+    """Locks the collection for one step of maintenance, until this transaction ends.
 
-    A step reads what it removes in the same transaction: two at once would both write it.
+    Waits while another process runs a step on the postings or rows of the collection. A step
+    reads rows and removes them in one transaction. Two simultaneous steps would both write the
+    same postings.
     """
-    connection.execute(_LOCK, (_STEP_SPACE + collection_id,))
+    connection.execute(_LOCK, (_STEP_PREFIX + collection_id,))

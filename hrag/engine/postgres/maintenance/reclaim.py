@@ -1,4 +1,4 @@
-"""Deletes the rows of deleted collections, some at a time."""
+"""Deletes the rows of deleted collections in small steps."""
 
 from typing import NamedTuple
 
@@ -18,18 +18,18 @@ TABLES = (
     "postings_parts",
     "tombstones",
 )
-"""Those of the schema hrag that have rows of collections."""
+"""The tables of the schema hrag that have rows of collections."""
 
 _NEXT = """
 SELECT tenant_id, collection_id, home FROM hrag.deleted_collections
 LIMIT 1 FOR UPDATE SKIP LOCKED
 """
-_REMOVE_SOME = sql.SQL("""
+_REMOVE_ROWS = sql.SQL("""
 DELETE FROM hrag.{table} WHERE tenant_id = %(tenant_id)s AND ctid = ANY(ARRAY(
     SELECT ctid FROM hrag.{table} WHERE tenant_id = %(tenant_id)s
     AND collection_id = %(collection_id)s LIMIT %(rows)s))
 """)
-_REMOVE = tuple(_REMOVE_SOME.format(table=sql.Identifier(each)) for each in TABLES)
+_REMOVE = tuple(_REMOVE_ROWS.format(table=sql.Identifier(table)) for table in TABLES)
 _REMOVE_ENTRY = """
 DELETE FROM hrag.deleted_collections
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
@@ -37,7 +37,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 
 
 class DeletedCollection(NamedTuple):
-    """A collection whose rows are to be deleted, and its home."""
+    """A deleted collection whose rows still exist, and its home."""
 
     tenant_id: str
     collection_id: int
@@ -45,23 +45,30 @@ class DeletedCollection(NamedTuple):
 
 
 def next_deleted(connection: Connection) -> DeletedCollection | None:
-    """Returns a deleted collection that no other process works on, locked; or None."""
+    """Locks and returns a deleted collection that no other process works on.
+
+    Returns None if there is none.
+    """
     row = connection.execute(_NEXT).fetchone()
     return None if row is None else DeletedCollection(*row)
 
 
 def reclaim_some(connection: Connection, deleted: DeletedCollection) -> bool:
-    """Deletes some of its rows, and its entry after the last of them; returns True.
+    """Deletes some rows of the collection; deletes its entry once no row remains. Returns True.
 
-    Waits for a step of maintenance that has begun before the collection was deleted: what it
-    writes would be left behind.
+    Waits for a maintenance step that began before the collection was deleted; otherwise the rows
+    that the step writes would remain.
     """
     lock_step(connection, deleted.collection_id)
-    own = {"tenant_id": deleted.tenant_id, "collection_id": deleted.collection_id, "rows": _ROWS}
-    for remove in _REMOVE:
-        if connection.execute(remove, own).rowcount:
+    parameters = {
+        "tenant_id": deleted.tenant_id,
+        "collection_id": deleted.collection_id,
+        "rows": _ROWS,
+    }
+    for statement in _REMOVE:
+        if connection.execute(statement, parameters).rowcount:
             return True
     if deleted.home is not None:
         retire_home(connection, deleted.tenant_id, deleted.home)
-    connection.execute(_REMOVE_ENTRY, own)
+    connection.execute(_REMOVE_ENTRY, parameters)
     return True

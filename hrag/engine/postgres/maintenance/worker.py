@@ -1,8 +1,10 @@
-"""The background work for a writer: parts of the lexical index, homes, deleted collections.
+"""The background worker of a writer.
 
-Any number of processes may run it: an advisory lock keeps two of them from working on one
-collection, and what one leaves unfinished another one does. A process looks at the collections
-that its own writer has changed at once, and at all of them now and then.
+It builds and merges the parts of the lexical index, builds homes, drains their tails, and
+reclaims deleted collections. Any number of processes may run a worker. An advisory lock prevents
+two of them from working on the same collection at once, and one process completes what another
+one left unfinished. A worker checks the collections that the writer of its process has changed at
+once, and all collections once a minute.
 """
 
 import threading
@@ -25,18 +27,23 @@ from hrag.values.errors import HragError
 
 _log = structlog.get_logger()
 
-_TAIL_LEAVES = 256  # Shorter tails are left as they are.
-_DRAINED_TOGETHER = 64  # Leaves: a document's writer waits for them, some 0.1 s.
-_MAX_BACKLOG = 32_768  # Leaves that may be scanned besides an index before writers wait.
+# Tails that are not longer than this are not drained.
+_TAIL_LEAVES = 256
+# This many leaves are drained in one transaction. A writer of their documents waits for it, about
+# 0.1 s.
+_DRAINED_TOGETHER = 64
+# Writers wait while more leaves than this are in no index and must be scanned.
+_MAX_BACKLOG = 32_768
 _PAUSE_S = 1.0
 _SURVEY_S = 60.0
-_RETRY_S = 5.0  # Until work that failed is tried again: writers may wait for it.
+# Failed work is retried after this time. It is short because writers may wait for the work.
+_RETRY_S = 5.0
 _POLL_S = 0.05
 _STOP_S = 10.0
 
 _SURVEY = """
 SELECT tenant_id, collection_id FROM hrag.term_vectors
-GROUP BY tenant_id, collection_id HAVING sum(leaf_count) >= %(least)s
+GROUP BY tenant_id, collection_id HAVING sum(leaf_count) >= %(min_leaves)s
 UNION SELECT tenant_id, collection_id FROM hrag.collections
 WHERE home IS NOT NULL OR leaves > %(home_leaves)s
 UNION SELECT tenant_id, collection_id FROM hrag.tombstones
@@ -44,10 +51,13 @@ UNION SELECT tenant_id, collection_id FROM hrag.tombstones
 
 
 class MaintenanceWorker:
-    """See `hrag.engine.protocols.Maintenance`. Thread-safe."""
+    """Maintains the index of collections in a background thread. Thread-safe.
+
+    Implements `hrag.engine.protocols.Maintenance`.
+    """
 
     def __init__(self, database: Database, home_leaves: int = DEFAULT_HOME_LEAVES) -> None:
-        """Collections with more than `home_leaves` leaves get a home."""
+        """A collection with more than `home_leaves` leaves gets a home."""
         self._database = database
         self._home_leaves = home_leaves
         self._changed: set[tuple[str, int]] = set()
@@ -58,12 +68,12 @@ class MaintenanceWorker:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the work, first on all collections."""
+        """Starts the thread, which checks all collections first."""
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
         self._thread.start()
 
     def close(self) -> bool:
-        """Stops after the present step; False if that takes too long."""
+        """Stops after the current step. Returns False if the step does not end within 10 s."""
         self._closing.set()
         self._wake.set()
         if self._thread is None:
@@ -72,13 +82,16 @@ class MaintenanceWorker:
         return not self._thread.is_alive()
 
     def changed(self, tenant_id: str, collection_id: int) -> None:
-        """Called after each commit that changed a collection's documents."""
+        """Records that a commit has changed documents of a collection, and wakes the worker."""
         with self._lock:
             self._changed.add((tenant_id, collection_id))
         self._wake.set()
 
     def wait_for_capacity(self, collection_id: int, deadline: Deadline) -> None:
-        """Waits while too many leaves of a collection are in no index; raises DeadlineExceeded."""
+        """Waits while too many leaves of a collection are in no index.
+
+        Raises what `Deadline.check` raises.
+        """
         while self._thread is not None and self._backlogs.get(collection_id, 0) > _MAX_BACKLOG:
             deadline.check("waiting for maintenance")
             time.sleep(min(_POLL_S, max(deadline.remaining_s, 0)))
@@ -88,15 +101,15 @@ class MaintenanceWorker:
         while not self._closing.is_set():
             self._wake.clear()
             if time.monotonic() >= next_survey_s:
-                is_done = self._succeeds(self._survey)
-                next_survey_s = time.monotonic() + (_SURVEY_S if is_done else _RETRY_S)
-            is_done = self._work_on_changed()
+                succeeded = self._try(self._survey)
+                next_survey_s = time.monotonic() + (_SURVEY_S if succeeded else _RETRY_S)
+            succeeded = self._maintain_changed()
             self._closing.wait(_PAUSE_S)
             pause_s = max(next_survey_s - time.monotonic(), 0)
-            self._wake.wait(pause_s if is_done else min(pause_s, _RETRY_S))
+            self._wake.wait(pause_s if succeeded else min(pause_s, _RETRY_S))
 
-    def _succeeds(self, work: Callable[[], None], collection_id: int | None = None) -> bool:
-        """Does the work; logs an error of it and returns False, so that other work goes on."""
+    def _try(self, work: Callable[[], None], collection_id: int | None = None) -> bool:
+        """Runs `work`; if it fails, logs the error and returns False, so other work continues."""
         try:
             work()
         except HragError as error:
@@ -108,12 +121,12 @@ class MaintenanceWorker:
         return False
 
     def _survey(self) -> None:
-        """Notes collections that may have work for us, and finishes what was deleted."""
-        least = {"least": MIN_PART_LEAVES, "home_leaves": self._home_leaves}
+        """Finds collections that may need maintenance; reclaims deleted ones and unused homes."""
+        parameters = {"min_leaves": MIN_PART_LEAVES, "home_leaves": self._home_leaves}
         with self._database.read() as connection:
-            found = set(connection.execute(_SURVEY, least).fetchall())
+            collections = set(connection.execute(_SURVEY, parameters).fetchall())
         with self._lock:
-            self._changed |= found
+            self._changed |= collections
         while not self._closing.is_set() and self._reclaim():
             pass
         while not self._closing.is_set() and drop_unused(self._database):
@@ -124,43 +137,45 @@ class MaintenanceWorker:
             deleted = next_deleted(connection)
             return deleted is not None and reclaim_some(connection, deleted)
 
-    def _work_on_changed(self) -> bool:
-        """Maintains the collections that have changed; False if some are to be tried again."""
+    def _maintain_changed(self) -> bool:
+        """Maintains the collections that have changed. Returns False if some must be retried."""
         with self._lock:
             changed, self._changed = self._changed, set()
-        is_done = True
+        succeeded = True
         for tenant_id, collection_id in sorted(changed):
             if self._closing.is_set():
                 break
             work = partial(self.maintain, tenant_id, collection_id)
-            if not self._succeeds(work, collection_id):
-                is_done = False
+            if not self._try(work, collection_id):
+                succeeded = False
                 with self._lock:
                     self._changed.add((tenant_id, collection_id))
-        return is_done
+        return succeeded
 
     def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
-        """Does all that is due for a collection, unless another process is doing it.
+        """Does all maintenance that a collection needs, unless another process is doing it.
 
-        With `every_leaf`, tails and term vectors are indexed however few they are.
+        With `every_leaf`, it indexes tails and term vectors even if they have only a few leaves.
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):
-                self._backlogs.pop(collection_id, None)  # The other process knows it.
+                self._backlogs.pop(collection_id, None)  # Only the other process knows the backlog.
                 return
-            self._index_words(tenant_id, collection_id, every_leaf)
+            self._index_terms(tenant_id, collection_id, every_leaf)
             self._index_vectors(tenant_id, collection_id, every_leaf)
 
-    def _index_words(self, tenant_id: str, collection_id: int, every_leaf: bool) -> None:
+    def _index_terms(self, tenant_id: str, collection_id: int, every_leaf: bool) -> None:
         key: Key = {"tenant_id": tenant_id, "collection_id": collection_id}
-        least = 1 if every_leaf else MIN_PART_LEAVES
-        while self._step(collection_id, "part_built", partial(build_part, key=key, least=least)):
+        min_leaves = 1 if every_leaf else MIN_PART_LEAVES
+        while self._step(
+            collection_id, "part_built", partial(build_part, key=key, min_leaves=min_leaves)
+        ):
             pass
         while self._step(collection_id, "parts_merged", partial(merge_parts, key=key)):
             pass
 
     def _step(self, collection_id: int, event: str, work: Callable[[Connection], int]) -> bool:
-        """Runs a step in a transaction of its own; False if there was nothing to do."""
+        """Runs a step in a separate transaction. Returns False if there was nothing to do."""
         if self._closing.is_set():
             return False
         began_s = time.monotonic()
@@ -183,7 +198,7 @@ class MaintenanceWorker:
                     return
                 sizes = home_sizes(connection, collection)
             self._backlogs[collection_id] = sizes.scanned
-            if self._wants_move(collection, sizes.indexed, sizes.scanned, every_leaf):
+            if self._needs_new_home(collection, sizes.indexed, sizes.scanned, every_leaf):
                 self._move(collection)
             elif collection.home is None or sizes.scanned <= short_tail:
                 return
@@ -192,10 +207,14 @@ class MaintenanceWorker:
                     if not drain_tail(connection, collection, _DRAINED_TOGETHER):
                         return
 
-    def _wants_move(
+    def _needs_new_home(
         self, collection: OpenedCollection, indexed: int, scanned: int, every_leaf: bool
     ) -> bool:
-        """Whether a new index over everything costs less than inserting the tail leaf by leaf."""
+        """Returns True if a new home must be built.
+
+        For a collection with a home, this costs less than inserting the leaves of a long tail
+        into the index one by one.
+        """
         if collection.home is None:
             return scanned > (0 if every_leaf else self._home_leaves)
         return scanned > max(indexed, self._home_leaves)

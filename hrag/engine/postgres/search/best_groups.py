@@ -1,14 +1,18 @@
-"""The first round of a search in one statement or two: the best groups, with their documents.
+"""Runs the first round of a search in one or two statements.
 
-A dense search is one statement. With words it is two: the first reads the postings of the query's
-terms, and in a hybrid search the nearest leaves too; what the words score is computed here; the
-second one fuses the scores, groups the leaves by ancestor, and reads the documents of the best
-groups. That is for passages that score as their best leaf, which nearly all searches want;
-others, and searches that must look deeper, are done step by step, see
-`hrag.engine.common.search`. Both ways compute with single precision in the same order, and find
-the same.
+The result is the best groups of leaves, with their documents. A dense search needs one statement.
+A lexical or hybrid search needs two. The first one reads the postings of the query's terms and, in
+a hybrid search, the nearest leaves. Then the lexical scores are computed in this process. The
+second statement fuses the scores, groups the leaves by ancestor, and reads the documents of the
+best groups.
 
-Some more groups than asked for are returned, because passages may be left out.
+These statements support only passages whose score is the score of their best leaf, which nearly
+all searches use. Other searches, and searches that need more candidates, run step by step; see
+`hrag.engine.common.search`. Both ways compute in single precision and in the same order, so their
+results are equal.
+
+A few more groups than the request needs are returned, because some of them may not become
+passages.
 """
 
 from collections.abc import Sequence
@@ -45,26 +49,27 @@ from hrag.values.collections import CollectionSettings, TreeSettings
 from hrag.values.search import Aggregation, FusionMethod, Retrieval, SearchMode
 from hrag_fast import Groups
 
-_MOST_GROUPS = 64  # Whose documents are read at once.
+# A statement reads the documents of at most this many groups.
+_MAX_GROUPS = 64
 
 _NEAREST = f"""
 SELECT ordinal, leaf, above[{{height}}] AS ancestor, NULL::real AS lexical,
-  least(greatest(-distance, -1), 1)::real AS dense, NULL::real AS given, {BY_INDEX} AS by_index
+  least(greatest(-distance, -1), 1)::real AS dense, NULL::real AS fused, {BY_INDEX} AS by_index
 FROM ({{nearest}}) AS nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
-# LATERAL and OFFSET 0, here and elsewhere, make PostgreSQL look each leaf up by its key, whatever
-# it knows of the tables: it expects a single leaf of a collection where there are many tenants,
-# and would compare each of thousands with each one that was found.
-_GIVEN = """
-SELECT ordinal, leaf, above[{height}] AS ancestor, lexical, {dense} AS dense, given
-FROM unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(given)s)
-  AS found (ordinal, leaf, lexical, dense, given), LATERAL (
-  SELECT above, embedding FROM {table} AS each
+# In this and other statements, LATERAL and OFFSET 0 make PostgreSQL look up each leaf by its key,
+# independent of its statistics. With many tenants, PostgreSQL expects one leaf per collection.
+# Without these, it would compare each of thousands of leaves with each candidate.
+_CANDIDATES = """
+SELECT ordinal, leaf, above[{height}] AS ancestor, lexical, {dense} AS dense, fused
+FROM unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(fused)s)
+  AS candidate (ordinal, leaf, lexical, dense, fused), LATERAL (
+  SELECT above, embedding FROM {table} AS leaf_row
   WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-  AND each.ordinal = found.ordinal AND each.leaf = found.leaf OFFSET 0
+  AND leaf_row.ordinal = candidate.ordinal AND leaf_row.leaf = candidate.leaf OFFSET 0
 ) AS stored
 """
-# Rounded to 16 bits, a vector may be longer than 1.
+# A stored vector is rounded to 16 bits, so its length may be greater than 1.
 _COSINE = """
 CASE WHEN dense = 'NaN'
   THEN least(greatest(-(embedding <#> %(vector)b::halfvec), -1), 1)::real ELSE dense END
@@ -74,11 +79,11 @@ _CONVEX = """
   * (greatest(dense - %(lowest)s::real, 0::real) / %(scale)s::real)
 """
 _GROUPS = f"""
-WITH found AS MATERIALIZED ({{found}}
+WITH candidates AS MATERIALIZED ({{candidates}}
 ), scored AS (
-  SELECT ordinal, leaf, ancestor, lexical, dense, {{score}} AS score FROM found
-), lifted AS (
-  SELECT ordinal, leaf, ancestor, lexical, dense, {{lifted}} AS score FROM scored
+  SELECT ordinal, leaf, ancestor, lexical, dense, {{score}} AS score FROM candidates
+), boosted AS (
+  SELECT ordinal, leaf, ancestor, lexical, dense, {{boosted}} AS score FROM scored
   WINDOW of_document AS (PARTITION BY ordinal ORDER BY leaf)
 ), groups AS (
   SELECT ordinal, ancestor, max(score) AS score,
@@ -88,7 +93,7 @@ WITH found AS MATERIALIZED ({{found}}
     array_agg(dense ORDER BY score DESC, leaf) AS dense,
     sum(count(*)) OVER ()::bigint AS considered, count(*) OVER () AS total,
     row_number() OVER (ORDER BY max(score) DESC, ordinal, ancestor) AS rank
-  FROM lifted GROUP BY ordinal, ancestor ORDER BY 3 DESC, 1, 2 LIMIT {{groups}}
+  FROM boosted GROUP BY ordinal, ancestor ORDER BY 3 DESC, 1, 2 LIMIT {{groups}}
 ), chunks AS (
   SELECT *, ancestor AS index, rank <= {{texts}} AS has_text FROM groups
 )
@@ -96,9 +101,10 @@ SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_CO
   {{by_index}}
 FROM {DOCUMENTS_OF_CHUNKS} ORDER BY rank
 """
-_LEAVES_BY_INDEX = "(SELECT max(by_index) FROM found)"
-# The leaf before, the leaf itself or the one after, whichever of them was found and scores most.
-_LIFTED = """
+_LEAVES_BY_INDEX = "(SELECT max(by_index) FROM candidates)"
+# The neighbour bonus: adds a share of the highest score among the leaf itself, the previous leaf
+# and the next leaf, if these are candidates too.
+_NEIGHBOUR_BONUS = """
 score + %(bonus)s::real * greatest(score,
   CASE WHEN lag(leaf) OVER of_document = leaf - 1 THEN lag(score) OVER of_document END,
   CASE WHEN lead(leaf) OVER of_document = leaf + 1 THEN lead(score) OVER of_document END)
@@ -107,10 +113,11 @@ score + %(bonus)s::real * greatest(score,
 
 @dataclass(frozen=True, slots=True)
 class BestGroups:
-    """The best groups of a first round.
+    """The best groups of the first round of a search.
 
-    `total` is how many groups there are of the `considered` leaves. `exact` and `complete` are
-    those of the leaves, see `hrag.engine.common.candidates.ScoredRows`.
+    `considered` is the number of candidate leaves, and `total` is the number of groups that they
+    form. `exact` and `complete` describe the candidate leaves and have the same meaning as in
+    `hrag.engine.common.candidates.ScoredRows`.
     """
 
     groups: AncestorGroups
@@ -121,15 +128,16 @@ class BestGroups:
 
 
 def can_find(request: FindRequest) -> bool:
-    """Returns whether statements may do for a request."""
+    """Returns True if the statements of this module support the request."""
     return request.aggregation is Aggregation.MAX and request.mode is not SearchMode.AUTO_MERGE
 
 
 def expected_passages(request: FindRequest, settings: CollectionSettings) -> int:
-    """Returns how many of the best groups nearly always suffice; their texts are read at once.
+    """Returns how many of the best groups are nearly always enough.
 
-    For a budget of tokens, twice as many as chunks of full size fit into it: chunks may be
-    shorter, and overlap.
+    The texts of this many groups are read at once. For a token budget, the result is twice the
+    number of full-size chunks that fit into the budget, because chunks may be shorter and may
+    overlap.
     """
     if not request.token_budget:
         return request.limit
@@ -142,28 +150,32 @@ def best_groups(
 ) -> BestGroups | None:
     """Returns the best groups, and adds their documents to `documents`.
 
-    None if the index gave fewer leaves than it was asked for.
+    Returns None if the HNSW index returned fewer leaves than requested.
     """
-    found = _nearest(ranker, request) if ranker.is_dense else _given(ranker, request)
-    if found is None:
+    query = _dense_query(ranker, request) if ranker.is_dense else _lexical_query(ranker, request)
+    if query is None:
         return None
-    rows = found.run(ranker, request)
+    rows = query.run(ranker, request)
     considered, total = rows[0][:2] if rows else (0, 0)
-    complete = found.complete
+    complete = query.complete
     if ranker.is_dense:
         by_index = rows[0][-1] if rows else 0
-        if found.graph and by_index < asked_of_index(ranker.eligible, request.candidates):
+        if query.graph and by_index < asked_of_index(ranker.eligible, request.candidates):
             return None
         complete = ranker.has_all(considered, request.candidates)
     for row in rows:
         documents.add(*row[7:-1])
     groups = _ancestor_groups(ranker, request, rows)
-    return BestGroups(groups, total, considered, found.exact, complete)
+    return BestGroups(groups, total, considered, query.exact, complete)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The statement that finds the best groups, or groups what was found before."""
+class _GroupQuery:
+    """The statement that returns the best groups, with its parameters.
+
+    In a dense search, it also finds the leaves. Otherwise they are among the parameters. `graph`
+    is True if the statement uses the HNSW index. `exact` and `complete` describe the leaves.
+    """
 
     statement: sql.SQL
     parameters: dict[str, object]
@@ -172,17 +184,17 @@ class _Found:
     complete: bool = False
 
     def run(self, ranker: Ranker, request: FindRequest) -> list[tuple[Any, ...]]:
-        own = {**self.parameters, "bonus": request.neighbour_bonus}
+        parameters = {**self.parameters, "bonus": request.neighbour_bonus}
         vectors = ranker.vectors
         return vectors.run(
-            self.statement, ranker.eligible, request.candidates, graph=self.graph, **own
+            self.statement, ranker.eligible, request.candidates, graph=self.graph, **parameters
         ).fetchall()
 
 
 class _Grouping(NamedTuple):
-    """How a statement groups leaves, as far as its text depends on that.
+    """The parts of a request on which the text of a grouping statement depends.
 
-    `texts` is how many groups' texts it reads.
+    `texts` is the number of groups whose texts the statement reads.
     """
 
     tree: TreeSettings
@@ -198,22 +210,23 @@ class _Grouping(NamedTuple):
 
     @property
     def height(self) -> sql.Literal:
-        """Where a leaf's ancestor at the level is in `above`, from 1."""
+        """The position of a leaf's ancestor at the level in the column `above`, counted from 1."""
         return sql.Literal(self.level - self.tree.embedding_level + 1)
 
     def of_leaves(
-        self, found: sql.Composable, score: sql.Composable, *, has_nearest: bool
+        self, candidates: sql.Composable, score: sql.Composable, *, has_nearest: bool
     ) -> sql.SQL:
-        """Returns the statement that groups what `found` selects.
+        """Returns the statement that groups the leaves which the query `candidates` returns.
 
-        Its last column is how many leaves the index gave, if `found` is `_NEAREST`.
+        If `has_nearest`, `candidates` is made from `_NEAREST`. The last column of the statement is
+        then the number of leaves that the HNSW index returned; otherwise it is NULL.
         """
         statement = sql.SQL(_GROUPS).format(
-            found=found,
+            candidates=candidates,
             score=score,
             by_index=sql.SQL(_LEAVES_BY_INDEX if has_nearest else "NULL"),
-            lifted=sql.SQL(_LIFTED if self.has_bonus else "score"),
-            groups=sql.Literal(min(2 * self.texts + 2, _MOST_GROUPS)),
+            boosted=sql.SQL(_NEIGHBOUR_BONUS if self.has_bonus else "score"),
+            groups=sql.Literal(min(2 * self.texts + 2, _MAX_GROUPS)),
             texts=sql.Literal(self.texts),
             levels=sql.Literal(self.tree.top_level + 1),
             level=sql.Literal(self.level),
@@ -221,43 +234,46 @@ class _Grouping(NamedTuple):
         return rendered(statement)
 
 
-def _nearest(ranker: Ranker, request: FindRequest) -> _Found:
-    """The nearest leaves, found by the statement itself."""
+def _dense_query(ranker: Ranker, request: FindRequest) -> _GroupQuery:
+    """Returns the query for a dense search, which finds the nearest leaves itself."""
     count = request.candidates
     graph = ranker.vectors.uses_graph(ranker.eligible, count)
     home, condition = ranker.collection.home, ranker.eligible.condition
     grouping = _Grouping.of(ranker, request)
-    statement = _groups_of_nearest(home, condition, count, grouping, graph=graph)
-    return _Found(statement, {}, graph, exact=not graph)
+    statement = _dense_statement(home, condition, count, grouping, graph=graph)
+    return _GroupQuery(statement, {}, graph, exact=not graph)
 
 
 @lru_cache(maxsize=1024)
-def _groups_of_nearest(
+def _dense_statement(
     home: int | None, condition: str, count: int, grouping: _Grouping, *, graph: bool
 ) -> sql.SQL:
-    found = sql.SQL(_NEAREST).format(
+    candidates = sql.SQL(_NEAREST).format(
         nearest=nearest_leaves(home, condition, count, graph=graph),
         height=grouping.height,
         count=sql.Literal(count),
     )
-    return grouping.of_leaves(found, sql.SQL("dense"), has_nearest=True)
+    return grouping.of_leaves(candidates, sql.SQL("dense"), has_nearest=True)
 
 
 @lru_cache(maxsize=1024)
-def _groups_of_given(
+def _lexical_statement(
     home: int | None, grouping: _Grouping, *, is_hybrid: bool, is_convex: bool
 ) -> sql.SQL:
     dense = sql.SQL(_COSINE if is_hybrid else "NULL::real")
     parts = [
-        sql.SQL(_GIVEN).format(table=table, height=grouping.height, dense=dense)
+        sql.SQL(_CANDIDATES).format(table=table, height=grouping.height, dense=dense)
         for table in tables_of(home)
     ]
-    score = _CONVEX if is_convex else "given" if is_hybrid else "lexical"
+    score = _CONVEX if is_convex else "fused" if is_hybrid else "lexical"
     return grouping.of_leaves(sql.SQL(" UNION ALL ").join(parts), sql.SQL(score), has_nearest=False)
 
 
-def _given(ranker: Ranker, request: FindRequest) -> _Found | None:
-    """What the words found, and in a hybrid search the nearest leaves, which are read with them."""
+def _lexical_query(ranker: Ranker, request: FindRequest) -> _GroupQuery | None:
+    """Returns the query for a lexical or hybrid search, with its candidates as parameters.
+
+    Returns None if the HNSW index returned fewer leaves than requested.
+    """
     first = ranker.first_candidates(request.candidates)
     if first is None:
         return None
@@ -265,30 +281,30 @@ def _given(ranker: Ranker, request: FindRequest) -> _Found | None:
     lexical = ranker.lexical.scores(labels)
     dense = np.full(len(labels), np.nan, np.float32)
     dense[np.searchsorted(labels, first.dense_labels)] = first.cosines
-    given = np.zeros(len(labels), np.float32)
+    fused = np.zeros(len(labels), np.float32)
     is_hybrid = request.retrieval is Retrieval.HYBRID
     fusion = request.fusion
     is_convex = is_hybrid and fusion.method is FusionMethod.CONVEX
     if is_hybrid and not is_convex:
         by_terms = reciprocal_ranks(labels, first.lexical_labels, first.lexical_scores)
         by_vector = reciprocal_ranks(labels, first.dense_labels, first.cosines)
-        given = weighted(by_terms, by_vector, fusion)
+        fused = weighted(by_terms, by_vector, fusion)
     parameters = {
         **parameters_of(labels),
-        **{name: reals(each) for name, each in _columns(lexical, dense, given)},
+        **{name: reals(scores) for name, scores in _named_columns(lexical, dense, fused)},
         "weight": fusion.lexical_weight,
         "lowest": fusion.lowest_cosine,
         "scale": 1 - fusion.lowest_cosine,
     }
     home, grouping = ranker.collection.home, _Grouping.of(ranker, request)
-    statement = _groups_of_given(home, grouping, is_hybrid=is_hybrid, is_convex=is_convex)
-    return _Found(
+    statement = _lexical_statement(home, grouping, is_hybrid=is_hybrid, is_convex=is_convex)
+    return _GroupQuery(
         statement, parameters, graph=False, complete=first.complete, exact=not first.graph
     )
 
 
-def _columns(lexical: Scores, dense: Scores, given: Scores) -> Sequence[tuple[str, Scores]]:
-    return ("lexical", lexical), ("dense", dense), ("given", given)
+def _named_columns(lexical: Scores, dense: Scores, fused: Scores) -> Sequence[tuple[str, Scores]]:
+    return ("lexical", lexical), ("dense", dense), ("fused", fused)
 
 
 def _ancestor_groups(
@@ -296,10 +312,10 @@ def _ancestor_groups(
 ) -> AncestorGroups:
     counts = [len(row[3]) for row in rows]
     first = first_labels(np.array([row[7] for row in rows], np.uint64))
-    labels: Labels = np.repeat(first, counts) | _flat(rows, 3, np.uint64)
-    scores, lexical, dense = (_flat(rows, column, np.float32) for column in (4, 5, 6))
+    labels: Labels = np.repeat(first, counts) | _concatenate(rows, 3, np.uint64)
+    scores, lexical, dense = (_concatenate(rows, column, np.float32) for column in (4, 5, 6))
     order = np.argsort(labels)
-    # Leaves are grouped already, so nobody asks for their ancestors.
+    # The leaves are grouped already, so their ancestors are not needed.
     above = np.empty((0, len(labels)), np.uint32)
     table = FoundLeaves(ranker.collection.settings, labels[order], above, scores[order])
     starts = np.cumsum([0, *counts], dtype=np.uint32)
@@ -314,6 +330,6 @@ def _ancestor_groups(
     )
 
 
-def _flat(rows: Sequence[tuple[Any, ...]], column: int, kind: type[Any]) -> NDArray[Any]:
-    """The arrays of a column, joined."""
-    return np.array([*chain.from_iterable(row[column] for row in rows)], kind)
+def _concatenate(rows: Sequence[tuple[Any, ...]], column: int, dtype: type[Any]) -> NDArray[Any]:
+    """Concatenates the arrays of a column."""
+    return np.array([*chain.from_iterable(row[column] for row in rows)], dtype)

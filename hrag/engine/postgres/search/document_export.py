@@ -1,7 +1,8 @@
-"""Streams collections and whole documents as they are stored, to move them elsewhere.
+"""Streams collections and whole documents as they are stored, for a move to another store.
 
-One short transaction for each document, so that none holds back VACUUM. So each document is
-whole, but the collection may change meanwhile. Vectors have the 16 bits of `halfvec`.
+Each document is read in one short transaction, because a long transaction would delay VACUUM. So
+each document is consistent, but the collection may change during the export. Vectors have the
+16-bit precision of `halfvec`.
 """
 
 from collections.abc import Iterator
@@ -50,28 +51,33 @@ _VECTORS = """
 SELECT leaf, halfvec_send(embedding) FROM {table}
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND ordinal = %(ordinal)s
 """
-_HEADER_BYTES = 4  # Of a halfvec's binary form.
+# The binary format of a halfvec begins with a header of 4 bytes.
+_HEADER_BYTES = 4
 
 
 def collections(database: Database) -> list[Collection]:
-    """Returns every tenant's collections, by tenant and name."""
+    """Returns the collections of all tenants, in order of tenant and name."""
     with database.read() as connection:
         rows = connection.execute(_COLLECTIONS).fetchall()
     records = ((CollectionRecord.from_bytes(record.encode()), count) for record, count in rows)
-    return [Collection(each.tenant_id, each.name, each.settings, count) for each, count in records]
+    return [
+        Collection(record.tenant_id, record.name, record.settings, count)
+        for record, count in records
+    ]
 
 
 def documents(database: Database, tenant_id: str, name: str) -> Iterator[Exported]:
-    """Yields every document of a collection by id, until the collection is deleted.
+    """Yields all documents of a collection in order of id; stops if the collection is deleted.
 
-    What cannot be read is an UnreadableDocument. Raises CollectionNotFound at once.
+    A document that cannot be read is yielded as UnreadableDocument. Raises CollectionNotFound
+    before the first document.
     """
     with database.read() as connection:
         number = open_collection(connection, tenant_id, name).collection_id
-    return _documents(database, tenant_id, name, number)
+    return _stream(database, tenant_id, name, number)
 
 
-def _documents(database: Database, tenant_id: str, name: str, number: int) -> Iterator[Exported]:
+def _stream(database: Database, tenant_id: str, name: str, number: int) -> Iterator[Exported]:
     after = ""
     while True:
         with database.read() as connection:
@@ -88,13 +94,13 @@ def _documents(database: Database, tenant_id: str, name: str, number: int) -> It
                 return
             after = row[0]
             try:
-                found: Exported = _stored(connection, collection, row)
+                exported: Exported = _read_document(connection, collection, row)
             except (DataLoss, ValueError) as error:
-                found = UnreadableDocument(after, str(error))
-        yield found
+                exported = UnreadableDocument(after, str(error))
+        yield exported
 
 
-def _stored(
+def _read_document(
     connection: Connection, collection: OpenedCollection, row: tuple[Any, ...]
 ) -> StoredDocument:
     _, ordinal, packed, tree, body, is_unsummarised, _ = row
@@ -103,32 +109,35 @@ def _stored(
         record,
         record.parsed(body),
         Tree(tree),
-        _vectors(connection, collection, ordinal, record.leaf_count),
+        _read_vectors(connection, collection, ordinal, record.leaf_count),
     )
     if not collection.record.summaries or is_unsummarised:
         return StoredDocument(document)
-    return StoredDocument(document, _summaries(connection, collection, record))
+    return StoredDocument(document, _read_summaries(connection, collection, record))
 
 
-def _summaries(
+def _read_summaries(
     connection: Connection, collection: OpenedCollection, record: DocumentRecord
 ) -> DocumentSummaries:
     summaries = open_summaries(connection, collection)
     parameters = {**summaries.key, "document": record.document_id}
     row = connection.execute(_BY_ID, parameters, binary=True).fetchone()
-    if row is None:  # The document was not worth any.
+    if row is None:  # The document has no summaries.
         dimension = collection.settings.dimension
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
     _, ordinal, _, packed, body, _, summarised = row
     sections = Summarised.from_bytes(summarised).sections
-    found = summaries_in(Tree(packed), body, record.leaf_count, sections)
-    return DocumentSummaries(found, _vectors(connection, summaries, ordinal, len(found)))
+    texts = summaries_in(Tree(packed), body, record.leaf_count, sections)
+    return DocumentSummaries(texts, _read_vectors(connection, summaries, ordinal, len(texts)))
 
 
-def _vectors(
+def _read_vectors(
     connection: Connection, collection: OpenedCollection, ordinal: int, count: int
 ) -> Vectors:
-    """The document's vectors: `float32[count, dimension]`."""
+    """Returns the document's vectors, `float32[count, dimension]`.
+
+    Raises DataLoss if leaves are missing.
+    """
     dimension = collection.settings.dimension
     vectors = np.zeros((count, dimension), np.float32)
     if not dimension:

@@ -1,6 +1,6 @@
-"""Stored documents within a snapshot: read on demand, several in one statement.
+"""Reads stored documents in a snapshot, on demand and several in one statement.
 
-The text of a long document is read in blocks, those that are asked for.
+The text of a long document is read in blocks. Only the blocks that are needed are read.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,10 +18,14 @@ from hrag.values.errors import DataLoss
 from hrag.values.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
-_WHOLE_BYTES = 64 << 10  # Texts up to this length are read at once.
+# A text of at most this length is read as a whole.
+_WHOLE_BYTES = 64 << 10
 _BLOCK_BYTES = 8 << 10
-_AROUND_BYTES = 4 << 10  # Sentences that begin or end outside of a chunk.
-_AT_ONCE = 32  # Documents in one statement, at most.
+# This many bytes before and after a chunk are read with it, because sentences may begin or end
+# outside of the chunk.
+_AROUND_BYTES = 4 << 10
+# One statement reads at most this many documents.
+_MAX_DOCUMENTS = 32
 
 _READ = f"""
 SELECT ordinal, record, tree, octet_length(body), 0,
@@ -34,10 +38,10 @@ DOCUMENT_COLUMNS = """
 chunks.ordinal, record, tree, size_bytes, first_byte,
 CASE WHEN has_text THEN substring(body FROM first_byte + 1 FOR part_bytes) END
 """
-"""What `PostgresDocuments.add` takes, of rows of DOCUMENTS_OF_CHUNKS."""
-# BETWEEN and ORDER BY make PostgreSQL use the index of ordinals, whatever it knows of the table.
-# For an equal ordinal, that of the documents' ids costs as little where it expects a single
-# document of a collection, and leads to all of them.
+"""The columns of DOCUMENTS_OF_CHUNKS that are the parameters of `PostgresDocuments.add`."""
+# BETWEEN and ORDER BY make PostgreSQL use the index of ordinals, independent of its statistics.
+# With `ordinal = ...`, PostgreSQL may choose the index of document ids: if it expects one document
+# per collection, both indexes cost the same, but that index reads all documents of the collection.
 DOCUMENTS_OF_CHUNKS = f"""
 chunks, LATERAL (
   SELECT record, substring(tree FROM 1) AS tree, body, octet_length(body) AS size_bytes
@@ -60,43 +64,50 @@ chunks, LATERAL (
 """
 """The documents of `chunks`, which has the columns `ordinal`, `index` and `has_text`.
 
-Where `has_text` is true, the text around the chunk `index` of `level` is read as `read_ahead` does.
-A packed tree begins with the number of levels and that of each one's chunks; each chunk takes
-40 bytes and begins with its bounds.
+Where `has_text` is true, the text around the chunk `index` of `level` is read, as `read_ahead`
+reads it. A packed tree begins with the number of levels and the number of chunks at each level.
+Each chunk has 40 bytes, which begin with its bounds.
 """
 _READ_PARTS = """
 SELECT ordinal, start, substring(body FROM start + 1 FOR length)
 FROM hrag.documents JOIN unnest(%(ordinals)s, %(starts)s, %(lengths)s)
-  AS wanted (ordinal, start, length) USING (ordinal)
+  AS parts (ordinal, start, length) USING (ordinal)
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
 
 _Part = tuple[int, int]
-"""A first offset in a text and a number of bytes."""
+"""A part of a text: the offset of its first byte, and the number of bytes."""
 
 
 class LongText:
-    """A text of which blocks are read when they are first checked: see `TreeText.check`."""
+    """A text whose blocks are read when `check` first needs them.
+
+    `TreeText.check` says when it calls `check`.
+    """
 
     def __init__(self, size_bytes: int, read: Callable[[_Part], None]) -> None:
-        """`read` reads a part and adds it."""
-        self._bytes = bytearray(size_bytes)  # The system gives no memory before it is used.
+        """`read` must read a part and add it to this text by `add`."""
+        # The system allocates memory only for the pages that are used.
+        self._bytes = bytearray(size_bytes)
         self._read = read
         self._present: set[int] = set()
 
     @property
     def data(self) -> memoryview:
-        """The whole text, zeros where it was not read."""
+        """The whole text; bytes that were not read are zero."""
         return memoryview(self._bytes)
 
     def check(self, start: int, end: int) -> None:
-        """Reads what is missing from `start` to `end`, in one go."""
+        """Reads the missing blocks from `start` to `end` at once."""
         missing = self.missing(start, end)
         if missing is not None:
             self._read(missing)
 
     def missing(self, start: int, end: int) -> _Part | None:
-        """Returns the part to read so that nothing is missing from `start` to `end`."""
+        """Returns the part that must be read to have all bytes from `start` to `end`.
+
+        Returns None if no block is missing.
+        """
         last = max(min(end, len(self._bytes)) - 1, start)
         blocks = range(start // _BLOCK_BYTES, last // _BLOCK_BYTES + 1)
         absent = [block for block in blocks if block not in self._present]
@@ -106,13 +117,13 @@ class LongText:
         return first, (absent[-1] + 1) * _BLOCK_BYTES - first
 
     def add(self, start: int, part: bytes) -> None:
-        """Adds what was read from `start` on, which is the beginning of a block."""
+        """Adds a part that was read; `start`, its first byte, is the beginning of a block."""
         self._bytes[start : start + len(part)] = part
         self._present.update(range(start // _BLOCK_BYTES, -(-(start + len(part)) // _BLOCK_BYTES)))
 
 
-class _Row(NamedTuple):
-    """What `add` was given of a document that nobody has asked for yet."""
+class _UnparsedDocument(NamedTuple):
+    """The values that `add` received for a document that was not requested yet."""
 
     record: bytes
     tree: bytes
@@ -120,8 +131,8 @@ class _Row(NamedTuple):
     parts: list[tuple[int, bytes]]
 
 
-class _Stored(NamedTuple):
-    """A document, and its text if that is read in blocks."""
+class _ParsedDocument(NamedTuple):
+    """A document that was read. `long` is its text if that is read in blocks, otherwise None."""
 
     text: TreeText
     long: LongText | None
@@ -130,22 +141,28 @@ class _Stored(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PostgresDocuments:
-    """See `hrag.engine.common.fetch.DocumentReader`."""
+    """Reads and caches documents of one collection in one snapshot.
+
+    Implements `hrag.engine.common.fetch.DocumentReader`.
+    """
 
     connection: Connection
     collection: OpenedCollection
-    _stored: dict[int, _Stored] = field(default_factory=dict)
-    _rows: dict[int, _Row] = field(default_factory=dict)
+    _stored: dict[int, _ParsedDocument] = field(default_factory=dict)
+    _rows: dict[int, _UnparsedDocument] = field(default_factory=dict)
     _expected: list[int] = field(default_factory=list)
-    _together: int = _AT_ONCE
+    _batch_size: int = _MAX_DOCUMENTS
 
-    def expect(self, ordinals: Iterable[int], together: int = _AT_ONCE) -> None:
-        """Says which documents will be read, in their order; so many are read at once."""
+    def expect(self, ordinals: Iterable[int], batch_size: int = _MAX_DOCUMENTS) -> None:
+        """Announces the documents that will be read, in this order.
+
+        They are read in batches of `batch_size`.
+        """
         self._expected = list(dict.fromkeys(ordinals))
-        self._together = max(1, min(together, _AT_ONCE))
+        self._batch_size = max(1, min(batch_size, _MAX_DOCUMENTS))
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document, the same object each time."""
+        """Returns the document; each call returns the same object."""
         return self._document(ordinal).text
 
     def tree(self, ordinal: int) -> Tree:
@@ -163,7 +180,10 @@ class PostgresDocuments:
         merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
-        """See `hrag.engine.common.fetch.DocumentReader.encoded`."""
+        """Returns a group's chunk as an encoded passage.
+
+        Implements `hrag.engine.common.fetch.DocumentReader.encoded`.
+        """
         text, _, cited = self._document(ordinal)
         if fields not in cited:
             cited[fields] = cited_document(text.outline, fields)
@@ -188,15 +208,21 @@ class PostgresDocuments:
         start: int,
         part: bytes | None,
     ) -> None:
-        """Adds a document that another statement has read, with a part of its text if given."""
+        """Adds a document that another statement has read, with a part of its text.
+
+        `start` is the first byte of `part`, which is None if no text was read.
+        """
         if ordinal not in self._stored:
-            row = self._rows.setdefault(ordinal, _Row(record, tree, size_bytes, []))
+            row = self._rows.setdefault(ordinal, _UnparsedDocument(record, tree, size_bytes, []))
             if part is not None:
                 row.parts.append((start, part))
 
     def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
-        """Reads the texts of chunks, and around them, of documents that are here, in one go."""
-        wanted: list[tuple[int, _Part]] = []
+        """Reads the texts of chunks, and the text around them, in one statement.
+
+        It skips chunks of documents that were not read or added before.
+        """
+        missing: list[tuple[int, _Part]] = []
         for ordinal, position in chunks:
             if ordinal not in self._stored and ordinal not in self._rows:
                 continue
@@ -207,56 +233,57 @@ class PostgresDocuments:
             start = max(record.byte_start - _AROUND_BYTES, 0)
             part = stored.long.missing(start, record.byte_end + _AROUND_BYTES)
             if part is not None:
-                wanted.append((ordinal, part))
-        if wanted:
-            self._read_parts(wanted)
+                missing.append((ordinal, part))
+        if missing:
+            self._read_parts(missing)
 
-    def _read_parts(self, wanted: Sequence[tuple[int, _Part]]) -> None:
-        """Reads parts of texts, each with its document's ordinal."""
+    def _read_parts(self, parts: Sequence[tuple[int, _Part]]) -> None:
+        """Reads parts of texts; `parts` has pairs of a document's ordinal and a part."""
         parameters = {
             **self.collection.key,
-            "ordinals": bigints([ordinal for ordinal, _ in wanted]),
-            "starts": integers([start for _, (start, _) in wanted]),
-            "lengths": integers([length for _, (_, length) in wanted]),
+            "ordinals": bigints([ordinal for ordinal, _ in parts]),
+            "starts": integers([start for _, (start, _) in parts]),
+            "lengths": integers([length for _, (_, length) in parts]),
         }
         for ordinal, start, part in self.connection.execute(_READ_PARTS, parameters):
             long = self._stored[ordinal].long
             if long is not None:
                 long.add(start, part)
 
-    def _document(self, ordinal: int) -> _Stored:
+    def _document(self, ordinal: int) -> _ParsedDocument:
+        """Returns a document; if necessary, reads it with those that are expected soon."""
         if ordinal not in self._stored:
             if ordinal not in self._rows:
-                self._read([ordinal, *self._next_after(ordinal)])
-            self._stored[ordinal] = self._made(ordinal, self._rows.pop(ordinal))
+                self._read([ordinal, *self._expected_after(ordinal)])
+            self._stored[ordinal] = self._build(ordinal, self._rows.pop(ordinal))
         return self._stored[ordinal]
 
-    def _next_after(self, ordinal: int) -> list[int]:
-        """Documents that are expected soon after this one."""
+    def _expected_after(self, ordinal: int) -> list[int]:
+        """Returns the missing documents among those that are expected soon after this one."""
         if ordinal not in self._expected:
             return []
-        at = self._expected.index(ordinal)
-        soon = self._expected[at + 1 : at + self._together]
-        return [each for each in soon if each not in self._stored and each not in self._rows]
+        index = self._expected.index(ordinal)
+        soon = self._expected[index + 1 : index + self._batch_size]
+        return [other for other in soon if other not in self._stored and other not in self._rows]
 
     def _read(self, ordinals: list[int]) -> None:
         parameters = {**self.collection.key, "ordinals": ordinals}
         for row in self.connection.execute(_READ, parameters, binary=True):
             self.add(*row)
-        lost = [each for each in ordinals if each not in self._rows]
-        if lost:
+        missing = [ordinal for ordinal in ordinals if ordinal not in self._rows]
+        if missing:
             raise DataLoss(
-                f"collection {self.collection.record.name!r}: leaves of the versions {lost} of "
-                "documents are stored, but not the documents; `hrag check` says more"
+                f"collection {self.collection.record.name!r}: leaves of the versions {missing} of "
+                "documents are stored, but not the documents; run `hrag check` for details"
             )
 
-    def _made(self, ordinal: int, row: _Row) -> _Stored:
+    def _build(self, ordinal: int, row: _UnparsedDocument) -> _ParsedDocument:
         outline = DocumentRecord.from_bytes(row.record).outline()
         tree = Tree(row.tree)
         for _, part in row.parts:
             if len(part) == row.size_bytes:
-                return _Stored(TreeText(outline, tree, part), None, {})
+                return _ParsedDocument(TreeText(outline, tree, part), None, {})
         long = LongText(row.size_bytes, lambda part: self._read_parts([(ordinal, part)]))
         for start, part in row.parts:
             long.add(start, part)
-        return _Stored(TreeText(outline, tree, long.data, long.check), long, {})
+        return _ParsedDocument(TreeText(outline, tree, long.data, long.check), long, {})

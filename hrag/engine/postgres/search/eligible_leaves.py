@@ -1,7 +1,7 @@
-"""Which leaves of a collection a search may find: all, those of documents, or single ones.
+"""The leaves of a collection that a search may return.
 
-A filter, the routing by summaries and required words select. Sources search among the leaves
-and do not know why they were selected.
+They are all leaves, the leaves of certain documents, or individual leaves. A filter, two-stage
+routing and required words determine them. Sources search among them and do not know the reason.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,14 @@ from hrag.engine.postgres.store.opened_collection import OpenedCollection
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EligibleLeaves:
-    """All leaves of a collection; those of the documents `ordinals`; or those of `labels`.
+    """The eligible leaves of a collection.
 
-    Both are `uint64[n]`, ascending; at most one is given. `count` is how many leaves are
-    eligible. With `whole_documents`, only the first leaf of each document is, without it and
-    with `sections`, all others: in a summary collection the first leaf is the summary of the
-    whole document.
+    They are the leaves with these `labels`, the leaves of the documents with these `ordinals`, or
+    all leaves if both are None. Both arrays are `uint64[n]`, ascending; at most one is set.
+    `count` is the number of eligible leaves.
+
+    In a summary collection, the first leaf of each document is the summary of the whole document.
+    With `whole_documents`, only first leaves are eligible. With `sections`, only other leaves are.
     """
 
     count: int
@@ -33,17 +35,17 @@ class EligibleLeaves:
 
     @classmethod
     def all_of(cls, collection: OpenedCollection) -> "EligibleLeaves":
-        """Every leaf of the collection."""
+        """Returns all leaves of the collection."""
         return cls(collection.leaves)
 
     @classmethod
     def only(cls, labels: Labels) -> "EligibleLeaves":
-        """These leaves, ascending."""
+        """Returns the leaves with these labels, which are ascending."""
         return cls(len(labels), labels=labels)
 
     @property
     def condition(self) -> str:
-        """What follows the conditions on tenant and collection in a statement on leaves."""
+        """Further SQL conditions of a statement on leaves, after those on tenant and collection."""
         parts = []
         if self.ordinals is not None:
             parts.append("AND ordinal = ANY(%(ordinals)b::bigint[])")
@@ -60,13 +62,16 @@ class EligibleLeaves:
 
     @property
     def parameters(self) -> dict[str, object]:
-        """Those of `condition`."""
+        """The parameters of `condition`."""
         if self.ordinals is not None:
             return {"ordinals": bigints(self.ordinals)}
         return {} if self.labels is None else parameters_of(self.labels)
 
     def contains(self, labels: Labels) -> NDArray[np.bool_]:
-        """Returns which of `labels`, all of living leaves, are eligible: `bool[n]`."""
+        """Returns `bool[n]`, true for each of `labels` that is eligible.
+
+        All labels must be of living leaves.
+        """
         inside = np.ones(len(labels), np.bool_)
         if self.ordinals is not None:
             inside &= is_in(ordinals_of(labels), self.ordinals)
@@ -80,5 +85,5 @@ class EligibleLeaves:
 
 
 def parameters_of(labels: Labels) -> dict[str, object]:
-    """Leaves by label as the parameters `ordinals` and `leaves`."""
+    """Returns the parameters `ordinals` and `leaves` for the leaves with these labels."""
     return {"ordinals": bigints(ordinals_of(labels)), "leaves": integers(leaves_of(labels))}

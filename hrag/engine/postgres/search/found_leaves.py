@@ -1,4 +1,4 @@
-"""The leaves that a search has found so far, as a table: see `LeafTable`."""
+"""A table of the leaves that a search has found so far."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from hrag.values.collections import CollectionSettings
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundLeaves:
-    """Leaves in ascending order of their labels: `uint64[n]`, each once, all living.
+    """A table of living leaves, in ascending order of their labels and without duplicates.
 
-    `ancestors` is `uint32[levels, n]`; `cosines` `float32[n]`, NaN where the search has no
-    vector.
+    `labels` is `uint64[n]`. `ancestors` is `uint32[levels, n]`. `cosines` is `float32[n]`; all are
+    NaN if the search has no vector. Implements `hrag.engine.common.candidates.LeafTable`.
     """
 
     settings: CollectionSettings
@@ -33,19 +33,19 @@ class FoundLeaves:
 
     @property
     def alive(self) -> NDArray[np.uint8]:
-        """1 for each leaf: a snapshot finds no other."""
+        """An array of ones, `uint8[n]`: a snapshot returns only living leaves."""
         return np.ones(len(self.labels), np.uint8)
 
     def rows(self, labels: Labels) -> RowNumbers:
-        """Returns the row of each of `labels`, which the table has."""
+        """Returns the row of each of `labels`, all of which must be in the table."""
         return np.searchsorted(self.labels, labels).astype(np.uint32)
 
     def missing(self, labels: Labels) -> Labels:
-        """Returns those of `labels` that the table does not have."""
+        """Returns the `labels` that are not in the table."""
         return labels[~is_in(labels, self.labels)]
 
     def plus(self, more: "FoundLeaves") -> "FoundLeaves":
-        """Returns a table with the leaves of both."""
+        """Returns a table with the leaves of both tables."""
         new = ~is_in(more.labels, self.labels)
         labels = np.concatenate([self.labels, more.labels[new]])
         order = np.argsort(labels, kind="stable")

@@ -1,4 +1,4 @@
-"""What a request's sources find in a collection, as rows of a table of found leaves."""
+"""Ranks the leaves of a collection for a request, as rows of a table of candidates."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -28,17 +28,21 @@ from hrag.passages.cited_place import TermLocator
 from hrag.text.analysis import QueryTerm, analyzer
 from hrag.values.search import Retrieval
 
-_WITH_NEAREST = f"""
+_MATCHES_AND_NEAREST = f"""
 {{matches}} UNION ALL
 (SELECT 3, ordinal << 20 | leaf, {BY_INDEX}, NULL, least(greatest(-distance, -1), 1)
  FROM ({{nearest}}) AS nearest
  ORDER BY distance, ordinal, leaf LIMIT {{count}})
 """
-_NEAREST = 3
+_NEAREST_KIND = 3
 
 
-class _Found(NamedTuple):
-    """What the dense source found, ascending by label."""
+class _NearestLeaves(NamedTuple):
+    """The leaves that the dense source returned, ascending by label.
+
+    `exact` is True if it is certain that no other eligible leaf is nearer. `complete` is True if
+    there are no other eligible leaves.
+    """
 
     leaves: FoundLeaves
     exact: bool
@@ -46,9 +50,10 @@ class _Found(NamedTuple):
 
 
 class FirstCandidates(NamedTuple):
-    """What each source found in the first round, ascending by label, with its own scores.
+    """The leaves that each source returned in the first round, ascending by label, with its scores.
 
-    `graph`: the nearest leaves come from the index. `complete`: there are no others.
+    `graph` is True if the nearest leaves come from the HNSW index. `complete` is True if there are
+    no other candidates.
     """
 
     lexical_labels: Labels
@@ -60,10 +65,10 @@ class FirstCandidates(NamedTuple):
 
 
 class Ranker:
-    """A request's candidates among the eligible leaves of one collection in one snapshot.
+    """Ranks the eligible leaves of one collection in one snapshot for one request.
 
-    A request may be ranked in several rounds, each with more candidates than the one before;
-    the table of a round has the leaves of all rounds so far.
+    A request may be ranked in several rounds, each with more candidates than the previous one. The
+    table of candidates has the leaves of all rounds so far.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class Ranker:
 
     @property
     def lexical(self) -> LexicalQuery:
-        """The query's terms and what they score; read once, not for dense searches."""
+        """The query's terms and the scores of leaves; read once. Not for dense searches."""
         if self._lexical is None:
             parameters = {**self.collection.key, "terms": bigints(self._ids)}
             self._set_lexical(self._connection.execute(MATCHES, parameters).fetchall())
@@ -105,23 +110,29 @@ class Ranker:
 
     @property
     def locator(self) -> TermLocator:
-        """Finds the query's terms in passages; rare ones count more, if that is known."""
+        """A locator of the query's terms in passages.
+
+        Except in a dense search, rare terms have higher weights.
+        """
         weights = np.ones(len(self._ids), np.float32) if self.is_dense else self.lexical.weights
         return TermLocator(self._analyzer, self._ids, weights)
 
-    def has_all(self, found: int, count: int) -> bool:
-        """Whether there is no eligible leaf besides `found` of at most `count` asked for."""
-        return found < count or found >= self.eligible.count
+    def has_all(self, returned: int, count: int) -> bool:
+        """Returns True if a source has returned all eligible leaves.
+
+        The source was asked for at most `count` leaves and returned `returned` of them.
+        """
+        return returned < count or returned >= self.eligible.count
 
     def first_candidates(self, count: int) -> FirstCandidates | None:
-        """Returns what the sources find, read in one statement; not for dense searches.
+        """Returns the candidates of the first round, read in one statement. Not for dense searches.
 
-        None if the index gave fewer leaves than it was asked for.
+        Returns None if the HNSW index returned fewer leaves than requested.
         """
-        none = np.empty(0, np.uint64), np.empty(0, np.float32)
+        empty = np.empty(0, np.uint64), np.empty(0, np.float32)
         if self._request.retrieval is Retrieval.LEXICAL:
             labels, scores, complete = self.lexical.best(self.eligible, count)
-            return FirstCandidates(labels, scores, *none, graph=False, complete=complete)
+            return FirstCandidates(labels, scores, *empty, graph=False, complete=complete)
         graph = self.vectors.uses_graph(self.eligible, count)
         home, condition = self.collection.home, self.eligible.condition
         statement = _matches_and_nearest(home, condition, count, graph=graph)
@@ -129,37 +140,37 @@ class Ranker:
             statement, self.eligible, count, graph=graph, terms=bigints(self._ids)
         ).fetchall()
         self._set_lexical(rows)
-        found = sorted(row for row in rows if row[0] == _NEAREST)
-        if graph and (not found or found[0][2] < asked_of_index(self.eligible, count)):
+        nearest = sorted(row for row in rows if row[0] == _NEAREST_KIND)
+        if graph and (not nearest or nearest[0][2] < asked_of_index(self.eligible, count)):
             return None
         labels, scores, _ = self.lexical.best(self.eligible, count)
         return FirstCandidates(
             labels,
             scores,
-            np.array([row[1] for row in found], np.uint64),
-            np.array([row[4] for row in found], np.float32),
+            np.array([row[1] for row in nearest], np.uint64),
+            np.array([row[4] for row in nearest], np.float32),
             graph,
-            self.has_all(len(found), count),
+            self.has_all(len(nearest), count),
         )
 
     def best(self, count: int) -> ScoredRows:
-        """Returns the `count` best eligible leaves of each source, with their scores."""
-        return with_neighbour_bonus(self._found(count), self._request.neighbour_bonus)
+        """Returns the `count` best eligible leaves of each source, with their fused scores."""
+        return with_neighbour_bonus(self._rank(count), self._request.neighbour_bonus)
 
-    def _found(self, count: int) -> ScoredRows:
+    def _rank(self, count: int) -> ScoredRows:
         if self.is_dense:
-            by_vector = self._candidates(self._nearest(count))
+            by_vector = self._candidates_of(self._search_dense(count))
             return of_one_source(self._table, by_vector, lexical=False)
         labels, scores, complete = self.lexical.best(self.eligible, count)
         dense = None
         if self._request.retrieval is Retrieval.HYBRID:
-            dense = self._nearest(count)
+            dense = self._search_dense(count)
         self._table = self._table.plus(self.vectors.leaves(self._table.missing(labels)))
         table = self._table
         by_terms = Candidates(table.rows(labels), scores, exact=True, complete=complete)
         if dense is None:
             return of_one_source(table, by_terms, lexical=True)
-        by_vector = self._candidates(dense)
+        by_vector = self._candidates_of(dense)
         rows = np.union1d(by_terms.rows, by_vector.rows)
         return fused(
             table,
@@ -170,19 +181,19 @@ class Ranker:
             self._request.fusion,
         )
 
-    def _nearest(self, count: int) -> _Found:
-        found, exact = self.vectors.nearest(self.eligible, count)
-        self._table = self._table.plus(found)
-        return _Found(found, exact, self.has_all(len(found.labels), count))
+    def _search_dense(self, count: int) -> _NearestLeaves:
+        leaves, exact = self.vectors.nearest(self.eligible, count)
+        self._table = self._table.plus(leaves)
+        return _NearestLeaves(leaves, exact, self.has_all(len(leaves.labels), count))
 
-    def _candidates(self, found: _Found) -> Candidates:
-        rows = self._table.rows(found.leaves.labels)
-        return Candidates(rows, found.leaves.cosines, found.exact, found.complete)
+    def _candidates_of(self, nearest: _NearestLeaves) -> Candidates:
+        rows = self._table.rows(nearest.leaves.labels)
+        return Candidates(rows, nearest.leaves.cosines, nearest.exact, nearest.complete)
 
 
 @lru_cache(maxsize=1024)
 def _matches_and_nearest(home: int | None, condition: str, count: int, *, graph: bool) -> sql.SQL:
-    statement = sql.SQL(_WITH_NEAREST).format(
+    statement = sql.SQL(_MATCHES_AND_NEAREST).format(
         matches=sql.SQL(MATCHES),
         nearest=nearest_leaves(home, condition, count, graph=graph),
         count=sql.Literal(count),

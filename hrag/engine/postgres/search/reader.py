@@ -1,4 +1,4 @@
-"""The reader: snapshots of collections, each a transaction on a connection of its own."""
+"""The reader of the PostgreSQL engine: each snapshot is a transaction on a separate connection."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,10 @@ _SEQUENCE = "SELECT sequence FROM hrag.tenants WHERE tenant_id = %s"
 
 
 class PostgresReader:
-    """See `hrag.engine.Reader`. On a replica, snapshots lag as far behind as the replica does."""
+    """Opens snapshots of collections; on a replica, they are as old as the replica's state.
+
+    Implements `hrag.engine.Reader`.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,37 +34,45 @@ class PostgresReader:
         summaries: bool = False,
         deadline: Deadline = NEVER,
     ) -> Iterator[PostgresSnapshot]:
-        """See `hrag.engine.Reader.snapshot`."""
+        """Opens a snapshot of a collection.
+
+        Implements `hrag.engine.Reader.snapshot`.
+        """
         with self._database.read(deadline) as connection:
             opened = open_collection(connection, tenant_id, collection)
-            second = open_summaries(connection, opened) if summaries else None
-            yield PostgresSnapshot(connection, opened, second, deadline)
+            summary_collection = open_summaries(connection, opened) if summaries else None
+            yield PostgresSnapshot(connection, opened, summary_collection, deadline)
 
     def sequence(self, tenant_id: str) -> int:
-        """See `hrag.engine.Reader.sequence`."""
+        """Returns the sequence of the tenant's last change, 0 before the first."""
         with self._database.read() as connection:
             row = connection.execute(_SEQUENCE, (tenant_id,)).fetchone()
         return row[0] if row else 0
 
     def collections(self) -> Iterator[Collection]:
-        """See `hrag.engine.Reader.collections`."""
+        """Yields the collections of all tenants, in order of tenant and name."""
         return iter(document_export.collections(self._database))
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
-        """See `hrag.engine.Reader.aliases`."""
+        """Returns the tenant's aliases in order of name."""
         with self._database.read() as connection:
-            return tuple(Alias(name, of) for name, _, of in aliases_of(connection, tenant_id))
+            return tuple(
+                Alias(name, target) for name, _, target in aliases_of(connection, tenant_id)
+            )
 
     def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
-        """See `hrag.engine.Reader.export`."""
+        """Yields all documents of a collection.
+
+        Implements `hrag.engine.Reader.export`.
+        """
         return document_export.documents(self._database, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """See `hrag.engine.Reader.status`."""
+        """Returns a status without lag: searches read the database directly."""
         return ReaderStatus(lag_s=0.0)
 
     def preload(self) -> None:
-        """Does nothing: the database has its own cache."""
+        """Does nothing: the database has a cache."""
 
     def close(self) -> None:
         """Does nothing: the engine closes the database."""

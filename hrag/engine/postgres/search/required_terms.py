@@ -1,7 +1,8 @@
-"""Required parts of a query: the leaves whose text has each of them, exactly.
+"""Finds the leaves whose text contains each required part of a query exactly.
 
-The lexical index gives the leaves that have all words of a part, in any order and form; the
-text of each of these is then compared. Without an index every eligible text is compared.
+The lexical index returns the leaves that have all words of the parts, in any order and form. The
+text of each of these leaves is then compared. Without a lexical index, the texts of all eligible
+leaves are compared.
 """
 
 import numpy as np
@@ -27,29 +28,29 @@ def with_required(
     required: tuple[str, ...],
     deadline: Deadline,
 ) -> EligibleLeaves:
-    """Returns those of the eligible leaves whose heading or text has every part of `required`.
+    """Returns the eligible leaves whose heading or text contains every part of `required`.
 
     Raises DeadlineExceeded between two leaves.
     """
-    labels = _possible(connection, collection, eligible, required)
+    labels = _leaves_with_words(connection, collection, eligible, required)
     documents = PostgresDocuments(connection, collection)
     owners = ordinals_of(labels)
     ordinals = np.unique(owners).tolist()
     documents.expect(ordinals)
     parts = RequiredParts(required)
-    kept = [np.empty(0, np.uint64)]
+    matching = [np.empty(0, np.uint64)]
     for ordinal in ordinals:
-        own = labels[owners == ordinal]
-        leaves = _leaves(documents.tree_text(ordinal), collection.settings)
-        has_all = np.zeros(len(own), np.bool_)
-        for place, leaf in enumerate(leaves_of(own).tolist()):
+        document_labels = labels[owners == ordinal]
+        leaves = _indexed_leaves(documents.tree_text(ordinal), collection.settings)
+        has_all = np.zeros(len(document_labels), np.bool_)
+        for index, leaf in enumerate(leaves_of(document_labels).tolist()):
             deadline.check("comparing texts")
-            has_all[place] = parts.are_in(leaves[leaf])
-        kept.append(own[has_all])
-    return EligibleLeaves.only(np.concatenate(kept))
+            has_all[index] = parts.are_in(leaves[leaf])
+        matching.append(document_labels[has_all])
+    return EligibleLeaves.only(np.concatenate(matching))
 
 
-def _leaves(document: TreeText, settings: CollectionSettings) -> list[IndexedLeaf]:
+def _indexed_leaves(document: TreeText, settings: CollectionSettings) -> list[IndexedLeaf]:
     return indexed_leaves(
         str(document.part(0, len(document.text)), "utf-8"),
         document.outline.title,
@@ -60,13 +61,13 @@ def _leaves(document: TreeText, settings: CollectionSettings) -> list[IndexedLea
     )
 
 
-def _possible(
+def _leaves_with_words(
     connection: Connection,
     collection: OpenedCollection,
     eligible: EligibleLeaves,
     required: tuple[str, ...],
 ) -> Labels:
-    """The eligible leaves with all words of all parts: ascending."""
+    """Returns the eligible leaves that have all words of all parts, in ascending order."""
     words = np.empty(0, np.uint64)
     if collection.settings.analyzer:
         analysis = analyzer(collection.settings.analyzer)
@@ -74,12 +75,12 @@ def _possible(
     if len(words):
         labels = leaves_with_all(connection, collection, words)
     else:
-        labels = _every(connection, collection)
+        labels = _all_leaves(connection, collection)
     return labels[eligible.contains(labels)]
 
 
-def _every(connection: Connection, collection: OpenedCollection) -> Labels:
-    """All leaves of the collection."""
+def _all_leaves(connection: Connection, collection: OpenedCollection) -> Labels:
+    """Returns the labels of all leaves of the collection, in ascending order."""
     rows = connection.execute(
         "SELECT ordinal, leaf_count FROM hrag.documents WHERE tenant_id = %(tenant_id)s "
         "AND collection_id = %(collection_id)s ORDER BY ordinal",

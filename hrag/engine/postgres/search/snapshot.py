@@ -1,8 +1,10 @@
-"""One call's snapshot of a collection: a REPEATABLE READ transaction.
+"""A snapshot of a collection for one call: a REPEATABLE READ transaction.
 
-A search runs in steps: eligible leaves (a filter's, a summary routing's, those with what the
-query requires) -> ranking (candidates of each source, fused) -> groups -> enough passages? ->
-fetch. All statements of a call see the same change.
+A search has these steps. First, it determines the eligible leaves by the filter, by two-stage
+routing and by the required parts of the query. Then it ranks the candidates of each source, fuses
+the rankings, and groups leaves by ancestor. If there are enough passages, it fetches them;
+otherwise it continues with more candidates. All statements of a call see the same state of the
+database.
 """
 
 import time
@@ -33,7 +35,8 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 from hrag.values.search import ChosenSection, SearchMode
 
-_MAX_SHOWN_SECTIONS = 100  # As many as passages.
+# A result lists at most this many sections, the same as the largest limit of passages.
+_MAX_SHOWN_SECTIONS = 100
 
 _LEAF_COUNT = """
 SELECT coalesce(sum(leaf_count), 0) FROM hrag.documents
@@ -47,7 +50,10 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND docume
 
 
 class PostgresSnapshot(SearchableSnapshot):
-    """See `hrag.engine.EncodingSnapshot`. Lives as long as its transaction."""
+    """A snapshot of one collection, valid until its transaction ends.
+
+    Implements `hrag.engine.EncodingSnapshot`.
+    """
 
     def __init__(
         self,
@@ -65,7 +71,7 @@ class PostgresSnapshot(SearchableSnapshot):
 
     @property
     def name(self) -> str:
-        """The collection's own name."""
+        """The collection's name, also if the snapshot was opened by an alias."""
         return self._collection.record.name
 
     @property
@@ -75,12 +81,12 @@ class PostgresSnapshot(SearchableSnapshot):
 
     @property
     def sequence(self) -> int:
-        """The tenant's last change that the snapshot holds."""
+        """The sequence of the tenant's last change that the snapshot contains."""
         return self._collection.sequence
 
     def _find(self, request: FindRequest, read: FetchOf[P]) -> Found[P]:
         stages: list[Stage] = []
-        eligible, sections = self._eligible(request, stages)
+        eligible, sections = self._eligible_leaves(request, stages)
         ranker = Ranker(self._connection, self._collection, request, eligible)
 
         def read_documents(groups: AncestorGroups) -> tuple[tuple[P, ...], Selection]:
@@ -91,11 +97,11 @@ class PostgresSnapshot(SearchableSnapshot):
             self._documents.read_ahead(first)
             return read(Fetch(self._documents, request, ranker.locator, self._deadline), groups)
 
-        found = None
+        result = None
         if can_find(request):
-            found = self._find_first(request, ranker, read_documents)
-        if found is None:
-            found = search(
+            result = self._find_first(request, ranker, read_documents)
+        if result is None:
+            result = search(
                 request,
                 ranker.best,
                 read_documents,
@@ -103,22 +109,22 @@ class PostgresSnapshot(SearchableSnapshot):
                 eligible.count,
                 self._deadline,
             )
-        return replace(found, stages=(*stages, *found.stages), sections=sections)
+        return replace(result, stages=(*stages, *result.stages), sections=sections)
 
     def _find_first(self, request: FindRequest, ranker: Ranker, read: Read[P]) -> Found[P] | None:
-        """What `search` finds in its first round; None if that is not enough."""
+        """Returns the result of the first round of `search`; None if another round is needed."""
         began = time.perf_counter()
-        found = best_groups(ranker, request, self._documents)
+        best = best_groups(ranker, request, self._documents)
         searched = time.perf_counter()
-        if found is None:
+        if best is None:
             return None
-        groups, total = found.groups, found.total
+        groups, total = best.groups, best.total
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         climbed = time.perf_counter()
         has_all = total == len(groups)
-        # Those that the statement did not return score no higher than the last one.
+        # Groups that the statement did not return score no higher than the last returned group.
         reached = total if len(reaching) == len(groups) else len(reaching)
-        round_ = Round(request, total, reached, found.complete)
+        round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:
             return None
         passages, selection = read(reaching)
@@ -132,21 +138,21 @@ class PostgresSnapshot(SearchableSnapshot):
         )
         return Found(
             passages=passages,
-            considered=found.considered,
+            considered=best.considered,
             eligible_leaves=ranker.eligible.count,
-            exact=found.exact,
+            exact=best.exact,
             exhausted=round_.is_exhausted(selection),
             stages=stages,
         )
 
-    def _eligible(
+    def _eligible_leaves(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """The leaves that the request may find, and the sections that summaries led to."""
+        """Returns the leaves that the request may find, and the sections chosen by summaries."""
         if request.mode is SearchMode.SUMMARY_FIRST:
-            eligible, sections = self._routed(request, stages)
+            eligible, sections = self._route_by_summaries(request, stages)
         else:
-            eligible, sections = self._filtered(self._collection, request.filter, stages), ()
+            eligible, sections = self._filter_leaves(self._collection, request.filter, stages), ()
         if request.required:
             began = time.perf_counter()
             eligible = with_required(
@@ -155,40 +161,40 @@ class PostgresSnapshot(SearchableSnapshot):
             stages.append(("filter", began, time.perf_counter()))
         return eligible, sections
 
-    def _filtered(
-        self, collection: OpenedCollection, given: Filter | None, stages: list[Stage]
+    def _filter_leaves(
+        self, collection: OpenedCollection, filter: Filter | None, stages: list[Stage]
     ) -> EligibleLeaves:
-        """The leaves of the documents that pass a filter, or all."""
-        if given is None:
+        """Returns the leaves of the documents that pass the filter; all leaves if it is None."""
+        if filter is None:
             return EligibleLeaves.all_of(collection)
         began = time.perf_counter()
-        ordinals = selected(self._connection, *collection.place, given, self._deadline)
+        ordinals = selected(self._connection, *collection.place, filter, self._deadline)
         parameters = {**collection.key, "ordinals": bigints(ordinals)}
         (count,) = self._connection.execute(_LEAF_COUNT, parameters).fetchone() or (0,)
         stages.append(("filter", began, time.perf_counter()))
         return EligibleLeaves(int(count), ordinals=ordinals)
 
-    def _routed(
+    def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """The leaves of the best sections, and the first of these sections as values.
+        """Returns the leaves of the best sections, and the first sections for the result.
 
-        The filter selects summaries, which have the metadata of their documents.
+        The filter applies to summaries, which have the metadata of their documents.
         """
         summaries = self._summaries
         if summaries is None:
             raise TypeError("the snapshot was opened without summaries")
-        eligible = self._filtered(summaries, request.filter, stages)
+        eligible = self._filter_leaves(summaries, request.filter, stages)
         began = time.perf_counter()
-        routed = route(self._connection, summaries, request, eligible)
+        best_sections = route(self._connection, summaries, request, eligible)
         sections = chosen_sections(
-            routed[:_MAX_SHOWN_SECTIONS],
+            best_sections[:_MAX_SHOWN_SECTIONS],
             PostgresDocuments(self._connection, summaries),
             self._documents,
             self.settings.tree.embedding_level,
         )
         stages.append(("search", began, time.perf_counter()))
-        return EligibleLeaves.only(leaves_in(routed)), sections
+        return EligibleLeaves.only(leaves_in(best_sections)), sections
 
     def _document(self, document_id: str) -> TreeText | None:
         if not is_storable(document_id):

@@ -1,8 +1,9 @@
-"""Two-stage routing: which sections a search by summaries looks into.
+"""Two-stage routing: chooses the sections in which a search by summaries looks for leaves.
 
-Summaries are leaves of a summary collection: for each document first the summary of the
-whole document, then those of its sections. The best summaries are found there by the sources
-of the search itself; the leaves of the sections they stand for become its eligible leaves.
+Summaries are the leaves of a summary collection. For each document, the first leaf summarises the
+whole document, and the others summarise its sections. The first stage searches the summaries with
+the same sources as the search itself. The leaves of the sections with the best summaries are then
+the eligible leaves of the second stage.
 """
 
 from collections.abc import Sequence
@@ -36,33 +37,37 @@ def route(
     request: FindRequest,
     eligible: EligibleLeaves,
 ) -> list[RoutedSection]:
-    """Returns the best sections, best first: `request.top_sections` at most.
+    """Returns at most `request.top_sections` sections, best first.
 
     `eligible` are the summaries of documents that pass the request's filter. With
-    SummaryScope.DOCUMENTS, as many documents are chosen first, and their sections are ranked.
-    Each source ranks as many candidates as in any search: the best may be first in none.
+    SummaryScope.DOCUMENTS, the same number of documents is chosen first, and only their sections
+    are ranked. Each source ranks as many candidates as in any search, because the best section may
+    not be the first one of any source.
     """
     count = request.top_sections
     candidates = max(request.candidates, count)
-    own = replace(request, neighbour_bonus=0.0)
+    summary_request = replace(request, neighbour_bonus=0.0)
     if request.summary_scope is SummaryScope.DOCUMENTS:
         first = replace(eligible, whole_documents=True)
-        labels, _ = _best(Ranker(connection, summaries, own, first), candidates, count)
+        labels, _ = _best(Ranker(connection, summaries, summary_request, first), candidates, count)
         ordinals = np.sort(ordinals_of(labels))
         eligible = replace(eligible, ordinals=ordinals)
     sections = replace(eligible, sections=True)
-    best = _best(Ranker(connection, summaries, own, sections), candidates, count)
-    return _routed(connection, summaries, *best)
+    best = _best(Ranker(connection, summaries, summary_request, sections), candidates, count)
+    return _sections_of(connection, summaries, *best)
 
 
 def _best(ranker: Ranker, candidates: int, count: int) -> tuple[Labels, Scores]:
-    """The labels of the `count` best of so many candidates and their scores, best first."""
-    found = ranker.best(candidates)
-    order = found.best_first()[:count]
-    return found.labels[order], found.scores[order]
+    """Returns the labels and the scores of the `count` best leaves, best first.
+
+    Each source ranks `candidates` leaves.
+    """
+    ranked = ranker.best(candidates)
+    order = ranked.best_first()[:count]
+    return ranked.labels[order], ranked.scores[order]
 
 
-def _routed(
+def _sections_of(
     connection: Connection, summaries: OpenedCollection, labels: Labels, scores: Scores
 ) -> list[RoutedSection]:
     ordinals = np.unique(ordinals_of(labels)).tolist()
@@ -72,8 +77,8 @@ def _routed(
     routed = []
     for summary, score in zip(labels.tolist(), scores.tolist(), strict=True):
         ordinal, leaf = split_label(summary)
-        own = summarised[ordinal]
-        routed.append(RoutedSection(own.ordinal, own.sections[leaf - 1], summary, score))
+        document = summarised[ordinal]
+        routed.append(RoutedSection(document.ordinal, document.sections[leaf - 1], summary, score))
     return routed
 
 
@@ -83,13 +88,19 @@ def chosen_sections(
     documents: PostgresDocuments,
     leaf_level: int,
 ) -> tuple[ChosenSection, ...]:
-    """See `hrag.engine.common.routed_sections.chosen_sections`; reads several at once."""
-    summaries.expect(split_label(each.summary)[0] for each in routed)
-    documents.expect(each.ordinal for each in routed)
+    """Returns the sections as values of the result; reads several documents at once.
+
+    Calls `hrag.engine.common.routed_sections.chosen_sections`.
+    """
+    summaries.expect(split_label(section.summary)[0] for section in routed)
+    documents.expect(section.ordinal for section in routed)
     return routed_sections.chosen_sections(routed, summaries, documents, leaf_level)
 
 
 def leaves_in(routed: Sequence[RoutedSection]) -> Labels:
     """Returns the leaves of the sections, ascending; no two sections share a leaf."""
-    parts = [labels_of(each.ordinal, each.leaves.stop)[each.leaves.start :] for each in routed]
+    parts = [
+        labels_of(section.ordinal, section.leaves.stop)[section.leaves.start :]
+        for section in routed
+    ]
     return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))

@@ -1,1 +1,1 @@
-"""What is stored in PostgreSQL, and how is it reached?"""
+"""How does the engine connect to PostgreSQL, and what does it store there?"""

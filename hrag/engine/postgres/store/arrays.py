@@ -1,8 +1,8 @@
-"""Arrays as parameters of statements, in PostgreSQL's binary format, made as whole buffers.
+"""Encodes arrays as statement parameters in PostgreSQL's binary format.
 
-A statement that inserts many rows takes each column as one array, with `unnest`. psycopg would
-convert the elements one by one and choose the type by their size; numpy writes all at once, and
-the type does not depend on the values.
+A statement that inserts many rows receives each column as one array and expands it with
+`unnest`. psycopg would convert the elements one by one and would choose the array type from
+their size. Here numpy encodes all elements at once, and the type does not depend on the values.
 """
 
 import struct
@@ -16,15 +16,19 @@ from psycopg.adapt import Dumper
 
 from hrag.models.embedding import Vectors
 
-# One dimension, no nulls, the type of the elements; how many there are, numbered from 1.
+# The header has the number of dimensions (1), a flag for nulls (0), the type of the elements,
+# their count, and the index of the first one (1).
 _HEADER = struct.Struct(">iiIii")
+# An array without elements has no dimensions, so its header ends after the element type.
 _EMPTY = struct.Struct(">iiI")
+# Each element follows its length in bytes.
 _LENGTH = struct.Struct(">i")
+# The numbers (OIDs) of the built-in element types.
 _BOOL, _BYTEA, _INT8, _INT4, _TEXT, _REAL = 16, 17, 20, 23, 25, 700
 
 
 class _Array(bytes):
-    """An encoded array; its class says which type it has."""
+    """An encoded array; the subclass determines its PostgreSQL type."""
 
 
 class _Int8Array(_Array):
@@ -52,7 +56,7 @@ class _TextArray(_Array):
 
 
 class _OtherArray(_Array):
-    """Of a type without a fixed number: the statement casts it."""
+    """An array of a type without a fixed OID; the statement casts it to its type."""
 
 
 class _ArrayDumper(Dumper):
@@ -67,6 +71,7 @@ def _register(kind: type[_Array], oid: int) -> None:
     psycopg.adapters.register_dumper(kind, dumper)
 
 
+# These are the OIDs of the built-in array types; 0 leaves the type to the statement.
 _register(_BoolArray, 1000)
 _register(_ByteaArray, 1001)
 _register(_Int4Array, 1007)
@@ -78,60 +83,63 @@ _register(_OtherArray, 0)
 
 def bigints(values: ArrayLike) -> bytes:
     """Returns a parameter of type bigint[]."""
-    return _Int8Array(_encoded(_INT8, _fixed(values, ">i8")))
+    return _Int8Array(_encode_fixed_size(_INT8, _to_dtype(values, ">i8")))
 
 
 def integers(values: ArrayLike) -> bytes:
     """Returns a parameter of type integer[]."""
-    return _Int4Array(_encoded(_INT4, _fixed(values, ">i4")))
+    return _Int4Array(_encode_fixed_size(_INT4, _to_dtype(values, ">i4")))
 
 
 def reals(values: ArrayLike) -> bytes:
     """Returns a parameter of type real[]."""
-    return _RealArray(_encoded(_REAL, _fixed(values, ">f4")))
+    return _RealArray(_encode_fixed_size(_REAL, _to_dtype(values, ">f4")))
 
 
 def booleans(values: ArrayLike) -> bytes:
     """Returns a parameter of type boolean[]."""
-    return _BoolArray(_encoded(_BOOL, _fixed(values, "?")))
+    return _BoolArray(_encode_fixed_size(_BOOL, _to_dtype(values, "?")))
 
 
 def binaries(values: Sequence[bytes]) -> bytes:
     """Returns a parameter of type bytea[]."""
-    return _ByteaArray(_of_any_length(_BYTEA, values))
+    return _ByteaArray(_encode_variable_size(_BYTEA, values))
 
 
 def texts(values: Sequence[str]) -> bytes:
-    """Returns a parameter of type text[]; no text may hold NUL."""
-    return _TextArray(_of_any_length(_TEXT, [each.encode() for each in values]))
+    """Returns a parameter of type text[]; no text may contain NUL."""
+    return _TextArray(_encode_variable_size(_TEXT, [text.encode() for text in values]))
 
 
 def halfvecs(vectors: Vectors, oid: int) -> bytes:
-    """Returns a parameter for `::halfvec[]`, rounded to half precision.
+    """Returns a parameter that the statement casts with `::halfvec[]`.
 
-    `oid` is the number of the type halfvec in the database.
+    The values are rounded to half precision. `oid` is the OID of the type halfvec in the database.
     """
     count, dimension = vectors.shape
     element = np.dtype([("dimension", ">i2"), ("unused", ">i2"), ("values", ">f2", (dimension,))])
     elements = np.zeros(count, element)
     elements["dimension"] = dimension
     elements["values"] = vectors
-    return _OtherArray(_encoded(oid, elements))
+    return _OtherArray(_encode_fixed_size(oid, elements))
 
 
 def bigints_in(value: bytes | None) -> NDArray[np.int64]:
-    """Returns the elements of an array of type bigint[] as the server sends it; none for NULL."""
+    """Decodes an array of type bigint[] that the server sent in binary format.
+
+    Returns `int64[n]`, without elements for NULL.
+    """
     if value is None or len(value) <= _EMPTY.size:
         return np.empty(0, np.int64)
     packed = np.dtype([("length", ">i4"), ("value", ">i8")])
     return np.frombuffer(value, packed, offset=_HEADER.size)["value"].astype(np.int64)
 
 
-def _fixed(values: ArrayLike, kind: str) -> NDArray[np.generic]:
+def _to_dtype(values: ArrayLike, kind: str) -> NDArray[np.generic]:
     return np.asarray(values).astype(kind)
 
 
-def _encoded(oid: int, elements: NDArray[np.generic]) -> bytes:
+def _encode_fixed_size(oid: int, elements: NDArray[np.generic]) -> bytes:
     if not len(elements):
         return _EMPTY.pack(0, 0, oid)
     packed = np.empty(len(elements), np.dtype([("length", ">i4"), ("value", elements.dtype)]))
@@ -140,14 +148,14 @@ def _encoded(oid: int, elements: NDArray[np.generic]) -> bytes:
     return _HEADER.pack(1, 0, oid, len(elements), 1) + packed.tobytes()
 
 
-def _of_any_length(oid: int, values: Sequence[bytes]) -> bytes:
+def _encode_variable_size(oid: int, values: Sequence[bytes]) -> bytes:
     if not values:
         return _EMPTY.pack(0, 0, oid)
     header = _HEADER.pack(1, 0, oid, len(values), 1)
-    return b"".join([header, *_with_lengths(values)])
+    return b"".join([header, *_prefix_lengths(values)])
 
 
-def _with_lengths(values: Iterable[bytes]) -> Iterable[bytes]:
-    for each in values:
-        yield _LENGTH.pack(len(each))
-        yield each
+def _prefix_lengths(values: Iterable[bytes]) -> Iterable[bytes]:
+    for value in values:
+        yield _LENGTH.pack(len(value))
+        yield value

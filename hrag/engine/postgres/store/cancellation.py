@@ -1,9 +1,10 @@
-"""Cancels the statements of callers that have left.
+"""Cancels the statements of callers that no longer wait for a result.
 
-One thread looks at the transactions that run, twenty times a second, and sends a cancel
-request for those whose caller has left or whose deadline has passed. A cancel request is for
-whatever a connection runs when it arrives; so a transaction is not over before a request that
-is being sent for it has been received, and no other caller gets its connection earlier.
+One thread checks all running transactions twenty times a second. It sends a cancel request for
+each transaction whose caller no longer waits or whose deadline has passed. A cancel request
+stops the statement that the connection runs when the request arrives. Therefore a transaction
+ends only after the server has received any request that is being sent for it, and no other
+caller gets the connection before that.
 """
 
 import threading
@@ -17,16 +18,18 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.values.deadline import NEVER, Deadline
 
 _INTERVAL_S = 0.05
-# statement_timeout ends a statement at its deadline; further ones of the transaction end here.
+# The server's statement_timeout ends the statement that runs at the deadline. The canceller ends
+# later statements of the same transaction, this long after the deadline.
 _LATE_S = 0.1
-# Waking the thread costs each transaction more than looking at none twenty times a second.
+# A busy thread is not put to sleep at once: waking it costs each transaction more than checking
+# an empty set twenty times a second.
 _SLEEPS_AFTER_S = 1.0
 _REQUEST_S = 1.0
-"""How long a server may take to receive a cancel request."""
+"""The longest time that a server may take to receive a cancel request."""
 
 
 class _Watched:
-    """A transaction that runs."""
+    """A running transaction that the canceller watches."""
 
     def __init__(self, connection: Connection, deadline: Deadline) -> None:
         self._connection = connection
@@ -35,9 +38,9 @@ class _Watched:
         self._is_over = False
 
     def cancel_if_due(self) -> bool:
-        """Cancels the present statement if nobody waits for it.
+        """Cancels the current statement if its caller no longer waits for it.
 
-        Returns False if the server did not receive the request.
+        Returns False if the server did not receive the cancel request.
         """
         if self._deadline.remaining_s > -_LATE_S and self._deadline.is_waiting():
             return True
@@ -51,13 +54,16 @@ class _Watched:
         return True
 
     def end(self) -> None:
-        """Waits for a request that is being sent; no request is sent from then on."""
+        """Waits until no cancel request is being sent, and prevents further ones."""
         with self._lock:
             self._is_over = True
 
 
 class Canceller:
-    """Watches transactions. Its thread starts with the first that can be left by its caller."""
+    """Watches transactions and cancels those that nobody waits for.
+
+    Its thread starts with the first transaction that has a deadline or a caller that can leave.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -68,7 +74,7 @@ class Canceller:
 
     @contextmanager
     def watching(self, connection: Connection, deadline: Deadline) -> Iterator[None]:
-        """Cancels statements of the block when the caller of `deadline` has left."""
+        """Cancels the statements of the block once the caller of `deadline` no longer waits."""
         if deadline == NEVER:
             yield
             return
@@ -82,7 +88,7 @@ class Canceller:
                 self._watched.discard(watched)
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Stops the thread and waits for its end."""
         with self._condition:
             self._is_closed = True
             self._condition.notify()
@@ -111,11 +117,12 @@ class Canceller:
                 watched = tuple(self._watched)
             if watched:
                 last_s = time.monotonic()
-            # Stops at the first that the server does not receive: others would wait in vain.
-            all(each.cancel_if_due() for each in watched)
+            # `all` stops at the first request that the server does not receive: further requests
+            # would also wait without success.
+            all(transaction.cancel_if_due() for transaction in watched)
 
     def _sleep(self) -> None:
-        """Waits for the next transaction."""
+        """Waits for the next transaction or for `close`."""
         self._sleeps = True
         self._condition.wait_for(lambda: self._watched or self._is_closed)
         self._sleeps = False

@@ -1,12 +1,13 @@
 """A connection on which transactions begin and end without waiting for the server.
 
-What begins a transaction, BEGIN and SET LOCAL, is sent at once, and its reply is collected when
-the caller sends its first statement: the server works while the caller prepares that. The COMMIT
-of a transaction that only read is sent and its reply collected before the connection is
-used again: nothing depends on it. docs/decisions/postgres.md has the measurements.
+BEGIN and SET LOCAL are sent at once. Their reply is collected when the caller sends its first
+statement, so the server works while the caller prepares that statement. The COMMIT of a
+read-only transaction is also sent without waiting, because nothing depends on its reply; the
+reply is collected before the connection is used again. docs/decisions/postgres.md has the
+measurements.
 
-Statements are prepared by psycopg after some executions and closed by messages of the
-protocol, never by DEALLOCATE, which PgBouncer does not understand in transaction mode.
+psycopg prepares a statement after some executions. It closes prepared statements by protocol
+messages, never by DEALLOCATE, which PgBouncer does not understand in transaction mode.
 """
 
 import math
@@ -27,13 +28,13 @@ from hrag.values.deadline import NEVER, Deadline
 
 Row = tuple[Any, ...]
 
-# What a server may take longer than its statement_timeout before it counts as hanging.
+# A server that exceeds its statement_timeout by this much counts as hanging.
 _HANGS_AFTER_S = 1.0
 _IN_TRANSACTION = (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
 
 
 class Cursor(psycopg.Cursor[Row]):
-    """A cursor whose results come in binary format, one statement at a time."""
+    """A cursor that runs one statement at a time and receives results in binary format."""
 
     _conn: "Connection"
 
@@ -62,25 +63,28 @@ class Connection(psycopg.Connection[Row]):
     """A connection to one server, used by one thread at a time."""
 
     deadline: Deadline = NEVER
-    """That of the present transaction."""
+    """The deadline of the current transaction."""
     _awaits_reply: bool = False
-    """Whether the reply to what `_post` sent last was not collected yet."""
+    """True if the reply to the last script of `_post` was not collected yet."""
     opened_s: float = 0.0
+    """The time at which the connection was opened, by `time.monotonic`."""
     returned_s: float = 0.0
+    """The time at which the connection was last returned to the pool, by `time.monotonic`."""
 
     @classmethod
     def open(cls, dsn: str, **parameters: Any) -> "Connection":
-        """Connects. Raises psycopg.OperationalError."""
+        """Opens a connection. Raises psycopg.OperationalError."""
         connection = cls.connect(dsn, autocommit=True, cursor_factory=Cursor, **parameters)
         if not psycopg.capabilities.has_send_close_prepared():
-            connection.prepared_max = None  # Otherwise psycopg would send DEALLOCATE.
+            # With a maximum, psycopg would send DEALLOCATE.
+            connection.prepared_max = None
         connection.opened_s = connection.returned_s = time.monotonic()
         return connection
 
     def begin(self, statement: bytes, deadline: Deadline) -> None:
-        """Begins a transaction with `statement`; does not wait for the reply.
+        """Sends `statement`, which begins a transaction; does not wait for the reply.
 
-        Each statement in it may take until `deadline`.
+        Each statement of the transaction may run until `deadline`.
         """
         self.deadline = deadline
         if deadline.at_s < math.inf:
@@ -89,13 +93,13 @@ class Connection(psycopg.Connection[Row]):
         self._post(statement)
 
     def settle(self) -> None:
-        """Collects the reply to what was sent without waiting for it; raises if it failed."""
+        """Collects the outstanding reply, if there is one; raises its error if it failed."""
         if self._awaits_reply:
             self._awaits_reply = False
             _check(self.wait(fetch_many(self.pgconn)))
 
     def run_script(self, script: bytes) -> None:
-        """Runs several statements, separated by semicolons, in the present transaction."""
+        """Runs several statements, separated by semicolons, in the current transaction."""
         self.settle()
         psycopg.Cursor(self).execute(script)
 
@@ -107,21 +111,22 @@ class Connection(psycopg.Connection[Row]):
 
     @contextmanager
     def transaction(self, *args: Any, **kwargs: Any) -> Iterator[psycopg.Transaction]:
-        """A savepoint in the present transaction."""
+        """Runs the block in a savepoint of the current transaction."""
         self.settle()
         with super().transaction(*args, **kwargs) as transaction:
             yield transaction
 
     def end_reading(self) -> None:
-        """Ends a transaction that changed nothing; does not wait for the reply."""
+        """Ends a read-only transaction; does not wait for the reply."""
         self.settle()
         self._post(b"COMMIT")
 
     def end_writing(self) -> None:
-        """Commits, and returns when it is done.
+        """Commits, and returns once the server has confirmed the commit.
 
-        Raises psycopg.errors.InFailedSqlTransaction, and changes nothing, if a statement of the
-        transaction has failed: PostgreSQL itself would roll back and say nothing.
+        If a statement of the transaction has failed, raises
+        psycopg.errors.InFailedSqlTransaction and changes nothing: PostgreSQL itself would roll
+        back without an error.
         """
         self.settle()
         if self.pgconn.transaction_status == pq.TransactionStatus.INERROR:
@@ -129,7 +134,7 @@ class Connection(psycopg.Connection[Row]):
         self.commit()
 
     def abandon(self) -> bool:
-        """Rolls the transaction back, if there is one; does not wait for the reply.
+        """Rolls back the current transaction, if there is one; does not wait for the reply.
 
         Returns False if the connection cannot be used any more.
         """
@@ -142,10 +147,10 @@ class Connection(psycopg.Connection[Row]):
         return self._awaits_reply or self._is_idle()
 
     def is_usable(self, timeout_s: float) -> bool:
-        """Whether the connection is idle and, as far as is known here, the server still has it.
+        """Returns True if the connection is idle and no sign of its end has arrived.
 
-        Waits at most `timeout_s` for the reply to the last COMMIT or ROLLBACK; asks the
-        server nothing.
+        Waits at most `timeout_s` for the reply to the last COMMIT or ROLLBACK. Sends nothing to
+        the server.
         """
         try:
             if self._awaits_reply:
@@ -156,10 +161,10 @@ class Connection(psycopg.Connection[Row]):
             return False
 
     def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Waits for the server as psycopg does, but no longer than the deadline allows.
+        """Waits for the server as psycopg does, but not much longer than until the deadline.
 
-        The server ends statements itself when their time is over; one that hangs does not.
-        Raises psycopg.errors.ConnectionTimeout, and the connection must be closed then.
+        A working server ends each statement at its timeout itself; a hanging server does not.
+        Raises psycopg.errors.ConnectionTimeout; the connection must be closed then.
         """
         if timeout is not None or self.deadline.at_s == math.inf:
             return super().wait(gen, interval, timeout)
@@ -169,7 +174,7 @@ class Connection(psycopg.Connection[Row]):
             raise psycopg.errors.ConnectionTimeout("the server does not answer") from None
 
     def _post(self, script: bytes) -> None:
-        """Sends one or more statements; their reply is collected later."""
+        """Sends one or more statements without waiting; `settle` collects their reply."""
         self.pgconn.send_query(script)
         self.pgconn.flush()
         self._awaits_reply = True
@@ -179,14 +184,17 @@ class Connection(psycopg.Connection[Row]):
 
 
 def _check(results: list[PGresult]) -> None:
-    """Raises the error that one of the results is."""
+    """Raises the error of the first result that is an error."""
     for result in results:
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
 
 
 def _is_readable(fileno: int) -> bool:
-    """Whether the server has sent something unasked: mostly that it ends the connection."""
+    """Returns True if the server has sent something without a request.
+
+    In most cases this is the notice that the server ends the connection.
+    """
     poll = select.poll()
     poll.register(fileno, select.POLLIN)
     return bool(poll.poll(0))

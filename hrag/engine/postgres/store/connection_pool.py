@@ -1,9 +1,9 @@
-"""Connections that are open, and a limit of how many there are.
+"""A pool of open connections with a maximum number.
 
-Whoever needs a connection takes the one that was used last, or opens one; nothing happens in
-the background. So a server that is down costs each caller one refused connection, and one
-that is back is found by the next caller. An idle connection that the server has closed, by a
-restart for example, is noticed without asking the server and replaced.
+A caller takes the connection that was used last, or opens a new one. Nothing happens in the
+background. While a server is down, each caller waits for one refused connection; once the server
+is back, the next caller connects to it. If the server has closed an idle connection, for example
+by a restart, the pool notices this without a request to the server and replaces the connection.
 """
 
 import threading
@@ -18,19 +18,21 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import StoreUnavailable, TooBusy
 
 MAX_WAIT_S = 3.0
-"""How long a caller waits for a connection while all are busy."""
+"""The longest time that a caller waits for a connection while all are in use."""
 
 _POLL_S = 0.05
 _REPLY_S = 1.0
-"""How long the reply to the last COMMIT of a connection may take."""
-# Firewalls forget connections without telling. One that was idle for so long is asked first.
+"""The longest time that the reply to the last COMMIT of a connection may take."""
+# Firewalls drop idle connections without notice. A connection that was idle for this long is
+# tested with a statement first.
 _TRUSTED_S = 30.0
-# After a failover to another server, readers come back to the nearest one.
+# Connections are replaced at this age, so that readers return to the nearest server after a
+# failover to another one.
 _MAX_AGE_S = 1800.0
 
 
 class Pool:
-    """At most `max_connections` connections that `connect` opens. Thread-safe."""
+    """A pool of at most `max_connections` connections, opened by `connect`. Thread-safe."""
 
     def __init__(self, connect: Callable[[], Connection], max_connections: int) -> None:
         self._connect = connect
@@ -40,20 +42,21 @@ class Pool:
         self._is_closed = False
 
     def take(self, deadline: Deadline) -> Connection:
-        """Returns a connection for the caller of `deadline` alone, outside of any transaction.
+        """Returns a connection, outside of any transaction, for the exclusive use of the caller.
 
-        Raises TooBusy if all are in use for MAX_WAIT_S, psycopg.OperationalError if the server
-        accepts none, StoreUnavailable after `close`, and what `Deadline.check` raises.
+        `deadline` is the caller's deadline. Raises TooBusy if all connections are in use for
+        MAX_WAIT_S, psycopg.OperationalError if the server accepts no connection,
+        StoreUnavailable after `close`, and what `Deadline.check` raises.
         """
         self._wait_for_permit(deadline)
         try:
-            return self._usable() or self._connect()
+            return self._take_usable() or self._connect()
         except BaseException:
             self._permits.release()
             raise
 
     def give_back(self, connection: Connection, *, is_sound: bool) -> None:
-        """Keeps a connection for the next caller, or closes it if it is not `is_sound`."""
+        """Keeps a connection for the next caller if it `is_sound`, else closes it."""
         now_s = time.monotonic()
         if is_sound and not self._is_closed and now_s - connection.opened_s < _MAX_AGE_S:
             connection.returned_s = now_s
@@ -65,12 +68,12 @@ class Pool:
             self.close_idle()
 
     def close_idle(self) -> None:
-        """Closes the connections that nobody uses."""
-        while (connection := self._last_idle()) is not None:
+        """Closes the idle connections."""
+        while (connection := self._pop_idle()) is not None:
             connection.close()
 
     def close(self) -> None:
-        """Closes the idle connections now, and each other one when it is given back."""
+        """Closes the idle connections now, and each other connection when it is returned."""
         self._is_closed = True
         self.close_idle()
 
@@ -87,16 +90,16 @@ class Pool:
                     retry_s=1.0,
                 )
 
-    def _usable(self) -> Connection | None:
-        """Returns the idle connection that was used last and still works, if there is one."""
-        while (connection := self._last_idle()) is not None:
+    def _take_usable(self) -> Connection | None:
+        """Returns the idle connection that was used last and still works; None if there is none."""
+        while (connection := self._pop_idle()) is not None:
             if connection.is_usable(_REPLY_S) and _answers(connection):
                 return connection
             connection.close()
         return None
 
-    def _last_idle(self) -> Connection | None:
-        """Takes the idle connection that was used last, if there is one."""
+    def _pop_idle(self) -> Connection | None:
+        """Removes and returns the idle connection that was used last; None if there is none."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -104,7 +107,7 @@ class Pool:
 
 
 def _answers(connection: Connection) -> bool:
-    """Whether a connection that was idle for long has been kept by the network."""
+    """Returns True if the connection was idle only briefly, or if the server answers on it."""
     if time.monotonic() - connection.returned_s < _TRUSTED_S:
         return True
     try:

@@ -1,9 +1,9 @@
-"""Transactions on one database, with a deadline each: all that the engine asks PostgreSQL goes
-through here.
+"""Transactions on one database, each with a deadline.
 
-A caller that leaves has its statement cancelled; errors of PostgreSQL arrive as those of
-`hrag.errors`. After an error of the connection nothing needs to be done: the next
-transaction opens another one, on a server that suits it if the DSN names several.
+Every statement that the engine sends to PostgreSQL passes through this module. If a caller no
+longer waits, its statement is cancelled. Errors of PostgreSQL are raised as errors of
+`hrag.errors`. A lost connection needs no repair: the next transaction opens another one. If the
+DSN names several servers, it connects to a suitable one.
 """
 
 import random
@@ -24,29 +24,32 @@ from hrag.values.errors import DeadlineExceeded, StoreUnavailable
 
 Result = TypeVar("Result")
 
-# Every statement has an index to use. PostgreSQL keeps the plan of a prepared statement, and one
-# made while a table was small would scan it for ever.
-_BY_INDEX = b"; SET LOCAL enable_seqscan = off"
-# What a search of an HNSW index wants, see `vector_source`. An iterative scan goes on until enough
-# rows are eligible and living. SET and not set_config(), which Citus does not send on.
-EF_SEARCH = 200  # Recall@10 at 100,000 leaves: 0.924 with 50, 0.985 with 100, 0.995 with 200.
-_OF_INDEX = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
+# Every statement has an index to use. PostgreSQL keeps the plan of a prepared statement: a plan
+# that was made while a table was small would scan the whole table forever.
+_NO_SEQSCAN = b"; SET LOCAL enable_seqscan = off"
+# Settings of a search in an HNSW index; `vector_source` explains them. An iterative scan continues
+# until enough rows are eligible and living. The settings use SET because Citus does not propagate
+# set_config() to its worker nodes.
+# Recall@10 at 100,000 leaves is 0.924 with 50, 0.985 with 100 and 0.995 with 200.
+EF_SEARCH = 200
+_INDEX_SETTINGS = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
 _BEGIN_READING = b"".join(
-    (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _BY_INDEX, _OF_INDEX % EF_SEARCH)
+    (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _NO_SEQSCAN, _INDEX_SETTINGS % EF_SEARCH)
 )
-# Without READ WRITE: what may be written to is the server's to say, and a standby refuses each
-# change by an error of its own.
-_BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _BY_INDEX
+# READ WRITE is left out: the server decides whether it accepts writes, and a standby rejects each
+# change with a specific error.
+_BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _NO_SEQSCAN
 _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
 _HEALTHY_S = 1.0
-"""For how long a transaction that went well says that the database does."""
+"""A successful transaction proves for this long that the database is healthy."""
 
 _CHECK_S = 1.0
+"""The longest time that the server may take to answer a health check."""
 
-# Each of them stands unless the DSN says otherwise. libpq waits at least two seconds for a
-# server that does not answer at all; one that is down refuses at once. A connection to a
-# machine that vanished ends after a minute.
+# These apply unless the DSN sets another value. libpq waits at least two seconds for a server
+# that does not answer at all; a server that is down refuses the connection at once. A connection
+# to a machine that disappeared ends after a minute.
 _DEFAULTS = {
     "connect_timeout": "2",
     "client_encoding": "utf8",
@@ -58,34 +61,41 @@ _DEFAULTS = {
 
 
 class Database:
-    """One database, through a pool of connections. Thread-safe; opens none by itself."""
+    """A database, accessed through a pool of connections. Thread-safe.
+
+    Creating the object opens no connection.
+    """
 
     def __init__(
         self, dsn: str, max_connections: int, application_name: str, *, is_writer: bool = False
     ) -> None:
-        """`dsn` is a URI or keywords as libpq reads them, `application_name` what the
-        server's administrator sees of this process. With `is_writer`, of several hosts the
-        primary is looked for. Raises StoreUnavailable if the DSN is malformed."""
-        own: dict[str, Any] = _DEFAULTS | {"fallback_application_name": application_name}
+        """Raises StoreUnavailable if the DSN is malformed.
+
+        `dsn` is a URI or a keyword string in libpq's syntax. `application_name` is the name
+        under which the server's administrator sees this process. With `is_writer`, connections
+        go to the primary if the DSN names several hosts.
+        """
+        parameters: dict[str, Any] = _DEFAULTS | {"fallback_application_name": application_name}
         if is_writer:
-            own["target_session_attrs"] = "read-write"
+            parameters["target_session_attrs"] = "read-write"
         try:
-            self._parameters = own | conninfo.conninfo_to_dict(dsn)
+            self._parameters = parameters | conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
-            # The message of libpq may hold the password.
+            # The message of libpq may contain the password.
             raise StoreUnavailable("the DSN of PostgreSQL is malformed") from None
         self._pool = Pool(self._connect, max_connections)
-        # Its own: that all others are in use does not mean that the database is lost.
-        self._pool_of_check = Pool(self._connect, 1)
+        # Health checks use a separate connection: if all others are in use, the database may
+        # still be available.
+        self._check_pool = Pool(self._connect, 1)
         self._canceller = Canceller()
         self._healthy_until_s = 0.0
 
     @contextmanager
     def read(self, deadline: Deadline = NEVER) -> Iterator[Connection]:
-        """Runs the block in a transaction that sees one state of the database and changes none.
+        """Runs the block in a read-only transaction that sees one snapshot of the database.
 
-        Without a deadline it has that of the call that this thread works for, if there is one.
-        Neither its beginning nor its end waits for the server. Raises what `write` raises.
+        Without a `deadline`, the deadline of the call that this thread works for applies, if
+        there is one. Neither BEGIN nor COMMIT waits for the server. Raises what `write` raises.
         """
         with self._transaction(_BEGIN_READING, deadline) as connection:
             yield connection
@@ -93,21 +103,22 @@ class Database:
 
     @contextmanager
     def write(self, deadline: Deadline = NEVER) -> Iterator[Connection]:
-        """Runs the block in a transaction, committed at its end or not at all.
+        """Runs the block in a transaction that is committed at the end, or not at all.
 
-        Each statement sees what others have committed before it. The deadline is as for `read`.
-        Raises StoreUnavailable, StoreMissing, StorageFull, DataLoss, TooBusy, DeadlineExceeded and
-        Cancelled; after a StoreUnavailable at the end, the change may have been committed.
+        Each statement sees all changes that other transactions committed before it. The deadline
+        applies as for `read`. Raises StoreUnavailable, StoreMissing, StorageFull, DataLoss,
+        TooBusy, DeadlineExceeded and Cancelled. If StoreUnavailable is raised by the commit, the
+        changes may have been committed.
         """
         with self._transaction(_BEGIN_WRITING, deadline) as connection:
             yield connection
             connection.end_writing()
 
     def retry(self, change: Callable[[Connection], Result], deadline: Deadline = NEVER) -> Result:
-        """Runs `change` in a transaction, anew when it conflicts with another one.
+        """Runs `change` in a transaction and returns its result.
 
-        Returns its result. Raises what `write` raises; a conflict after some attempts is
-        StoreUnavailable.
+        Repeats the transaction if it conflicts with another one. Raises what `write` raises;
+        raises Conflict, a StoreUnavailable, if the last of the attempts conflicts too.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -122,10 +133,9 @@ class Database:
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """Runs each statement of the block in a transaction of its own, without deadline.
+        """Runs each statement of the block in a separate transaction, without a deadline.
 
-        For what PostgreSQL runs in no other way, such as CREATE INDEX CONCURRENTLY. Raises what
-        `write` raises.
+        Some statements run in no other way, for example VACUUM. Raises what `write` raises.
         """
         with self._connection(NEVER, self._pool) as connection:
             yield connection
@@ -133,22 +143,22 @@ class Database:
     def check(self) -> None:
         """Raises StoreUnavailable if the database does not answer.
 
-        Asks it at most once a second while other transactions go well; on a connection of its
-        own, besides those of the limit.
+        Sends nothing if a transaction succeeded within the last second. It uses a separate
+        connection, which does not count towards `max_connections`.
         """
         if time.monotonic() >= self._healthy_until_s:
             deadline = Deadline.after(_CHECK_S)
             try:
-                with self._transaction(_BEGIN_READING, deadline, self._pool_of_check) as connection:
+                with self._transaction(_BEGIN_READING, deadline, self._check_pool) as connection:
                     connection.execute(b"SELECT 1")
                     connection.end_reading()
             except DeadlineExceeded:
                 raise StoreUnavailable(f"PostgreSQL did not answer in {_CHECK_S:g} s") from None
 
     def close(self) -> None:
-        """Closes all connections; those in use when their transaction ends."""
+        """Closes idle connections now, and each connection in use when its transaction ends."""
         self._pool.close()
-        self._pool_of_check.close()
+        self._check_pool.close()
         self._canceller.close()
 
     @contextmanager
@@ -165,7 +175,7 @@ class Database:
 
     @contextmanager
     def _connection(self, deadline: Deadline, pool: Pool) -> Iterator[Connection]:
-        """Takes a connection; keeps it afterwards unless something has gone wrong with it."""
+        """Takes a connection from the pool and returns it; it is closed if it is not sound."""
         with translated(deadline):
             connection = pool.take(deadline)
         connection.deadline = deadline
@@ -175,14 +185,15 @@ class Database:
             is_sound = True
             self._healthy_until_s = time.monotonic() + _HEALTHY_S
         except psycopg.Error as error:
-            known = error_of(error, deadline, connection.info.user)
+            hrag_error = error_of(error, deadline, connection.info.user)
             is_sound = connection.abandon() and error.sqlstate != READ_ONLY
             if error.sqlstate == READ_ONLY:
-                for each in (self._pool, self._pool_of_check):
-                    each.close_idle()  # The others lead to the same server.
-            if known is None:
+                # The idle connections lead to the same server.
+                for idle_pool in (self._pool, self._check_pool):
+                    idle_pool.close_idle()
+            if hrag_error is None:
                 raise
-            raise known from error
+            raise hrag_error from error
         except BaseException:
             is_sound = connection.abandon()
             raise

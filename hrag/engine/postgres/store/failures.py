@@ -1,7 +1,7 @@
-"""What errors of PostgreSQL mean to hrag: one table by SQLSTATE.
+"""Translates errors of PostgreSQL to errors of hrag, by their SQLSTATE.
 
-An error that is in no table is a bug of hrag and stays what it is. Messages come from the
-server or from libpq; neither repeats a password.
+An error without a translation is a bug of hrag and is raised unchanged. The messages come from
+the server or from libpq; neither repeats a password.
 """
 
 import re
@@ -23,32 +23,42 @@ from hrag.values.errors import (
 )
 
 SCHEMA = "hrag"
-_NAME_OF_SCHEMA = re.compile(rf"\b{SCHEMA}\b")
+_SCHEMA_NAME = re.compile(rf"\b{SCHEMA}\b")
 
-READ_ONLY = "25006"  # read_only_sql_transaction: the server is a standby now
+# The condition read_only_sql_transaction: the server is now a standby.
+READ_ONLY = "25006"
 _QUERY_CANCELED = "57014"
 _INSUFFICIENT_PRIVILEGE = "42501"
-_NO_TEXT = "22021"  # character_not_in_repertoire: NUL, which psycopg may notice itself
-_MISSING = frozenset({"3F000", "42P01"})  # invalid_schema_name, undefined_table
+# The condition character_not_in_repertoire: the text contains NUL. psycopg may detect it itself.
+_NO_TEXT = "22021"
+# The conditions invalid_schema_name and undefined_table.
+_MISSING = frozenset({"3F000", "42P01"})
 _UNAVAILABLE = frozenset(
     {
-        *("53000", "53200", "53300", "53400"),  # resources, memory, connections, temporary files
-        *("57P01", "57P02", "57P03", "57P04", "57P05"),  # shut down, starting, dropped, idle
-        *(READ_ONLY, "25P03", "25P04"),  # idle and long transactions are ended
-        *("28000", "28P01", "3D000"),  # role, password, database
-        *("58000", "58030", "58P01"),  # the server's disk and files
+        # The server lacks resources, memory, connections or space for temporary files.
+        *("53000", "53200", "53300", "53400"),
+        # The server shuts down, starts, dropped the database, or ended an idle session.
+        *("57P01", "57P02", "57P03", "57P04", "57P05"),
+        # The server is read-only, or it ended an idle or long transaction.
+        *(READ_ONLY, "25P03", "25P04"),
+        # The role, the password or the database is wrong.
+        *("28000", "28P01", "3D000"),
+        # The server's disk or one of its files failed.
+        *("58000", "58030", "58P01"),
     }
 )
 _CONNECTION_CLASS = "08"
-# The server's clock and ours tell apart what statement_timeout ends by so much.
+# The server's clock and ours differ: a statement that statement_timeout ends may fail this long
+# before the deadline by our clock.
 _CLOCKS_DIFFER_S = 0.05
 
 
 class Conflict(StoreUnavailable):
-    """Two transactions conflict, or one deadlocks; running this one again may succeed."""
+    """Two transactions conflict or deadlock; running this one again may succeed."""
 
 
-_PLAIN: dict[str, type[HragError]] = {
+# Each comment has PostgreSQL's name of the condition.
+_ERROR_BY_SQLSTATE: dict[str, type[HragError]] = {
     _NO_TEXT: InvalidArgument,
     "40001": Conflict,  # serialization_failure
     "40P01": Conflict,  # deadlock_detected
@@ -56,42 +66,50 @@ _PLAIN: dict[str, type[HragError]] = {
     "XX001": DataLoss,  # data_corrupted
     "XX002": DataLoss,  # index_corrupted
 }
-"""Those that the server's own message explains."""
+"""The errors, by SQLSTATE, that the server's message explains well enough."""
 
 
 @contextmanager
 def translated(deadline: Deadline, role: str = "") -> Iterator[None]:
-    """Raises what `error_of` makes of an error of psycopg in the block."""
+    """Translates an error of psycopg in the block as `error_of` does, and raises the result."""
     try:
         yield
     except psycopg.Error as error:
-        known = error_of(error, deadline, role)
-        if known is None:
+        hrag_error = error_of(error, deadline, role)
+        if hrag_error is None:
             raise
-        raise known from error
+        raise hrag_error from error
 
 
 def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragError | None:
-    """Returns the error of hrag that an error of psycopg means; None if it is a bug.
+    """Returns the error of hrag for an error of psycopg; None if it is a bug of hrag.
 
-    `deadline` is that of the caller whose statement it was, `role` the database's user.
+    `deadline` is the deadline of the caller whose statement failed. `role` is the name of the
+    database user.
     """
-    state = error.sqlstate or (_NO_TEXT if isinstance(error, psycopg.DataError) else "")
-    if state == _QUERY_CANCELED:
-        return _canceled(error, deadline)
-    if state == _INSUFFICIENT_PRIVILEGE:
-        return StoreUnavailable(f"the role {role} may not: {_message(error)}")
-    if state in _PLAIN:
-        return _PLAIN[state](f"PostgreSQL: {_message(error)}")
-    if state in _MISSING and _is_ours(error):
+    sqlstate = error.sqlstate or (_NO_TEXT if isinstance(error, psycopg.DataError) else "")
+    if sqlstate == _QUERY_CANCELED:
+        return _cancellation_error(error, deadline)
+    if sqlstate == _INSUFFICIENT_PRIVILEGE:
+        return StoreUnavailable(f"the role {role} lacks a right: {_message(error)}")
+    if sqlstate in _ERROR_BY_SQLSTATE:
+        return _ERROR_BY_SQLSTATE[sqlstate](f"PostgreSQL: {_message(error)}")
+    if sqlstate in _MISSING and _names_hrag_schema(error):
         return StoreMissing(f"PostgreSQL holds no store: {_message(error)}")
-    if state in _UNAVAILABLE or state.startswith(_CONNECTION_CLASS) or _is_of_connection(error):
-        return _unavailable(error, deadline)
+    if (
+        sqlstate in _UNAVAILABLE
+        or sqlstate.startswith(_CONNECTION_CLASS)
+        or _is_connection_error(error)
+    ):
+        return _unavailable_error(error, deadline)
     return None
 
 
-def _canceled(error: psycopg.Error, deadline: Deadline) -> HragError:
-    """A statement was canceled: by its timeout, for its caller, or by somebody else."""
+def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
+    """Returns the error for a statement that was cancelled.
+
+    The reason is its timeout, a caller that no longer waits, or another session.
+    """
     if deadline.remaining_s <= _CLOCKS_DIFFER_S:
         return DeadlineExceeded("the deadline passed while PostgreSQL was working")
     if not deadline.is_waiting():
@@ -99,26 +117,31 @@ def _canceled(error: psycopg.Error, deadline: Deadline) -> HragError:
     return StoreUnavailable(f"PostgreSQL: {_message(error)}")
 
 
-def _unavailable(error: psycopg.Error, deadline: Deadline) -> HragError:
+def _unavailable_error(error: psycopg.Error, deadline: Deadline) -> HragError:
     if deadline.remaining_s <= 0:
         return DeadlineExceeded("the deadline passed while PostgreSQL did not answer")
     return StoreUnavailable(f"PostgreSQL is not available: {_message(error)}")
 
 
-def _is_of_connection(error: psycopg.Error) -> bool:
-    """Whether libpq lost or did not get a connection: such errors have no SQLSTATE."""
-    is_aborted = isinstance(error, psycopg.errors.PipelineAborted)  # By an error before it.
+def _is_connection_error(error: psycopg.Error) -> bool:
+    """Returns True if libpq lost the connection or could not open one.
+
+    Those errors have no SQLSTATE.
+    """
+    # An earlier error of the pipeline is the cause of PipelineAborted.
+    is_aborted = isinstance(error, psycopg.errors.PipelineAborted)
     return isinstance(error, psycopg.OperationalError) and not error.sqlstate and not is_aborted
 
 
-def _is_ours(error: psycopg.Error) -> bool:
-    """Whether what is missing is hrag's schema or in it, not a home that was just dropped.
+def _names_hrag_schema(error: psycopg.Error) -> bool:
+    """Returns True if hrag's schema or one of its tables is missing.
 
-    The name is in the message, whatever its language and its quotation marks.
+    A home that was just dropped is in another schema and does not count. The message contains
+    the schema's name in every language and with all kinds of quotation marks.
     """
-    return _NAME_OF_SCHEMA.search(_message(error)) is not None
+    return _SCHEMA_NAME.search(_message(error)) is not None
 
 
 def _message(error: psycopg.Error) -> str:
-    """The message in one line, without the position in a statement."""
+    """Returns the message in one line, without the position in the statement."""
     return " ".join((error.diag.message_primary or str(error)).split())

@@ -1,10 +1,10 @@
-"""Filters as SQL: statements that select the documents that pass, by ordinal.
+"""Translates filters to SQL queries that return the ordinals of the matching documents.
 
-A filter becomes set operations on the table of filter terms. All simple conditions of which one
-must hold are looked up together: values in one array, ranges in another, merged where they
-overlap, so that no term is read twice. A filter with more than some tens of set operations
-would take PostgreSQL long to plan; its parts are evaluated by a statement each, and combined
-here.
+A filter becomes set operations on the table of filter terms. Simple conditions that are joined
+by OR are looked up together: their values in one array, their ranges in another one. Ranges that
+overlap are merged, so no term is read twice. PostgreSQL would need long to plan a filter with
+more than some tens of set operations. Each part of a larger filter is evaluated by a separate
+statement, and this module combines the results.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,30 +23,35 @@ from hrag.engine.postgres.store.queries import is_storable
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 
-_MOST_SELECTS = 64  # Of one statement: planning them takes some milliseconds.
+# One statement has at most this many SELECTs; planning them takes some milliseconds.
+_MAX_SELECTS = 64
 
-_OF_COLLECTION = sql.SQL("tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s")
-_ALL = sql.SQL("SELECT ordinal FROM hrag.documents WHERE {}").format(_OF_COLLECTION)
-_NONE = sql.SQL("SELECT ordinal FROM hrag.documents WHERE {} AND false").format(_OF_COLLECTION)
+_COLLECTION_CONDITION = sql.SQL("tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s")
+_ALL = sql.SQL("SELECT ordinal FROM hrag.documents WHERE {}").format(_COLLECTION_CONDITION)
+_NONE = sql.SQL("SELECT ordinal FROM hrag.documents WHERE {} AND false").format(
+    _COLLECTION_CONDITION
+)
 _BY_ID = sql.SQL("{} AND document_id = ANY({})")
 _BY_TERM = sql.SQL("SELECT ordinal FROM hrag.terms WHERE {} AND term = ANY({})")
-# OFFSET 0 keeps the planner from comparing each range with each term of the collection.
+# OFFSET 0 prevents a plan that compares each range with each term of the collection.
 _BY_RANGE = sql.SQL(
-    "SELECT ordinal FROM unnest({}, {}) AS wanted (first, after) CROSS JOIN LATERAL ("
-    "SELECT ordinal FROM hrag.terms WHERE {} AND term >= first AND term < after OFFSET 0) AS found"
+    "SELECT ordinal FROM unnest({}, {}) AS bounds (first, after) CROSS JOIN LATERAL ("
+    "SELECT ordinal FROM hrag.terms WHERE {} AND term >= first AND term < after OFFSET 0"
+    ") AS matching"
 )
-_GIVEN = sql.SQL("SELECT unnest({})")
+_FROM_ARRAY = sql.SQL("SELECT unnest({})")
 _AS_ARRAY = sql.SQL("SELECT array_agg(DISTINCT ordinal ORDER BY ordinal) FROM ({}) AS passing")
 
 _TermRange = tuple[bytes, bytes]
+"""The first term of a half-open range, and the first term after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A statement that selects the column `ordinal` of the documents that pass a filter.
+    """A query that returns the column `ordinal` of the documents that pass a filter.
 
-    It may return one twice. Its parameters are named; `tenant_id` and `collection_id` are among
-    them, all others begin with `filter_`.
+    An ordinal may occur twice. The parameters are named: `tenant_id`, `collection_id`, and others
+    whose names begin with `filter_`.
     """
 
     statement: sql.Composed
@@ -54,65 +59,74 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Any:
-    """At least one holds of these terms, ranges of terms, ids, or inner conditions."""
+class _Disjunction:
+    """A condition that is true if at least one of its parts is true.
+
+    The parts are filter terms, ranges of them, document ids, all documents, and conjunctions.
+    """
 
     terms: tuple[bytes, ...] = ()
     ranges: tuple[_TermRange, ...] = ()
     ids: tuple[str, ...] = ()
-    everything: bool = False
-    inner: tuple["_All", ...] = ()
-    size: int = 1
-    """How many SELECTs it takes."""
+    all_documents: bool = False
+    conjunctions: tuple["_Conjunction", ...] = ()
+    select_count: int = 1
+    """The number of SELECTs in its query."""
 
 
 @dataclass(frozen=True, slots=True)
-class _All:
-    """Each of `wanted` holds, which may be none, and `unwanted` does not."""
+class _Conjunction:
+    """A condition that is true if all of `required` are true and `excluded` is false.
 
-    wanted: tuple[_Any, ...]
-    unwanted: _Any | None
-    size: int
+    `required` may be empty; `excluded` may be None. `select_count` is the number of SELECTs in its
+    query.
+    """
+
+    required: tuple[_Disjunction, ...]
+    excluded: _Disjunction | None
+    select_count: int
 
 
 def selection(
     connection: Connection,
     tenant_id: str,
     collection_id: int,
-    given: Filter,
+    filter: Filter,
     deadline: Deadline = NEVER,
 ) -> Selection:
-    """Returns a statement for a filter, which has been checked.
+    """Returns a query for a filter, which has been checked before.
 
-    Runs statements only if the filter is too large for one. Raises DeadlineExceeded or
+    Runs statements only if the filter is too large for one query. Raises DeadlineExceeded or
     Cancelled.
     """
-    parsed = _any_of([given])
+    parsed = _parse_any([filter])
     evaluation = _Evaluation(connection, tenant_id, collection_id, deadline)
-    if parsed.size <= _MOST_SELECTS:
-        return evaluation.selection_of(parsed)
-    found = evaluation.any_of(parsed)
+    if parsed.select_count <= _MAX_SELECTS:
+        return evaluation.query_of(parsed)
+    ordinals = evaluation.evaluate_any(parsed)
     parameters = {"tenant_id": tenant_id, "collection_id": collection_id}
-    given_ordinals = _GIVEN.format(sql.Placeholder("filter_ordinals")) + sql.SQL(" AS ordinal")
-    return Selection(given_ordinals, parameters | {"filter_ordinals": bigints(found)})
+    statement = _FROM_ARRAY.format(sql.Placeholder("filter_ordinals")) + sql.SQL(" AS ordinal")
+    return Selection(statement, parameters | {"filter_ordinals": bigints(ordinals)})
 
 
 def selected(
     connection: Connection,
     tenant_id: str,
     collection_id: int,
-    given: Filter,
+    filter: Filter,
     deadline: Deadline = NEVER,
 ) -> Ordinals:
-    """Returns the ordinals of the documents that pass a filter, which has been checked.
+    """Returns the ordinals of the documents that pass a filter, in ascending order.
 
-    Ascending. Raises DeadlineExceeded or Cancelled.
+    The filter has been checked before. Raises DeadlineExceeded or Cancelled.
     """
-    return _Evaluation(connection, tenant_id, collection_id, deadline).any_of(_any_of([given]))
+    return _Evaluation(connection, tenant_id, collection_id, deadline).evaluate_any(
+        _parse_any([filter])
+    )
 
 
 class _Evaluation:
-    """Evaluates conditions in the snapshot of a transaction."""
+    """Evaluates conditions on one collection in the snapshot of a transaction."""
 
     def __init__(
         self, connection: Connection, tenant_id: str, collection_id: int, deadline: Deadline
@@ -121,111 +135,139 @@ class _Evaluation:
         self._collection = {"tenant_id": tenant_id, "collection_id": collection_id}
         self._deadline = deadline
 
-    def selection_of(self, given: _Any) -> Selection:
+    def query_of(self, condition: _Disjunction) -> Selection:
         parameters: dict[str, Any] = dict(self._collection)
-        return Selection(_statement_any(given, parameters), parameters)
+        return Selection(_build_any(condition, parameters), parameters)
 
-    def any_of(self, given: _Any) -> Ordinals:
-        if given.size <= _MOST_SELECTS:
-            return self._run(given)
-        simple = _Any(given.terms, given.ranges, given.ids, given.everything)
+    def evaluate_any(self, condition: _Disjunction) -> Ordinals:
+        if condition.select_count <= _MAX_SELECTS:
+            return self._run(condition)
+        simple = _Disjunction(
+            condition.terms, condition.ranges, condition.ids, condition.all_documents
+        )
+        # `sets` has one element after each step: the union so far.
         sets = [self._run(simple)]
-        for part in _parts(given.inner):
-            small = sum(each.size for each in part) <= _MOST_SELECTS
-            found = self._run(_Any(inner=tuple(part))) if small else self._all_of(part[0])
-            sets = [union([*sets, found])]
+        for batch in _batches(condition.conjunctions):
+            is_small = sum(conjunction.select_count for conjunction in batch) <= _MAX_SELECTS
+            ordinals = (
+                self._run(_Disjunction(conjunctions=tuple(batch)))
+                if is_small
+                else self._evaluate_all(batch[0])
+            )
+            sets = [union([*sets, ordinals])]
         return sets[0]
 
-    def _all_of(self, given: _All) -> Ordinals:
-        """Too large for one statement."""
+    def _evaluate_all(self, condition: _Conjunction) -> Ordinals:
+        """Evaluates a conjunction that is too large for one statement."""
         sets = []
-        for part in _parts(given.wanted):
-            small = sum(each.size for each in part) <= _MOST_SELECTS
-            both = _Any(inner=(_All(tuple(part), None, 0),))
-            sets.append(self._run(both) if small else self.any_of(part[0]))
+        for batch in _batches(condition.required):
+            is_small = sum(disjunction.select_count for disjunction in batch) <= _MAX_SELECTS
+            combined = _Disjunction(conjunctions=(_Conjunction(tuple(batch), None, 0),))
+            sets.append(self._run(combined) if is_small else self.evaluate_any(batch[0]))
             sets = [reduce(intersection, sets)]
-        found = sets[0] if sets else self._run(_Any(everything=True))
-        return found if given.unwanted is None else difference(found, self.any_of(given.unwanted))
+        ordinals = sets[0] if sets else self._run(_Disjunction(all_documents=True))
+        return (
+            ordinals
+            if condition.excluded is None
+            else difference(ordinals, self.evaluate_any(condition.excluded))
+        )
 
-    def _run(self, given: _Any) -> Ordinals:
+    def _run(self, condition: _Disjunction) -> Ordinals:
         self._deadline.check("filtering")
-        found = self.selection_of(given)
-        cursor = self._connection.execute(_AS_ARRAY.format(found.statement), found.parameters)
+        query = self.query_of(condition)
+        cursor = self._connection.execute(_AS_ARRAY.format(query.statement), query.parameters)
         result = cursor.pgresult
         assert result is not None
         return bigints_in(result.get_value(0, 0)).astype(np.uint64)
 
 
-def _parts(conditions: Sequence[Any]) -> Iterator[list[Any]]:
-    """Consecutive conditions that fit in one statement; one alone may not."""
-    part: list[Any] = []
-    for each in conditions:
-        if part and sum(one.size for one in part) + each.size > _MOST_SELECTS:
-            yield part
-            part = []
-        part.append(each)
-    if part:
-        yield part
+def _batches(conditions: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yields batches of consecutive conditions that fit in one statement.
+
+    A batch with a single condition may be too large for one statement.
+    """
+    batch: list[Any] = []
+    for condition in conditions:
+        if (
+            batch
+            and sum(member.select_count for member in batch) + condition.select_count > _MAX_SELECTS
+        ):
+            yield batch
+            batch = []
+        batch.append(condition)
+    if batch:
+        yield batch
 
 
-# Conditions
+# The functions below translate filters to conditions.
 
 
-def _any_of(filters: Iterable[Filter]) -> _Any:
+def _parse_any(filters: Iterable[Filter]) -> _Disjunction:
     terms: set[bytes] = set()
     ranges: list[_TermRange] = []
     ids: set[str] = set()
-    inner: list[_All] = []
-    everything = False
-    for each in _flattened(filters, AnyOf):
-        match each:
+    conjunctions: list[_Conjunction] = []
+    all_documents = False
+    for filter in _flatten(filters, AnyOf):
+        match filter:
             case AllOf(parts):
-                inner.append(_all_of(parts))
+                conjunctions.append(_parse_all(parts))
             case NoneOf(parts):
-                inner.append(_all_of((each,)))
+                conjunctions.append(_parse_all((filter,)))
             case Match(field, values) if field == DOCUMENT_ID:
                 ids.update(name for name in map(str, values) if is_storable(name))
             case Exists(field) if field == DOCUMENT_ID:
-                everything = True
+                all_documents = True
             case Match(field, values):
                 prefix = field_prefix(field)
                 terms.update(term(prefix, value) for value in values)
             case Range():
-                ranges.append(terms_between(field_prefix(each.field), each))
+                ranges.append(terms_between(field_prefix(filter.field), filter))
             case Exists(field):
                 ranges.append(all_terms(field_prefix(field)))
-    merged = tuple(_merged(ranges))
-    simple = bool(terms) + bool(merged) + bool(ids) + everything
-    size = max(1, simple + sum(each.size for each in inner))
-    return _Any(tuple(sorted(terms)), merged, tuple(sorted(ids)), everything, tuple(inner), size)
+    merged_ranges = tuple(_merge_ranges(ranges))
+    simple_count = bool(terms) + bool(merged_ranges) + bool(ids) + all_documents
+    select_count = max(
+        1, simple_count + sum(conjunction.select_count for conjunction in conjunctions)
+    )
+    return _Disjunction(
+        tuple(sorted(terms)),
+        merged_ranges,
+        tuple(sorted(ids)),
+        all_documents,
+        tuple(conjunctions),
+        select_count,
+    )
 
 
-def _flattened(filters: Iterable[Filter], kind: type[AllOf] | type[AnyOf]) -> Iterator[Filter]:
-    """The filters, with what is in those of a kind in place of them, however deep."""
-    for each in filters:
-        if isinstance(each, kind):
-            yield from _flattened(each.filters, kind)
+def _flatten(filters: Iterable[Filter], kind: type[AllOf] | type[AnyOf]) -> Iterator[Filter]:
+    """Yields the filters; a filter of the class `kind` is replaced by its parts, at any depth."""
+    for filter in filters:
+        if isinstance(filter, kind):
+            yield from _flatten(filter.filters, kind)
         else:
-            yield each
+            yield filter
 
 
-def _all_of(filters: Iterable[Filter]) -> _All:
-    wanted: list[_Any] = []
-    refused: list[Filter] = []
-    for each in _flattened(filters, AllOf):
-        if isinstance(each, NoneOf):
-            refused.extend(each.filters)
+def _parse_all(filters: Iterable[Filter]) -> _Conjunction:
+    required: list[_Disjunction] = []
+    negated: list[Filter] = []
+    for filter in _flatten(filters, AllOf):
+        if isinstance(filter, NoneOf):
+            negated.extend(filter.filters)
         else:
-            wanted.append(_any_of([each]))
-    unwanted = _any_of(refused) if refused else None
-    size = sum(each.size for each in wanted) or 1
-    return _All(tuple(wanted), unwanted, size + (unwanted.size if unwanted else 0))
+            required.append(_parse_any([filter]))
+    excluded = _parse_any(negated) if negated else None
+    select_count = sum(condition.select_count for condition in required) or 1
+    return _Conjunction(
+        tuple(required), excluded, select_count + (excluded.select_count if excluded else 0)
+    )
 
 
-def _merged(ranges: Iterable[_TermRange]) -> Iterator[_TermRange]:
-    """The union of half-open ranges, ascending; empty ones are left out."""
+def _merge_ranges(ranges: Iterable[_TermRange]) -> Iterator[_TermRange]:
+    """Yields the union of half-open ranges, in ascending order and without empty ranges."""
     start, end = b"", b""
-    for first, after in sorted(each for each in ranges if each[0] < each[1]):
+    for first, after in sorted(bounds for bounds in ranges if bounds[0] < bounds[1]):
         if first > end:
             if start < end:
                 yield start, end
@@ -235,43 +277,43 @@ def _merged(ranges: Iterable[_TermRange]) -> Iterator[_TermRange]:
         yield start, end
 
 
-# Statements
+# The functions below translate conditions to queries.
 
 
-def _statement_any(given: _Any, parameters: dict[str, Any]) -> sql.Composed:
+def _build_any(condition: _Disjunction, parameters: dict[str, Any]) -> sql.Composed:
     parts: list[sql.Composed] = []
-    if given.everything:
+    if condition.all_documents:
         parts.append(_ALL)
-    if given.ids:
-        parts.append(_BY_ID.format(_ALL, _placed(texts(given.ids), parameters)))
-    if given.terms:
-        terms = _placed(binaries(given.terms), parameters)
-        parts.append(_BY_TERM.format(_OF_COLLECTION, terms))
-    if given.ranges:
-        bounds = (binaries([each[side] for each in given.ranges]) for side in (0, 1))
-        placed = [_placed(each, parameters) for each in bounds]
-        parts.append(_BY_RANGE.format(*placed, _OF_COLLECTION))
-    parts += [_statement_all(each, parameters) for each in given.inner]
-    return _combined(" UNION ", parts or [_NONE])
+    if condition.ids:
+        parts.append(_BY_ID.format(_ALL, _add_parameter(texts(condition.ids), parameters)))
+    if condition.terms:
+        terms = _add_parameter(binaries(condition.terms), parameters)
+        parts.append(_BY_TERM.format(_COLLECTION_CONDITION, terms))
+    if condition.ranges:
+        bounds = (binaries([pair[side] for pair in condition.ranges]) for side in (0, 1))
+        placeholders = [_add_parameter(values, parameters) for values in bounds]
+        parts.append(_BY_RANGE.format(*placeholders, _COLLECTION_CONDITION))
+    parts += [_build_all(part, parameters) for part in condition.conjunctions]
+    return _combine(" UNION ", parts or [_NONE])
 
 
-def _statement_all(given: _All, parameters: dict[str, Any]) -> sql.Composed:
-    wanted = [_statement_any(each, parameters) for each in given.wanted]
-    found = _combined(" INTERSECT ", wanted or [_ALL])
-    if given.unwanted is None:
-        return found
-    return _combined(" EXCEPT ", [found, _statement_any(given.unwanted, parameters)])
+def _build_all(condition: _Conjunction, parameters: dict[str, Any]) -> sql.Composed:
+    required = [_build_any(part, parameters) for part in condition.required]
+    statement = _combine(" INTERSECT ", required or [_ALL])
+    if condition.excluded is None:
+        return statement
+    return _combine(" EXCEPT ", [statement, _build_any(condition.excluded, parameters)])
 
 
-def _combined(operator: str, parts: Sequence[sql.Composed]) -> sql.Composed:
+def _combine(operator: str, parts: Sequence[sql.Composed]) -> sql.Composed:
     if len(parts) == 1:
         return parts[0]
     inside = [sql.SQL("({})").format(part) for part in parts]
     return sql.SQL(operator).join(inside)
 
 
-def _placed(value: bytes, parameters: dict[str, Any]) -> sql.Placeholder:
-    """Adds a parameter; returns its place."""
+def _add_parameter(value: bytes, parameters: dict[str, Any]) -> sql.Placeholder:
+    """Adds a parameter and returns its placeholder."""
     name = f"filter_{len(parameters)}"
     parameters[name] = value
     return sql.Placeholder(name)

@@ -1,4 +1,4 @@
-"""A collection as one snapshot sees it: found by name or alias, in one statement."""
+"""Reads a collection in one statement, by its name, an alias or its number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,17 +26,18 @@ SELECT {_COLUMNS} FROM {_TABLES} WHERE c.tenant_id = %s AND c.collection_id = %s
 
 
 Key: TypeAlias = Mapping[str, object]
-"""The parameters `tenant_id` and `collection_id`, which statements on a collection's rows bind."""
+"""The parameters `tenant_id` and `collection_id`, which every statement on its rows binds."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedCollection:
-    """A collection and its running totals.
+    """A collection and its running totals, as one snapshot sees them.
 
-    `home` is the number of its home, None while its leaves are in the shared table. `leaves`
-    counts the living leaves, `terms` the occurrences of terms in them; `sequence` is the
-    tenant's. `in_graph` is an estimate of how many leaves the home's index has: those that were
-    deleted stay there until VACUUM, which writes this number.
+    `home` is the number of its home; None while its leaves are in the shared table. `leaves` is
+    the number of living leaves. `terms` is the number of occurrences of terms in them.
+    `sequence` is the tenant's last sequence. `in_graph` estimates how many leaves the HNSW index
+    of the home contains; None without a home. Deleted leaves stay in the index until VACUUM,
+    which also updates this number.
     """
 
     tenant_id: str
@@ -50,51 +51,51 @@ class OpenedCollection:
 
     @property
     def settings(self) -> CollectionSettings:
-        """What was fixed when it was created."""
+        """The settings, which were fixed when the collection was created."""
         return self.record.settings
 
     @property
     def place(self) -> tuple[str, int]:
-        """Its tenant and its number."""
+        """The tenant's id and the collection's number."""
         return self.tenant_id, self.collection_id
 
     @property
     def key(self) -> Key:
-        """Its parameters."""
+        """The parameters of statements on the rows of the collection."""
         return {"tenant_id": self.tenant_id, "collection_id": self.collection_id}
 
 
 def open_collection(connection: Connection, tenant_id: str, name: str) -> OpenedCollection:
-    """Returns the collection that a name or an alias names, or raises CollectionNotFound."""
-    found = None
+    """Returns the collection with this name or alias, or raises CollectionNotFound."""
+    collection = None
     if is_storable(tenant_id, name):
-        found = _opened(connection, _BY_NAME, tenant_id, name)
-    if found is None:
+        collection = _read_collection(connection, _BY_NAME, tenant_id, name)
+    if collection is None:
         raise no_collection(tenant_id, name)
-    return found
+    return collection
 
 
 def open_by_number(
     connection: Connection, tenant_id: str, collection_id: int
 ) -> OpenedCollection | None:
-    """Returns a collection of the tenant; None if it has been deleted."""
-    return _opened(connection, _BY_NUMBER, tenant_id, collection_id)
+    """Returns the tenant's collection with this number; None if it was deleted."""
+    return _read_collection(connection, _BY_NUMBER, tenant_id, collection_id)
 
 
 def open_summaries(connection: Connection, collection: OpenedCollection) -> OpenedCollection:
     """Returns the summary collection of a collection, or raises NoSummaries."""
     number = collection.record.summaries
-    found = open_by_number(connection, collection.tenant_id, number) if number else None
-    if found is None:
+    summaries = open_by_number(connection, collection.tenant_id, number) if number else None
+    if summaries is None:
         raise no_summaries(collection.record.name)
-    return found
+    return summaries
 
 
-def _opened(
-    connection: Connection, statement: str, tenant_id: str, given: str | int
+def _read_collection(
+    connection: Connection, statement: str, tenant_id: str, name_or_number: str | int
 ) -> OpenedCollection | None:
-    row = connection.execute(statement, (tenant_id, given), binary=True).fetchone()
+    row = connection.execute(statement, (tenant_id, name_or_number), binary=True).fetchone()
     if row is None:
         return None
-    number, record, *rest = row
-    return OpenedCollection(tenant_id, number, collection_record(record), *rest)
+    number, record, *totals = row
+    return OpenedCollection(tenant_id, number, collection_record(record), *totals)

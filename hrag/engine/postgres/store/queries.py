@@ -1,4 +1,7 @@
-"""Look-ups that writer, reader and maintenance share, inside a transaction of the caller."""
+"""Queries that the writer, the reader and maintenance share.
+
+They run inside a transaction of the caller.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -10,9 +13,10 @@ from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.connection import Connection
 from hrag.values.collections import Collection
 
-_NUL = "\0"  # No name and no id has it, and no text of PostgreSQL.
+# No name, no id and no value of PostgreSQL's type text contains NUL.
+_NUL = "\0"
 
-_FIND = """
+_FIND_COLLECTION = """
 SELECT c.collection_id, c.record::text
 FROM hrag.names n JOIN hrag.collections c USING (tenant_id, collection_id)
 WHERE n.tenant_id = %s AND n.name = %s
@@ -25,12 +29,12 @@ FROM hrag.collections WHERE tenant_id = %s AND collection_id = %s
 _USAGE = """
 SELECT collections, documents, stored_bytes, sequence FROM hrag.tenants WHERE tenant_id = %s
 """
-_DOCUMENT = """
+_FIND_DOCUMENT = """
 SELECT d.ordinal, d.record
 FROM hrag.documents d JOIN hrag.collections c USING (tenant_id, collection_id)
 WHERE d.tenant_id = %s AND d.collection_id = %s AND d.document_id = %s
 """
-_RECORD = """
+_RECORD_OF_ORDINAL = """
 SELECT record FROM hrag.documents
 WHERE tenant_id = %s AND collection_id = %s AND ordinal = %s
 """
@@ -52,7 +56,7 @@ WHERE n.tenant_id = %s AND NOT n.is_alias AND n.name > %s ORDER BY n.name LIMIT 
 
 
 class CollectionState(NamedTuple):
-    """A collection's running totals, see the table `collections`."""
+    """A collection's running totals, stored in the table `collections`."""
 
     sequence: int
     home: int | None
@@ -68,62 +72,65 @@ class CollectionState(NamedTuple):
 
 
 def as_text(value: str) -> str:
-    """What PostgreSQL compares a client's text with: up to the first NUL.
+    """Returns the part of a client's text before the first NUL.
 
-    Only for comparisons of order with names and ids, which have none: what sorts after a text
-    with NUL sorts after its beginning.
+    PostgreSQL's type text cannot contain NUL. Use the result only to compare its order with names
+    and ids, which contain no NUL: those that sort after the whole text sort after this part.
     """
     return value.partition(_NUL)[0]
 
 
 def is_storable(*values: str) -> bool:
-    """Whether a name or an id can exist at all."""
-    return not any(_NUL in each for each in values)
+    """Returns True if all these names or ids can exist in the store: none contains NUL."""
+    return not any(_NUL in value for value in values)
 
 
 @lru_cache(maxsize=1024)
 def collection_record(record: str) -> CollectionRecord:
-    """Decodes a collection's record: every call needs it, and it hardly ever changes."""
+    """Decodes a collection's record.
+
+    Results are cached because every call needs them and they rarely change.
+    """
     return CollectionRecord.from_bytes(record.encode())
 
 
 def find_collection(connection: Connection, tenant_id: str, name: str) -> CollectionHandle:
     """Returns a handle of the collection with this name or alias, or raises CollectionNotFound."""
-    found = None
+    row = None
     if is_storable(tenant_id, name):
-        found = connection.execute(_FIND, (tenant_id, name)).fetchone()
-    if found is None:
+        row = connection.execute(_FIND_COLLECTION, (tenant_id, name)).fetchone()
+    if row is None:
         raise no_collection(tenant_id, name)
-    return handle_of(*found)
+    return handle_of(*row)
 
 
 def handle_of(collection_id: int, record: str) -> CollectionHandle:
-    """A handle from a collection's number and record."""
+    """Returns a handle for a collection with this number and record."""
     decoded = collection_record(record)
     return CollectionHandle(decoded.tenant_id, decoded.name, collection_id, decoded.settings)
 
 
 def collection_state(connection: Connection, handle: CollectionHandle) -> CollectionState:
     """Returns the collection's totals, or raises CollectionNotFound if it was deleted."""
-    found = state_of(connection, handle.tenant_id, handle.collection_id)
-    if found is None:
+    state = state_of(connection, handle.tenant_id, handle.collection_id)
+    if state is None:
         raise no_collection(handle.tenant_id, handle.name)
-    return found
+    return state
 
 
 def state_of(connection: Connection, tenant_id: str, collection_id: int) -> CollectionState | None:
-    """Returns a collection's totals, None if there is no such collection."""
-    found = connection.execute(_STATE, (tenant_id, collection_id)).fetchone()
-    if found is None:
+    """Returns a collection's totals; None if the collection does not exist."""
+    row = connection.execute(_STATE, (tenant_id, collection_id)).fetchone()
+    if row is None:
         return None
-    *totals, record = found
+    *totals, record = row
     return CollectionState._make((*totals, collection_record(record)))
 
 
 def usage_of(connection: Connection, tenant_id: str) -> Usage:
-    """Returns what a tenant has; all zero before its first change."""
-    found = connection.execute(_USAGE, (tenant_id,)).fetchone()
-    return Usage() if found is None else Usage(*found)
+    """Returns a tenant's usage; all values are zero before its first change."""
+    row = connection.execute(_USAGE, (tenant_id,)).fetchone()
+    return Usage() if row is None else Usage(*row)
 
 
 def find_document(
@@ -133,55 +140,62 @@ def find_document(
 
     Raises CollectionNotFound if the collection was deleted, or DocumentNotFound.
     """
-    found = None
+    row = None
     if is_storable(document_id):
-        wanted = (handle.tenant_id, handle.collection_id, document_id)
-        found = connection.execute(_DOCUMENT, wanted).fetchone()
-    if found is None:
+        parameters = (handle.tenant_id, handle.collection_id, document_id)
+        row = connection.execute(_FIND_DOCUMENT, parameters).fetchone()
+    if row is None:
         collection_state(connection, handle)
         raise no_document(handle, document_id)
-    ordinal, record = found
+    ordinal, record = row
     return ordinal, DocumentRecord.from_bytes(record)
 
 
 def record_of_ordinal(
     connection: Connection, handle: CollectionHandle, ordinal: int
 ) -> DocumentRecord | None:
-    """Returns the record of a version of a document, None if it is not stored any more."""
-    wanted = (handle.tenant_id, handle.collection_id, ordinal)
-    found = connection.execute(_RECORD, wanted).fetchone()
-    return None if found is None else DocumentRecord.from_bytes(found[0])
+    """Returns the record of a document's version; None if it is no longer stored."""
+    parameters = (handle.tenant_id, handle.collection_id, ordinal)
+    row = connection.execute(_RECORD_OF_ORDINAL, parameters).fetchone()
+    return None if row is None else DocumentRecord.from_bytes(row[0])
 
 
 def aliases_of(connection: Connection, tenant_id: str) -> list[tuple[str, int, str]]:
-    """Returns a tenant's aliases in order of name: alias, collection's number, collection."""
+    """Returns a tenant's aliases in order of name.
+
+    Each is a tuple of the alias, the collection's number and the collection's name.
+    """
     return connection.execute(_ALIASES, (tenant_id,)).fetchall()
 
 
 def collections_of(
     connection: Connection, tenant_id: str, after: str, count: int
 ) -> list[Collection]:
-    """Returns at most `count` of a tenant's collections by name, after the name `after`."""
+    """Returns at most `count` of a tenant's collections, in order of name.
+
+    They begin after the name `after`.
+    """
     rows = connection.execute(_COLLECTIONS, (tenant_id, as_text(after), count)).fetchall()
-    return [described(*each) for each in rows]
+    return [described(*row) for row in rows]
 
 
 def all_collections(connection: Connection) -> Iterator[Collection]:
-    """Yields every tenant's collections, by tenant and name."""
+    """Yields the collections of all tenants, in order of tenant and name."""
     for _, documents, record in connection.execute(_ALL_COLLECTIONS):
         yield described(documents, record)
 
 
 def described(documents: int, record: str) -> Collection:
-    """What clients see of a collection."""
+    """Returns the description of a collection that clients see."""
     decoded = collection_record(record)
     return Collection(decoded.tenant_id, decoded.name, decoded.settings, documents)
 
 
 def table_names(home: int | None) -> Sequence[tuple[str, str]]:
-    """Schema and name of the tables that may hold leaves of a collection.
+    """Returns schema and name of each table that may contain leaves of a collection.
 
-    The last one is where new ones go.
+    New leaves go to the last one. `home` is the number of the collection's home; None if its
+    leaves are in the shared table.
     """
     if home is None:
         return (("hrag", "leaves"),)

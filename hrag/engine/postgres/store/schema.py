@@ -1,9 +1,9 @@
-"""The version of a store's schema, and how an older store becomes a newer one.
+"""Creates the schema of a store and migrates it to newer versions.
 
-A migration is a file of SQL, `migrations/NNNN_name.sql`. They run in order, each in a
-transaction that also writes its number to hrag.migrations; there is no way back. A lock of the
-database orders processes that start together. What a released version of hrag has run is never
-edited: a change is a new file.
+A migration is an SQL file, `migrations/NNNN_name.sql`. Migrations run in order. Each runs in a
+transaction that also writes its number to hrag.migrations. A migration cannot be undone. An
+advisory lock of the database serialises processes that start at the same time. Statements of a
+migration that a released version of hrag has run are never edited: a change needs a new file.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,20 @@ from hrag.engine.reports import MigrationReport
 from hrag.values.errors import StoreMissing, StoreUnavailable
 
 MIGRATION_LOCK = int.from_bytes(b"hrag")
-"""The key of the advisory lock under which a migration runs."""
+"""The key of the advisory lock that each migration takes."""
 
-_OLDEST_SERVER = 18  # reverse(bytea), by which integers are read from packed trees.
-_OLDEST_VECTOR = (0, 8)  # Iterative scans.
+# Version 18 introduced reverse(bytea), which reads integers from packed trees.
+_OLDEST_SERVER = 18
+# Version 0.8 introduced iterative scans.
+_OLDEST_VECTOR = (0, 8)
 
-# Not to_regclass: in a transaction that waited for the lock it may still know nothing of a
-# schema that another one has just made.
+# The query does not use to_regclass: in a transaction that waited for the lock, to_regclass may
+# not see a schema that another transaction has just created.
 _HAS_MIGRATIONS = """
 SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = 'hrag' AND relname = 'migrations'
 """
-_PLACE_OF_VECTOR = """
+_VECTOR_SCHEMA = """
 SELECT quote_ident(nspname), to_regtype('halfvec') IS NOT NULL
 FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'vector'
 """
@@ -37,7 +39,7 @@ FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE ext
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step: from the version before `version` to it."""
+    """The step from the previous schema version to `version`."""
 
     version: int
     name: str
@@ -46,13 +48,13 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """Returns all migrations that this version of hrag has, oldest first."""
+    """Returns all migrations of this version of hrag, oldest first."""
     folder = files("hrag.engine.postgres.store") / "migrations"
-    found = []
+    steps = []
     for file in folder.iterdir():
         number, _, name = file.name.removesuffix(".sql").partition("_")
-        found.append(Migration(int(number), name, file.read_bytes()))
-    return tuple(sorted(found, key=lambda each: each.version))
+        steps.append(Migration(int(number), name, file.read_bytes()))
+    return tuple(sorted(steps, key=lambda migration: migration.version))
 
 
 def newest_version() -> int:
@@ -61,42 +63,46 @@ def newest_version() -> int:
 
 
 def migrate(database: Database) -> MigrationReport:
-    """Brings the database to the newest version; creates the store if there is none.
+    """Migrates the database to the newest schema version; creates the store if there is none.
 
-    May run in several processes at once, and stops between two versions if it is interrupted; a
-    new store has the newest version from its first moment.
-    Raises StoreUnavailable, with what to do, if the server, pgvector or the role do not suffice
-    or the store is of a newer version of hrag.
+    Several processes may run it at once. If it is interrupted, the store has the version of the
+    last complete migration. Other transactions see a new store only in the newest version.
+
+    Raises StoreUnavailable if the server or pgvector is too old, if the role lacks a right, or if
+    a newer version of hrag has migrated the store. The message says what to do.
     """
     with database.write() as connection:
-        before = after = _locked_version(connection)
+        before = after = _lock_version(connection)
         _require_known(before)
         _require_server(connection)
         _require_vector(connection)
         if before == 0:
-            # In one transaction: who looks at the database meanwhile sees no store, not an old one.
+            # One transaction runs all migrations, so others see either no store or the newest one.
             for migration in migrations():
-                _run(connection, migration)
+                _run_migration(connection, migration)
             after = newest_version()
     for migration in migrations():
         with database.write() as connection:
-            after = _locked_version(connection)
+            after = _lock_version(connection)
             if after == migration.version - 1:
-                _run(connection, migration)
+                _run_migration(connection, migration)
                 after = migration.version
     return MigrationReport(before, after)
 
 
-def _locked_version(connection: Connection) -> int:
-    """Returns the version, which no other process changes until the transaction ends."""
+def _lock_version(connection: Connection) -> int:
+    """Locks the schema version until the transaction ends, and returns it; 0 without a store."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-    return _version_or_zero(connection)
+    return _read_version(connection)
 
 
 def create_or_check(database: Database) -> None:
-    """Creates the store in a database that has none; else as `check_version`."""
+    """Creates the store if the database has none; otherwise checks its schema version.
+
+    Raises StoreUnavailable if the version is not the newest one, or as `migrate` does.
+    """
     with database.read() as connection:
-        version = _version_or_zero(connection)
+        version = _read_version(connection)
         if version > 0:
             _require_newest(version)
     if version == 0:
@@ -104,11 +110,11 @@ def create_or_check(database: Database) -> None:
 
 
 def check_version(connection: Connection) -> None:
-    """Raises StoreUnavailable unless the store has the newest version; it says what helps.
+    """Raises StoreUnavailable if the store does not have the newest schema version.
 
-    Raises StoreMissing if the database has no store.
+    The message says what to do. Raises StoreMissing if the database has no store.
     """
-    version = _version_or_zero(connection)
+    version = _read_version(connection)
     if version == 0:
         raise StoreMissing(
             f"the database {connection.info.dbname} holds no store; an indexer creates one"
@@ -116,15 +122,15 @@ def check_version(connection: Connection) -> None:
     _require_newest(version)
 
 
-def _version_or_zero(connection: Connection) -> int:
-    """Returns the version of the store; 0 if there is none."""
+def _read_version(connection: Connection) -> int:
+    """Returns the schema version of the store; 0 if there is no store."""
     if connection.execute(_HAS_MIGRATIONS).fetchone() is None:
         return 0
     newest = connection.execute("SELECT max(version) FROM hrag.migrations").fetchone()
     return (newest and newest[0]) or 0
 
 
-def _run(connection: Connection, migration: Migration) -> None:
+def _run_migration(connection: Connection, migration: Migration) -> None:
     connection.run_script(migration.script)
     connection.execute(
         "INSERT INTO hrag.migrations (version, name) VALUES (%s, %s)",
@@ -144,8 +150,8 @@ def _require_newest(version: int) -> None:
 def _require_known(version: int) -> None:
     if version > newest_version():
         raise StoreUnavailable(
-            f"the store has schema version {version}, which a newer version of hrag has made; "
-            f"this one knows {newest_version()}"
+            f"the store has schema version {version}, which a newer version of hrag has created; "
+            f"this version supports schema version {newest_version()}"
         )
 
 
@@ -158,9 +164,10 @@ def _require_server(connection: Connection) -> None:
 
 
 def _require_vector(connection: Connection) -> None:
-    """Installs pgvector in the database if it is not.
+    """Installs pgvector in the database if it is not installed.
 
-    Raises StoreUnavailable if it cannot, or if the role does not find pgvector's types.
+    Raises StoreUnavailable if this is not possible, if pgvector is too old, or if its types are
+    not in the search path of the role.
     """
     needed = ".".join(map(str, _OLDEST_VECTOR))
     row = connection.execute(
@@ -173,13 +180,13 @@ def _require_vector(connection: Connection) -> None:
         )
     installed, version = row
     if tuple(map(int, version.split(".")[:2])) < _OLDEST_VECTOR:
-        helps = "ALTER EXTENSION vector UPDATE" if installed else "install that on its machine"
+        remedy = "ALTER EXTENSION vector UPDATE" if installed else "install that on its machine"
         raise StoreUnavailable(
-            f"the server has pgvector {version}; hrag needs {needed} or newer: {helps}"
+            f"the server has pgvector {version}; hrag needs {needed} or newer: {remedy}"
         )
     if not installed:
         _create_vector(connection)
-    _require_found(connection)
+    _require_vector_in_path(connection)
 
 
 def _create_vector(connection: Connection) -> None:
@@ -192,15 +199,15 @@ def _create_vector(connection: Connection) -> None:
         ) from None
 
 
-def _require_found(connection: Connection) -> None:
+def _require_vector_in_path(connection: Connection) -> None:
     """Raises StoreUnavailable if pgvector's schema is not in the search path."""
-    schema, is_found = connection.execute(_PLACE_OF_VECTOR).fetchone() or ("", True)
-    if is_found:
+    schema, is_in_path = connection.execute(_VECTOR_SCHEMA).fetchone() or ("", True)
+    if is_in_path:
         return
     info = connection.info
     raise StoreUnavailable(
-        f"pgvector is in the schema {schema}, where the role {info.user} does not look: run "
+        f"pgvector is in the schema {schema}, which is not in the search path of {info.user}: run "
         f'ALTER DATABASE {info.dbname} SET search_path = "$user", public, {schema}, and GRANT '
-        f"USAGE ON SCHEMA {schema} to the roles of hrag; a role that has a search_path of its own "
+        f"USAGE ON SCHEMA {schema} to the roles of hrag; a role with a separate search_path "
         "needs ALTER ROLE ... SET search_path"
     )

@@ -1,6 +1,6 @@
-"""Vectors as parameters of statements, in pgvector's binary form.
+"""Encodes query vectors as statement parameters in pgvector's binary format.
 
-A parameter is sent without a type, so that a cast in the statement decides: `%(v)b::halfvec`.
+A parameter is sent without a type. A cast in the statement determines it: `%(v)b::halfvec`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _HALF = np.dtype(">f2")
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A vector, `float32[dimension]`, to compare stored ones with."""
+    """A query vector, `float32[dimension]`, that is compared with stored vectors."""
 
     values: NDArray[np.float32]
 

@@ -1,1 +1,1 @@
-"""How is a document committed?"""
+"""How does a writer commit whole documents to PostgreSQL?"""

@@ -1,7 +1,7 @@
-"""The statements that write what a transaction has decided, in one round trip with COMMIT.
+"""Writes the changes of a transaction and commits them, all in one round trip.
 
-Each statement takes the rows of a table as one array a column. What is deleted is deleted
-first, so that a new version can have the id of the old one.
+Each statement receives the rows of a table as one array per column. Deletions come first, so that
+a new version of a document can have the id of the old one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,8 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import table_names
 from hrag.engine.postgres.write.document_drafts import Draft
 
-# A parameter has at most a gigabyte, and a document's text some tens of megabytes.
+# One statement has about this many bytes. PostgreSQL allows 1 GB for a parameter, and the text of
+# a document has at most some tens of megabytes.
 _STATEMENT_BYTES = 16 << 20
 
 _DELETE_DOCUMENTS = """
@@ -36,19 +37,20 @@ WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 _DELETE_LEAVES = """
 DELETE FROM {} WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 """
-# It may name more pairs than there are; all that there are belong to these documents.
+# The product of terms and ordinals may contain pairs without a row. Every row that matches belongs
+# to one of the deleted documents.
 _DELETE_TERMS = """
 DELETE FROM hrag.terms
 WHERE tenant_id = %s AND collection_id = %s AND term = ANY(%s) AND ordinal = ANY(%s)
 """
-# What has no term vector any more is held by a part of the postings.
+# A document without a term vector is in a part of the lexical index, so it needs a tombstone.
 _DELETE_TERM_VECTORS = """
 WITH deleted AS (
   DELETE FROM hrag.term_vectors
   WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s) RETURNING ordinal
 )
 INSERT INTO hrag.tombstones (tenant_id, collection_id, ordinal, leaf_count)
-SELECT %s, %s, ordinal, leaf_count FROM unnest(%s, %s) AS gone (ordinal, leaf_count)
+SELECT %s, %s, ordinal, leaf_count FROM unnest(%s, %s) AS removed (ordinal, leaf_count)
 WHERE ordinal NOT IN (SELECT ordinal FROM deleted)
 """
 _INSERT_DOCUMENTS = """
@@ -60,8 +62,8 @@ FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (collection_i
   document_id, content_hash, sequence, leaf_count, term_count, is_unsummarised, record, tree,
   body, summarised)
 """
-# One array of all ancestors: the server cuts it, `heights` to a leaf. An array of no vectors
-# gives null for each leaf.
+# The ancestors of all leaves are in one array, from which the server takes one slice per leaf. An
+# empty array of vectors results in null for each leaf.
 _INSERT_LEAVES = """
 INSERT INTO {} (tenant_id, collection_id, ordinal, leaf, above, embedding)
 SELECT %s, %s, ordinal, leaf, (%s)[(number - 1) * %s + 1 : number * %s], embedding
@@ -86,7 +88,7 @@ _MARK_SUMMARISED = """
 UPDATE hrag.documents SET is_unsummarised = false
 WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 """
-_COUNT = """
+_UPDATE_TOTALS = """
 UPDATE hrag.collections SET sequence = greatest(sequence, %s), documents = documents + %s,
   chunks = chunks + %s, leaves = leaves + %s, tokens = tokens + %s, text_bytes = text_bytes + %s,
   vector_bytes = vector_bytes + %s, stored_bytes = stored_bytes + %s, terms = terms + %s,
@@ -101,7 +103,7 @@ WHERE tenant_id = %s
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a document, as it is stored or will be."""
+    """A version of a document, as it is stored or will be stored."""
 
     ordinal: int
     record: DocumentRecord
@@ -110,7 +112,7 @@ class Version:
 
 
 class Counts(NamedTuple):
-    """By how much a collection's totals change."""
+    """Changes of a collection's totals."""
 
     documents: int = 0
     chunks: int = 0
@@ -125,7 +127,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, version: Version) -> "Counts":
-        """What a document counts."""
+        """Returns what a document adds to the totals, except `unsummarised`."""
         record = version.record
         return cls(
             documents=1,
@@ -139,17 +141,20 @@ class Counts(NamedTuple):
         )
 
     def plus(self, more: "Counts") -> "Counts":
+        """Returns the sums of both."""
         return Counts(*map(add, self, more))
 
     def minus(self, less: "Counts") -> "Counts":
+        """Returns the differences."""
         return Counts(*map(sub, self, less))
 
 
 @dataclass(slots=True)
 class CollectionChanges:
-    """What changes in one collection. `sequence` is that of its last change, 0 without one.
+    """The changes of one collection.
 
-    A collection that `is_lexical` has an analyzer, so that its documents have term vectors.
+    `sequence` is the sequence of its last change; 0 if there is none. If `is_lexical`, the
+    collection has an analyzer, so its documents have term vectors.
     """
 
     home: int | None
@@ -157,12 +162,16 @@ class CollectionChanges:
     sequence: int = 0
     counts: Counts = field(default_factory=Counts)
     new: dict[int, tuple[Version, Draft, bytes]] = field(default_factory=dict)
-    """By ordinal; the last is what a document of a summary collection summarises."""
+    """New versions by ordinal.
+
+    The bytes are the encoded `Summarised` of a document in a summary collection; b"" for others.
+    """
     deleted: list[Version] = field(default_factory=list)
+    """Stored versions that are deleted."""
     revised: dict[int, tuple[DocumentRecord, Version]] = field(default_factory=dict)
-    """By ordinal: what it was stored as, and is now."""
+    """The stored record and the revised version of a document, by ordinal."""
     summarised: list[int] = field(default_factory=list)
-    """Ordinals of stored documents that wait for their summaries no longer."""
+    """Ordinals of stored documents that no longer wait for their summaries."""
 
 
 def write_changes(
@@ -172,18 +181,22 @@ def write_changes(
     usage: Usage,
     halfvec_oid: int,
 ) -> None:
-    """Writes everything and commits."""
+    """Writes the changes of all collections and the tenant's usage, and commits.
+
+    `collections` has the changes by the number of the collection. `halfvec_oid` is the OID of the
+    type halfvec.
+    """
     with connection.pipeline():
         for number, changes in collections.items():
             _delete(connection, tenant_id, number, changes)
             _revise(connection, tenant_id, number, changes)
         for number, changes in collections.items():
             new = list(changes.new.values())
-            for part in _parts(new):
-                _insert(connection, tenant_id, number, part)
-                _insert_leaves(connection, tenant_id, number, changes.home, part, halfvec_oid)
-            counted = (changes.sequence, *changes.counts, tenant_id, number)
-            connection.execute(_COUNT, counted)
+            for batch in _batches(new):
+                _insert(connection, tenant_id, number, batch)
+                _insert_leaves(connection, tenant_id, number, changes.home, batch, halfvec_oid)
+            parameters = (changes.sequence, *changes.counts, tenant_id, number)
+            connection.execute(_UPDATE_TOTALS, parameters)
         connection.execute(_SET_USAGE, (*usage, tenant_id))
         connection.execute(b"COMMIT", prepare=False)
 
@@ -193,19 +206,19 @@ def _delete(
 ) -> None:
     if not changes.deleted:
         return
-    deleted = bigints([each.ordinal for each in changes.deleted])
-    of_collection = (tenant_id, number, deleted)
-    connection.execute(_DELETE_DOCUMENTS, of_collection)
+    deleted = bigints([version.ordinal for version in changes.deleted])
+    parameters = (tenant_id, number, deleted)
+    connection.execute(_DELETE_DOCUMENTS, parameters)
     for table in table_names(changes.home):
         statement = sql.SQL(_DELETE_LEAVES).format(sql.Identifier(*table))
-        connection.execute(statement, of_collection)
-    terms = sorted({term for each in changes.deleted for term in terms_of(each.record)})
+        connection.execute(statement, parameters)
+    terms = sorted({term for version in changes.deleted for term in terms_of(version.record)})
     if terms:
         connection.execute(_DELETE_TERMS, (tenant_id, number, binaries(terms), deleted))
     if changes.is_lexical:
-        leaf_counts = integers([each.record.leaf_count for each in changes.deleted])
+        leaf_counts = integers([version.record.leaf_count for version in changes.deleted])
         connection.execute(
-            _DELETE_TERM_VECTORS, (*of_collection, tenant_id, number, deleted, leaf_counts)
+            _DELETE_TERM_VECTORS, (*parameters, tenant_id, number, deleted, leaf_counts)
         )
 
 
@@ -214,27 +227,27 @@ def _revise(
 ) -> None:
     for ordinal, (old, version) in changes.revised.items():
         new = version.record
-        about = (new.content_hash, new.sequence, new.to_bytes(), tenant_id, number, ordinal)
-        connection.execute(_REVISE_DOCUMENT, about)
+        parameters = (new.content_hash, new.sequence, new.to_bytes(), tenant_id, number, ordinal)
+        connection.execute(_REVISE_DOCUMENT, parameters)
         before, after = set(terms_of(old)), set(terms_of(new))
-        if gone := sorted(before - after):
-            of_document = (tenant_id, number, binaries(gone), bigints([ordinal]))
-            connection.execute(_DELETE_TERMS, of_document)
+        if removed := sorted(before - after):
+            term_parameters = (tenant_id, number, binaries(removed), bigints([ordinal]))
+            connection.execute(_DELETE_TERMS, term_parameters)
         _insert_terms(connection, tenant_id, number, [(ordinal, sorted(after - before))])
     if changes.summarised:
         connection.execute(_MARK_SUMMARISED, (tenant_id, number, bigints(changes.summarised)))
 
 
-def _parts(
+def _batches(
     new: Sequence[tuple[Version, Draft, bytes]],
 ) -> Iterator[Sequence[tuple[Version, Draft, bytes]]]:
-    """Documents of one statement: as many as fit, one at least."""
-    start, size = 0, 0
+    """Yields the documents of each statement: as many as fit, but at least one."""
+    start, size_bytes = 0, 0
     for end, (_, draft, _) in enumerate(new):
-        if end > start and size + draft.size_bytes > _STATEMENT_BYTES:
+        if end > start and size_bytes + draft.size_bytes > _STATEMENT_BYTES:
             yield new[start:end]
-            start, size = end, 0
-        size += draft.size_bytes
+            start, size_bytes = end, 0
+        size_bytes += draft.size_bytes
     if new:
         yield new[start:]
 
@@ -249,23 +262,23 @@ def _insert(
     drafts = [draft for _, draft, _ in new]
     records = [version.record for version in versions]
     numbers = bigints(np.full(len(new), number))
-    ordinals = bigints([each.ordinal for each in versions])
-    leaf_counts = integers([each.leaf_count for each in records])
+    ordinals = bigints([version.ordinal for version in versions])
+    leaf_counts = integers([record.leaf_count for record in records])
     connection.execute(
         _INSERT_DOCUMENTS,
         (
             tenant_id,
             numbers,
             ordinals,
-            texts([each.document_id for each in records]),
-            texts([each.content_hash for each in records]),
-            bigints([each.sequence for each in records]),
+            texts([record.document_id for record in records]),
+            texts([record.content_hash for record in records]),
+            bigints([record.sequence for record in records]),
             leaf_counts,
-            bigints([each.term_count for each in versions]),
-            booleans([each.is_unsummarised for each in versions]),
-            binaries([each.to_bytes() for each in records]),
-            binaries([each.document.tree.to_bytes() for each in drafts]),
-            binaries([each.document.parsed.text.encode() for each in drafts]),
+            bigints([version.term_count for version in versions]),
+            booleans([version.is_unsummarised for version in versions]),
+            binaries([record.to_bytes() for record in records]),
+            binaries([draft.document.tree.to_bytes() for draft in drafts]),
+            binaries([draft.document.parsed.text.encode() for draft in drafts]),
             binaries([summarised for _, _, summarised in new]),
         ),
     )
@@ -273,8 +286,8 @@ def _insert(
     _insert_terms(connection, tenant_id, number, terms)
     vectors = [draft.term_vector for draft in drafts if draft.term_vector is not None]
     if vectors:
-        own = (numbers, ordinals, leaf_counts, binaries(vectors))
-        connection.execute(_INSERT_TERM_VECTORS, (tenant_id, *own))
+        columns = (numbers, ordinals, leaf_counts, binaries(vectors))
+        connection.execute(_INSERT_TERM_VECTORS, (tenant_id, *columns))
 
 
 def _insert_terms(
@@ -283,14 +296,14 @@ def _insert_terms(
     number: int,
     terms: Sequence[tuple[int, Sequence[bytes]]],
 ) -> None:
-    """Inserts filter terms of documents, given by ordinal."""
-    counts = [len(own) for _, own in terms]
+    """Inserts the filter terms of documents; `terms` has pairs of an ordinal and its terms."""
+    counts = [len(document_terms) for _, document_terms in terms]
     if not sum(counts):
         return
     ordinals = np.repeat([ordinal for ordinal, _ in terms], counts)
-    flat = binaries([term for _, own in terms for term in own])
+    all_terms = binaries([term for _, document_terms in terms for term in document_terms])
     numbers = bigints(np.full(len(ordinals), number))
-    connection.execute(_INSERT_TERMS, (tenant_id, numbers, flat, bigints(ordinals)))
+    connection.execute(_INSERT_TERMS, (tenant_id, numbers, all_terms, bigints(ordinals)))
 
 
 def _insert_leaves(
@@ -311,15 +324,15 @@ def _insert_leaves(
     statement = sql.SQL(_INSERT_LEAVES).format(table)
     rows = max(1, _STATEMENT_BYTES // (2 * dimension + 32))
     for start in range(0, len(vectors), rows):
-        part = slice(start, start + rows)
+        batch = slice(start, start + rows)
         values = (
             tenant_id,
             number,
-            integers(ancestors[:, part].T.ravel()),
+            integers(ancestors[:, batch].T.ravel()),
             heights,
             heights,
-            bigints(ordinals[part]),
-            integers(ancestors[0, part]),
-            halfvecs(vectors[part] if dimension else vectors[:0], halfvec_oid),
+            bigints(ordinals[batch]),
+            integers(ancestors[0, batch]),
+            halfvecs(vectors[batch] if dimension else vectors[:0], halfvec_oid),
         )
         connection.execute(statement, values)

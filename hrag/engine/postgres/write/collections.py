@@ -1,7 +1,7 @@
 """Creates, deletes and lists collections and their aliases.
 
-Names and aliases of a tenant are rows of one table, so that none is used twice and one look-up
-finds a collection by either.
+The names and the aliases of a tenant's collections are in one table. So no name is used twice, and
+one query finds a collection by its name or by an alias.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ from hrag.values.errors import InvalidArgument
 from hrag.values.quotas import QuotaOf, unlimited
 
 MAX_DIMENSION = 3968
-"""A row of a leaf has to fit on a page of 8 KiB, whatever its tenant is called."""
+"""The largest dimension for which a leaf's row fits on a page of 8 KiB with any tenant id."""
 
 _ADD_TENANT = "INSERT INTO hrag.tenants (tenant_id) VALUES (%s) ON CONFLICT DO NOTHING"
 _LOCK = "SELECT FROM hrag.tenants WHERE tenant_id = %s FOR UPDATE"
@@ -75,17 +75,20 @@ SELECT sum(stored_bytes)::bigint FROM deleted
 
 
 class IndexMaintenance(Protocol):
-    """Keeps the index in order in the background."""
+    """Maintains the indexes of collections in the background."""
 
     def changed(self, tenant_id: str, collection: int) -> None:
-        """Called after each commit, with the number of a collection that it changed."""
+        """Records that a commit has changed documents of the collection with this number."""
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
-        """Waits while too much of the collection is not indexed; raises DeadlineExceeded."""
+        """Waits while too many leaves of the collection are not indexed.
+
+        Raises DeadlineExceeded.
+        """
 
 
 class CollectionWriter:
-    """The part of `hrag.engine.Writer` that is about collections as a whole."""
+    """Implements the methods of `hrag.engine.Writer` for whole collections and aliases."""
 
     def __init__(
         self,
@@ -110,36 +113,38 @@ class CollectionWriter:
             with connection.pipeline():
                 connection.execute(_ADD_TENANT, (tenant_id,))
                 connection.execute(_LOCK, (tenant_id,))
-                found = connection.execute(_NAME, (tenant_id, name))
-            if (taken := found.fetchone()) is not None:
-                raise name_taken(tenant_id, name, "name", is_alias=taken[1])
-            used, more = usage_of(connection, tenant_id), Usage(collections=1, sequence=1)
-            check_quota(tenant_id, used.info(self._quota_of(tenant_id)), more.info())
-            used = used.plus(more)
+                cursor = connection.execute(_NAME, (tenant_id, name))
+            if (existing := cursor.fetchone()) is not None:
+                raise name_taken(tenant_id, name, "name", is_alias=existing[1])
+            usage, increase = usage_of(connection, tenant_id), Usage(collections=1, sequence=1)
+            check_quota(tenant_id, usage.info(self._quota_of(tenant_id)), increase.info())
+            usage = usage.plus(increase)
             number = one_value(connection, _NEXT_NUMBER, ())
             with connection.pipeline():
-                connection.execute(_SET_USAGE, (*used, tenant_id))
+                connection.execute(_SET_USAGE, (*usage, tenant_id))
                 connection.execute(_ADD_NAME, (tenant_id, name, number, False))
                 record = CollectionRecord(tenant_id, name, settings)
-                _add_collection(connection, number, record, used.sequence)
-        return Collection(tenant_id, name, settings), used.sequence
+                _add_collection(connection, number, record, usage.sequence)
+        return Collection(tenant_id, name, settings), usage.sequence
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         with self._database.write() as connection:
             connection.execute(_LOCK, (tenant_id,))
             handle = find_collection(connection, tenant_id, name)
             number = handle.collection_id
-            named = [alias for alias, of, _ in aliases_of(connection, tenant_id) if of == number]
-            check_no_aliases(tenant_id, handle.name, named)
+            aliases = [
+                name for name, owner, _ in aliases_of(connection, tenant_id) if owner == number
+            ]
+            check_no_aliases(tenant_id, handle.name, aliases)
             documents = collection_state(connection, handle).documents
             numbers = (tenant_id, number, summaries_of(number))
-            freed = one_value(connection, _DELETE_COLLECTIONS, numbers)
-            used = usage_of(connection, tenant_id).plus(Usage(-1, -documents, -freed, 1))
+            freed_bytes = one_value(connection, _DELETE_COLLECTIONS, numbers)
+            usage = usage_of(connection, tenant_id).plus(Usage(-1, -documents, -freed_bytes, 1))
             with connection.pipeline():
                 connection.execute(_DELETE_NAME, (tenant_id, handle.name))
-                connection.execute(_SET_USAGE, (*used, tenant_id))
-        self._committed(tenant_id, number)
-        return used.sequence
+                connection.execute(_SET_USAGE, (*usage, tenant_id))
+        self._report_changes(tenant_id, number)
+        return usage.sequence
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         with self._database.read() as connection:
@@ -149,9 +154,9 @@ class CollectionWriter:
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
         with self._database.read() as connection:
-            found = collections_of(connection, tenant_id, page_token, page_size + 1)
-        items = tuple(found[:page_size])
-        return Listing(items, items[-1].name if len(found) > page_size else "")
+            collections = collections_of(connection, tenant_id, page_token, page_size + 1)
+        items = tuple(collections[:page_size])
+        return Listing(items, items[-1].name if len(collections) > page_size else "")
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
         with self._database.read() as connection:
@@ -161,20 +166,21 @@ class CollectionWriter:
         with self._database.write() as connection:
             connection.execute(_LOCK, (tenant_id,))
             handle = find_collection(connection, tenant_id, collection)
-            previous = self._alias_now(connection, tenant_id, alias)
-            used = usage_of(connection, tenant_id)
-            now = Alias(alias, handle.name)
-            if previous != now.collection:
-                used = used.plus(Usage(sequence=1))
+            previous = self._alias_target(connection, tenant_id, alias)
+            usage = usage_of(connection, tenant_id)
+            new = Alias(alias, handle.name)
+            if previous != new.collection:
+                usage = usage.plus(Usage(sequence=1))
                 with connection.pipeline():
                     connection.execute(_ADD_NAME, (tenant_id, alias, handle.collection_id, True))
-                    connection.execute(_SET_USAGE, (*used, tenant_id))
-        return AliasChange(now, previous, used.sequence)
+                    connection.execute(_SET_USAGE, (*usage, tenant_id))
+        return AliasChange(new, previous, usage.sequence)
 
-    def _alias_now(self, connection: Connection, tenant_id: str, alias: str) -> str:
-        """The collection that an alias names, "" for a new one.
+    def _alias_target(self, connection: Connection, tenant_id: str, alias: str) -> str:
+        """Returns the name of the collection that an alias refers to; "" for a new alias.
 
-        Raises CollectionExists, or StorageQuotaExceeded for one alias too many.
+        Raises CollectionExists if a collection has the name, or StorageQuotaExceeded if the tenant
+        cannot have another alias.
         """
         aliases = {name: collection for name, _, collection in aliases_of(connection, tenant_id)}
         if alias in aliases:
@@ -187,20 +193,22 @@ class CollectionWriter:
     def delete_alias(self, tenant_id: str, alias: str) -> int:
         with self._database.write() as connection:
             connection.execute(_LOCK, (tenant_id,))
-            found = connection.execute(_NAME, (tenant_id, alias)).fetchone()
-            if found is None or not found[1]:
+            row = connection.execute(_NAME, (tenant_id, alias)).fetchone()
+            if row is None or not row[1]:
                 raise no_alias(tenant_id, alias)
-            used = usage_of(connection, tenant_id).plus(Usage(sequence=1))
+            usage = usage_of(connection, tenant_id).plus(Usage(sequence=1))
             with connection.pipeline():
                 connection.execute(_DELETE_NAME, (tenant_id, alias))
-                connection.execute(_SET_USAGE, (*used, tenant_id))
-        return used.sequence
+                connection.execute(_SET_USAGE, (*usage, tenant_id))
+        return usage.sequence
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
         with self._database.read() as connection:
-            return tuple(Alias(name, of) for name, _, of in aliases_of(connection, tenant_id))
+            return tuple(
+                Alias(name, target) for name, _, target in aliases_of(connection, tenant_id)
+            )
 
-    def _committed(self, tenant_id: str, *collections: int) -> None:
+    def _report_changes(self, tenant_id: str, *collections: int) -> None:
         if self._maintenance is not None:
             for number in collections:
                 self._maintenance.changed(tenant_id, number)
@@ -209,13 +217,13 @@ class CollectionWriter:
 def _add_collection(
     connection: Connection, number: int, record: CollectionRecord, sequence: int
 ) -> None:
-    """Adds a collection, and its summary collection if it has summaries."""
+    """Adds a collection and, if its settings require summaries, its summary collection."""
     tenant_id = record.tenant_id
     if record.settings.summaries is not SummaryUnit.NONE:
-        own = summary_settings(record.settings)
-        second = summaries_of(number)
-        summaries = CollectionRecord(tenant_id, record.name, own, summarises=number)
-        _add_collection(connection, second, summaries, sequence)
-        record = replace(record, summaries=second)
+        settings = summary_settings(record.settings)
+        summaries_number = summaries_of(number)
+        summaries = CollectionRecord(tenant_id, record.name, settings, summarises=number)
+        _add_collection(connection, summaries_number, summaries, sequence)
+        record = replace(record, summaries=summaries_number)
     row = (tenant_id, number, record.to_bytes().decode(), sequence)
     connection.execute(_ADD_COLLECTION, row)

@@ -1,7 +1,7 @@
-"""Documents as rows, made before a transaction begins.
+"""Prepares documents as rows before a transaction begins.
 
-What takes time, such as analysing texts and packing arrays, is done here, so that a tenant's
-row is locked for the statements alone.
+Slow work, for example analysing texts and packing arrays, is done here. The transaction then locks
+the tenant's row only while its statements run.
 """
 
 from dataclasses import dataclass, replace
@@ -20,18 +20,21 @@ from hrag.passages.indexed_text import indexed_leaves
 from hrag.text.analysis import analyzer
 from hrag.values.tree import CHUNK
 
-# A row: its header, tenant and collection, its entry in an index, and what pages leave free.
+# The overhead of a row: its header, its tenant and collection, its entry in an index, and the
+# unused space on pages.
 _ROW_BYTES = 96
-_ARRAY_BYTES = 24 + 8  # Headers of a leaf's ancestors and of its vector.
-_LEVEL_BYTES = 4  # Of a leaf: the index of its ancestor.
+# The headers of a leaf's array of ancestors and of its vector.
+_ARRAY_BYTES = 24 + 8
+# For each level, a leaf stores the index of its ancestor in 4 bytes.
+_LEVEL_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document and what is stored of it, except what its commit decides.
+    """A document with all its stored values, except those that its commit determines.
 
-    `ancestors` is `uint32[levels, leaves]`; `term_vector` is None in a collection without an
-    analyzer. `record` has no sequence yet.
+    `terms` are its filter terms. `ancestors` is `uint32[levels, leaves]`. `term_vector` is None
+    and `term_count` is 0 in a collection without an analyzer. `record` has no sequence yet.
     """
 
     handle: CollectionHandle
@@ -44,24 +47,27 @@ class Draft:
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes the statements have that insert it."""
+        """The approximate size of the parameters that insert the document."""
         return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
 
-    def described_as(self, other: DocumentRecord) -> "Draft":
-        """The draft with source, metadata and hash of another document."""
+    def described_as(self, document: DocumentRecord) -> "Draft":
+        """Returns a copy of the draft with the source, metadata and hash of another document."""
         record = replace(
             self.record,
-            source=other.source,
-            metadata=other.metadata,
-            metadata_json=other.metadata_json,
-            content_hash=other.content_hash,
+            source=document.source,
+            metadata=document.metadata,
+            metadata_json=document.metadata_json,
+            content_hash=document.content_hash,
         )
         terms = tuple(terms_of(record))
         return replace(self, record=with_size(record, terms), terms=terms)
 
 
 def draft_of(handle: CollectionHandle, document: PreparedDocument) -> Draft:
-    """Raises InvalidArgument or TooLarge for a document that does not fit the collection."""
+    """Returns the draft of a document for the collection `handle`.
+
+    Raises InvalidArgument or TooLarge if the document does not fit the collection.
+    """
     settings = handle.settings
     check_shapes(document, settings)
     record = record_of(handle, document)
@@ -69,9 +75,9 @@ def draft_of(handle: CollectionHandle, document: PreparedDocument) -> Draft:
     term_vector, term_count = None, 0
     if settings.analyzer:
         parsed, level = document.parsed, settings.tree.embedding_level
-        about = (parsed.text, document.title, parsed.sections, document.tree, level)
-        indexed = indexed_leaves(*about, headings=settings.index_headings)
-        leaf_terms = analyzer(settings.analyzer).leaf_terms([each.lexical for each in indexed])
+        texts_and_tree = (parsed.text, document.title, parsed.sections, document.tree, level)
+        indexed = indexed_leaves(*texts_and_tree, headings=settings.index_headings)
+        leaf_terms = analyzer(settings.analyzer).leaf_terms([leaf.lexical for leaf in indexed])
         term_vector, term_count = packed(leaf_terms), int(leaf_terms.lengths.sum())
     return Draft(
         handle=handle,
@@ -87,9 +93,9 @@ def draft_of(handle: CollectionHandle, document: PreparedDocument) -> Draft:
 def draft_of_summaries(
     handle: CollectionHandle, document: DocumentRecord, summaries: DocumentSummaries
 ) -> Draft | None:
-    """The draft of a document's summaries in the summary collection `handle`; None without any.
+    """Returns the draft of a document's summaries for the summary collection `handle`.
 
-    Raises InvalidArgument.
+    Returns None if there are no summaries. Raises InvalidArgument.
     """
     if not summaries.summaries:
         return None
@@ -97,18 +103,19 @@ def draft_of_summaries(
 
 
 def with_size(record: DocumentRecord, terms: tuple[bytes, ...]) -> DocumentRecord:
-    """The record with its `stored_bytes`: what a quota counts, within a factor of two.
+    """Returns the record with its `stored_bytes`, the size that counts against the quota.
 
-    That is text, tree, vectors in half precision, record and filter terms, and a constant for
-    each row of a table and its entry in an index; not the lexical index, nor that of vectors.
-    The digits of the store's own numbers in the record do not count, nor the length of the
-    tenant's id, so that a document takes as much wherever and whenever it is stored.
+    It approximates the real size within a factor of two. It includes the text, the tree, vectors
+    in half precision, the record, the filter terms, and a constant for each table row and its
+    index entry. It includes neither the lexical index nor the index of vectors. The size depends
+    neither on the numbers that the store assigns nor on the length of the tenant's id. So a
+    document always counts the same, independent of when and where it is stored.
     """
     plain = replace(record, collection=0, sequence=0, stored_bytes=0)
     chunks = sum(record.chunks_per_level)
     leaf_bytes = _ROW_BYTES + _ARRAY_BYTES + _LEVEL_BYTES * len(record.chunks_per_level)
-    size = len(plain.to_bytes()) + record.text_bytes + CHUNK.itemsize * chunks
-    size += 2 * len(record.document_id) + 2 * _ROW_BYTES
-    size += record.vector_bytes // 2 + leaf_bytes * record.leaf_count
-    size += sum(2 * len(each) + _ROW_BYTES for each in terms)
-    return replace(record, stored_bytes=size)
+    size_bytes = len(plain.to_bytes()) + record.text_bytes + CHUNK.itemsize * chunks
+    size_bytes += 2 * len(record.document_id) + 2 * _ROW_BYTES
+    size_bytes += record.vector_bytes // 2 + leaf_bytes * record.leaf_count
+    size_bytes += sum(2 * len(term) + _ROW_BYTES for term in terms)
+    return replace(record, stored_bytes=size_bytes)

@@ -1,6 +1,6 @@
 """Reads a document's text, or a part of it, without reading the rest.
 
-PostgreSQL stores the text uncompressed, so that it reads a part in time of the part's length.
+PostgreSQL stores the text uncompressed, so the time to read a part depends only on its length.
 """
 
 from hrag.engine.common.records import DocumentRecord
@@ -11,9 +11,10 @@ from hrag.engine.postgres.store.queries import collection_state, is_storable
 from hrag.values.documents import ByteRange, DocumentInfo
 from hrag.values.reply_limit import ReplyLimit, field_bytes
 
-_AROUND = 3
-"""At most so many bytes of a character lie before a byte of it."""
-_MOST = (1 << 30) - 1  # Bytes of a bytea.
+_MAX_PREVIOUS_BYTES = 3
+"""A character of UTF-8 has at most this many bytes before its last one."""
+# A value of type bytea has at most this many bytes.
+_MAX_BYTES = (1 << 30) - 1
 
 _TEXT = """
 SELECT d.record, octet_length(d.body), substring(d.body FROM %s FOR %s)
@@ -23,7 +24,10 @@ WHERE d.tenant_id = %s AND d.collection_id = %s AND d.document_id = %s
 
 
 class _Window:
-    """A text of which only the bytes from `start` on are here, as many as anybody looks at."""
+    """A text of `size` bytes of which only `content`, the bytes from `start` on, is available.
+
+    `content` has all bytes that `read_part` accesses.
+    """
 
     def __init__(self, size: int, start: int, content: bytes) -> None:
         self._size = size
@@ -33,10 +37,10 @@ class _Window:
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, where: int | slice) -> int | bytes:
-        if isinstance(where, slice):
-            return self._content[where.start - self._start : where.stop - self._start]
-        return self._content[where - self._start]
+    def __getitem__(self, index: int | slice) -> int | bytes:
+        if isinstance(index, slice):
+            return self._content[index.start - self._start : index.stop - self._start]
+        return self._content[index - self._start]
 
 
 def read_text(
@@ -46,29 +50,34 @@ def read_text(
     part: ByteRange | None,
     reply: ReplyLimit,
 ) -> tuple[DocumentInfo, str, int]:
-    """See `hrag.engine.Writer.document_with_text`."""
-    start, size = _wanted(part, reply)
-    wanted = (start + 1, size, handle.tenant_id, handle.collection_id, document_id)
-    found = None
+    """Returns a document, its text and the byte at which the text ends.
+
+    Implements `hrag.engine.Writer.document_with_text`.
+    """
+    start, size = _byte_range(part, reply)
+    parameters = (start + 1, size, handle.tenant_id, handle.collection_id, document_id)
+    row = None
     if is_storable(document_id):
-        found = connection.execute(_TEXT, wanted).fetchone()
-    if found is None:
+        row = connection.execute(_TEXT, parameters).fetchone()
+    if row is None:
         collection_state(connection, handle)
         raise no_document(handle, document_id)
-    record, text_bytes, content = found
+    record, text_bytes, content = row
     info = DocumentRecord.from_bytes(record).info()
     text = content if len(content) == text_bytes else _Window(text_bytes, start, content)
-    left = reply.after(field_bytes(info_bytes(info)))
-    # Of a part, `read_part` takes slices; a whole text that is not here is refused by its length.
-    return info, *read_part(text, part, left)  # type: ignore[arg-type]
+    remaining = reply.after(field_bytes(info_bytes(info)))
+    # For a part, `read_part` only takes slices. A whole text that was not read completely is too
+    # long for the reply, so `read_part` raises an error because of its length.
+    return info, *read_part(text, part, remaining)  # type: ignore[arg-type]
 
 
-def _wanted(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:
-    """Start and size of the bytes that `read_part` may look at."""
+def _byte_range(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:
+    """Returns the start and the number of the bytes that `read_part` may access."""
     if part is None:
-        return 0, min(reply.left_bytes, _MOST)  # A longer text is refused.
-    start = min(max(part.start - _AROUND, 0), _MOST)
+        # A longer text raises an error in `read_part`.
+        return 0, min(reply.left_bytes, _MAX_BYTES)
+    start = min(max(part.start - _MAX_PREVIOUS_BYTES, 0), _MAX_BYTES)
     size = part.start - start + reply.left_bytes + 1
     if part.end:
         size = min(size, part.end - start + 1)
-    return start, max(0, min(size, _MOST - start))
+    return start, max(0, min(size, _MAX_BYTES - start))

@@ -1,9 +1,9 @@
-"""Decides what one transaction changes of one tenant's documents.
+"""Changes documents of one tenant in one transaction.
 
-It locks the tenant's row, reads all that the changes depend on, decides in memory and writes
-everything at its end: two round trips after that of BEGIN, however many documents there are. A
-document is written whole or not at all; what can be refused is refused before anything of it is
-decided.
+The transaction locks the tenant's row and reads everything that the changes depend on. It then
+determines the changes in memory and writes all of them at its end. This takes two round trips
+after BEGIN for any number of documents. A document is written completely or not at all: all checks
+that may reject a document run before the first of its changes is recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from hrag.values.collections import SummaryUnit
 from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome, IngestResult
 from hrag.values.quotas import QuotaOf
 
-# The type's number is asked anew each time: a database that was restored has another one.
+# The OID of the type halfvec is read each time, because it is different in a restored database.
 _LOCK = """
 SELECT collections, documents, stored_bytes, sequence, to_regtype('halfvec')::oid
 FROM hrag.tenants WHERE tenant_id = %s FOR UPDATE
@@ -39,15 +39,18 @@ _COLLECTIONS = """
 SELECT collection_id, home, record->'settings'->>'analyzer' <> '' FROM hrag.collections
 WHERE tenant_id = %s AND collection_id = ANY(%s)
 """
-_VERSION = "SELECT collection_id, ordinal, term_count, is_unsummarised, record FROM hrag.documents"
+_SELECT_VERSION = (
+    "SELECT collection_id, ordinal, term_count, is_unsummarised, record FROM hrag.documents"
+)
 _BY_ID = f"""
-{_VERSION} WHERE tenant_id = %s AND collection_id = ANY(%s) AND document_id = ANY(%s) FOR UPDATE
+{_SELECT_VERSION} WHERE tenant_id = %s AND collection_id = ANY(%s) AND document_id = ANY(%s)
+FOR UPDATE
 """
 _BY_ORDINAL = f"""
-{_VERSION} WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s) FOR UPDATE
+{_SELECT_VERSION} WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s) FOR UPDATE
 """
 _SUMMARIES_BY_ORDINAL = f"""
-{_VERSION} WHERE tenant_id = %s AND collection_id = %s AND document_id IN (
+{_SELECT_VERSION} WHERE tenant_id = %s AND collection_id = %s AND document_id IN (
   SELECT document_id FROM hrag.documents
   WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 ) FOR UPDATE
@@ -55,9 +58,10 @@ _SUMMARIES_BY_ORDINAL = f"""
 
 
 class TenantTransaction:
-    """The changes of one tenant in one transaction of `connection`; `finish` commits them.
+    """The changes of one tenant in the current transaction of `connection`.
 
-    Knows the documents that it was told to lock, and no others.
+    A caller first locks the documents, then changes them, then calls `finish`, which commits. The
+    methods know only the documents that were locked.
     """
 
     def __init__(self, connection: Connection, tenant_id: str, quota_of: QuotaOf) -> None:
@@ -69,48 +73,51 @@ class TenantTransaction:
         self._changes: dict[int, CollectionChanges] = {}
         self._living: dict[tuple[int, str], Version] = {}
 
-    # Reads
+    # Locks and reads.
 
     def lock(self, documents: Sequence[tuple[CollectionHandle, str]]) -> None:
         """Locks the tenant and the documents with these ids, and their summaries."""
         cursors: list[Cursor[Row]] = []
         by_number = groupby(
-            sorted(((numbers_of(handle), name) for handle, name in documents)), lambda each: each[0]
+            sorted(((numbers_of(handle), name) for handle, name in documents)), lambda pair: pair[0]
         )
         with self._connection.pipeline():
-            locked = self._lock_tenant({each.collection_id for each, _ in documents})
-            for numbers, some in by_number:
-                names = sorted({name for _, name in some if is_storable(name)})
-                wanted = (self._tenant_id, bigints(numbers), texts(names))
-                cursors.append(self._connection.execute(_BY_ID, wanted))
-        self._know(locked, cursors)
+            locked = self._lock_tenant({handle.collection_id for handle, _ in documents})
+            for numbers, pairs in by_number:
+                names = sorted({name for _, name in pairs if is_storable(name)})
+                parameters = (self._tenant_id, bigints(numbers), texts(names))
+                cursors.append(self._connection.execute(_BY_ID, parameters))
+        self._read_state(locked, cursors)
 
     def lock_ordinals(self, handle: CollectionHandle, ordinals: Sequence[int]) -> None:
         """Locks the tenant and the documents with these ordinals, and their summaries."""
         tenant_id, number, *summaries = (self._tenant_id, *numbers_of(handle))
-        wanted = (tenant_id, number, bigints(ordinals))
+        document_parameters = (tenant_id, number, bigints(ordinals))
         with self._connection.pipeline():
             locked = self._lock_tenant({number})
-            cursors = [self._connection.execute(_BY_ORDINAL, wanted)]
-            for each in summaries:
-                own = (tenant_id, each, *wanted)
-                cursors.append(self._connection.execute(_SUMMARIES_BY_ORDINAL, own))
-        self._know(locked, cursors)
+            cursors = [self._connection.execute(_BY_ORDINAL, document_parameters)]
+            for summary_number in summaries:
+                parameters = (tenant_id, summary_number, *document_parameters)
+                cursors.append(self._connection.execute(_SUMMARIES_BY_ORDINAL, parameters))
+        self._read_state(locked, cursors)
 
     def _lock_tenant(self, numbers: set[int]) -> tuple[Cursor[Row], Cursor[Row]]:
-        every = sorted({each for number in numbers for each in (number, summaries_of(number))})
+        all_numbers = sorted({n for number in numbers for n in (number, summaries_of(number))})
         usage = self._connection.execute(_LOCK, (self._tenant_id,))
-        collections = self._connection.execute(_COLLECTIONS, (self._tenant_id, bigints(every)))
+        collections = self._connection.execute(
+            _COLLECTIONS, (self._tenant_id, bigints(all_numbers))
+        )
         return usage, collections
 
-    def _know(
+    def _read_state(
         self, locked: tuple[Cursor[Row], Cursor[Row]], cursors: Sequence[Cursor[Row]]
     ) -> None:
-        usage, collections = locked
-        for *used, oid in usage:
-            self._usage, self._halfvec_oid = Usage(*used), oid
+        usage_rows, collection_rows = locked
+        for *usage_values, oid in usage_rows:
+            self._usage, self._halfvec_oid = Usage(*usage_values), oid
         self._changes = {
-            number: CollectionChanges(home, is_lexical) for number, home, is_lexical in collections
+            number: CollectionChanges(home, is_lexical)
+            for number, home, is_lexical in collection_rows
         }
         for cursor in cursors:
             for number, ordinal, term_count, is_unsummarised, record in cursor:
@@ -118,7 +125,7 @@ class TenantTransaction:
                 version = Version(ordinal, document, term_count, is_unsummarised)
                 self._living[number, document.document_id] = version
 
-    # Changes
+    # Changes.
 
     def put(self, draft: Draft) -> IngestResult:
         """Creates or replaces a document, unless it is stored already.
@@ -141,8 +148,11 @@ class TenantTransaction:
         return result_of(new.record, IngestOutcome.UPDATED if old else IngestOutcome.CREATED)
 
     def ordinal_of(self, handle: CollectionHandle, document_id: str) -> int:
-        """The ordinal of a document; raises CollectionNotFound or DocumentNotFound."""
-        return self._found(handle, document_id).ordinal
+        """Returns the ordinal of a document.
+
+        Raises CollectionNotFound or DocumentNotFound.
+        """
+        return self._require_version(handle, document_id).ordinal
 
     def put_summaries(
         self,
@@ -152,15 +162,17 @@ class TenantTransaction:
         sections: tuple[range, ...],
         tokens: int = 0,
     ) -> bool:
-        """Stores the summaries of a document; False if they are no longer pending.
+        """Stores the summaries of a document.
 
-        `draft` is that of the summaries, None if there are none. Raises CollectionNotFound.
+        Returns False if the document no longer waits for summaries. `draft` is the draft of the
+        summaries; None if there are none. `sections` are the leaves of each section's summary.
+        Adds `tokens` to the collection's total in any case. Raises CollectionNotFound.
         """
         self.require(handle)
         number = handle.collection_id
-        self._count(number, Counts(summary_tokens=tokens))
-        found = [v for (of, _), v in self._living.items() if (of, v.ordinal) == (number, ordinal)]
-        waiting = [version for version in found if version.is_unsummarised]
+        self._add_counts(number, Counts(summary_tokens=tokens))
+        matches = [v for (n, _), v in self._living.items() if (n, v.ordinal) == (number, ordinal)]
+        waiting = [version for version in matches if version.is_unsummarised]
         for version in waiting:
             self._mark_summarised(number, version)
             if draft is not None:
@@ -174,46 +186,47 @@ class TenantTransaction:
         self,
         handle: CollectionHandle,
         document_id: str,
-        until: int,
+        expected_sequence: int,
         metadata: Mapping[str, Any],
         source: str,
     ) -> DocumentInfo:
-        """Replaces metadata and source of the document that is as of the sequence `until`.
+        """Replaces the metadata and the source of a document and of its summaries.
 
-        Its ordinal stays. Raises CollectionNotFound, DocumentNotFound, DocumentChanged or
-        StorageQuotaExceeded.
+        The ordinals stay the same. Raises CollectionNotFound, DocumentNotFound,
+        StorageQuotaExceeded, or DocumentChanged unless the document has the sequence
+        `expected_sequence`.
         """
-        old = self._found(handle, document_id)
-        if old.record.sequence != until:
-            raise validation.document_changed(document_id, until, old.record.sequence)
-        new = _revised(old.record, metadata, source)
+        old = self._require_version(handle, document_id)
+        if old.record.sequence != expected_sequence:
+            raise validation.document_changed(document_id, expected_sequence, old.record.sequence)
+        new = _revise_record(old.record, metadata, source)
         self._check_quota(growth(old.record, new.stored_bytes))
         sequence = self._next_sequence()
         for number in numbers_of(handle):
             version = self._living.get((number, document_id))
             if version is not None:
-                revised = _revised(version.record, metadata, source)
+                revised = _revise_record(version.record, metadata, source)
                 self._revise(number, version, replace(revised, sequence=sequence))
         return replace(new, sequence=sequence).info()
 
     def delete(self, handle: CollectionHandle, document_id: str) -> int:
         """Returns the sequence of the deletion; raises CollectionNotFound or DocumentNotFound."""
-        version = self._found(handle, document_id)
+        version = self._require_version(handle, document_id)
         sequence = self._next_sequence()
         self._remove(handle, version, sequence)
         return sequence
 
-    def delete_unchanged(self, handle: CollectionHandle, until: int) -> DocumentDeletion:
-        """Deletes those of the locked documents that are as they were at the sequence `until`.
+    def delete_unchanged(self, handle: CollectionHandle, last_sequence: int) -> DocumentDeletion:
+        """Deletes the locked documents that have not changed after the sequence `last_sequence`.
 
         Raises CollectionNotFound.
         """
         self.require(handle)
-        own = [v for (number, _), v in self._living.items() if number == handle.collection_id]
-        own = [version for version in own if version.record.sequence <= until]
-        for version in sorted(own, key=attrgetter("ordinal")):
+        versions = [v for (number, _), v in self._living.items() if number == handle.collection_id]
+        versions = [version for version in versions if version.record.sequence <= last_sequence]
+        for version in sorted(versions, key=attrgetter("ordinal")):
             self.delete(handle, version.record.document_id)
-        return DocumentDeletion(len(own), self._usage.sequence)
+        return DocumentDeletion(len(versions), self._usage.sequence)
 
     def require(self, handle: CollectionHandle) -> None:
         """Raises CollectionNotFound if the collection has been deleted."""
@@ -221,20 +234,23 @@ class TenantTransaction:
             raise no_collection(handle.tenant_id, handle.name)
 
     def finish(self) -> list[int]:
-        """Writes the changes and commits; returns the numbers of the changed collections."""
+        """Writes the changes and commits them.
+
+        Returns the numbers of the changed collections.
+        """
         changed = {
-            number: each
-            for number, each in self._changes.items()
-            if each.sequence or any(each.counts)
+            number: changes
+            for number, changes in self._changes.items()
+            if changes.sequence or any(changes.counts)
         }
         if changed:
             oid = self._halfvec_oid
             write_changes(self._connection, self._tenant_id, changed, self._usage, oid)
         return list(changed)
 
-    # Their parts
+    # Helpers of the changes.
 
-    def _found(self, handle: CollectionHandle, document_id: str) -> Version:
+    def _require_version(self, handle: CollectionHandle, document_id: str) -> Version:
         self.require(handle)
         version = self._living.get((handle.collection_id, document_id))
         if version is None:
@@ -245,14 +261,14 @@ class TenantTransaction:
         self._usage = self._usage._replace(sequence=self._usage.sequence + 1)
         return self._usage.sequence
 
-    def _check_quota(self, more: Usage) -> None:
-        used = self._usage.info(self._quota_of(self._tenant_id))
-        validation.check_quota(self._tenant_id, used, more.info())
+    def _check_quota(self, increase: Usage) -> None:
+        usage = self._usage.info(self._quota_of(self._tenant_id))
+        validation.check_quota(self._tenant_id, usage, increase.info())
 
     def _add(
         self, number: int, draft: Draft, has_summaries: bool, summarised: bytes = b""
     ) -> Version:
-        """Adds a new version as the last change."""
+        """Adds a new version as the last change; the last sequence becomes its ordinal."""
         ordinal = self._usage.sequence
         record = replace(draft.record, sequence=ordinal)
         version = Version(ordinal, record, draft.term_count, has_summaries)
@@ -260,25 +276,25 @@ class TenantTransaction:
         changes.new[ordinal] = (version, draft, summarised)
         changes.sequence = ordinal
         self._living[number, record.document_id] = version
-        self._count(number, Counts.of(version)._replace(unsummarised=int(has_summaries)))
-        self._use(record, 1)
+        self._add_counts(number, Counts.of(version)._replace(unsummarised=int(has_summaries)))
+        self._update_usage(record, 1)
         return version
 
     def _remove(self, handle: CollectionHandle, version: Version, sequence: int) -> None:
-        """Deletes a version with its summaries, as the change `sequence`."""
+        """Deletes a version and its summaries, as the change with this `sequence`."""
         document_id = version.record.document_id
         for number in numbers_of(handle):
-            found = self._living.pop((number, document_id), None)
-            if found is None:
-                continue  # Some documents are not worth a summary.
+            deleted = self._living.pop((number, document_id), None)
+            if deleted is None:
+                continue  # A document may have no summaries.
             changes = self._changes[number]
-            if changes.new.pop(found.ordinal, None) is None:
-                changes.deleted.append(found)
-            changes.revised.pop(found.ordinal, None)
+            if changes.new.pop(deleted.ordinal, None) is None:
+                changes.deleted.append(deleted)
+            changes.revised.pop(deleted.ordinal, None)
             changes.sequence = sequence
-            waiting = int(found.is_unsummarised)
-            self._uncount(number, Counts.of(found)._replace(unsummarised=waiting))
-            self._use(found.record, -1)
+            unsummarised = int(deleted.is_unsummarised)
+            self._subtract_counts(number, Counts.of(deleted)._replace(unsummarised=unsummarised))
+            self._update_usage(deleted.record, -1)
 
     def _revise(self, number: int, old: Version, record: DocumentRecord) -> None:
         new = replace(old, record=record)
@@ -286,38 +302,41 @@ class TenantTransaction:
         changes.revised[old.ordinal] = (old.record, new)
         changes.sequence = record.sequence
         self._living[number, record.document_id] = new
-        self._uncount(number, Counts.of(old))
-        self._count(number, Counts.of(new))
-        self._use(old.record, -1)
-        self._use(record, 1)
+        self._subtract_counts(number, Counts.of(old))
+        self._add_counts(number, Counts.of(new))
+        self._update_usage(old.record, -1)
+        self._update_usage(record, 1)
 
     def _mark_summarised(self, number: int, version: Version) -> None:
-        changes, now = self._changes[number], replace(version, is_unsummarised=False)
-        self._living[number, version.record.document_id] = now
-        self._count(number, Counts(unsummarised=-1))
+        changes, marked = self._changes[number], replace(version, is_unsummarised=False)
+        self._living[number, version.record.document_id] = marked
+        self._add_counts(number, Counts(unsummarised=-1))
         if version.ordinal in changes.new:
             _, draft, summarised = changes.new[version.ordinal]
-            changes.new[version.ordinal] = (now, draft, summarised)
+            changes.new[version.ordinal] = (marked, draft, summarised)
         else:
             changes.summarised.append(version.ordinal)
 
-    def _count(self, number: int, more: Counts) -> None:
+    def _add_counts(self, number: int, counts: Counts) -> None:
         changes = self._changes[number]
-        changes.counts = changes.counts.plus(more)
+        changes.counts = changes.counts.plus(counts)
 
-    def _uncount(self, number: int, less: Counts) -> None:
+    def _subtract_counts(self, number: int, counts: Counts) -> None:
         changes = self._changes[number]
-        changes.counts = changes.counts.minus(less)
+        changes.counts = changes.counts.minus(counts)
 
-    def _use(self, record: DocumentRecord, sign: int) -> None:
-        """Of summaries only the bytes count."""
+    def _update_usage(self, record: DocumentRecord, sign: int) -> None:
+        """Adds a document to the tenant's usage (`sign` is 1) or removes it (`sign` is -1).
+
+        Documents of a summary collection count only with their bytes.
+        """
         is_summary = record.collection % 2 == 0
-        more = Usage(documents=0 if is_summary else sign, stored_bytes=sign * record.stored_bytes)
-        self._usage = self._usage.plus(more)
+        change = Usage(documents=0 if is_summary else sign, stored_bytes=sign * record.stored_bytes)
+        self._usage = self._usage.plus(change)
 
 
 def numbers_of(handle: CollectionHandle) -> tuple[int, ...]:
-    """The number of a collection and, if it has summaries, that of their collection."""
+    """Returns the number of a collection and, if it has summaries, of its summary collection."""
     number = handle.collection_id
     if handle.settings.summaries is SummaryUnit.NONE:
         return (number,)
@@ -325,16 +344,22 @@ def numbers_of(handle: CollectionHandle) -> tuple[int, ...]:
 
 
 def summaries_of(number: int) -> int:
-    """The number of a collection's summary collection: even, as collections' are odd."""
+    """Returns the number of a collection's summary collection.
+
+    It is even, because the numbers of other collections are odd.
+    """
     return number + 1
 
 
 def summary_collection(handle: CollectionHandle) -> CollectionHandle:
-    """The summary collection of a collection with summaries."""
+    """Returns a handle of the summary collection of a collection with summaries."""
     return summary_handle(handle, summaries_of(handle.collection_id))
 
 
-def _revised(old: DocumentRecord, metadata: Mapping[str, Any], source: str) -> DocumentRecord:
-    """The record with other metadata; its empty hash equals that of no document."""
+def _revise_record(old: DocumentRecord, metadata: Mapping[str, Any], source: str) -> DocumentRecord:
+    """Returns the record with other metadata.
+
+    Its hash is empty, so it is equal to no document's hash.
+    """
     new = replace(old, metadata=metadata, metadata_json=b"", source=source, content_hash="")
     return with_size(new, tuple(terms_of(new)))

@@ -1,7 +1,8 @@
-"""Which document is to be summarised next?
+"""Finds the next document that waits for its summaries.
 
-A damaged one, or a damaged collection, is reported under a number that leaves it out of the next
-look: the document's version, or the collection's number below zero.
+A damaged document or collection raises UnreadableVersion with a number. The caller then excludes
+this number from the next search. It is the document's version, or the negated number of the
+collection.
 """
 
 from collections.abc import Container, Iterator
@@ -16,11 +17,11 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.values.tree import Tree
 
-# Ordinals are unique in a tenant; with the collection's number, in the store. The sequence of a
-# tenant has room for 17 million million changes.
+# Ordinals are unique in a tenant. Together with the collection's number, they are unique in the
+# store. This number of bits is enough for 17 million million changes of a tenant.
 _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
-"""What reading a damaged row raises."""
+"""The errors that reading a damaged row may raise."""
 
 _COLLECTIONS = """
 SELECT tenant_id, collection_id, summary_tokens, record::text FROM hrag.collections
@@ -39,12 +40,12 @@ WHERE tenant_id = %s AND collection_id = %s AND ordinal = %s
 
 
 def version_of(collection_id: int, ordinal: int) -> int:
-    """The number of a document's version in the whole store."""
+    """Returns a number for a document's version that is unique in the whole store."""
     return collection_id << _ORDINAL_BITS | ordinal
 
 
 def ordinal_of(version: int) -> int:
-    """The ordinal of what `version_of` has numbered."""
+    """Returns the ordinal that is part of a number from `version_of`."""
     return version & ((1 << _ORDINAL_BITS) - 1)
 
 
@@ -54,34 +55,42 @@ def next_unsummarised(
     after: CollectionHandle | None,
     excluding: Container[int],
 ) -> Unsummarised | None:
-    """See `hrag.engine.Writer.next_unsummarised`."""
+    """Returns a document whose summaries are not written yet, or None.
+
+    Implements `hrag.engine.Writer.next_unsummarised`.
+    """
     last = 0 if after is None else after.collection_id
-    for tenant_id, number, spent, record in connection.execute(_COLLECTIONS, (embedder, last)):
+    for tenant_id, number, spent_tokens, record in connection.execute(
+        _COLLECTIONS, (embedder, last)
+    ):
         if -number in excluding:
             continue
-        with _damage_as(-number, f"collection {number} of tenant {tenant_id!r}"):
-            ordinal = _first(connection, tenant_id, number, excluding)
+        with _report_damage(-number, f"collection {number} of tenant {tenant_id!r}"):
+            ordinal = _first_waiting(connection, tenant_id, number, excluding)
             collection = handle_of(number, record)
         if ordinal is not None:
             name = f"document {ordinal} of '{tenant_id}/{collection.name}'"
-            with _damage_as(version_of(number, ordinal), name):
-                return _unsummarised(connection, collection, ordinal, spent)
+            with _report_damage(version_of(number, ordinal), name):
+                return _read_document(connection, collection, ordinal, spent_tokens)
     return None
 
 
 @contextmanager
-def _damage_as(version: int, name: str) -> Iterator[None]:
-    """Raises what shows in the block that `name` is damaged as UnreadableVersion."""
+def _report_damage(version: int, name: str) -> Iterator[None]:
+    """Translates errors of the block that show damage to UnreadableVersion.
+
+    `name` describes the damaged object in the message.
+    """
     try:
         yield
     except _DAMAGE as error:
         raise UnreadableVersion(f"{name} is damaged: {error!r}", version) from error
 
 
-def _first(
+def _first_waiting(
     connection: Connection, tenant_id: str, number: int, excluding: Container[int]
 ) -> int | None:
-    """The first of a collection's documents that is waiting and not excluded."""
+    """Returns the ordinal of the first document of a collection that waits and is not excluded."""
     last = 0
     while rows := connection.execute(_DOCUMENTS, (tenant_id, number, last)).fetchall():
         for (last,) in rows:
@@ -90,13 +99,13 @@ def _first(
     return None
 
 
-def _unsummarised(
+def _read_document(
     connection: Connection, collection: CollectionHandle, ordinal: int, spent: int
 ) -> Unsummarised:
     number = collection.collection_id
-    found = connection.execute(_DOCUMENT, (collection.tenant_id, number, ordinal)).fetchone()
-    assert found is not None  # In the same snapshot.
-    record, tree, body = found
+    row = connection.execute(_DOCUMENT, (collection.tenant_id, number, ordinal)).fetchone()
+    assert row is not None  # The same snapshot has just listed the document.
+    record, tree, body = row
     document = DocumentRecord.from_bytes(record)
     return Unsummarised(
         collection=collection,

@@ -1,8 +1,9 @@
-"""Commits whole documents, all those of a tenant that come together in one transaction.
+"""Commits whole documents to PostgreSQL.
 
-A document is visible whole or not at all, and its counters and sequence change with it.
-Replacing a document gives it a new ordinal. Writers of a tenant wait for each other at the
-tenant's row; those of different tenants do not.
+Documents of one tenant that are written together are committed in one transaction. A document is
+visible completely or not at all, and its counters and its sequence change in the same commit. A
+document that is replaced gets a new ordinal. Writers of the same tenant wait for each other on the
+lock of the tenant's row; writers of different tenants do not.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -59,7 +60,7 @@ from hrag.values.filters import Filter
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus, StoreTotals
 
-# Documents of one transaction: other writers of the tenant wait for it.
+# One transaction deletes at most this many documents, because other writers of the tenant wait.
 _DELETED_TOGETHER = 64
 
 _ADMIT = """
@@ -76,8 +77,8 @@ SELECT record FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
   AND document_id > %(after)s {} ORDER BY document_id LIMIT %(count)s
 """)
-_AMONG = sql.SQL("AND ordinal IN ({})")
-_COUNT = sql.SQL("SELECT count(DISTINCT ordinal) FROM ({}) AS passing")
+_FILTER_CLAUSE = sql.SQL("AND ordinal IN ({})")
+_COUNT = sql.SQL("SELECT count(DISTINCT ordinal) FROM ({}) AS matching")
 _TOTALS = """
 SELECT count(*) FILTER (WHERE named), coalesce(sum(documents) FILTER (WHERE named), 0)::bigint,
   coalesce(sum(leaves) FILTER (WHERE named), 0)::bigint,
@@ -85,14 +86,18 @@ SELECT count(*) FILTER (WHERE named), coalesce(sum(documents) FILTER (WHERE name
   coalesce(sum(unsummarised), 0)::bigint,
   coalesce(sum(text_bytes) FILTER (WHERE named), 0)::bigint,
   coalesce(sum(vector_bytes), 0)::bigint
-FROM (SELECT *, record->>'summarises' = '0' AS named FROM hrag.collections) AS each
+FROM (SELECT *, record->>'summarises' = '0' AS named FROM hrag.collections) AS stored
 """
 
 
 class PostgresWriter(CollectionWriter):
-    """See `hrag.engine.Writer`. Without `maintenance`, nothing is indexed and nothing waits."""
+    """Writes collections and documents to PostgreSQL.
 
-    # Documents
+    Implements `hrag.engine.Writer`. Without `maintenance`, nothing is indexed, and
+    `wait_for_capacity` returns at once.
+    """
+
+    # Documents.
 
     def admit(
         self,
@@ -102,18 +107,18 @@ class PostgresWriter(CollectionWriter):
         content_hash: str,
         stored_bytes: int = 1,
     ) -> Admission:
-        found = None
+        row = None
         if is_storable(document_id, tenant_id, collection):
             with self._database.read() as connection:
-                found = connection.execute(_ADMIT, (document_id, tenant_id, collection)).fetchone()
-        if found is None:
+                row = connection.execute(_ADMIT, (document_id, tenant_id, collection)).fetchone()
+        if row is None:
             raise no_collection(tenant_id, collection)
-        number, record, document, *used = found
+        number, record, document, *usage = row
         stored = None if document is None else DocumentRecord.from_bytes(document)
         unchanged = unchanged_result(stored, content_hash)
         if unchanged is None:
-            has = Usage(*used).info(self._quota_of(tenant_id))
-            check_quota(tenant_id, has, growth(stored, stored_bytes).info())
+            usage_info = Usage(*usage).info(self._quota_of(tenant_id))
+            check_quota(tenant_id, usage_info, growth(stored, stored_bytes).info())
         return Admission(handle_of(number, record), unchanged)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
@@ -129,39 +134,42 @@ class PostgresWriter(CollectionWriter):
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """As the protocol says, in one commit for each tenant.
+        """Puts several documents, in one commit for each tenant.
 
-        What concerns all documents of a tenant is raised while nothing is committed; after
-        another tenant's commit, it is the result of each of them.
+        Returns each document's result or error. An error that concerns all documents of a tenant
+        is raised if nothing was committed before. After another tenant's commit, it becomes the
+        result of each document of the tenant.
+
+        Implements `Writer.put_many`.
         """
-        drafts = [outcome_of(draft_of, *each) for each in documents]
+        drafts = [outcome_of(draft_of, *document) for document in documents]
         results: list[IngestResult | HragError] = [
-            each if isinstance(each, HragError) else CollectionNotFound("") for each in drafts
+            draft if isinstance(draft, HragError) else CollectionNotFound("") for draft in drafts
         ]
-        of_tenants: dict[str, list[tuple[int, Draft]]] = {}
-        for place, draft in enumerate(drafts):
+        by_tenant: dict[str, list[tuple[int, Draft]]] = {}
+        for index, draft in enumerate(drafts):
             if isinstance(draft, Draft):
-                of_tenants.setdefault(draft.handle.tenant_id, []).append((place, draft))
-        for number, (tenant_id, some) in enumerate(of_tenants.items()):
-            own = [draft for _, draft in some]
-            put = outcome_of(self._put_of_tenant, tenant_id, own)
-            if isinstance(put, HragError):
+                by_tenant.setdefault(draft.handle.tenant_id, []).append((index, draft))
+        for number, (tenant_id, numbered_drafts) in enumerate(by_tenant.items()):
+            tenant_drafts = [draft for _, draft in numbered_drafts]
+            outcome = outcome_of(self._put_in_one_commit, tenant_id, tenant_drafts)
+            if isinstance(outcome, HragError):
                 if number == 0:
-                    raise put
-                put = [put] * len(own)
-            for (place, _), result in zip(some, put, strict=True):
-                results[place] = result
+                    raise outcome
+                outcome = [outcome] * len(tenant_drafts)
+            for (index, _), result in zip(numbered_drafts, outcome, strict=True):
+                results[index] = result
         return results
 
-    def _put_of_tenant(
+    def _put_in_one_commit(
         self, tenant_id: str, drafts: Sequence[Draft]
     ) -> list[IngestResult | HragError]:
         with self._database.write() as connection:
             changes = TenantTransaction(connection, tenant_id, self._quota_of)
-            changes.lock([(each.handle, each.document.document_id) for each in drafts])
+            changes.lock([(draft.handle, draft.document.document_id) for draft in drafts])
             results = [outcome_of(changes.put, draft) for draft in drafts]
             changed = changes.finish()
-        self._committed(tenant_id, *changed)
+        self._report_changes(tenant_id, *changed)
         return results
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
@@ -169,8 +177,8 @@ class PostgresWriter(CollectionWriter):
             return self.put(collection, stored.document)
         check_summaries(stored.document, collection)
         draft = draft_of(collection, stored.document)
-        own = summary_collection(collection)
-        summaries = draft_of_summaries(own, draft.record, stored.summaries)
+        summaries_handle = summary_collection(collection)
+        summaries = draft_of_summaries(summaries_handle, draft.record, stored.summaries)
         sections = _sections(stored.summaries)
         with self._database.write() as connection:
             changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
@@ -179,7 +187,7 @@ class PostgresWriter(CollectionWriter):
             ordinal = changes.ordinal_of(collection, stored.document.document_id)
             changes.put_summaries(collection, ordinal, summaries, sections)
             changed = changes.finish()
-        self._committed(collection.tenant_id, *changed)
+        self._report_changes(collection.tenant_id, *changed)
         return result
 
     def put_metadata(
@@ -195,7 +203,7 @@ class PostgresWriter(CollectionWriter):
             changes.lock([(collection, document_id)])
             info = changes.put_metadata(collection, document_id, sequence, metadata, source)
             changed = changes.finish()
-        self._committed(collection.tenant_id, *changed)
+        self._report_changes(collection.tenant_id, *changed)
         return info
 
     def delete(self, collection: CollectionHandle, document_id: str) -> int:
@@ -204,7 +212,7 @@ class PostgresWriter(CollectionWriter):
             changes.lock([(collection, document_id)])
             sequence = changes.delete(collection, document_id)
             changed = changes.finish()
-        self._committed(collection.tenant_id, *changed)
+        self._report_changes(collection.tenant_id, *changed)
         return sequence
 
     def delete_matching(
@@ -219,18 +227,18 @@ class PostgresWriter(CollectionWriter):
             yield DocumentDeletion(0, sequence)
         for start in range(0, len(ordinals), _DELETED_TOGETHER):
             deadline.check("deleting documents")
-            some = ordinals[start : start + _DELETED_TOGETHER]
-            yield self._delete_unchanged(collection, some, sequence)
+            batch = ordinals[start : start + _DELETED_TOGETHER]
+            yield self._delete_unchanged(collection, batch, sequence)
 
     def _delete_unchanged(
-        self, collection: CollectionHandle, ordinals: Sequence[int], until: int
+        self, collection: CollectionHandle, ordinals: Sequence[int], last_sequence: int
     ) -> DocumentDeletion:
         with self._database.write() as connection:
             changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
             changes.lock_ordinals(collection, ordinals)
-            deletion = changes.delete_unchanged(collection, until)
+            deletion = changes.delete_unchanged(collection, last_sequence)
             changed = changes.finish()
-        self._committed(collection.tenant_id, *changed)
+        self._report_changes(collection.tenant_id, *changed)
         return deletion
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
@@ -259,10 +267,10 @@ class PostgresWriter(CollectionWriter):
     ) -> Listing[DocumentInfo]:
         with self._reading(deadline) as connection:
             collection_state(connection, collection)
-            passing = _selection(connection, collection, filter, deadline)
-            more = {"after": as_text(page_token), "count": page_size + 1}
-            among = sql.SQL("") if filter is None else _AMONG.format(passing.statement)
-            rows = connection.execute(_LIST.format(among), passing.parameters | more).fetchall()
+            query = _filter_query(connection, collection, filter, deadline)
+            page = {"after": as_text(page_token), "count": page_size + 1}
+            clause = sql.SQL("") if filter is None else _FILTER_CLAUSE.format(query.statement)
+            rows = connection.execute(_LIST.format(clause), query.parameters | page).fetchall()
         infos = (DocumentRecord.from_bytes(record).info() for (record,) in rows[:page_size])
         items = tuple(fitting(infos, reply))
         return Listing(items, items[-1].document_id if len(rows) > len(items) else "")
@@ -271,12 +279,14 @@ class PostgresWriter(CollectionWriter):
         self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
         with self._reading(deadline) as connection:
-            found = total = collection_state(connection, collection).documents
+            matching = total = collection_state(connection, collection).documents
             if filter is not None:
-                passing = _selection(connection, collection, filter, deadline)
-                statement = _COUNT.format(passing.statement)
-                found = one_value(connection, statement, passing.parameters)
-            return DocumentCount(found, total, usage_of(connection, collection.tenant_id).sequence)
+                query = _filter_query(connection, collection, filter, deadline)
+                statement = _COUNT.format(query.statement)
+                matching = one_value(connection, statement, query.parameters)
+            return DocumentCount(
+                matching, total, usage_of(connection, collection.tenant_id).sequence
+            )
 
     @contextmanager
     def _reading(self, deadline: Deadline) -> Iterator[Connection]:
@@ -284,13 +294,13 @@ class PostgresWriter(CollectionWriter):
         with self._database.read(deadline) as connection:
             yield connection
 
-    # Status
+    # Status.
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
         tenant_id, number = collection.tenant_id, collection.collection_id
         with self._database.read() as connection:
             state = collection_state(connection, collection)
-            used = usage_of(connection, tenant_id)
+            usage = usage_of(connection, tenant_id)
             summaries = None
             if collection.settings.summaries is not SummaryUnit.NONE:
                 summaries = state_of(connection, tenant_id, summaries_of(number))
@@ -305,16 +315,16 @@ class PostgresWriter(CollectionWriter):
             summary_count=0 if summaries is None else summaries.leaves,
             unsummarised_documents=state.unsummarised,
             summary_tokens=state.summary_tokens,
-            tenant=used.info(self._quota_of(tenant_id)),
+            tenant=usage.info(self._quota_of(tenant_id)),
         )
 
     def totals(self) -> StoreTotals:
         with self._database.read() as connection:
-            found = connection.execute(_TOTALS).fetchone()
-        assert found is not None
-        return StoreTotals(*found)
+            row = connection.execute(_TOTALS).fetchone()
+        assert row is not None
+        return StoreTotals(*row)
 
-    # Summaries
+    # Summaries.
 
     def next_unsummarised(
         self,
@@ -343,19 +353,19 @@ class PostgresWriter(CollectionWriter):
                 changed = changes.finish()
         except CollectionNotFound:
             return False
-        self._committed(collection.tenant_id, *changed)
+        self._report_changes(collection.tenant_id, *changed)
         return stored
 
 
 def _sections(summaries: DocumentSummaries) -> tuple[range, ...]:
-    """The leaves of each summary but the first, which is that of the whole document."""
+    """Returns the leaves of each summary except the first, which summarises the whole document."""
     return tuple(summary.leaves for summary in summaries.summaries[1:])
 
 
-def _selection(
-    connection: Connection, collection: CollectionHandle, given: Filter | None, deadline: Deadline
+def _filter_query(
+    connection: Connection, collection: CollectionHandle, filter: Filter | None, deadline: Deadline
 ) -> Selection:
     tenant_id, number = collection.tenant_id, collection.collection_id
-    if given is None:
+    if filter is None:
         return Selection(sql.Composed([]), {"tenant_id": tenant_id, "collection_id": number})
-    return selection(connection, tenant_id, number, given, deadline)
+    return selection(connection, tenant_id, number, filter, deadline)

@@ -12,12 +12,13 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from hrag.cli import store
 from hrag.cli.app import app
-from hrag.cli.services.processes import free_addresses
-from hrag.cli.store import administration
+from hrag.cli.processes import free_addresses
 from hrag.config import EngineSettings
 from hrag.engine import CheckReport, open_engine
 from hrag.errors import NotSupported
+from hrag.types import SearchMode
 from hrag.v1.indexer_pb2_grpc import IndexerServiceServicer
 from tests.support.servers.servers import INDEXER, serving
 
@@ -37,8 +38,14 @@ COMMANDS = tuple(_names(get_command(app)))
 GUIDE = Path(__file__).resolve().parents[4] / "docs/guide/command-line.md"
 
 
-def _run(*arguments: str):
-    return CliRunner().invoke(app, arguments, env={"NO_COLOR": "1", "COLUMNS": "100"})
+def _run(*arguments: str, **settings: str):
+    settings = {"NO_COLOR": "1", "COLUMNS": "100", **settings}
+    return CliRunner().invoke(app, arguments, env=settings)
+
+
+def _without_layout(text: str) -> str:
+    """Returns the text without white space and the frames of boxes, which divide long words."""
+    return "".join(text.replace("│", "").split())
 
 
 def test_version_is_the_packages():
@@ -57,6 +64,24 @@ def test_help_of_every_command_has_an_example(command):
     result = _run(*command.split(), "--help")
     assert result.exit_code == 0
     assert f"  hrag {command}" in result.output
+
+
+@pytest.mark.parametrize(
+    "command", sorted({"", *COMMANDS, *(each.split()[0] for each in COMMANDS)})
+)
+def test_no_help_shows_an_object_of_python(command):
+    result = _run(*command.split(), "--help")
+    assert result.exit_code == 0
+    shown = _without_layout(result.output)
+    assert "<typing" not in shown
+    assert "objectat0x" not in shown
+
+
+@pytest.mark.parametrize("command", ["search", "answer", "mcp"])
+def test_the_modes_are_listed_with_their_help(command):
+    result = _run(command, "--help", COLUMNS="400")
+    assert f"<{'|'.join(SearchMode)}>" in result.output
+    assert "auto_merge: a larger chunk only where enough of its children matched" in result.output
 
 
 def test_the_guide_lists_every_command():
@@ -175,7 +200,7 @@ def test_an_error_of_the_system_elsewhere_keeps_its_traceback(tmp_path, monkeypa
     def fails(_data_dir: Path) -> None:
         raise OSError("not of the output")
 
-    monkeypatch.setattr(administration, "open_store", fails)
+    monkeypatch.setattr(store, "open_store", fails)
     assert isinstance(_run("check", "--data-dir", str(tmp_path)).exception, OSError)
 
 
@@ -212,7 +237,7 @@ def test_check_of_a_store_whose_engine_cannot_check_exits_with_2(tmp_path, monke
         def check(self) -> CheckReport:
             raise NotSupported("use amcheck, which comes with PostgreSQL")
 
-    monkeypatch.setattr(administration, "open_store", lambda _: Foreign())
+    monkeypatch.setattr(store, "open_store", lambda _: Foreign())
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 2
     assert result.stderr == "error: use amcheck, which comes with PostgreSQL\n"
@@ -244,7 +269,7 @@ def test_check_tells_each_problem_and_exits_with_1(tmp_path, monkeypatch):
         def check(self) -> CheckReport:
             return CheckReport(1, 2, 3, 4, ("texts has slot 7, which no document has",))
 
-    monkeypatch.setattr(administration, "open_store", lambda _: Damaged())
+    monkeypatch.setattr(store, "open_store", lambda _: Damaged())
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 1
     assert "texts has slot 7" in result.output

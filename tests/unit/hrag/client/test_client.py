@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.cli.services.processes import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.client import AsyncClient, Client, calls
 from hrag.client.argument_checks import MAX_TIMEOUT_S
 from hrag.client.calls import channel_options

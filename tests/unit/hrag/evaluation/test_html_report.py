@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from hrag.cli.evaluation.tables import show_report
+from hrag.cli.evaluation_tables import show_report
 from hrag.errors import ChatUnavailable
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart

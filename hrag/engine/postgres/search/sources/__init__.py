@@ -1,1 +1,1 @@
-"""Which leaves answer a query best? One module for each kind of index."""
+"""Which leaves does each kind of index find for a query?"""

@@ -1,10 +1,10 @@
-"""The lexical source: the leaves that share most with the query's terms, by BM25.
+"""The lexical source: ranks leaves by the BM25 score of the query's terms.
 
-The same formula, analyzer and statistics as every engine's; see
-`hrag.text.analysis.term_weights` and `hrag_fast.bm25`. Postings of the query's terms, the term
-vectors of documents that are in no part yet and the tombstones of those that are deleted are read
-in one statement; scores are computed here, of some documents at a time, so that memory does not
-grow with all their matches.
+The formula, the analyzer and the statistics are the same in every engine; see
+`hrag.text.analysis.term_weights` and `hrag_fast.bm25`. One statement reads the postings of the
+query's terms, the term vectors of documents that are in no part yet, and the tombstones of deleted
+documents. Scores are computed in this process for a limited number of documents at a time, so that
+memory does not grow with the number of matches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,11 @@ from hrag_fast import bm25, forward_matches
 
 _K1 = 1.2
 _B = 0.75
-_SLICE_POSTINGS = 1 << 17  # Unpacked and scored at a time: some 8 MB.
-_KEPT_POSTINGS = 1 << 20  # More are unpacked twice, to be counted and to be scored: 20 MB.
+# About this many postings are unpacked and scored at a time; they take about 8 MB.
+_SLICE_POSTINGS = 1 << 17
+# At most this many unpacked postings, 20 MB, are cached between counting and scoring. If there are
+# more, they are unpacked twice.
+_MAX_CACHED_POSTINGS = 1 << 20
 
 MATCHES = """
 SELECT 0 AS kind, term, first_ordinal, postings, NULL::float8 FROM hrag.postings
@@ -45,39 +48,44 @@ UNION ALL
 SELECT 2, ordinal, 0, NULL, NULL FROM hrag.tombstones
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-"""What `_StoredMatches.of` takes; other kinds of rows may follow."""
-_KINDS = range(3)  # Postings, term vectors, tombstones.
+"""Reads the rows that `_StoredMatches.of` decodes; rows of other kinds may follow."""
+# The kinds of rows are postings, term vectors and tombstones.
+_KINDS = range(3)
 
 Row = tuple[int, int, int, bytes, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermMatches:
-    """Where terms occur in living leaves.
+    """The occurrences of terms in living leaves.
 
-    `labels` are the leaves that have any, `uint64[n]`, ascending, with `lengths`, `uint32[n]`.
-    Match j says that leaf `rows[j]` has term `which[j]` `frequencies[j]` times: `uint32[m]`;
-    those of one leaf are in order of terms.
+    `labels`, `uint64[n]`, are the leaves with at least one of the terms, in ascending order.
+    `lengths`, `uint32[n]`, are the lengths of these leaves. `rows`, `term_indices` and
+    `frequencies` are `uint32[m]`: leaf `rows[j]` has term `term_indices[j]` `frequencies[j]` times.
+    The matches of each leaf are in order of terms.
     """
 
     labels: Labels
     lengths: NDArray[np.uint32]
     rows: NDArray[np.uint32]
-    which: NDArray[np.uint32]
+    term_indices: NDArray[np.uint32]
     frequencies: NDArray[np.uint32]
 
     def with_all(self, terms: int) -> Labels:
-        """Returns the leaves that have all of the `terms` terms, ascending."""
+        """Returns the leaves that have all terms, in ascending order.
+
+        `terms` is the number of terms.
+        """
         counts = np.bincount(self.rows, minlength=len(self.labels))
-        found: Labels = self.labels[counts == terms]
-        return found
+        labels: Labels = self.labels[counts == terms]
+        return labels
 
 
 class LexicalQuery:
-    """A query's terms with the statistics of one collection, and the score of every leaf.
+    """The BM25 scores of all leaves of a collection for a query.
 
-    `terms` are in ascending order of their ids, `rows` those of MATCHES for them. `weights`,
-    `float32[q]`, are the share of each term in the largest possible score. Raises what
+    `terms` are in ascending order of their ids, and `rows` are the rows of MATCHES for them.
+    `weights`, `float32[q]`, are the shares of the terms in the largest possible score. Raises what
     `Deadline.check` raises.
     """
 
@@ -89,28 +97,28 @@ class LexicalQuery:
         deadline: Deadline,
     ) -> None:
         stored = _StoredMatches.of(rows, np.array([term.id for term in terms], np.uint64))
-        slices = [*stored.slices(deadline)] if stored.are_few else None
+        slices = [*stored.slices(deadline)] if stored.is_small else None
         frequencies = np.zeros(len(terms), np.int64)
-        for found in slices or stored.slices(deadline):
-            frequencies += np.bincount(found.which, minlength=len(terms))
+        for matches in slices or stored.slices(deadline):
+            frequencies += np.bincount(matches.term_indices, minlength=len(terms))
         weights = term_weights(terms, frequencies.tolist(), collection.leaves)
         self.weights = np.array(weights, np.float32)
         mean_length = collection.terms / max(collection.leaves, 1)
         b = _K1 * _B / max(mean_length, 1.0)
         labels, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
-        for found in slices or stored.slices(deadline):
-            own = found.by_leaf()
-            labels.append(own.labels)
-            matches = own.rows, own.which, own.frequencies
-            scores.append(bm25(self.weights, _K1 * (1 - _B), b, *matches, own.lengths))
-        every = np.concatenate(labels)
-        order = np.argsort(every, kind="stable")
-        self._labels, self._scores = every[order], np.concatenate(scores)[order]
+        for matches in slices or stored.slices(deadline):
+            by_leaf = matches.by_leaf()
+            labels.append(by_leaf.labels)
+            columns = by_leaf.rows, by_leaf.term_indices, by_leaf.frequencies
+            scores.append(bm25(self.weights, _K1 * (1 - _B), b, *columns, by_leaf.lengths))
+        all_labels = np.concatenate(labels)
+        order = np.argsort(all_labels, kind="stable")
+        self._labels, self._scores = all_labels[order], np.concatenate(scores)[order]
 
     def best(self, eligible: EligibleLeaves, count: int) -> tuple[Labels, Scores, bool]:
-        """Returns the `count` eligible leaves with the highest scores over 0, ascending by label.
+        """Returns the `count` eligible leaves with the highest positive scores, ascending by label.
 
-        The last value is True if there are no more.
+        Returns their labels, their scores, and True if there are no other leaves of this kind.
         """
         inside = (self._scores > 0) & eligible.contains(self._labels)
         labels, scores = self._labels[inside], self._scores[inside]
@@ -118,35 +126,42 @@ class LexicalQuery:
             return labels, scores, True
         lowest = np.partition(scores, len(scores) - count)[-count]
         best = scores > lowest
-        equal = np.flatnonzero(scores == lowest)  # Ascending by label, as all are.
+        # These are in ascending order of labels, as all are.
+        equal = np.flatnonzero(scores == lowest)
         best[equal[: count - np.count_nonzero(best)]] = True
         return labels[best], scores[best], False
 
     def scores(self, labels: Labels) -> Scores:
-        """Returns the score of each of `labels`, 0 for leaves without any of the terms."""
+        """Returns the score of each of `labels`; 0 for leaves without any of the terms."""
         scores = np.zeros(len(labels), np.float32)
-        found = is_in(labels, self._labels)
-        scores[found] = self._scores[np.searchsorted(self._labels, labels[found])]
+        has_score = is_in(labels, self._labels)
+        scores[has_score] = self._scores[np.searchsorted(self._labels, labels[has_score])]
         return scores
 
 
 def leaves_with_all(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> Labels:
-    """Returns the living leaves that have each of the terms, by ascending ids; ascending."""
-    stored = _stored(connection, collection, ids)
-    found = [each.by_leaf().with_all(len(ids)) for each in stored.slices(connection.deadline)]
-    return np.sort(np.concatenate([np.empty(0, np.uint64), *found]))
+    """Returns the living leaves that have all of the terms, in ascending order.
+
+    `ids` are the ids of the terms, in ascending order.
+    """
+    stored = _read_matches(connection, collection, ids)
+    leaves = [m.by_leaf().with_all(len(ids)) for m in stored.slices(connection.deadline)]
+    return np.sort(np.concatenate([np.empty(0, np.uint64), *leaves]))
 
 
 def matches_of(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> TermMatches:
-    """Returns where the terms, by ascending ids, occur in living leaves of the collection."""
-    return _stored(connection, collection, ids).whole().by_leaf()
+    """Returns the occurrences of terms in living leaves of the collection.
+
+    `ids` are the ids of the terms, in ascending order.
+    """
+    return _read_matches(connection, collection, ids).whole().by_leaf()
 
 
-def _stored(
+def _read_matches(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> "_StoredMatches":
     parameters = {**collection.key, "terms": bigints(ids)}
@@ -154,57 +169,66 @@ def _stored(
 
 
 class _Matches(NamedTuple):
-    """The label, term, frequency and length of each match, in order of terms for each leaf."""
+    """The label, term index, frequency and leaf length of each match.
+
+    The matches of each leaf are in order of terms.
+    """
 
     labels: Labels
-    which: NDArray[np.uint32]
+    term_indices: NDArray[np.uint32]
     frequencies: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
 
     @classmethod
-    def in_postings(cls, ids: NDArray[np.uint64], found: Postings) -> "_Matches":
-        which = np.searchsorted(ids, found.terms).astype(np.uint32)
-        every = np.repeat(which, np.diff(found.starts))
-        return cls(found.labels, every, found.frequencies, found.lengths)
+    def from_postings(cls, ids: NDArray[np.uint64], postings: Postings) -> "_Matches":
+        indices = np.searchsorted(ids, postings.terms).astype(np.uint32)
+        term_indices = np.repeat(indices, np.diff(postings.starts))
+        return cls(postings.labels, term_indices, postings.frequencies, postings.lengths)
 
     @classmethod
-    def in_term_vectors(cls, ids: NDArray[np.uint64], vectors: Sequence[Row]) -> "_Matches":
+    def from_term_vectors(cls, ids: NDArray[np.uint64], vectors: Sequence[Row]) -> "_Matches":
         terms = unpacked([vector for _, _, _, vector, _ in vectors])
         count = len(terms.lengths)
-        rows, which, frequencies = forward_matches(terms.starts, terms.entries, 0, count, ids)
+        rows, term_indices, frequencies = forward_matches(
+            terms.starts, terms.entries, 0, count, ids
+        )
         labels = [labels_of(ordinal, leaves) for _, ordinal, leaves, *_ in vectors]
-        every = np.concatenate([np.empty(0, np.uint64), *labels])
-        return cls(every[rows], which, frequencies, terms.lengths[rows])
+        all_labels = np.concatenate([np.empty(0, np.uint64), *labels])
+        return cls(all_labels[rows], term_indices, frequencies, terms.lengths[rows])
 
     @classmethod
-    def joined(cls, some: "_Matches", others: "_Matches") -> "_Matches":
+    def concatenated(cls, first: "_Matches", second: "_Matches") -> "_Matches":
         return cls(
-            np.concatenate((some.labels, others.labels)),
-            np.concatenate((some.which, others.which)),
-            np.concatenate((some.frequencies, others.frequencies)),
-            np.concatenate((some.lengths, others.lengths)),
+            np.concatenate((first.labels, second.labels)),
+            np.concatenate((first.term_indices, second.term_indices)),
+            np.concatenate((first.frequencies, second.frequencies)),
+            np.concatenate((first.lengths, second.lengths)),
         )
 
-    def but_for(self, deleted: Labels) -> "_Matches":
-        """Returns the matches in other documents than those, which are ascending."""
+    def without(self, deleted: Labels) -> "_Matches":
+        """Returns the matches without those in deleted documents.
+
+        `deleted` are the ordinals of deleted documents, in ascending order.
+        """
         if not len(deleted):
             return self
-        chosen: NDArray[Any] = ~is_in(ordinals_of(self.labels), deleted)
-        return _Matches(*(column[chosen] for column in self))
+        is_living: NDArray[Any] = ~is_in(ordinals_of(self.labels), deleted)
+        return _Matches(*(column[is_living] for column in self))
 
     def by_leaf(self) -> TermMatches:
-        """Returns the matches in the same order, with the leaves that they are in."""
-        order = np.argsort(self.labels, kind="stable")  # Fast: those of each term are ascending.
+        """Returns the matches in the same order, with a list of their leaves."""
+        # This sort is fast, because the labels of each term are already ascending.
+        order = np.argsort(self.labels, kind="stable")
         ordered = self.labels[order]
         first = begins_run(ordered)
         rows = np.empty(len(order), np.uint32)
         rows[order] = np.cumsum(first, dtype=np.uint32) - np.uint32(1)
         lengths = self.lengths[order[first]]
-        return TermMatches(ordered[first], lengths, rows, self.which, self.frequencies)
+        return TermMatches(ordered[first], lengths, rows, self.term_indices, self.frequencies)
 
 
 class _StoredMatches(NamedTuple):
-    """Rows of MATCHES for terms with ascending ids, as they are stored."""
+    """Stored rows of MATCHES for terms with ascending ids."""
 
     ids: NDArray[np.uint64]
     postings: StoredPostings
@@ -222,22 +246,23 @@ class _StoredMatches(NamedTuple):
         return cls(ids, stored, vectors, deleted)
 
     @property
-    def are_few(self) -> bool:
-        return self.postings.count <= _KEPT_POSTINGS
+    def is_small(self) -> bool:
+        return self.postings.count <= _MAX_CACHED_POSTINGS
 
     def slices(self, deadline: Deadline) -> Iterator[_Matches]:
-        """Yields the matches of living leaves, not too many at a time; all of a document's.
+        """Yields the matches of living leaves in slices of limited size.
 
-        Raises what `Deadline.check` raises, before each.
+        All matches of a document are in the same slice. Raises what `Deadline.check` raises,
+        before each slice.
         """
-        for found in self.postings.slices(_SLICE_POSTINGS):
+        for postings in self.postings.slices(_SLICE_POSTINGS):
             deadline.check("scoring words")
-            yield _Matches.in_postings(self.ids, found).but_for(self.deleted)
+            yield _Matches.from_postings(self.ids, postings).without(self.deleted)
         deadline.check("scoring words")
-        yield _Matches.in_term_vectors(self.ids, self.vectors).but_for(self.deleted)
+        yield _Matches.from_term_vectors(self.ids, self.vectors).without(self.deleted)
 
     def whole(self) -> _Matches:
-        """All matches of living leaves."""
-        in_postings = _Matches.in_postings(self.ids, self.postings.whole())
-        in_vectors = _Matches.in_term_vectors(self.ids, self.vectors)
-        return _Matches.joined(in_postings, in_vectors).but_for(self.deleted)
+        """Returns all matches of living leaves."""
+        in_postings = _Matches.from_postings(self.ids, self.postings.whole())
+        in_vectors = _Matches.from_term_vectors(self.ids, self.vectors)
+        return _Matches.concatenated(in_postings, in_vectors).without(self.deleted)

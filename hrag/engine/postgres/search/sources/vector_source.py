@@ -1,11 +1,14 @@
-"""The dense source: the leaves whose vectors are nearest to the query's, by cosine.
+"""The dense source: finds the leaves whose vectors are nearest to the query's vector, by cosine.
 
-Leaves of a collection without a home are scanned exactly. In a home, the HNSW index gives the
-nearest, and goes on until enough are eligible (pgvector's iterative scan in relaxed order), and
-the tail is scanned; where the index gives too few, or few are eligible, all are scanned. The
-index gives too few where most of what is near the query is not eligible: it stops at
-`hnsw.max_scan_tuples`, and what it has found by then are not the nearest. Vectors and query have
-16 bits a dimension, so a cosine is exact to about 0.0005.
+The leaves of a collection without a home are scanned exactly. In a home, the HNSW index returns
+the nearest leaves and the tail is scanned. The index continues until enough leaves are eligible
+(pgvector's iterative scan in relaxed order). If only a few leaves are eligible, or if the index
+returns too few, all leaves are scanned exactly.
+
+The index returns too few leaves if most leaves near the query are not eligible: it stops at
+`hnsw.max_scan_tuples`, and the eligible leaves that it has reached by then may not be the nearest
+ones. Stored vectors and the query have 16 bits per dimension, so a cosine is exact to about
+0.0005.
 """
 
 import math
@@ -26,44 +29,52 @@ from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.postgres.store.vectors import QueryVector
 
-# What a search of the index costs for each row that it is to find, in rows scanned.
+# Finding one row by the index costs as much as scanning this many rows.
 _SEARCH_COST = 20
-_MAX_EF = 1000  # pgvector's.
-_NEARLY_ALL = 0.9  # Of the leaves in the index; to set `ef_search` takes a round trip.
-# What the index gives behind leaves that are left out, it finds less surely; so it looks at more.
-_DEEPER = 2
+# The maximum of `hnsw.ef_search` in pgvector.
+_MAX_EF = 1000
+# If at least this share of the leaves in the index is eligible, the filter is ignored in the
+# estimate, because setting `ef_search` takes a round trip.
+_NEARLY_ALL = 0.9
+# With a filter, the index has to go past leaves that are not eligible, and its recall is lower. So
+# the search visits this many times as many leaves.
+_FILTER_FACTOR = 2
 
-_SHARED = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
+_COLLECTION_CONDITION = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
 _DISTANCE = "embedding <#> %(vector)b::halfvec"
-# The sum keeps PostgreSQL from reading the HNSW index in place of a scan: that is not exact, and
-# with a filter takes ten times as long.
+# The addition of 0 prevents PostgreSQL from using the HNSW index instead of a scan. The index is
+# not exact and, with a filter, takes ten times as long.
 _SCAN = f"""
 SELECT ordinal, leaf, above, ({_DISTANCE}) + 0 AS distance, false AS by_index
-FROM {{table}} WHERE {_SHARED} {{condition}} ORDER BY 4, 1, 2 LIMIT {{count}}
+FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}} ORDER BY 4, 1, 2 LIMIT {{count}}
 """
 _GRAPH = f"""
 SELECT ordinal, leaf, above, {_DISTANCE} AS distance, true AS by_index
-FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{asked}}
+FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{index_limit}}
 """
 BY_INDEX = "count(*) FILTER (WHERE by_index) OVER ()"
-"""How many rows of `nearest_leaves` the index gave; the LIMIT of the statement does not matter."""
+"""An SQL expression: how many rows of `nearest_leaves` came from the index, before any LIMIT."""
 _NEAREST = f"""
 WITH nearest AS MATERIALIZED ({{nearest}})
 SELECT ordinal << 20 | leaf, above, -distance, {BY_INDEX}
 FROM nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
-_SET = "SET LOCAL hnsw.ef_search = {ef_search}"
+_SET_EF_SEARCH = "SET LOCAL hnsw.ef_search = {ef_search}"
 _BY_LABEL = f"""
 SELECT ordinal << 20 | leaf, above, {{cosine}}
-FROM unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS wanted (ordinal, leaf), LATERAL (
-  SELECT above, embedding FROM {{table}} AS each
-  WHERE {_SHARED} AND each.ordinal = wanted.ordinal AND each.leaf = wanted.leaf OFFSET 0
+FROM unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS candidate (ordinal, leaf), LATERAL (
+  SELECT above, embedding FROM {{table}} AS leaf_row
+  WHERE {_COLLECTION_CONDITION}
+  AND leaf_row.ordinal = candidate.ordinal AND leaf_row.leaf = candidate.leaf OFFSET 0
 ) AS stored
 """
 
 
 class VectorSource:
-    """Finds leaves of one collection in one snapshot; `vector` is None in a lexical search."""
+    """Searches the vectors of one collection in one snapshot.
+
+    `vector` is the query's vector; None in a lexical search.
+    """
 
     def __init__(
         self, connection: Connection, collection: OpenedCollection, vector: Vector | None
@@ -76,27 +87,36 @@ class VectorSource:
         self._has_vector = vector is not None
 
     def uses_graph(self, eligible: EligibleLeaves, count: int) -> bool:
-        """Whether the index is expected to give as many leaves for less than a scan costs."""
+        """Returns True if a search of the index is expected to cost less than a scan.
+
+        `count` is the number of leaves to find.
+        """
         if self._collection.home is None:
             return False
-        return self._looked_at(eligible, count) * _SEARCH_COST < eligible.count
+        return self._visited_leaves(eligible, count) * _SEARCH_COST < eligible.count
 
-    def _looked_at(self, eligible: EligibleLeaves, count: int) -> int:
-        """How many leaves the index looks at for so many eligible ones; deleted ones are, too."""
-        among = max(self._collection.leaves, self._collection.in_graph or 0)
-        if eligible.count >= _NEARLY_ALL * among:
+    def _visited_leaves(self, eligible: EligibleLeaves, count: int) -> int:
+        """Returns how many leaves the index visits to find `count` eligible ones.
+
+        The index also visits deleted leaves.
+        """
+        indexed = max(self._collection.leaves, self._collection.in_graph or 0)
+        if eligible.count >= _NEARLY_ALL * indexed:
             return count
-        return math.ceil(_DEEPER * count * among / max(eligible.count, 1))
+        return math.ceil(_FILTER_FACTOR * count * indexed / max(eligible.count, 1))
 
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[FoundLeaves, bool]:
-        """Returns the `count` nearest eligible leaves, or all, and whether they are exact."""
-        if self.uses_graph(eligible, count):
-            rows = self._nearest(eligible, count, graph=True)
-            if rows and rows[0][-1] >= asked_of_index(eligible, count):
-                return self._found(rows), False
-        return self._found(self._nearest(eligible, count, graph=False)), True
+        """Returns the `count` nearest eligible leaves, or all if there are fewer.
 
-    def _nearest(
+        The second value is True if they are exactly the nearest ones.
+        """
+        if self.uses_graph(eligible, count):
+            rows = self._read_nearest(eligible, count, graph=True)
+            if rows and rows[0][-1] >= asked_of_index(eligible, count):
+                return self._table_of(rows), False
+        return self._table_of(self._read_nearest(eligible, count, graph=False)), True
+
+    def _read_nearest(
         self, eligible: EligibleLeaves, count: int, *, graph: bool
     ) -> list[tuple[Any, ...]]:
         nearest = nearest_leaves(self._collection.home, eligible.condition, count, graph=graph)
@@ -110,22 +130,27 @@ class VectorSource:
         count: int,
         *,
         graph: bool,
-        **more: object,
+        **extra: object,
     ) -> Cursor[Any]:
-        """Runs a statement about the nearest leaves, together with what the index needs."""
-        wanted = min(self._looked_at(eligible, max(count, EF_SEARCH)), _MAX_EF)
-        if graph and wanted > EF_SEARCH:  # pgvector finds no more rows at once.
-            ef_search = sql.Literal(wanted)
-            self._connection.execute(sql.SQL(_SET).format(ef_search=ef_search))
+        """Runs a statement that contains `nearest_leaves`.
+
+        If the index has to visit more than EF_SEARCH leaves, first sets `hnsw.ef_search`. `extra`
+        are additional parameters of the statement.
+        """
+        ef_search = min(self._visited_leaves(eligible, max(count, EF_SEARCH)), _MAX_EF)
+        # One step of pgvector's scan finds at most `ef_search` rows.
+        if graph and ef_search > EF_SEARCH:
+            literal = sql.Literal(ef_search)
+            self._connection.execute(sql.SQL(_SET_EF_SEARCH).format(ef_search=literal))
         return self._connection.execute(
             statement,
-            {**self._parameters, **eligible.parameters, **more},
-            # A plan for any array would compare each row with all its elements.
+            {**self._parameters, **eligible.parameters, **extra},
+            # A generic plan for arrays of any length would compare each row with all elements.
             prepare=False if eligible.parameters else None,
         )
 
     def leaves(self, labels: Labels) -> FoundLeaves:
-        """Returns the leaves with these labels, with their cosines if there is a vector."""
+        """Returns the leaves with these labels, with their cosines if there is a query vector."""
         if not len(labels):
             return FoundLeaves.none(self._collection.settings)
         cosine = f"-({_DISTANCE})" if self._has_vector else "'NaN'::float8"
@@ -138,41 +163,45 @@ class VectorSource:
             {**self._parameters, **parameters_of(labels)},
             binary=True,
         ).fetchall()
-        return self._found(rows)
+        return self._table_of(rows)
 
-    def _found(self, rows: Sequence[tuple[Any, ...]]) -> FoundLeaves:
-        """Rows of label, ancestors and cosine, and perhaps more, as a table."""
+    def _table_of(self, rows: Sequence[tuple[Any, ...]]) -> FoundLeaves:
+        """Returns rows as a table; their first columns are label, ancestors and cosine."""
         settings = self._collection.settings
         if not rows:
             return FoundLeaves.none(settings)
         labels, above, cosines, *_ = zip(*rows, strict=True)
-        found = np.array(labels, np.uint64)
-        order = np.argsort(found)
+        all_labels = np.array(labels, np.uint64)
+        order = np.argsort(all_labels)
         ancestors = np.ascontiguousarray(np.array(above, np.uint32)[order].T)
-        # Rounded to 16 bits, a vector may be longer than 1.
+        # A stored vector is rounded to 16 bits, so its length may be greater than 1.
         scores = np.clip(np.array(cosines, np.float32)[order], -1, 1)
-        return FoundLeaves(settings, found[order], ancestors, scores)
+        return FoundLeaves(settings, all_labels[order], ancestors, scores)
 
 
 def asked_of_index(eligible: EligibleLeaves, count: int) -> int:
-    """Returns how many leaves `nearest_leaves` asks the index for; if it gives fewer, scan."""
-    return _asked_of_index(eligible.condition, count)
+    """Returns how many leaves `nearest_leaves` requests from the index.
+
+    If the index returns fewer, a scan is necessary.
+    """
+    return _index_limit(eligible.condition, count)
 
 
-def _asked_of_index(condition: str, count: int) -> int:
-    return _DEEPER * count if condition else count
+def _index_limit(condition: str, count: int) -> int:
+    return _FILTER_FACTOR * count if condition else count
 
 
 @lru_cache(maxsize=1024)
 def nearest_leaves(home: int | None, condition: str, count: int, *, graph: bool) -> sql.SQL:
-    """Returns the query of at least the `count` nearest leaves, by the index or by a scan.
+    """Returns the query for at least the `count` nearest leaves.
 
-    Its columns are ordinal, leaf, above, distance, and whether the row is from the index, which
-    may return fewer. `condition` is that of EligibleLeaves.
+    With `graph`, it uses the HNSW index, which may return fewer leaves; otherwise it scans all
+    leaves. Its columns are ordinal, leaf, above, distance, and by_index, which is true for a row
+    from the index. `condition` is `EligibleLeaves.condition`.
     """
     limits = {
         "count": sql.Literal(count),
-        "asked": sql.Literal(_asked_of_index(condition, count)),
+        "index_limit": sql.Literal(_index_limit(condition, count)),
     }
     forms = (_GRAPH, _SCAN) if graph else (_SCAN, _SCAN)
     parts = [

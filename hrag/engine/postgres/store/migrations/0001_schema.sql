@@ -1,19 +1,19 @@
--- Every table of hrag, keyed by tenant first. Statements on them bind tenant_id.
+-- Creates the tables of hrag. Their keys begin with the tenant. Statements on them bind tenant_id.
 --
--- A collection's number is never used twice. An ordinal names one version of one document: it
--- is the tenant's sequence at the commit that stored it, so it is never used twice in a tenant.
+-- A collection's number is never used twice. An ordinal identifies one version of one document. It
+-- is the tenant's sequence at the commit that stored the version, so no tenant uses it twice.
 
 CREATE SCHEMA hrag;
 
--- What made the schema.
+-- The migrations that have run.
 CREATE TABLE hrag.migrations (
     version integer PRIMARY KEY,
     name text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
--- What a tenant has, and the number of its last change. Its row is the lock of its writers:
--- every change updates it first. It is never deleted, so that sequences never begin again.
+-- A tenant's usage and the sequence of its last change. The row also serves as the lock of the
+-- tenant's writers: every change updates it first. It is never deleted, so sequences never restart.
 CREATE TABLE hrag.tenants (
     tenant_id text COLLATE "C" PRIMARY KEY,
     sequence bigint NOT NULL DEFAULT 0,
@@ -22,7 +22,7 @@ CREATE TABLE hrag.tenants (
     stored_bytes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
--- Names and aliases of collections in one table, so that none is used twice.
+-- Names and aliases of collections. They are in one table, so that no name is used twice.
 CREATE TABLE hrag.names (
     tenant_id text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
@@ -31,13 +31,13 @@ CREATE TABLE hrag.names (
     PRIMARY KEY (tenant_id, name)
 );
 
--- The number of a collection; the next one is that of its summaries.
+-- Numbers of collections. A collection's summary collection has the next number.
 CREATE SEQUENCE hrag.collection_ids INCREMENT BY 2;
 CREATE SEQUENCE hrag.home_ids;
 
--- Collections and their running totals. `record` is what was fixed at creation. With a `home`,
--- the leaves are in the tables leaves_<home> and tail_<home> of the schema hrag_homes, else in
--- hrag.leaves. `terms` is the number of occurrences of terms in all living leaves.
+-- Collections and their running totals. `record` is JSON that was fixed at creation. With a
+-- `home`, the leaves are in the tables leaves_<home> and tail_<home> of the schema hrag_homes,
+-- otherwise in hrag.leaves. `terms` is the number of occurrences of terms in all living leaves.
 CREATE TABLE hrag.collections (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -57,7 +57,7 @@ CREATE TABLE hrag.collections (
     PRIMARY KEY (tenant_id, collection_id)
 ) WITH (fillfactor = 50);
 
--- Collections whose rows are still to be deleted.
+-- Deleted collections whose rows still exist.
 CREATE TABLE hrag.deleted_collections (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -65,11 +65,11 @@ CREATE TABLE hrag.deleted_collections (
     PRIMARY KEY (tenant_id, collection_id)
 );
 
--- `record` is JSON with title, source, metadata, sections and pages; `tree` the packed tree,
--- 40 bytes a chunk; `body` the UTF-8 text; `term_count` the document's share of the
--- collection's `terms`. Text may hold what the type text refuses (NUL), and
--- parts of a bytea that is not compressed are read without the rest. In a summary collection,
--- `summarised` says what the document's leaves are summaries of.
+-- Documents. `record` is JSON with title, source, metadata, sections and pages. `tree` is the
+-- packed tree, 40 bytes a chunk. `term_count` is the document's share of the collection's `terms`.
+-- `body` is the UTF-8 text. Its type is bytea because a text may contain NUL, which the type text
+-- does not allow; parts of an uncompressed bytea are read without the rest. In a summary
+-- collection, `summarised` says which parts of which document the leaves summarise.
 CREATE TABLE hrag.documents (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -93,8 +93,8 @@ CREATE INDEX unsummarised ON hrag.documents (tenant_id, collection_id, ordinal)
     WHERE is_unsummarised;
 
 -- Leaves of collections without a home. `above` has the index of the leaf's ancestor at each
--- level, from the leaf's own up; `embedding` is null in a collection without vectors. Vectors
--- that are stored out of line take six times as long to scan.
+-- level; the first one is the leaf itself. `embedding` is null in a collection without vectors.
+-- The storage is PLAIN because vectors that are stored out of line take six times as long to scan.
 CREATE TABLE hrag.leaves (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -107,7 +107,7 @@ CREATE TABLE hrag.leaves (
 ALTER TABLE hrag.leaves ALTER COLUMN above SET STORAGE PLAIN;
 ALTER TABLE hrag.leaves ALTER COLUMN embedding SET STORAGE PLAIN;
 
--- By which filters find documents.
+-- Filter terms: filters use them to find documents.
 CREATE TABLE hrag.terms (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -116,9 +116,10 @@ CREATE TABLE hrag.terms (
     PRIMARY KEY (tenant_id, collection_id, term, ordinal)
 );
 
--- The lexical index. A document's leaves are in its term vector (which terms each has, how
--- often) until maintenance has built a part of many of them: postings, one row a term and part.
--- A deleted document that a part still holds has a tombstone.
+-- The lexical index. At first, a document's leaves are in its term vector, which lists the terms
+-- of each leaf with their frequencies. Maintenance later builds a part from the term vectors of
+-- many documents. A part consists of postings, one row for each term. A deleted document whose
+-- postings are still in a part has a tombstone.
 CREATE TABLE hrag.term_vectors (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -152,12 +153,12 @@ CREATE TABLE hrag.tombstones (
     PRIMARY KEY (tenant_id, collection_id, ordinal)
 );
 
--- The tables of homes, leaves_<n> and tail_<n>.
+-- The schema of the tables of homes, leaves_<n> and tail_<n>.
 CREATE SCHEMA hrag_homes;
 
--- Homes that are to be dropped once no transaction that may use them is left, and it is
--- `drop_after`: those that others have replaced, and, until it is in use, each that is being
--- filled.
+-- Homes to drop. A home is dropped after the time `drop_after`, once no transaction that may use
+-- it is running. The table lists homes that another home has replaced. It also lists each new home
+-- until the home is in use, so that a home that was never completed is dropped.
 CREATE TABLE hrag.unused_homes (
     tenant_id text COLLATE "C" NOT NULL,
     home bigint PRIMARY KEY,

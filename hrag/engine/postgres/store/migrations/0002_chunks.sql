@@ -1,10 +1,10 @@
--- What users of SQL read: the view hrag.chunks, and who may read which tenants through it.
+-- Creates the view hrag.chunks for users of SQL, and the rules for which tenants they may read.
 --
--- A chunk's row is computed from its document's packed tree and text when it is read; nothing
--- is stored twice. Functions that are STRICT are not inlined: each has its result once, however
--- many columns use it.
+-- A chunk's row is computed from its document's packed tree and text when it is read, so nothing
+-- is stored twice. PostgreSQL does not inline functions that are STRICT: each of them runs once,
+-- even if several columns use its result.
 
--- The little-endian number at an offset; 0xFFFFFFFF, which says that there is none, is -1.
+-- Returns the little-endian number at an offset. 0xFFFFFFFF, which means "no number", becomes -1.
 CREATE FUNCTION hrag.u32(packed bytea, start integer) RETURNS integer
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN reverse(substring(packed FROM start + 1 FOR 4))::integer;
@@ -13,7 +13,7 @@ CREATE FUNCTION hrag.chunk_id(document_id text, level integer, index integer) RE
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN document_id || '#' || level::text || '.' || index::text;
 
--- The levels of a packed tree: how many chunks each has, and at which byte they begin.
+-- Returns the levels of a packed tree: each one's number of chunks, and the byte where they begin.
 CREATE FUNCTION hrag.tree_levels(tree bytea)
 RETURNS TABLE (level integer, chunks integer, base integer)
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 4
@@ -24,7 +24,7 @@ BEGIN ATOMIC
         LATERAL (SELECT hrag.u32(tree, 4 + 4 * number) AS count) AS counted;
 END;
 
--- The chunks of one level, 40 bytes each, read together.
+-- Returns the packed chunks of one level, 40 bytes each. The level is read in one piece.
 CREATE FUNCTION hrag.level_chunks(tree bytea, base integer, chunks integer)
 RETURNS TABLE (index integer, chunk bytea)
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100
@@ -34,32 +34,33 @@ BEGIN ATOMIC
         generate_series(0, chunks - 1) AS number;
 END;
 
--- UTF-8 as text, which cannot hold NUL: U+2400, the symbol for it, takes its place.
+-- Decodes UTF-8. The type text cannot contain NUL, so U+2400, the symbol for NUL, replaces it.
 CREATE FUNCTION hrag.decoded_text(body bytea) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN convert_from(
     CASE position('\x00'::bytea IN body)
         WHEN 0 THEN body
-        -- Blanks keep the pairs of digits apart; `decode` ignores them.
+        -- Spaces separate the pairs of digits; `decode` ignores them.
         ELSE decode(
             replace(regexp_replace(encode(body, 'hex'), '(..)', ' \1', 'g'), ' 00', ' e29080'),
             'hex')
     END, 'UTF8');
 
--- The metadata in a document's record. NUL, escaped there, is U+2400 here too.
+-- Returns the metadata in a document's record. NUL is escaped there; U+2400 replaces it here too.
 CREATE FUNCTION hrag.metadata_of(record bytea) RETURNS jsonb
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN (
     CASE position('\u0000' IN convert_from(record, 'UTF8'))
         WHEN 0 THEN convert_from(record, 'UTF8')
-        -- An even number of backslashes before it are escaped ones.
+        -- An even number of backslashes before it are escaped backslashes.
         ELSE regexp_replace(
             convert_from(record, 'UTF8'), '(?<!\\)((?:\\\\)*)\\u0000', '\1\\u2400', 'g')
     END::json -> 'metadata')::jsonb;
 
--- The chunks of all documents in collections that have a name. `id` is unique in a collection.
--- Columns that a query does not use are not computed, nor are rows of other levels, if it has
--- a condition on `level`; with tenant_id and document_id it reads one document.
+-- The chunks of all documents, except those of summary collections. `id` is unique in a
+-- collection. Columns that a query does not use are not computed. If a query has a condition on
+-- `level`, rows of other levels are not computed either. A query with conditions on tenant_id and
+-- document_id reads one document.
 CREATE VIEW hrag.chunks WITH (security_invoker = true) AS
 SELECT
     hrag.chunk_id(d.document_id, l.level, k.index) AS id,
@@ -85,27 +86,27 @@ FROM hrag.documents AS d
     LATERAL hrag.level_chunks(d.tree, l.base, l.chunks) AS k
 WHERE c.record ->> 'summarises' = '0';
 
--- Which tenants a role may read through the view; the owner of the schema writes it.
+-- The tenants that a role may read through the view. The owner of the schema writes this table.
 CREATE TABLE hrag.sql_tenants (
     role_name name NOT NULL,
     tenant_id text COLLATE "C" NOT NULL,
     PRIMARY KEY (role_name, tenant_id)
 );
 
--- Nobody but the owner has rights, unless they are given by name.
+-- Only the owner has rights, and roles to which rights are granted by name.
 REVOKE ALL ON SCHEMA hrag, hrag_homes FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA hrag FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA hrag FROM PUBLIC;
 
--- Only what readers of SQL are granted has policies: a service that is not the owner could not
--- COPY into a table that has any.
+-- Only tables that SQL readers may read have policies: a service that is not the owner could not
+-- COPY into a table with policies.
 ALTER TABLE hrag.collections ENABLE ROW LEVEL SECURITY;
 ALTER TABLE hrag.documents ENABLE ROW LEVEL SECURITY;
 ALTER TABLE hrag.sql_tenants ENABLE ROW LEVEL SECURITY;
 
--- Gives the roles hrag_service and hrag_sql_reader their rights; a role that does not exist is
--- left out. The owner may call it again at any time, and does after creating a role. A migration
--- that adds tables or functions calls it at its end.
+-- Grants the roles hrag_service and hrag_sql_reader their rights. It skips a role that does not
+-- exist. The owner may call it again at any time, and calls it after creating one of the roles. A
+-- migration that adds tables or functions calls it at its end.
 CREATE PROCEDURE hrag.grant_roles() LANGUAGE plpgsql AS $$
 BEGIN
     IF to_regrole('hrag_service') IS NOT NULL THEN
@@ -131,7 +132,7 @@ BEGIN
         DROP POLICY IF EXISTS own_tenants ON hrag.collections;
         DROP POLICY IF EXISTS own_tenants ON hrag.documents;
         DROP POLICY IF EXISTS own_rows ON hrag.sql_tenants;
-        -- An array is computed once and looked up in the index; IN would filter all rows.
+        -- An array is computed once, and the index finds its rows; IN would filter all rows.
         CREATE POLICY own_tenants ON hrag.collections FOR SELECT TO hrag_sql_reader
             USING (tenant_id = ANY (ARRAY(SELECT own.tenant_id FROM hrag.sql_tenants AS own)));
         CREATE POLICY own_tenants ON hrag.documents FOR SELECT TO hrag_sql_reader
@@ -143,8 +144,8 @@ END
 $$;
 REVOKE ALL ON PROCEDURE hrag.grant_roles FROM PUBLIC;
 
--- Roles belong to the whole server: those that another database's store has made are used. A
--- role that may create none leaves them to an administrator.
+-- Roles belong to the whole server, so they may exist already because of a store in another
+-- database. If the current role may not create roles, an administrator has to create them.
 DO $$
 DECLARE
     wanted text;

@@ -1,5 +1,5 @@
--- Which tenant a collection is of follows from the collection. Without that, plans for any
--- parameters expect one document of a collection where there are many tenants, and read all of them
--- by another index than that of their ordinals.
+-- The collection determines the tenant. Without this statistics object and with many tenants, a
+-- generic plan expects one document per collection. It then reads all documents of the collection
+-- through an index that does not have their ordinals.
 CREATE STATISTICS hrag.documents_of_collections (dependencies)
   ON tenant_id, collection_id FROM hrag.documents;

@@ -25,7 +25,7 @@ MODULES = sorted(
 
 WORK = "looks for work in all tenants"
 ALL = "is about all tenants"
-CONDITION = "gets its condition from filters._OF_COLLECTION, which binds it"
+CONDITION = "gets its condition from filters._COLLECTION_CONDITION, which binds it"
 HOME = "a home has the leaves of one collection"
 EXCEPTIONS = {
     ("admin.check", "_COLLECTIONS"): ALL,

@@ -19,7 +19,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.errors import Unauthenticated
-from hrag.server.auth import Identity, Role, keys
+from hrag.server.auth import Identity, Role, api_keys
 from hrag.server.auth.api_keys import ApiKeys
 from tests.support.servers.credentials import UNKNOWN_KEY, altered, id_of, new_key
 
@@ -35,7 +35,7 @@ def test_a_key_is_a_name_and_256_random_bits(path):
     created = {new_key(path) for _ in range(20)}
     assert len(created) == 20
     assert all(re.fullmatch(r"hrag_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key) for key in created)
-    assert {key.id for key in keys.read(path)} == set(map(id_of, created))
+    assert {key.id for key in api_keys.read(path)} == set(map(id_of, created))
 
 
 def test_the_file_holds_hashes_only_and_has_mode_0600(path):
@@ -65,7 +65,7 @@ def test_replacing_the_file_keeps_its_mode(path):
     """Otherwise a service that runs as another user would keep accepting revoked keys."""
     key = new_key(path)
     path.chmod(0o640)
-    keys.revoke(path, id_of(key))
+    api_keys.revoke(path, id_of(key))
     assert path.stat().st_mode & 0o777 == 0o640
 
 
@@ -88,7 +88,7 @@ def test_a_file_whose_owner_cannot_be_kept_is_not_replaced(path, monkeypatch):
     content = path.read_bytes()
     monkeypatch.setattr(os, "fchown", fchown)
     with pytest.raises(PermissionError):
-        keys.revoke(path, id_of(key))
+        api_keys.revoke(path, id_of(key))
     assert path.read_bytes() == content
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -129,13 +129,13 @@ def test_any_other_credential_is_refused_with_the_same_message(path, change):
 
 def test_the_hash_from_the_file_is_not_a_key(path):
     key = new_key(path)
-    stored = keys.read(path)[0].sha256
+    stored = api_keys.read(path)[0].sha256
     with pytest.raises(Unauthenticated):
         ApiKeys(path)(f"hrag_{id_of(key)}_{stored[:43]}")
 
 
 def test_a_key_expires(path):
-    key = keys.create(path, ("acme",), Role.READ, "", timedelta(days=1))
+    key = api_keys.create(path, ("acme",), Role.READ, "", timedelta(days=1))
     now = time.time()
     clock = [now]
     accepted = ApiKeys(path, lambda: clock[0])
@@ -147,21 +147,21 @@ def test_a_key_expires(path):
 
 def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
     key, other = new_key(path), new_key(path)
-    first = keys.revoke(path, id_of(key))
+    first = api_keys.revoke(path, id_of(key))
     assert first.revoked is not None
-    assert keys.revoke(path, id_of(key)) == first
+    assert api_keys.revoke(path, id_of(key)) == first
     accepted = ApiKeys(path)
     assert accepted(other)
     with pytest.raises(Unauthenticated):
         accepted(key)
     with pytest.raises(ValueError, match="there is no key with the id 'nobody'"):
-        keys.revoke(path, "nobody")
+        api_keys.revoke(path, "nobody")
 
 
 def test_concurrently_created_keys_are_all_stored(path):
     with ThreadPoolExecutor(8) as makers:
         created = list(makers.map(lambda _: new_key(path), range(40)))
-    assert {key.id for key in keys.read(path)} == set(map(id_of, created))
+    assert {key.id for key in api_keys.read(path)} == set(map(id_of, created))
 
 
 def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
@@ -185,14 +185,14 @@ def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
 )
 def test_invalid_values_create_no_key(path, tenants, note, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        keys.create(path, tenants, Role.READ, note, None)
+        api_keys.create(path, tenants, Role.READ, note, None)
     assert not path.exists()
 
 
 def test_a_value_that_is_wrong_is_one_problem(path):
     """If the only tenant of a list is invalid, the list is not also reported as too short."""
     with pytest.raises(ValueError, match=r"^tenants\.0: [^;]*$"):
-        keys.create(path, ("b b",), Role.READ, "", None)
+        api_keys.create(path, ("b b",), Role.READ, "", None)
 
 
 def _line(**changed: object) -> dict[str, object]:
@@ -238,7 +238,7 @@ def test_a_file_without_a_valid_key_is_logged(path):
     with capture_logs() as logs, pytest.raises(Unauthenticated):
         ApiKeys(path)(UNKNOWN_KEY)
     key = new_key(path)
-    keys.revoke(path, id_of(key))
+    api_keys.revoke(path, id_of(key))
     with capture_logs() as again:
         ApiKeys(path)
     for lines in (logs, again):

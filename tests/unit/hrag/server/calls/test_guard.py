@@ -20,7 +20,8 @@ from structlog.testing import capture_logs
 
 from hrag.errors import InvalidArgument
 from hrag.observe.log import call_fields
-from hrag.server.auth import Role, keys
+from hrag.server.auth import Role
+from hrag.server.auth.api_keys import revoke
 from hrag.server.calls.guard import OPEN, RULES
 from hrag.types import MAX_BATCH_SEARCHES
 from hrag.v1 import indexer_pb2 as ipb
@@ -94,7 +95,7 @@ def api_keys(key_file: Path) -> dict[str, list[tuple[str, str]]]:
     """Returns the headers of each kind of caller."""
     read = new_key(key_file)
     revoked = new_key(key_file, role=Role.ADMIN)
-    keys.revoke(key_file, id_of(revoked))
+    revoke(key_file, id_of(revoked))
     over = expired(key_file, new_key(key_file, role=Role.ADMIN))
     callers = {
         "read": read,
@@ -283,7 +284,7 @@ def test_revoking_a_key_ends_the_stream_it_opened(tmp_path: Path) -> None:
 
     def requests() -> Iterator[Any]:
         yield ipb.IngestDocumentsRequest(tenant_id=TENANT)
-        keys.revoke(file, id_of(key))
+        revoke(file, id_of(key))
         while True:
             time.sleep(0.05)
             yield ipb.IngestDocumentsRequest(tenant_id=TENANT)

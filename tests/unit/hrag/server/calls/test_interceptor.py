@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from hrag import errors
 from hrag.observe import metrics
 from hrag.server.admission.suspension import Suspended
-from hrag.server.auth import Role, keys
+from hrag.server.auth import Role, api_keys
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.v1 import retriever_pb2 as rpb
@@ -186,7 +186,7 @@ def test_an_answer_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             request, timeout=20, metadata=(("authorization", f"Bearer {key}"),)
         )
         assert next(events).text == "why?"
-        keys.revoke(path, id_of(key))
+        api_keys.revoke(path, id_of(key))
         with pytest.raises(grpc.RpcError) as caught:
             list(events)
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -207,7 +207,7 @@ def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
             nothing(), timeout=10, metadata=(("authorization", f"Bearer {key}"),)
         )
         responses.initial_metadata()  # It arrives when the call is authorized.
-        keys.revoke(path, id_of(key))
+        api_keys.revoke(path, id_of(key))
         with pytest.raises(grpc.RpcError) as caught:
             list(responses)
         has_ended.set()
@@ -231,7 +231,7 @@ def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path
         request = rpb.SearchRequest(tenant_id=TENANT)
         calling = search.future(request, timeout=20, metadata=metadata)
         assert waiting.wait(5)
-        keys.revoke(path, id_of(key))
+        api_keys.revoke(path, id_of(key))
         time.sleep(1.1)  # The key file is checked once a second.
         may_go_on.set()
         assert calling.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -44,8 +44,8 @@ def test_a_part_is_built_of_enough_leaves_and_merged_with_others_of_its_size(
     while leaves < 64:
         assert step(merge_parts) == 0
         writer.put(collection, wordy(f"d{built}", built, sentences=30))
-        assert step(partial(build_part, least=10_000)) == 0
-        part = step(partial(build_part, least=10))
+        assert step(partial(build_part, min_leaves=10_000)) == 0
+        part = step(partial(build_part, min_leaves=10))
         assert 10 <= part < 64
         leaves, built = leaves + part, built + 1
     assert (counts("term_vectors"), counts("postings_parts")) == (0, built)
@@ -60,7 +60,7 @@ def test_deleted_documents_leave_tombstones_until_their_part_is_rewritten(
     writer, collection, counts, step, database
 ):
     writer.put_many([(collection, wordy(f"d{n}", n)) for n in range(10)])
-    step(partial(build_part, least=1))
+    step(partial(build_part, min_leaves=1))
     writer.delete(collection, "d3")
     assert counts("tombstones") == 1
     assert step(merge_parts) == 0
@@ -87,6 +87,6 @@ def test_a_document_that_is_deleted_while_a_part_is_built_gets_a_tombstone(
         writer.delete(collection, "d2")
 
     monkeypatch.setattr(lexical_index, "_write", deleting)
-    step(partial(build_part, least=1))
+    step(partial(build_part, min_leaves=1))
     assert counts("tombstones") == 1
     assert PostgresAdministration(database).check().problems == ()

@@ -251,11 +251,11 @@ def test_workers_that_lost_their_lock_still_take_one_step_at_a_time(twins, threa
     def other_worker() -> None:
         twins.delete("d0")
         worker = MaintenanceWorker(twins.database, 50)
-        second.append(threads.submit(worker._index_words, "t", twins.number(), every_leaf=True))
+        second.append(threads.submit(worker._index_terms, "t", twins.number(), every_leaf=True))
         wait_until_one_waits(twins, second[0])
 
     once(monkeypatch, lexical_index, "_write", other_worker)
-    twins.worker._index_words("t", twins.number(), every_leaf=True)
+    twins.worker._index_terms("t", twins.number(), every_leaf=True)
     second[0].result()
     assert twins.rows("hrag.tombstones") == 1
 
@@ -310,7 +310,7 @@ def test_a_collection_is_deleted_and_removed_while_a_part_of_it_is_built(
         wait_until_one_waits(twins, removed[0])
 
     once(monkeypatch, lexical_index, "_write", drop)
-    twins.worker._index_words("t", twins.number(), every_leaf=True)
+    twins.worker._index_terms("t", twins.number(), every_leaf=True)
     removed[0].result()
     twins.reclaim()
     for table in ("term_vectors", "postings", "postings_parts", "tombstones"):
@@ -367,7 +367,7 @@ def test_what_fails_for_one_collection_is_done_for_the_others(twins, monkeypatch
     monkeypatch.setattr(worker, "maintain", fail_once)
     worker.changed("t", 1)
     worker.changed("t", 3)
-    worker._work_on_changed()
+    worker._maintain_changed()
     assert maintained == [1, 3]
 
 

@@ -80,7 +80,7 @@ def test_scores_in_slices_equal_those_at_once_to_the_bit(monkeypatch, deleted):
     assert np.all(np.diff(at_once._labels.astype(np.int64)) > 0)
     monkeypatch.setattr(lexical_source, "_SLICE_POSTINGS", 500)
     assert everything(query(asked, rows)) == everything(at_once)
-    monkeypatch.setattr(lexical_source, "_KEPT_POSTINGS", 0)
+    monkeypatch.setattr(lexical_source, "_MAX_CACHED_POSTINGS", 0)
     assert everything(query(asked, rows)) == everything(at_once)
 
 

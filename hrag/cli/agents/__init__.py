@@ -1,1 +1,0 @@
-"""How do agents search and read documents over the Model Context Protocol?"""

@@ -1,0 +1,290 @@
+"""`hrag collections` and `hrag aliases`: manage a tenant's collections and their other names."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hrag.cli.options import (
+    DEFAULT_INDEXER,
+    DEFAULT_TENANT,
+    AsJson,
+    Credentials,
+    Indexer,
+    Tenant,
+    Yes,
+    all_collections,
+    confirm,
+    connect,
+    connection_options,
+)
+from hrag.cli.render import counted
+from hrag.cli.terminal import Column, Fit, output, print_json, print_line, show_table
+from hrag.text.plain_text import printable
+from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, SummaryUnit
+from hrag.values.limits import MAX_LEVELS, MAX_OVERLAP_RATIO
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The collection's name.", show_default=False)
+]
+AliasArgument = Annotated[
+    str, typer.Argument(metavar="ALIAS", help="The alias's name.", show_default=False)
+]
+_COLLECTION_COLUMNS = (
+    Column("collection"),
+    Column("documents", Fit.NEVER),
+    Column("levels"),
+    Column("overlap", Fit.NEVER),
+    Column("embedder"),
+    Column("analyzer"),
+    Column("summaries"),
+)
+
+
+@connection_options
+def list_collections(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """List a tenant's collections with their settings.
+
+    hrag status shows how much each collection contains and how much of it is indexed.
+
+    \b
+    Examples:
+      hrag collections list
+      hrag collections list --tenant acme --json
+    """
+    with connect(credentials, indexer) as client:
+        listed = list(all_collections(client, tenant))
+    if as_json:
+        print_json([asdict(collection) for collection in listed])
+    elif listed:
+        show_table(output(), _COLLECTION_COLUMNS, map(_collection_row, listed))
+    else:
+        output().print(f"tenant {printable(tenant)} has no collections yet", markup=False)
+
+
+def _collection_row(collection: Collection) -> tuple[object, ...]:
+    settings = collection.settings
+    return (
+        collection.name,
+        collection.document_count,
+        ",".join(map(str, settings.tree.level_sizes)),
+        f"{settings.tree.overlap_ratio:g}",
+        settings.embedder,
+        settings.analyzer or "none",
+        settings.summaries.value,
+    )
+
+
+@connection_options
+def create_collection(
+    credentials: Credentials,
+    name: NameArgument,
+    tenant: Tenant = DEFAULT_TENANT,
+    level_sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENS,...",
+            help="Maximum size of the chunks of each level in tokens, smallest level first. One "
+            "number means flat chunking, with a single level.",
+        ),
+    ] = None,
+    overlap_ratio: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=MAX_OVERLAP_RATIO,
+            help="The fraction of a chunk that the next chunk of its level repeats.",
+        ),
+    ] = None,
+    embedding_level: Annotated[
+        int | None,
+        typer.Option(min=0, max=MAX_LEVELS - 1, help="The level that is embedded and searched."),
+    ] = None,
+    return_level: Annotated[
+        int | None,
+        typer.Option(min=0, max=MAX_LEVELS - 1, help="The level that small_to_big returns."),
+    ] = None,
+    summaries: Annotated[
+        SummaryUnit | None,
+        typer.Option(help="The part of a document that gets one summary, for summary_first."),
+    ] = None,
+    analyzer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="The language of the texts, for searches by words, such as english or german; "
+            "simple means no stemming.",
+        ),
+    ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The embedder. {NO_EMBEDDER} means no vectors: searches use words alone."
+        ),
+    ] = None,
+    index_headings: Annotated[
+        bool | None,
+        typer.Option(
+            "--index-headings/--no-index-headings",
+            help="Let searches find a leaf by its document's title and its section's headings too.",
+            show_default=False,
+        ),
+    ] = None,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Create a collection. Its settings never change.
+
+    For each setting that is not given, the indexer's default applies.
+
+    \b
+    Examples:
+      hrag collections create guides
+      hrag collections create books --summaries section --level-sizes 256,1024,4096
+      hrag collections create logs --embedder none --analyzer simple
+    """
+    request = SettingsRequest(
+        level_sizes=None if level_sizes is None else _parse_level_sizes(level_sizes),
+        overlap_ratio=overlap_ratio,
+        embedding_level=embedding_level,
+        return_level=return_level,
+        summaries=summaries,
+        embedder=embedder,
+        analyzer=analyzer,
+        index_headings=index_headings,
+    )
+    with connect(credentials, indexer) as client:
+        created = client.create_collection(tenant, name, request)
+    if as_json:
+        print_json(asdict(created))
+    else:
+        print_line(f"created collection {created.name}", style="green")
+
+
+def _parse_level_sizes(value: str) -> tuple[int, ...]:
+    """Parses the value of `--level-sizes`. Raises BadParameter."""
+    try:
+        return tuple(int(size) for size in value.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{value!r} is not a list of whole numbers such as 256,512,1024,2048",
+            param_hint="--level-sizes",
+        ) from None
+
+
+@connection_options
+def delete_collection(
+    credentials: Credentials,
+    name: NameArgument,
+    tenant: Tenant = DEFAULT_TENANT,
+    yes: Yes = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a collection with all its documents.
+
+    The command asks for confirmation, unless --yes is given. Without a terminal and without
+    --yes it deletes nothing.
+
+    \b
+    Examples:
+      hrag collections delete guides
+      hrag collections delete guides --yes
+    """
+    with connect(credentials, indexer) as client:
+        content = counted(client.get_collection(tenant, name).document_count, "document")
+        confirm(f"Delete collection {name} of tenant {tenant} with {content}?", yes=yes)
+        sequence = client.delete_collection(tenant, name)
+    if as_json:
+        print_json({"collection": name, "sequence": sequence})
+    else:
+        print_line(f"deleted collection {name} with {content}", style="green")
+
+
+@connection_options
+def list_aliases(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """List a tenant's aliases and the collections that they name.
+
+    Every command accepts an alias in place of a collection's name.
+
+    \b
+    Example:
+      hrag aliases list
+    """
+    with connect(credentials, indexer) as client:
+        listed = client.list_aliases(tenant)
+    if as_json:
+        print_json([asdict(alias) for alias in listed])
+    elif listed:
+        rows = [(alias.name, alias.collection) for alias in listed]
+        show_table(output(), (Column("alias"), Column("collection")), rows)
+    else:
+        output().print(f"tenant {printable(tenant)} has no aliases", markup=False)
+
+
+@connection_options
+def set_alias(
+    credentials: Credentials,
+    alias: AliasArgument,
+    collection: Annotated[
+        str,
+        typer.Argument(
+            metavar="COLLECTION",
+            help="The collection that the alias will name.",
+            show_default=False,
+        ),
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Make an alias name a collection. All searches use the new collection from then on.
+
+    You can change settings this way while searches run: fill a new collection, then set the
+    alias.
+
+    \b
+    Example:
+      hrag aliases set guides guides-2026
+    """
+    with connect(credentials, indexer) as client:
+        change = client.set_alias(tenant, alias, collection)
+    if as_json:
+        print_json(asdict(change))
+        return
+    previous = f" instead of {change.previous_collection}" if change.previous_collection else ""
+    print_line(f"{change.alias.name} names {change.alias.collection}{previous}", style="green")
+
+
+@connection_options
+def delete_alias(
+    credentials: Credentials,
+    alias: AliasArgument,
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Delete an alias.
+
+    The collection that it names stays.
+
+    \b
+    Example:
+      hrag aliases delete guides
+    """
+    with connect(credentials, indexer) as client:
+        sequence = client.delete_alias(tenant, alias)
+    if as_json:
+        print_json({"alias": alias, "sequence": sequence})
+    else:
+        print_line(f"deleted alias {alias}", style="green")

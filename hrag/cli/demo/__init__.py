@@ -1,1 +1,0 @@
-"""How does `hrag demo` show what hrag does, without any setup?"""

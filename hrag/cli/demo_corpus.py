@@ -1,0 +1,97 @@
+"""The documents and questions of `hrag demo`.
+
+Without files from the user, the corpus is the help topics that ship with Python. Every machine
+that runs hrag has them, they are real prose, and the right topic for a question about Python is
+known. Some topics repeat the text of other topics, so a question may have several right topics.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, zip_longest
+
+from hrag.cli.input_documents import InputDocument, ReadDocument
+from hrag.cli.terminal import Failure
+from hrag.values.documents import Document
+
+_MIN_QUESTION_CHARS = 8
+_MAX_QUESTION_CHARS = 120
+# A shorter heading, for example "2. Layout", cannot serve as a question.
+_MIN_HEADING_WORDS = 3
+# This is enough for a demonstration with a single document.
+_PER_DOCUMENT = 12
+_NO_PROSE = ("#", "|", "-", "*", ">", "`", "=", "~")
+_NUMBER = re.compile(r"^[\d.]+\s+")
+_SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and the ids of the documents that answer it; no ids if they are not known."""
+
+    text: str
+    right: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A stored document's text and the headings that the indexer found in it."""
+
+    headings: tuple[str, ...]
+    text: str
+
+
+QUESTIONS = (
+    Question("How do I raise an exception from another one?", ("raise",)),
+    Question("What does a generator's yield expression return?", ("yield",)),
+    Question("What is the difference between is and ==?", ("comparisons",)),
+    Question("How do I split a string into words?", ("string-methods",)),
+    Question("How do I define a class with a metaclass?", ("specialnames", "class")),
+    Question("How does Python find a module when I import it?", ("import",)),
+    Question("How do I set a breakpoint in the debugger?", ("debugger",)),
+    Question("Which values are considered false?", ("booleans", "truth")),
+)
+
+
+def topics() -> list[InputDocument]:
+    """Returns Python's help topics, sorted by name. Raises Failure if Python lacks them."""
+    try:
+        # The module has half a megabyte, so it is imported only when it is needed.
+        from pydoc_data.topics import topics as texts  # noqa: PLC0415
+    except ImportError:
+        raise Failure(
+            "this Python installation lacks its help topics (pydoc_data); "
+            "give files to use instead: hrag demo PATH..."
+        ) from None
+    return [InputDocument(key, partial(_topic, key, texts[key])) for key in sorted(texts)]
+
+
+def _topic(key: str, text: str) -> ReadDocument:
+    title = next(filter(None, map(str.strip, text.splitlines())), key)
+    return ReadDocument(Document(text, key, title=title, source=f"pydoc:{key}"))
+
+
+def questions_from(documents: Sequence[StoredText], count: int) -> list[Question]:
+    """Returns at most `count` different questions, taken from the documents in turn.
+
+    A document's headings are used first, then the first sentences of its paragraphs.
+    """
+    in_turn = filter(None, chain.from_iterable(zip_longest(*map(_candidates, documents))))
+    return [Question(text) for text in dict.fromkeys(in_turn)][:count]
+
+
+def _candidates(document: StoredText) -> list[str]:
+    """Returns texts of one document that can serve as questions, without duplicates."""
+    unnumbered = (_NUMBER.sub("", heading) for heading in document.headings)
+    headings = (heading for heading in unnumbered if len(heading.split()) >= _MIN_HEADING_WORDS)
+    texts = (" ".join(text.split()) for text in chain(headings, _first_sentences(document.text)))
+    fitting = [text for text in texts if _MIN_QUESTION_CHARS <= len(text) <= _MAX_QUESTION_CHARS]
+    return list(dict.fromkeys(fitting))[:_PER_DOCUMENT]
+
+
+def _first_sentences(text: str) -> Iterator[str]:
+    """Yields the first sentence of every paragraph of prose."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        if not paragraph.lstrip().startswith(_NO_PROSE) and (match := _SENTENCE.search(paragraph)):
+            yield match[0].strip()

@@ -1,1 +1,0 @@
-"""How are collections and their documents listed, shown, changed and deleted?"""

@@ -1,0 +1,308 @@
+"""`hrag export` and `hrag import`: write documents for other programs, and store them again."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from hrag.cli.export_format import (
+    DocumentReader,
+    NotAnExport,
+    document_line,
+    header_line,
+    parse_document,
+    parse_header,
+)
+from hrag.cli.ingest_progress import (
+    IngestProgress,
+    ingest_all,
+    print_outcome,
+    print_summary,
+    show_outcomes,
+    shown_progress,
+)
+from hrag.cli.input_documents import (
+    STANDARD_INPUT,
+    InputDocument,
+    Line,
+    ReadDocument,
+    check_size,
+    lines_of,
+    sendable,
+)
+from hrag.cli.option_values import WHERE_OPTION, parse_filters
+from hrag.cli.options import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJsonLines,
+    CollectionName,
+    Credentials,
+    Indexer,
+    Retriever,
+    Tenant,
+    Where,
+    all_documents,
+    connect,
+    connection_options,
+)
+from hrag.cli.render import counted
+from hrag.cli.terminal import Failure, output, show_note
+from hrag.host.private_files import opener
+from hrag.values.documents import DocumentInfo
+from hrag.values.errors import CollectionExists
+from hrag.values.limits import DEFAULT_COLLECTION
+
+# The longest text has 256 MiB, and escaping may double its length.
+MAX_LINE_BYTES = 512 * 1024 * 1024
+
+_Lines = Iterator[str]
+
+
+class ExportFormat(StrEnum):
+    """The format of an export."""
+
+    JSONL = "jsonl"
+    GRAPHML = "graphml"
+    CYPHER = "cypher"
+
+
+@connection_options
+def export(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    form: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format",
+            help="jsonl writes documents, for hrag import. graphml and cypher write documents and "
+            "chunks as a graph.",
+        ),
+    ] = ExportFormat.JSONL,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            help="The file to write; it appears when it is complete. Default: standard output.",
+        ),
+    ] = None,
+    where: Where = None,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+) -> None:
+    """Write a collection's documents, one at a time, in order of id.
+
+    jsonl has one document in each line, with its metadata and its text or pages; hrag import
+    reads it. The text is the text that was indexed, not the file that it was read from.
+
+    graphml and cypher have (:Document)-[:HAS_CHUNK]->(:Chunk)-[:HAS_CHILD]->(:Chunk), with the
+    content of every chunk. Cypher statements can be run again.
+
+    Documents that are deleted, or change again and again, during the export are left out and
+    counted.
+
+    \b
+    Examples:
+      hrag export --collection guides -o guides.jsonl
+      hrag export --where team=search | gzip > search.jsonl.gz
+      hrag export --format graphml -o chunks.graphml
+      hrag export --format cypher | cypher-shell
+    """
+    filter = parse_filters(where, WHERE_OPTION)
+    with connect(credentials, indexer, retriever) as client:
+        settings = client.get_collection(tenant, collection)
+        reader = DocumentReader(client, tenant, collection)
+        infos = all_documents(client, tenant, collection, filter)
+        counts = _Counts()
+        if form is ExportFormat.JSONL:
+            lines = _json_lines(header_line(settings), reader, infos, counts)
+        else:
+            lines = _graph_lines(form, reader, infos, counts, (tenant, collection))
+        with _open_output(target) as file:
+            for line in lines:
+                file.write(line.encode())
+    left_out = f"; left out because they changed during the export: {counts.left_out:,}"
+    written = f"exported {counted(counts.written, 'document')}"
+    show_note(written + (left_out if counts.left_out else ""))
+
+
+class _Counts:
+    """The number of documents that were written, and of those that were left out."""
+
+    written = 0
+    left_out = 0
+
+
+def _json_lines(
+    header: str, reader: DocumentReader, infos: Iterator[DocumentInfo], counts: _Counts
+) -> _Lines:
+    yield header
+    for info in infos:
+        document = reader.with_pages(info)
+        if document is None:
+            counts.left_out += 1
+            continue
+        yield document_line(document)
+        counts.written += 1
+
+
+def _graph_lines(
+    form: ExportFormat,
+    reader: DocumentReader,
+    infos: Iterator[DocumentInfo],
+    counts: _Counts,
+    scope: tuple[str, str],
+) -> _Lines:
+    # Python's XML package loads an HTTP client, so it is imported only when it is needed.
+    from hrag.cli.graph_formats import Cypher, GraphFormat, GraphMl, graph_of  # noqa: PLC0415
+
+    graph: GraphFormat = GraphMl() if form is ExportFormat.GRAPHML else Cypher()
+    yield graph.header()
+    for info in infos:
+        document = reader.with_tree(info)
+        if document is None:
+            counts.left_out += 1
+            continue
+        nodes, edges = graph_of(*scope, document)
+        yield from map(graph.node, nodes)
+        yield from map(graph.edge, edges)
+        counts.written += 1
+    yield graph.footer()
+
+
+@contextmanager
+def _open_output(target: Path | None) -> Iterator[BinaryIO]:
+    """Yields a file that writes to `target`, or to standard output. Raises Failure."""
+    try:
+        if target is None:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        elif target.exists() and not target.is_file():
+            # A pipe or a device is written to; it is not replaced.
+            with target.open("wb") as file:
+                yield file
+        else:
+            with _replacing(target) as file:
+                yield file
+    except BrokenPipeError:
+        # The program that reads the output has closed the pipe. That is not an error.
+        raise
+    except OSError as error:
+        raise Failure(f"{target or 'standard output'}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[BinaryIO]:
+    """Yields a file that replaces `target` when the block ends. Raises OSError.
+
+    If the block raises an error, `target` stays as it is.
+    """
+    incomplete = target.with_name(f"{target.name}.partial")
+    with open(incomplete, "wb", opener=opener) as file:
+        try:
+            yield file
+            file.flush()
+            incomplete.replace(target)
+        except BaseException:
+            incomplete.unlink()
+            raise
+
+
+@connection_options
+def import_documents(
+    credentials: Credentials,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The file that hrag export wrote; - means standard input.",
+            show_default=False,
+        ),
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create",
+            help="Create the collection if it does not exist, with the settings of the exported "
+            "collection.",
+        ),
+    ] = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJsonLines = False,
+) -> None:
+    """Store the documents of an export, under their ids, with their metadata and pages.
+
+    If a line cannot be read, the command reports its number and the reason, stores the other
+    lines, and ends with exit code 1. If an import was interrupted, run it again: documents that
+    are stored already are neither embedded nor written again.
+
+    \b
+    Examples:
+      hrag import guides.jsonl --collection guides --create
+      gunzip < search.jsonl.gz | hrag import - --tenant acme
+      hrag export | hrag import - --indexer other:50051
+    """
+    with _open_input(source) as file, connect(credentials, indexer=indexer) as client:
+        lines = lines_of(file, MAX_LINE_BYTES)
+        first = next(lines, None)
+        try:
+            settings = parse_header(first.content if first else b"")
+        except NotAnExport as error:
+            raise Failure(f"{source}: {error}") from None
+        if create:
+            with suppress(CollectionExists):
+                client.create_collection(tenant, collection, settings)
+        documents = _documents_of_lines(lines)
+        if as_json:
+            progress = IngestProgress(on_outcome=print_outcome)
+            ingest_all(client, tenant, collection, documents, progress)
+            print_summary(progress, [], [])
+        else:
+            progress = IngestProgress(total_bytes=_input_size(source))
+            with shown_progress(progress, output()):
+                ingest_all(client, tenant, collection, documents, progress)
+            show_outcomes(progress)
+        if progress.error is not None:
+            raise progress.error
+    if progress.failures:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _open_input(source: Path) -> Iterator[BinaryIO]:
+    if source == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise Failure(f"{source}: {error.strerror or error}") from None
+    with file:
+        yield file
+
+
+def _input_size(source: Path) -> int:
+    return 0 if source == STANDARD_INPUT else source.stat().st_size
+
+
+def _documents_of_lines(lines: Iterable[Line]) -> Iterator[InputDocument]:
+    """Yields the document of each line; blank lines are skipped."""
+    for line in lines:
+        if line.content.strip():
+            yield InputDocument(f"line {line.number}", partial(_read_line, line), line.size)
+
+
+def _read_line(line: Line) -> ReadDocument:
+    check_size(line.size, MAX_LINE_BYTES)
+    return ReadDocument(sendable(parse_document(line.content)))

@@ -1,0 +1,273 @@
+"""The content of an export: whole documents as they are stored, and their JSON Lines format.
+
+Documents are read through the services' public calls. All parts of a document are from one
+version: if it is replaced during reading, it is read again. Reading the pages takes one call for
+each top-level chunk, and so does reading the tree.
+
+The first line of an export is `{"hrag_export": 1, "collection": ..., "settings": {...}}`. Each
+other line is a document with `id`, `title`, `source`, `mime_type`, `metadata` and either `text` or
+`pages`. `pages` is a list of objects with `number` and `text`, so that citations name the same
+pages after an import.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hrag.cli.input_documents import Unreadable
+from hrag.cli.tree import hierarchies, nodes, top_chunk_ids
+from hrag.values.chunks import Chunk, ChunkNode
+from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, SummaryUnit
+from hrag.values.documents import Document, DocumentInfo, Page
+from hrag.values.errors import ChunkNotFound, DocumentChanged, DocumentNotFound
+from hrag.values.formats import CSV, HTML, PLAIN_TEXT, TSV, format_of
+
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+    from hrag.client import Client
+
+FORMAT_VERSION = 1
+
+_READ_FROM_FILES = (HTML, CSV, TSV)
+_TEXT_FIELDS = ("id", "title", "source", "mime_type", "text")
+_FIELDS = (*_TEXT_FIELDS, "metadata", "pages")
+_ATTEMPTS = 3
+_MAX_PAGE_NUMBER = 2**32 - 1  # A request stores page numbers in 32 bits.
+_PAGE_BREAK = "\n\n"  # The indexer joins the texts of pages with this.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """One version of a document: its text, and either its pages or its tree.
+
+    `pages` is empty if the document has none or was read with its tree; `tree` is empty if it
+    was read with its pages.
+    """
+
+    info: DocumentInfo
+    text: str
+    pages: tuple[Page, ...] = ()
+    tree: tuple[ChunkNode, ...] = ()
+
+
+class DocumentReader:
+    """Reads whole documents of one collection."""
+
+    def __init__(self, client: "Client", tenant: str, collection: str) -> None:
+        self._client = client
+        self._tenant = tenant
+        self._collection = collection
+
+    def with_pages(self, info: DocumentInfo) -> StoredDocument | None:
+        """Returns the document with its pages.
+
+        Returns None if it was deleted, or replaced during each of three attempts.
+        """
+        return self._read_unchanged(info, self._with_pages)
+
+    def with_tree(self, info: DocumentInfo) -> StoredDocument | None:
+        """Returns the document with all chunks, parents first.
+
+        Returns None if it was deleted, or replaced during each of three attempts.
+        """
+        return self._read_unchanged(info, self._with_tree)
+
+    def _read_unchanged(
+        self, info: DocumentInfo, read: Callable[[DocumentInfo], StoredDocument]
+    ) -> StoredDocument | None:
+        """Calls `read` until the document has not changed while it was read."""
+        for _ in range(_ATTEMPTS):
+            try:
+                document = read(info)
+            except ChunkNotFound:
+                document = None
+            except (DocumentChanged, DocumentNotFound):
+                return None
+            try:
+                current = self._client.get_document(
+                    self._tenant, info.document_id, collection=self._collection
+                )
+            except DocumentNotFound:
+                return None
+            if document is not None and current.sequence == info.sequence:
+                return document
+            info = current
+        return None
+
+    def _with_pages(self, info: DocumentInfo) -> StoredDocument:
+        text = self._text(info)
+        return StoredDocument(info, text, pages_of(text, self._top_chunks(info), info.page_count))
+
+    def _with_tree(self, info: DocumentInfo) -> StoredDocument:
+        trees = hierarchies(self._client, self._tenant, self._collection, info)
+        tree = tuple(node for hierarchy in trees for node in nodes(hierarchy))
+        return StoredDocument(info, self._text(info), tree=tree)
+
+    def _text(self, info: DocumentInfo) -> str:
+        return self._client.get_text(self._tenant, info.document_id, collection=self._collection)
+
+    def _top_chunks(self, info: DocumentInfo) -> Iterator[Chunk]:
+        """Yields the chunks of the top level, if the document has pages."""
+        if not info.page_count:
+            return
+        for chunk_id in top_chunk_ids(info):
+            node = self._client.get_chunk(self._tenant, chunk_id, collection=self._collection)
+            yield node.chunk
+
+
+def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page, ...]:
+    """Returns the pages of `text`. Without chunks, returns no pages.
+
+    `chunks` are the chunks of the top level, in order. `page_count` is the number of pages. An
+    empty last page lies in no chunk, so its number is taken to be one more than the number of
+    the page before it.
+    """
+    numbers: dict[int, int] = {}
+    last_page = end = 0
+    for chunk in chunks:
+        if chunk.first_page != last_page and chunk.span.char_start >= end:
+            # No earlier chunk reaches into this page, so the page begins with this chunk.
+            numbers[chunk.span.char_start] = chunk.first_page
+        numbers |= {start.char_start: start.number for start in chunk.page_starts}
+        last_page, end = chunk.last_page, chunk.span.char_end
+    if len(numbers) < page_count and text.endswith(_PAGE_BREAK):
+        numbers[len(text)] = min(last_page + 1, _MAX_PAGE_NUMBER)
+    starts = sorted(numbers)
+    pieces = [text[start:end] for start, end in pairwise([*starts, len(text)])]
+    texts = [*(piece.removesuffix(_PAGE_BREAK) for piece in pieces[:-1]), *pieces[-1:]]
+    return tuple(Page(piece, numbers[start]) for piece, start in zip(texts, starts, strict=True))
+
+
+class NotAnExport(ValueError):
+    """The first line is not the first line of an export that this version can read."""
+
+
+def header_line(collection: Collection) -> str:
+    """Returns the first line of an export."""
+    settings = collection.settings
+    return _json_line(
+        {
+            "hrag_export": FORMAT_VERSION,
+            "collection": collection.name,
+            "settings": {
+                "level_sizes": settings.tree.level_sizes,
+                "overlap_ratio": settings.tree.overlap_ratio,
+                "embedding_level": settings.tree.embedding_level,
+                "return_level": settings.return_level,
+                "summaries": settings.summaries,
+                "embedder": settings.embedder,
+                "analyzer": settings.analyzer.partition("/")[0] or None,
+                "index_headings": settings.index_headings,
+            },
+        }
+    )
+
+
+def document_line(document: StoredDocument) -> str:
+    """Returns the line for a document."""
+    info = document.info
+    body: dict[str, Any] = {"text": document.text}
+    if document.pages:
+        body = {"pages": [asdict(page) for page in document.pages]}
+    return _json_line(
+        {
+            "id": info.document_id,
+            "title": info.title,
+            "source": info.source,
+            "mime_type": info.mime_type,
+            "metadata": info.metadata,
+            **body,
+        }
+    )
+
+
+def _json_line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def parse_header(line: bytes) -> SettingsRequest:
+    """Returns the settings of the exported collection. Raises NotAnExport.
+
+    The exported embedder is not used, because the importing indexer embeds the texts again: the
+    settings leave the embedder to that indexer. A collection without vectors stays without them.
+    """
+    try:
+        header = json.loads(line)
+        version = header["hrag_export"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise NotAnExport('its first line is not {"hrag_export": 1, ...}') from None
+    if version != FORMAT_VERSION:
+        raise NotAnExport(f"it has format {version!r}; only format {FORMAT_VERSION} can be read")
+    try:
+        settings = dict(header["settings"])
+        settings["embedder"] = NO_EMBEDDER if settings["embedder"] == NO_EMBEDDER else None
+        settings["level_sizes"] = tuple(settings["level_sizes"])
+        settings["summaries"] = SummaryUnit(settings["summaries"])
+        return SettingsRequest(**settings)
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotAnExport(f"the settings in its first line cannot be read: {error}") from None
+
+
+def parse_document(line: bytes) -> Document:
+    """Returns the document of a line. Raises Unreadable.
+
+    Documents of types like PDF and HTML become plain text, because the export contains the text
+    that was read from the file, not the file.
+    """
+    try:
+        value = json.loads(line)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"it is not UTF-8 at byte {error.start:,}") from None
+    except ValueError as error:
+        raise Unreadable(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise Unreadable("it is nested too deep") from None
+    if not isinstance(value, dict):
+        raise Unreadable("it is not a JSON object")
+    _check_fields(value)
+    return Document(
+        body=value["text"] if "text" in value else tuple(map(_parse_page, value["pages"])),
+        document_id=value["id"],
+        title=value.get("title", ""),
+        source=value.get("source", ""),
+        mime_type=_type_of_text(value.get("mime_type", "")),
+        metadata=value.get("metadata", {}),
+    )
+
+
+def _type_of_text(mime_type: str) -> str:
+    """Returns the type of a text that was read from a file of type `mime_type`.
+
+    If the stored text is the file's content, as for Markdown and source code, that is the file's
+    type. Otherwise it is plain text.
+    """
+    known = format_of(mime_type)
+    is_file_content = known is not None and known.is_text and mime_type not in _READ_FROM_FILES
+    return mime_type if is_file_content or not mime_type else PLAIN_TEXT
+
+
+def _check_fields(value: Mapping[str, Any]) -> None:
+    for name in value:
+        if name not in _FIELDS:
+            raise Unreadable(f"it has the field {name!r}; the fields are {', '.join(_FIELDS)}")
+    for name in _TEXT_FIELDS:
+        if not isinstance(value.get(name, ""), str):
+            raise Unreadable(f"{name} is {type(value[name]).__name__}; it must be a text")
+    if not value.get("id"):
+        raise Unreadable("id is missing")
+    if not isinstance(value.get("metadata", {}), dict):
+        raise Unreadable("metadata is not a JSON object")
+    if ("text" in value) == ("pages" in value):
+        raise Unreadable("it must have either text or pages")
+    if not isinstance(value.get("pages", []), list):
+        raise Unreadable("pages is not a list")
+
+
+def _parse_page(value: Any) -> Page:
+    number = value.get("number", 0) if isinstance(value, dict) else None
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise Unreadable("each page must be an object with a number from 0 and a text")
+    if not isinstance(value.get("text"), str):
+        raise Unreadable("each page must be an object with a number from 0 and a text")
+    return Page(value["text"], number)

@@ -1,0 +1,392 @@
+"""`hrag ingest`: stores files and folders in a collection.
+
+With --prune, documents whose files no longer exist are deleted. A document belongs to the root
+that its metadata names (`ingest_root`): the folder's absolute path, or the name given by --root.
+Only an ingest with --prune writes this key. A document is deleted if it belongs to a root of this
+ingest and no file of the root has its id any more; files that are skipped or refused count as
+files of the root too. So documents of other folders, machines and programs are never touched. If
+a folder could not be listed completely, nothing is deleted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hrag.cli.ingest_files import EXTENSIONS, ROOT_KEY, FoundDocuments, find, is_folder
+from hrag.cli.ingest_progress import (
+    IngestProgress,
+    ingest_all,
+    ingest_with_progress,
+    print_outcome,
+    print_skipped,
+    print_summary,
+    show_outcomes,
+    skipped_summary,
+)
+from hrag.cli.input_documents import STANDARD_INPUT, TEXT_FIELDS, GivenFields, standard_input
+from hrag.cli.option_values import META_OPTION, VALUE_HELP, parse_metadata
+from hrag.cli.options import (
+    DEFAULT_INDEXER,
+    DEFAULT_TENANT,
+    AsJsonLines,
+    CollectionName,
+    Credentials,
+    Indexer,
+    Tenant,
+    all_documents,
+    connect,
+    connection_options,
+)
+from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
+from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
+from hrag.values.errors import CollectionExists, CollectionNotFound, DocumentNotFound
+from hrag.values.filters import METADATA, Match
+from hrag.values.limits import DEFAULT_COLLECTION
+
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+    from hrag.client import Client
+
+
+def _check_encoding(name: str) -> str:
+    """Returns the name. Raises BadParameter unless Python knows the encoding."""
+    try:
+        b"a".decode(name or "utf-8", "replace")
+    except (LookupError, UnicodeError):
+        # An encoding for host names only raises UnicodeError.
+        raise typer.BadParameter(
+            f"{name!r} is not a text encoding; cp1252 is an example of one"
+        ) from None
+    return name
+
+
+@connection_options
+def ingest(
+    credentials: Credentials,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...",
+            help="Files and folders; - means standard input.",
+            # A file without read permission must not end the command; only that file fails.
+            readable=False,
+            show_default=False,
+        ),
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the collection if it does not exist.")
+    ] = False,
+    summaries: Annotated[
+        SummaryUnit | None,
+        typer.Option(
+            help="With --create: the part of a document that gets one summary, for searches "
+            "with --mode summary_first. Default: the indexer's HRAG_SUMMARIES.",
+            show_default=False,
+        ),
+    ] = None,
+    analyzer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="With --create: the language of the texts, for searches by words, such as "
+            "english or german; simple means no stemming. Default: the indexer's HRAG_ANALYZER.",
+            show_default=False,
+        ),
+    ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --create: {NO_EMBEDDER} creates a collection without vectors, which is "
+            "searched by words alone. Default: the indexer's HRAG_EMBEDDER.",
+            show_default=False,
+        ),
+    ] = None,
+    glob: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Store the files of folders that match, with any extension. Repeat the option "
+            "for several patterns. A pattern with / is compared with the path inside the folder; "
+            "**/ in it stands for any number of folders, including none.",
+            show_default=False,
+        ),
+    ] = None,
+    meta: Annotated[
+        list[str] | None,
+        typer.Option(
+            META_OPTION,
+            metavar="KEY=VALUE",
+            help=f"Metadata of every document. Repeat the option for several keys. {VALUE_HELP}",
+            show_default=False,
+        ),
+    ] = None,
+    title: Annotated[
+        str,
+        typer.Option(help="The title. Allowed only for a single document.", show_default=False),
+    ] = "",
+    document_id: Annotated[
+        str,
+        typer.Option(
+            "--id",
+            help="The document id. Allowed only for a single document, and not with --prune.",
+            show_default=False,
+        ),
+    ] = "",
+    encoding: Annotated[
+        str,
+        typer.Option(
+            callback=_check_encoding,
+            help="The encoding of the texts. Default: UTF-8, or the encoding that is detected.",
+            show_default=False,
+        ),
+    ] = "",
+    text_field: Annotated[
+        str,
+        typer.Option(
+            metavar="FIELD",
+            help="The field that contains the text, in each line of a .jsonl file. Default: the "
+            "first of "
+            f"{', '.join(TEXT_FIELDS)}.",
+            show_default=False,
+        ),
+    ] = "",
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Delete the documents of the folders whose files are gone."),
+    ] = False,
+    root: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="With --prune: a name that identifies the folders' documents. The folder may then "
+            "have another path at each run, and sources are paths inside it. Default: the "
+            "folder's absolute path.",
+            show_default=False,
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+    ] = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJsonLines = False,
+) -> None:
+    """Store files and folders. They can be searched as soon as the command ends.
+
+    From a folder, the command stores the files whose extension is known, or with --glob the files
+    that match, in sorted order. Known are text, Markdown, reStructuredText, PDF, HTML, DOCX,
+    PPTX, XLSX, EPUB, CSV, source code and JSON Lines. Hidden files and folders are left out, and
+    links are followed once. A file that is named is stored with any extension. The document id of
+    a file is its path inside the folder, with ":" in place of "/".
+
+    Each line of a .jsonl or .ndjson file is a document: its text is the --text-field, its id is
+    _id or id, and all fields except title, source and mime_type are metadata.
+
+    Citations show a document's title (from front matter, the first heading of level 1 or
+    metadata), otherwise its file, with its sections, and its pages or slides. Texts that are not
+    UTF-8 are decoded, and the encoding is shown; binary files are refused.
+
+    Running the command again is cheap: unchanged documents are neither embedded nor written.
+    With --prune, documents whose files no longer exist are deleted too, but only those that an
+    ingest with --prune stored from the same folder.
+
+    The exit code is 1 if any file failed.
+
+    \b
+    Examples:
+      hrag ingest docs/
+      hrag ingest handbook.pdf notes.md --tenant acme --collection guides --create
+      hrag ingest books/ --collection books --create --summaries section
+      hrag ingest logs/ --glob '*.log' --collection logs --create --embedder none
+      hrag ingest docs/ --meta team=search --meta year=2026 --prune
+      pandoc notes.odt -t markdown | hrag ingest - --id notes.md --title Notes
+    """
+    settings = {"summaries": summaries, "analyzer": analyzer, "embedder": embedder}
+    _check_create(create, settings)
+    if root and not prune:
+        raise typer.BadParameter("it is allowed only with --prune", param_hint="--root")
+    # The next run without --id would delete the document.
+    if document_id and prune:
+        raise typer.BadParameter(
+            "it is not allowed with --prune, which identifies documents by their files",
+            param_hint="--id",
+        )
+    user_fields = GivenFields(parse_metadata(meta), title, document_id, encoding)
+    inputs = _find_inputs(paths, glob or [], user_fields, root if prune else None, text_field)
+    with connect(credentials, indexer=indexer) as client:
+        run = _Ingest(client, tenant, collection, inputs, as_json)
+        if dry_run:
+            run.show_plan()
+            return
+        if create:
+            _create_collection(client, tenant, collection, settings)
+        progress = run.store()
+        run.show(progress, run.prune() if progress.error is None else [])
+        if progress.error is not None:
+            raise progress.error
+    if progress.failures:
+        raise typer.Exit(1)
+
+
+def _find_inputs(
+    paths: Sequence[Path],
+    globs: Sequence[str],
+    user_fields: GivenFields,
+    root: str | None,
+    text_field: str,
+) -> FoundDocuments:
+    """Returns the documents that the paths lead to.
+
+    Raises BadParameter if the options do not fit the paths, and Failure if there are no
+    documents.
+    """
+    if STANDARD_INPUT in paths:
+        if len(paths) > 1 or globs or root is not None:
+            raise typer.BadParameter("- must be the only PATH, without --glob and --prune")
+        return FoundDocuments([standard_input(user_fields)])
+    if root is not None:
+        for path in paths:
+            if not is_folder(path):
+                raise typer.BadParameter(f"{path} is not a folder", param_hint="--prune")
+    inputs = find(paths, globs, user_fields, root, text_field)
+    count = len(inputs.documents)
+    if not count:
+        patterns = " ".join(globs or EXTENSIONS)
+        skipped = f"; {skipped_summary(inputs.skipped)}" if inputs.skipped else ""
+        raise Failure(
+            f"no files to ingest in {', '.join(map(str, paths))}; "
+            f"folders are searched for {patterns}{skipped}"
+        )
+    if count > 1 and (user_fields.title or user_fields.document_id):
+        option = "--title" if user_fields.title else "--id"
+        raise typer.BadParameter(
+            f"it is allowed only for a single document, but there are {count:,}",
+            param_hint=option,
+        )
+    return inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Ingest:
+    """A run of the command, with a method for each of its parts."""
+
+    client: "Client"
+    tenant: str
+    collection: str
+    inputs: FoundDocuments
+    as_json: bool
+
+    def store(self) -> IngestProgress:
+        """Stores the documents."""
+        documents = self.inputs.documents
+        if not self.as_json:
+            return ingest_with_progress(
+                self.client, self.tenant, self.collection, documents, output()
+            )
+        progress = IngestProgress(len(documents), on_outcome=print_outcome)
+        ingest_all(self.client, self.tenant, self.collection, documents, progress)
+        return progress
+
+    def prune(self) -> list[str]:
+        """Deletes the documents whose files no longer exist, and returns their ids.
+
+        Documents that another client deletes meanwhile are left out.
+        """
+        deleted = []
+        for document_id in self._gone():
+            try:
+                self.client.delete_document(self.tenant, document_id, collection=self.collection)
+            except DocumentNotFound:
+                continue
+            deleted.append(document_id)
+        return deleted
+
+    def _gone(self) -> list[str]:
+        """Returns the ids of stored documents whose files no longer exist.
+
+        Raises CollectionNotFound.
+        """
+        present = self.inputs.present
+        if not present:
+            return []
+        if not self.inputs.is_complete:
+            show_note("nothing is pruned, because not all folders could be listed")
+            return []
+        in_roots = Match(f"{METADATA}{ROOT_KEY}", tuple(present))
+        gone = []
+        for document in all_documents(self.client, self.tenant, self.collection, in_roots):
+            root = str(document.metadata.get(ROOT_KEY))
+            if root in present and document.document_id not in present[root]:
+                gone.append(document.document_id)
+        return gone
+
+    def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
+        """Prints what was done."""
+        skipped = self.inputs.skipped
+        if self.as_json:
+            print_skipped(skipped)
+            for document_id in deleted:
+                print_json_line({"document_id": document_id, "outcome": "deleted"})
+            print_summary(progress, skipped, deleted)
+            return
+        for document_id in deleted:
+            print_line(f"deleted {document_id}: its file is gone")
+        show_outcomes(progress)
+        if summary := skipped_summary(skipped):
+            print_line(summary)
+
+    def show_plan(self) -> None:
+        """Prints what would be done."""
+        for document in self.inputs.documents:
+            self._plan("store", input=document.label, size_bytes=document.size_bytes)
+        try:
+            gone = self._gone()
+        except CollectionNotFound:
+            gone = []
+        for document_id in gone:
+            self._plan("delete", document_id=document_id)
+        if self.as_json:
+            print_skipped(self.inputs.skipped)
+        elif summary := skipped_summary(self.inputs.skipped):
+            print_line(summary)
+
+    def _plan(self, action: str, **fields: str | int) -> None:
+        if self.as_json:
+            print_json_line({**fields, "outcome": f"would {action}"})
+        else:
+            print_line(f"would {action} {next(iter(fields.values()))}")
+
+
+def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:
+    """Raises BadParameter if a setting of new collections is given without --create."""
+    for setting, value in settings.items():
+        if value is not None and not create:
+            raise typer.BadParameter(
+                "it applies to new collections only: add --create", param_hint=f"--{setting}"
+            )
+
+
+def _create_collection(
+    client: "Client", tenant: str, collection: str, settings: Mapping[str, Any]
+) -> None:
+    """Creates the collection. Raises Failure if it exists with other settings."""
+    try:
+        client.create_collection(tenant, collection, SettingsRequest(**settings))
+    except CollectionExists:
+        stored = client.get_collection(tenant, collection).settings
+        language = stored.analyzer.partition("/")[0]
+        existing = {
+            "summaries": stored.summaries,
+            "analyzer": language or "none",
+            "embedder": stored.embedder,
+        }
+        for setting, value in settings.items():
+            if value not in (None, existing[setting]):
+                raise Failure(
+                    f"collection {collection} exists already, with {setting} "
+                    f"{existing[setting]}, not {value}; a collection's {setting} cannot be "
+                    "changed after its creation"
+                ) from None

@@ -1,0 +1,358 @@
+"""Finds the files of an ingest, names their documents, and says which files are skipped and why.
+
+Links are followed, but the listing of a folder visits no folder twice: if the target of a link is
+itself below the folder, its files are listed under their real path. No file is used twice, even
+if several folders contain it. Hidden files and folders are left out.
+
+Files are only listed here; they are read when they are sent. For a file of JSON Lines, the
+positions of all lines are listed, which takes about 0.5 KB of memory a line. The indexer finds the
+titles in the documents, so that all clients get the same titles.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+
+from hrag.cli.input_documents import (
+    JSON_LINES_EXTENSIONS,
+    GivenFields,
+    InputDocument,
+    ReadDocument,
+    Unreadable,
+    documents_of_lines,
+    is_json_lines,
+    read_document,
+    readable_path,
+)
+from hrag.values import formats
+from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
+
+EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
+ROOT_KEY = "ingest_root"
+"""The metadata key that names the folder of a document which was ingested with --prune."""
+
+UNKNOWN_FORMAT = "of unknown format"
+EMPTY = "empty"
+DUPLICATE = "found under another name"
+BROKEN_LINK = "links that lead nowhere"
+SPECIAL = "no regular files"
+NOT_SELECTED = "not selected"
+"""The reason for files that --glob excludes; they are present, but do not count as skipped."""
+
+_NO_TARGET_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_NOT_ALLOWED_IN_ID = re.compile(r"[^A-Za-z0-9._:/-]")
+_HASH_DIGITS = 8
+
+_Identity = tuple[int, int]
+"""The device and inode of a file or folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundFile:
+    """A file that was found.
+
+    `relative` is its path inside the folder or, if the user named the file, only its name. It is
+    in Unicode form NFC.
+    """
+
+    path: Path
+    relative: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file of a folder that is not ingested."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(slots=True)
+class FoundDocuments:
+    """The documents that paths lead to, and the files that are skipped.
+
+    `present` contains, by the root of each folder, the document ids of all files in the folder.
+    If `is_complete` is False, some folders could not be listed, so ids may be missing.
+    """
+
+    documents: list[InputDocument] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
+    present: dict[str, set[str]] = field(default_factory=dict)
+    is_complete: bool = True
+
+
+def find(
+    paths: Iterable[Path],
+    globs: Sequence[str] = (),
+    user_fields: GivenFields | None = None,
+    root: str | None = None,
+    text_field: str = "",
+) -> FoundDocuments:
+    """Returns the documents of all files under `paths`, each file once, folders in sorted order.
+
+    A file is one document, but a file of JSON Lines is one document for each line. `text_field`
+    names the field of a line that contains its text; if it is empty, the usual names apply.
+    `user_fields` replace what the files say.
+
+    `globs` are patterns for the files of folders; without patterns, the files with a known
+    extension are used. With a `root`, the metadata of the documents of folders names it; an
+    empty `root` means the folder's path. With any other `root` the folder may have another path
+    at each run, so sources are paths inside the folder. Lines of JSON Lines belong to no root,
+    because a line can have an id that is not derived from its file.
+
+    Three kinds of problems become documents whose reading raises Unreadable: a path that does
+    not exist, a folder that cannot be listed, and a file whose document id belongs to an earlier
+    file.
+    """
+    result = FoundDocuments()
+    user_fields = user_fields or GivenFields()
+    known_files: set[_Identity] = set()
+    first_with_id: dict[str, Path] = {}
+    for path in paths:
+        if is_folder(path):
+            listing = _list_folder(path, partial(_skip_reason, globs), known_files)
+            result.skipped += listing.skipped
+            result.documents += [_unreadable(bad, reason) for bad, reason in listing.problems]
+            result.is_complete = result.is_complete and not listing.problems
+            fields = user_fields
+            if root is not None:
+                name = root or _root_of(path)
+                fields = replace(user_fields, metadata={**user_fields.metadata, ROOT_KEY: name})
+                result.present.setdefault(name, set()).update(map(document_id, listing.present))
+            files = listing.files
+        else:
+            files, fields = _find_file(path, known_files), user_fields
+        for file in files:
+            source = readable_path(Path(file.relative) if root else file.path)
+            if is_json_lines(file.path):
+                result.documents += _line_documents(file, source, user_fields, text_field)
+            else:
+                result.documents.append(_input_document(file, source, fields, first_with_id))
+    return result
+
+
+def _root_of(folder: Path) -> str:
+    """Returns the default root of a folder: its absolute path, with links unresolved."""
+    return readable_path(Path(os.path.abspath(folder)))  # noqa: PTH100  # Links stay as they are.
+
+
+def _skip_reason(globs: Sequence[str], relative: str) -> str:
+    """Returns why a file is skipped, an empty text if it is not."""
+    if globs:
+        return "" if any(_matches(relative, pattern) for pattern in globs) else NOT_SELECTED
+    return "" if relative.lower().endswith(EXTENSIONS) else UNKNOWN_FORMAT
+
+
+def _matches(relative: str, pattern: str) -> bool:
+    """Returns True if a pattern matches a file.
+
+    A pattern with "/" is compared with the path inside the folder, any other pattern with the
+    file's name. The part ** stands for any number of folders, including none.
+    """
+    pattern = unicodedata.normalize("NFC", pattern)
+    if "/" not in pattern:
+        return fnmatchcase(relative.rpartition("/")[2], pattern)
+    # Each part of the path is enclosed in two slashes. So if ** stands for no folders, no slash
+    # remains that the pattern would have to match.
+    parts = ("*" if part == "**" else f"/{part}/" for part in pattern.split("/"))
+    return fnmatchcase("".join(f"/{part}/" for part in relative.split("/")), "".join(parts))
+
+
+def is_folder(path: Path) -> bool:
+    """Returns True if the path is a folder; False also if that cannot be determined."""
+    status = _status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Returns the file's status; None if it cannot be read.
+
+    The reason is reported later, when the file is read.
+    """
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _find_file(path: Path, known_files: set[_Identity]) -> list[_FoundFile]:
+    """Returns the file at a path that the user named; an empty list if it was found before."""
+    status = _status(path)
+    if status is not None and not _is_new(status, known_files):
+        return []
+    size = 0 if status is None else status.st_size
+    return [_FoundFile(path, unicodedata.normalize("NFC", path.name), size)]
+
+
+def _input_document(
+    file: _FoundFile, source: str, user_fields: GivenFields, first_with_id: dict[str, Path]
+) -> InputDocument:
+    name = user_fields.document_id or document_id(file.relative)
+    first = first_with_id.setdefault(name, file.path)
+    if first != file.path:
+        reason = f"its document id {name} belongs to {readable_path(first)} already"
+        return _unreadable(file.path, reason, file.size_bytes)
+    read = partial(read_document, file.path, source, replace(user_fields, document_id=name))
+    return InputDocument(readable_path(file.path), read, file.size_bytes)
+
+
+def _line_documents(
+    file: _FoundFile, source: str, user_fields: GivenFields, text_field: str
+) -> list[InputDocument]:
+    name = document_id(file.relative)
+    try:
+        return list(documents_of_lines(file.path, name, source, user_fields, text_field))
+    except OSError as error:
+        return [_unreadable(file.path, error.strerror or str(error), file.size_bytes)]
+    except Unreadable as error:
+        return [_unreadable(file.path, str(error), file.size_bytes)]
+
+
+def _unreadable(path: Path, reason: str, size_bytes: int = 0) -> InputDocument:
+    return InputDocument(readable_path(path), partial(_refuse, reason), size_bytes)
+
+
+def _refuse(reason: str) -> ReadDocument:
+    raise Unreadable(reason)
+
+
+def document_id(relative: str) -> str:
+    """Returns the document id for a file: readable, valid, and unique for each path.
+
+    ":" separates folders. If the path cannot be used unchanged, the id ends with a hash of it.
+    """
+    name = _NOT_ALLOWED_IN_ID.sub("_", relative)
+    # The file "a:b" must not get the same id as the file "b" in the folder "a".
+    changed = name != relative or ":" in relative
+    if not name[:1].isalnum():
+        name, changed = f"file{name}", True
+    if changed or len(name) > MAX_DOCUMENT_ID_BYTES:
+        digest = hashlib.sha256(relative.encode("utf-8", "surrogateescape")).hexdigest()
+        length = MAX_DOCUMENT_ID_BYTES - _HASH_DIGITS - 1
+        name = f"{name[:length]}-{digest[:_HASH_DIGITS]}"
+    return name.replace("/", ":")
+
+
+@dataclass(slots=True)
+class _FolderListing:
+    """The files of a folder.
+
+    `files` are to be ingested, and `skipped` are not. `present` contains the relative paths of
+    all files, also of skipped ones. It does not depend on earlier listings, so that it is
+    complete for each of several folders that overlap. `problems` contains (path, reason) for
+    each file or folder that could not be read.
+    """
+
+    files: list[_FoundFile] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
+    present: set[str] = field(default_factory=set)
+    problems: list[tuple[Path, str]] = field(default_factory=list)
+
+
+def _list_folder(
+    folder: Path, skip_reason: Callable[[str], str], known_files: set[_Identity]
+) -> _FolderListing:
+    """Returns the files of a folder in sorted order.
+
+    `skip_reason` takes a relative path and returns why the file is skipped, or an empty text.
+    Files in `known_files` were found before, also in other folders, and are skipped; the
+    function adds the files that it finds.
+    """
+    listing = _FolderListing()
+    visited: set[_Identity] = set()
+    links = [folder]
+    while links:
+        next_links: list[Path] = []
+        for link in links:
+            for path in _files_below(link, next_links, visited, listing):
+                _add_file(path, _relative_path(path, folder), skip_reason, known_files, listing)
+        links = next_links
+    listing.files.sort(key=lambda file: file.relative.split("/"))
+    return listing
+
+
+def _relative_path(path: Path, folder: Path) -> str:
+    """Returns the path inside the folder, with "/" and in NFC, so that all systems agree on it."""
+    return unicodedata.normalize("NFC", path.relative_to(folder).as_posix())
+
+
+def _files_below(
+    start: Path, links: list[Path], visited: set[_Identity], listing: _FolderListing
+) -> Iterator[Path]:
+    """Yields the files at and below `start`; links below it are added to `links` instead."""
+    pending = [start]
+    while pending:
+        current = pending.pop()
+        try:
+            if not current.is_dir():
+                yield current
+                continue
+            if not _is_new(current.stat(), visited):
+                continue
+            entries = [
+                (current / entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
+                for entry in sorted(os.scandir(current), key=attrgetter("name"))
+                if not entry.name.startswith(".")
+            ]
+        except OSError as error:
+            listing.problems.append((current, error.strerror or str(error)))
+            continue
+        folders = []
+        for path, is_link, is_directory in entries:
+            if is_link:
+                links.append(path)
+            elif is_directory:
+                folders.append(path)
+            else:
+                yield path
+        pending += reversed(folders)
+
+
+def _add_file(
+    path: Path,
+    relative: str,
+    skip_reason: Callable[[str], str],
+    known_files: set[_Identity],
+    listing: _FolderListing,
+) -> None:
+    listing.present.add(relative)
+    try:
+        status = path.stat()
+    except OSError as error:
+        if error.errno in _NO_TARGET_ERRORS and path.is_symlink():
+            listing.skipped.append(SkippedFile(path, BROKEN_LINK))
+        else:
+            listing.problems.append((path, error.strerror or str(error)))
+        return
+    reason = skip_reason(relative)
+    if not stat.S_ISREG(status.st_mode):
+        reason = SPECIAL
+    elif not reason and not _is_new(status, known_files):
+        reason = DUPLICATE
+    elif not reason and not status.st_size:
+        reason = EMPTY
+    if reason == NOT_SELECTED:
+        return
+    if reason:
+        listing.skipped.append(SkippedFile(path, reason))
+    else:
+        listing.files.append(_FoundFile(path, relative, status.st_size))
+
+
+def _is_new(status: os.stat_result, known: set[_Identity]) -> bool:
+    """Returns True if this file or folder is not in `known` yet, and adds it."""
+    identity = (status.st_dev, status.st_ino)
+    if identity in known:
+        return False
+    known.add(identity)
+    return True

@@ -1,0 +1,389 @@
+"""Sends documents as a stream, counts their outcomes, and shows the progress and the result.
+
+Documents are read when the stream needs them, so few of them are in memory at a time. Progress is
+a bar on a terminal, plain lines elsewhere. The progress within a document is not known, because
+the indexer answers when the document is stored. So progress is counted in bytes of files, and the
+display names the current document. Outcomes are lines for people or lines of JSON.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+from rich.text import Text
+
+from hrag.cli.ingest_files import UNKNOWN_FORMAT, SkippedFile
+from hrag.cli.input_documents import InputDocument, Unreadable, readable_path
+from hrag.cli.render import counted
+from hrag.cli.terminal import LINE_INTERVAL_S, print_json_line, print_line, progress_lines
+from hrag.text.plain_text import printable
+from hrag.values.documents import Document, IngestOutcome, IngestResult
+from hrag.values.errors import CollectionNotFound, HragError, TooLarge
+
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+    from hrag.client import Client
+
+# A larger document is sent in a separate stream. By default a service accepts documents up to
+# this size. If a request is four times as large, gRPC ends the whole stream.
+_ALONE_BYTES = 32 * 1024 * 1024
+
+_LABEL_CHARS = 40
+_BAR_WIDTH = 12
+_TIME_WIDTH = 10
+_EXTENSIONS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOutcome:
+    """The outcome of one document: a result, or the error that refused it.
+
+    `encoding` is the file's encoding if it was not UTF-8.
+    """
+
+    label: str
+    result: IngestResult | HragError | Unreadable
+    encoding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A document that was sent and whose outcome has not arrived yet."""
+
+    label: str
+    encoding: str
+    size_bytes: int
+
+
+def _ignore_outcome(_outcome: DocumentOutcome) -> None:
+    """Does nothing; the default for outcomes."""
+
+
+class IngestProgress:
+    """The outcomes of an ingest so far.
+
+    `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
+    reason) for each document that could not be stored, and `encodings` contains (label,
+    encoding) for each that was not UTF-8. `error` is the error that ended the stream early, if
+    any. `on_outcome` is called with each outcome, sometimes in the stream's thread.
+    """
+
+    def __init__(
+        self,
+        total: int = 0,
+        total_bytes: int = 0,
+        on_outcome: Callable[[DocumentOutcome], None] = _ignore_outcome,
+    ) -> None:
+        self.total = total
+        self.total_bytes = total_bytes
+        self.completed_bytes = 0
+        self.outcomes: Counter[IngestOutcome] = Counter()
+        self.failures: list[tuple[str, str]] = []
+        self.encodings: list[tuple[str, str]] = []
+        self.document_ids: list[str] = []
+        self.chunks_per_level: tuple[int, ...] = ()
+        self.tokens = 0
+        self.error: HragError | None = None
+        self._sent: deque[_Sent] = deque()
+        self.on_outcome = on_outcome
+        # The stream's thread reads files, and adds an outcome if one cannot be read.
+        self._lock = Lock()
+        self._started = time.perf_counter()
+        self._ended: float | None = None
+
+    @property
+    def stored(self) -> int:
+        """The number of documents that are in the store, including unchanged ones."""
+        return len(self.document_ids)
+
+    @property
+    def completed(self) -> int:
+        """The number of documents with an outcome."""
+        return self.stored + len(self.failures)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the start in seconds; after `end`, the time from start to end."""
+        return (self._ended or time.perf_counter()) - self._started
+
+    @property
+    def next_label(self) -> str:
+        """The label of the document whose outcome comes next; empty if none is expected."""
+        try:
+            return self._sent[0].label
+        except IndexError:
+            return ""
+
+    def rate(self, amount: int) -> float:
+        """Returns `amount` per second."""
+        return amount / max(self.seconds, 1e-9)
+
+    def send(self, label: str, size_bytes: int, encoding: str) -> None:
+        """Records a document that was read. Outcomes arrive in the order of the documents."""
+        self._sent.append(_Sent(label, encoding, size_bytes))
+
+    def receive(self, answer: IngestResult | HragError) -> None:
+        """Counts the outcome of the oldest document that was sent and has none yet."""
+        sent = self._sent.popleft()
+        if isinstance(answer, HragError):
+            self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
+            return
+        self.outcomes[answer.outcome] += 1
+        self.document_ids.append(answer.document_id)
+        self.tokens += answer.token_count
+        self.chunks_per_level = _add_per_level(self.chunks_per_level, answer.chunks_per_level)
+        self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
+
+    def fail(self, label: str, error: Unreadable, size_bytes: int = 0) -> None:
+        """Counts a document that could not be read."""
+        self._add(DocumentOutcome(label, error), size_bytes)
+
+    def _add(self, outcome: DocumentOutcome, size_bytes: int) -> None:
+        with self._lock:
+            self.completed_bytes += size_bytes
+            if isinstance(outcome.result, Exception):
+                self.failures.append((outcome.label, str(outcome.result)))
+            elif outcome.encoding:
+                self.encodings.append((outcome.label, outcome.encoding))
+            self.on_outcome(outcome)
+
+    def end(self) -> None:
+        """Stops the clock."""
+        self._ended = time.perf_counter()
+
+
+def _add_per_level(counts: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(counts, more, strict=True))) if counts else more
+
+
+def ingest_all(
+    client: "Client",
+    tenant_id: str,
+    collection: str,
+    documents: Iterable[InputDocument],
+    progress: IngestProgress,
+) -> None:
+    """Sends every document in order, and counts the outcomes in `progress`.
+
+    Never raises HragError: errors of documents and of the stream are recorded in `progress`.
+    """
+    try:
+        for alone, group in groupby(documents, _label_if_alone):
+            # After a stream has ended with an error, its thread may still ask for the next
+            # document. A list keeps that thread from advancing `groupby`.
+            batch = list(group) if alone else group  # noqa: B031 - used once.
+            stream = _read_all(batch, progress)
+            try:
+                _count_outcomes(
+                    client.ingest_many(tenant_id, stream, collection=collection), progress
+                )
+            except TooLarge as error:
+                if not alone:
+                    raise
+                progress.receive(error)
+    except HragError as error:
+        progress.error = error
+    progress.end()
+
+
+def _count_outcomes(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
+    for answer in answers:
+        # This error concerns all documents, so it ends the ingest.
+        if isinstance(answer, CollectionNotFound):
+            raise answer
+        progress.receive(answer)
+
+
+def _label_if_alone(document: InputDocument) -> str:
+    """Returns the label of a document that needs a separate stream, an empty text for others."""
+    return document.label if document.size_bytes > _ALONE_BYTES else ""
+
+
+def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> Iterator[Document]:
+    """Yields the documents that can be read, and counts the others as failed.
+
+    Runs in the stream's thread.
+    """
+    for document in documents:
+        try:
+            read = document.read()
+        except Unreadable as error:
+            progress.fail(document.label, error, document.size_bytes)
+            continue
+        progress.send(document.label, document.size_bytes, read.encoding)
+        yield read.document
+
+
+def ingest_with_progress(
+    client: "Client",
+    tenant: str,
+    collection: str,
+    documents: Sequence[InputDocument],
+    console: Console,
+) -> IngestProgress:
+    """Ingests documents, shows the progress, and returns the final progress with its counts."""
+    total_bytes = sum(document.size_bytes for document in documents)
+    progress = IngestProgress(len(documents), total_bytes)
+    with shown_progress(progress, console):
+        ingest_all(client, tenant, collection, documents, progress)
+    return progress
+
+
+@contextmanager
+def shown_progress(
+    progress: IngestProgress, console: Console, interval_s: float = LINE_INTERVAL_S
+) -> Iterator[None]:
+    """Shows `progress` while the block runs.
+
+    If `console` is not a terminal, writes a line without control characters to standard error
+    every `interval_s` seconds.
+    """
+    if not console.is_terminal:
+        with progress_lines(
+            lambda: f"{_describe_progress(progress)}, {progress.seconds:,.0f} s", interval_s
+        ):
+            yield
+        return
+    text = _ProgressTextColumn(progress, console.width - _BAR_WIDTH - _TIME_WIDTH)
+    columns = (BarColumn(_BAR_WIDTH), text, TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=_completed_of_total(progress)[1] or None)
+        progress.on_outcome = lambda _: bar.update(task, completed=_completed_of_total(progress)[0])
+        yield
+
+
+class _ProgressTextColumn(ProgressColumn):
+    """A column that describes the progress.
+
+    It is drawn at each refresh, so it stays current while a single document takes long.
+    """
+
+    def __init__(self, progress: IngestProgress, width: int) -> None:
+        super().__init__()
+        self._progress = progress
+        self._width = width
+
+    def render(self, _task: Task) -> Text:
+        text = Text(_describe_progress(self._progress))
+        text.truncate(self._width, overflow="ellipsis")
+        return text
+
+
+def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
+    """Returns the completed and the total amount, in bytes, or in documents without sizes."""
+    if progress.total_bytes:
+        return progress.completed_bytes, progress.total_bytes
+    return progress.completed, progress.total
+
+
+def _describe_progress(progress: IngestProgress) -> str:
+    """Returns `3 of 10 documents, 1.2 MB of 8.0 MB, 5,120 tokens, now at docs/guide.md`."""
+    of_total = f" of {progress.total:,}" if progress.total else ""
+    parts = [f"{progress.completed:,}{of_total} documents"]
+    if progress.total_bytes:
+        parts.append(f"{decimal(progress.completed_bytes)} of {decimal(progress.total_bytes)}")
+    parts.append(f"{progress.tokens:,} tokens")
+    if label := printable(progress.next_label):
+        short = label if len(label) <= _LABEL_CHARS else f"…{label[-_LABEL_CHARS:]}"
+        parts.append(f"now at {short}")
+    return ", ".join(parts)
+
+
+def show_outcomes(progress: IngestProgress) -> None:
+    """Prints a line for each failure and each decoded text, then the counts and the rates."""
+    for label, encoding in progress.encodings:
+        print_line(f"{label}: read as {encoding}")
+    for label, reason in progress.failures:
+        print_line(f"{label}: {reason}", style="red")
+    counts = ", ".join(f"{progress.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
+    completed = counted(progress.completed, "document")
+    if progress.total:
+        completed = f"{progress.completed:,} of {progress.total:,} documents"
+    print_line(f"{completed}: {counts}, {len(progress.failures):,} failed")
+    print_line(f"{progress.tokens:,} tokens in {progress.seconds:.1f} s ({_rates(progress)})")
+
+
+def _rates(progress: IngestProgress) -> str:
+    documents_per_s = progress.rate(progress.stored)
+    return f"{documents_per_s:,.1f} documents/s, {progress.rate(progress.tokens):,.0f} tokens/s"
+
+
+def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
+    """Returns a line such as `skipped 3: 2 of unknown format (.bin, .dat), 1 empty`.
+
+    Returns an empty text if no file was skipped.
+    """
+    if not skipped:
+        return ""
+    counts = Counter(file.reason for file in skipped)
+    parts = []
+    for reason, count in counts.most_common():
+        shown = f"{count:,} {reason}"
+        if reason == UNKNOWN_FORMAT:
+            shown += f" ({_unknown_extensions(skipped)})"
+        parts.append(shown)
+    return f"skipped {len(skipped):,}: {', '.join(parts)}"
+
+
+def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
+    """Returns the most common extensions of files of unknown format, as a text."""
+    unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
+    suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)
+    counts = Counter(suffix or "no extension" for suffix in suffixes)
+    commonest = sorted(counts, key=lambda name: (-counts[name], name))
+    shown = ", ".join(commonest[:_EXTENSIONS_SHOWN])
+    more = len(commonest) - _EXTENSIONS_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def print_outcome(outcome: DocumentOutcome) -> None:
+    """Prints one document's outcome as a line of JSON."""
+    line: dict[str, Any] = {"input": outcome.label}
+    result = outcome.result
+    if isinstance(result, IngestResult):
+        line |= {
+            "outcome": result.outcome,
+            "document_id": result.document_id,
+            "sequence": result.sequence,
+            "token_count": result.token_count,
+            "chunks_per_level": result.chunks_per_level,
+        }
+    else:
+        error = {"type": type(result).__name__, "message": str(result)}
+        if isinstance(result, HragError):
+            error["field"] = result.field
+        line |= {"outcome": "failed", "error": error}
+    if outcome.encoding:
+        line["encoding"] = outcome.encoding
+    print_json_line(line)
+
+
+def print_summary(
+    progress: IngestProgress, skipped: Sequence[SkippedFile], deleted: Sequence[str]
+) -> None:
+    """Prints the counts as the last line of JSON."""
+    summary = {
+        "documents": progress.completed,
+        **{outcome.value: progress.outcomes[outcome] for outcome in IngestOutcome},
+        "failed": len(progress.failures),
+        "skipped": Counter(file.reason for file in skipped),
+        "deleted": len(deleted),
+        "token_count": progress.tokens,
+        "seconds": round(progress.seconds, 3),
+    }
+    print_json_line({"summary": summary})
+
+
+def print_skipped(skipped: Sequence[SkippedFile]) -> None:
+    """Prints each file that was skipped as a line of JSON."""
+    for file in skipped:
+        path = readable_path(file.path)
+        print_json_line({"input": path, "outcome": "skipped", "reason": file.reason})

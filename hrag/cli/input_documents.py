@@ -1,0 +1,361 @@
+"""Reads documents to ingest: files, standard input, and the lines of JSON Lines files.
+
+A document is read when it is sent, so a folder may be larger than memory. An error in one
+document does not affect the others: reading it raises Unreadable.
+
+Texts in other encodings are converted to UTF-8. Binary files are refused, and so are texts for
+which a guess of the encoding would often be wrong: damaged UTF-8, and very short texts.
+
+In a file of JSON Lines, each line is a JSON object and a document. One of its fields is the text,
+`_id` or `id` is the document id, and `title`, `source` and `mime_type` are the fields of the
+document with these names. Every other field becomes metadata.
+"""
+
+import codecs
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from hrag.values import formats
+from hrag.values.documents import Document
+from hrag.values.errors import InvalidArgument
+from hrag.values.formats import PLAIN_TEXT, mime_type_of
+
+# A service's limit cannot be set higher.
+MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
+STANDARD_INPUT = Path("-")
+JSON_LINES_EXTENSIONS = (".jsonl", ".ndjson")
+TEXT_FIELDS = ("text", "content", "body")
+"""The fields of a line of JSON Lines that may contain its text. The first that exists is used."""
+
+_FILE_MAGIC = (b"%PDF-", b"PK\x03\x04")
+_UTF_8 = "utf-8"
+_ENCODING_HINT = "--encoding says which encoding it has"
+_BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+# Almost any short sequence of bytes is valid in these encodings. So they are not considered for
+# a text without a NUL byte.
+_NEED_NUL = ["utf_16_be", "utf_16_le", "utf_32_be", "utf_32_le"]
+# For shorter texts half of the guesses are wrong (measured with sentences in 21 encodings).
+_MIN_GUESSED_BYTES = 32
+_ID_FIELDS = ("_id", "id", "document_id", "doc_id")
+_SHOWN_FIELDS = 10
+# The first 4 bytes of a file show its encoding: the character "{" contains NUL bytes in UTF-16
+# and in UTF-32, whose code units have 4 bytes.
+_CODE_UNIT_BYTES = 4
+
+
+class Unreadable(Exception):
+    """A file cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """A document that was read; `encoding` is its file's encoding if that was not UTF-8."""
+
+    document: Document
+    encoding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InputDocument:
+    """A document to ingest: its label in messages, and a function that reads it.
+
+    `read` raises Unreadable. `size_bytes` is 0 if it is not known.
+    """
+
+    label: str
+    read: Callable[[], ReadDocument]
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFields:
+    """Fields of documents that the user gave; they replace what the files say."""
+
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    document_id: str = ""
+    encoding: str = ""
+
+
+def sendable(document: Document) -> Document:
+    """Returns the document unchanged. Raises Unreadable if the client would refuse to send it."""
+    # This module loads gRPC, which is slow to import.
+    from hrag.wire.common import document_message  # noqa: PLC0415
+
+    try:
+        document_message(document)
+    except InvalidArgument as error:
+        raise Unreadable(error.message) from None
+    return document
+
+
+def readable_path(path: Path) -> str:
+    """Returns a path as valid UTF-8 in NFC.
+
+    File names may contain bytes that are not valid UTF-8, and decomposed characters.
+    """
+    text = os.fsencode(path).decode("utf-8", "replace")
+    return unicodedata.normalize("NFC", text)
+
+
+def read_document(path: Path, source: str, user_fields: GivenFields) -> ReadDocument:
+    """Returns the file as a document. Raises Unreadable."""
+    try:
+        check_size(path.stat().st_size, MAX_DOCUMENT_BYTES)
+        with path.open("rb") as file:
+            body = _read_whole(file)
+    except OSError as error:
+        raise Unreadable(error.strerror or str(error)) from error
+    return _as_document(body, source, mime_type_of(path.name), user_fields)
+
+
+def standard_input(user_fields: GivenFields) -> InputDocument:
+    """Returns the document on standard input; the ending of its id determines its type."""
+    return InputDocument("standard input", partial(_read_standard_input, user_fields))
+
+
+def _read_standard_input(user_fields: GivenFields) -> ReadDocument:
+    body = _read_whole(sys.stdin.buffer)
+    return _as_document(body, "", mime_type_of(user_fields.document_id), user_fields)
+
+
+def _read_whole(file: BinaryIO) -> bytes:
+    """Returns the content of a file or a pipe. Raises Unreadable if it is too large.
+
+    The limit is checked here too, because the size of a pipe is not known before it is read.
+    """
+    body = file.read(MAX_DOCUMENT_BYTES + 1)
+    check_size(len(body), MAX_DOCUMENT_BYTES)
+    return body
+
+
+def check_size(size: int, limit: int) -> None:
+    """Raises Unreadable if a document of `size` bytes is larger than `limit`."""
+    if size > limit:
+        raise Unreadable(f"it has {size:,} bytes; at most {limit:,} are allowed")
+
+
+def _as_document(
+    body: bytes, source: str, mime_type: str, user_fields: GivenFields
+) -> ReadDocument:
+    encoding = ""
+    if not mime_type and not body.startswith(_FILE_MAGIC):
+        mime_type = PLAIN_TEXT
+    known = formats.format_of(mime_type)
+    # An HTML file declares its encoding itself.
+    if known is not None and known.is_text and mime_type != formats.HTML:
+        body, encoding = decoded(body, user_fields.encoding)
+    document = Document(
+        body=body,
+        document_id=user_fields.document_id,
+        title=user_fields.title,
+        source=source,
+        mime_type=mime_type,
+        metadata=user_fields.metadata,
+    )
+    return ReadDocument(document, encoding)
+
+
+def decoded(body: bytes, encoding: str = "") -> tuple[bytes, str]:
+    """Returns the text of `body` in UTF-8, and its original encoding, empty if it was UTF-8.
+
+    A given `encoding` is used instead of detection. Raises Unreadable if `body` is not text, if
+    it is UTF-8 that is cut off or has a few wrong bytes, and if it is too short to detect its
+    encoding.
+    """
+    if encoding:
+        return _decode_as(body, encoding)
+    if b"\0" not in body:
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            if error.end == len(body) or _is_mostly_utf_8(body):
+                raise Unreadable(f"{_encoding_problem(_UTF_8, error)}; {_ENCODING_HINT}") from None
+            return _decode_detected(body, _NEED_NUL)
+        return body, ""
+    return _decode_detected(body, [])
+
+
+def _decode_as(body: bytes, encoding: str) -> tuple[bytes, str]:
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise Unreadable(_encoding_problem(encoding, error)) from None
+    name = codecs.lookup(encoding).name
+    return text.encode(errors="replace"), "" if name == _UTF_8 else name
+
+
+def _encoding_problem(encoding: str, error: UnicodeDecodeError) -> str:
+    wrong = error.object[error.start]
+    return f"it is not {encoding}: byte 0x{wrong:02X} at offset {error.start:,}"
+
+
+def _is_mostly_utf_8(body: bytes) -> bool:
+    """Returns True if at least half of the characters beyond ASCII are valid UTF-8.
+
+    In sentences in 21 other encodings, at most 28 % of these characters happen to be valid; the
+    maximum is for EUC-JP.
+    """
+    text = body.decode(errors="replace")
+    beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
+    in_text = body.count("\N{REPLACEMENT CHARACTER}".encode())
+    wrong = text.count("\N{REPLACEMENT CHARACTER}") - in_text
+    return beyond_ascii - wrong >= wrong
+
+
+def _decode_detected(body: bytes, excluded: list[str]) -> tuple[bytes, str]:
+    # The package is slow to import.
+    from charset_normalizer import from_bytes, is_binary  # noqa: PLC0415
+
+    best = from_bytes(body, cp_exclusion=excluded).best()
+    if best is None or is_binary(body):
+        raise Unreadable("it is neither text in a known encoding nor a file of a known format")
+    if len(body) < _MIN_GUESSED_BYTES and not body.startswith(_BYTE_ORDER_MARKS):
+        raise Unreadable(
+            f"it is not {_UTF_8}, and {len(body)} bytes are too few to detect its encoding; "
+            f"{_ENCODING_HINT}"
+        )
+    return str(best).encode(errors="replace"), best.encoding
+
+
+class Line(NamedTuple):
+    """A line of a file.
+
+    `number` counts from 1. `start` is the offset of its first byte, and `size` its length in
+    bytes, line end included. `content` is the line, cut off after `limit` + 1 bytes.
+    """
+
+    number: int
+    start: int
+    size: int
+    content: bytes
+
+
+def lines_of(file: BinaryIO, limit: int) -> Iterator[Line]:
+    """Yields the lines of `file` from its current position.
+
+    `start` counts from that position. The content of a line has at most `limit` + 1 bytes.
+    Raises OSError.
+    """
+    start = 0
+    for number in count(1):
+        content = part = file.readline(limit + 1)
+        if not content:
+            return
+        size = len(content)
+        while size > limit and part and not part.endswith(b"\n"):
+            part = file.readline(limit)
+            size += len(part)
+        yield Line(number, start, size, content)
+        start += size
+
+
+def is_json_lines(path: Path) -> bool:
+    """Returns True if the file's extension says that each line is a document."""
+    return path.suffix.lower() in JSON_LINES_EXTENSIONS
+
+
+def documents_of_lines(
+    path: Path, name: str, source: str, user_fields: GivenFields, text_field: str
+) -> Iterator[InputDocument]:
+    """Yields a document for each line of a file that is not blank.
+
+    A line without an id gets the id `<name>:<number>`, with the line's number from 1. A line
+    without a source gets `source`. `user_fields` replace what the line says. Raises OSError, and
+    Unreadable if the file is in UTF-16 or UTF-32.
+    """
+    lines = _JsonLines(path, name, source, user_fields, text_field)
+    with path.open("rb") as file:
+        _check_line_ends(file, user_fields.encoding)
+        for number, start, size, content in lines_of(file, MAX_DOCUMENT_BYTES):
+            if content.strip():
+                read = partial(lines.read, number, start, size)
+                yield InputDocument(f"{readable_path(path)}:{number}", read, size)
+
+
+def _check_line_ends(file: BinaryIO, encoding: str) -> None:
+    """Raises Unreadable if the lines of a file do not end with the single byte 0x0A."""
+    start = file.read(_CODE_UNIT_BYTES)
+    file.seek(0)
+    if encoding:
+        has_wide_units = b"\n".decode(encoding, "replace") != "\n"
+    else:
+        has_wide_units = b"\0" in start or start.startswith(
+            (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        )
+    if has_wide_units:
+        raise Unreadable(
+            f"its lines cannot be found in {encoding or 'UTF-16 or UTF-32'}; "
+            "store it in UTF-8, for example with: iconv -t UTF-8"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonLines:
+    """The lines of one file as documents."""
+
+    path: Path
+    name: str
+    source: str
+    user_fields: GivenFields
+    text_field: str
+
+    def read(self, number: int, start: int, size: int) -> ReadDocument:
+        """Returns the document of a line. Raises Unreadable."""
+        from hrag.evaluation.question_corpus import document_id_of  # noqa: PLC0415
+
+        fields, encoding = self._fields(start, size)
+        text_fields = (self.text_field,) if self.text_field else TEXT_FIELDS
+        text = _pop_first(fields, *text_fields)
+        if not text.strip():
+            raise Unreadable(
+                f"it has no text in {' or '.join(text_fields)}; its fields are "
+                f"{', '.join(list(fields)[:_SHOWN_FIELDS])} (--text-field names the field with "
+                "the text)"
+            )
+        name = _pop_first(fields, *_ID_FIELDS) or f"{self.name}:{number}"
+        title = _pop_first(fields, "title")
+        document = Document(
+            body=text,
+            document_id=self.user_fields.document_id or document_id_of(name),
+            title=self.user_fields.title or title,
+            source=_pop_first(fields, "source") or self.source,
+            mime_type=_pop_first(fields, "mime_type"),
+            metadata={**fields, **self.user_fields.metadata},
+        )
+        return ReadDocument(sendable(document), encoding)
+
+    def _fields(self, start: int, size: int) -> tuple[dict[str, Any], str]:
+        """Returns the fields of a line, and the encoding of the line if it was not UTF-8."""
+        check_size(size, MAX_DOCUMENT_BYTES)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(start)
+                content, encoding = decoded(file.read(size), self.user_fields.encoding)
+            fields = json.loads(content.decode("utf-8-sig"))
+        except OSError as error:
+            raise Unreadable(error.strerror or str(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(f"it is not JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise Unreadable('it is not a JSON object such as {"text": "..."}')
+        return fields, encoding
+
+
+def _pop_first(fields: dict[str, Any], *names: str) -> str:
+    """Removes and returns the first of the named fields that is a text or a whole number.
+
+    Returns an empty text if there is none.
+    """
+    for name in names:
+        if isinstance(fields.get(name), str) or type(fields.get(name)) is int:
+            return str(fields.pop(name))
+    return ""

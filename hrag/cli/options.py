@@ -1,0 +1,333 @@
+"""Options that several commands share, each defined once, and what a command does with them.
+
+A group of options reaches a command as one value. The options of the connection become a client
+whose errors name the addresses of the services.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hrag.cli.option_values import FILTER_HELP, FILTER_OPTION, WHERE_HELP, WHERE_OPTION
+from hrag.cli.terminal import ExitCode, Failure
+from hrag.host.addresses import dial_address
+from hrag.values.collections import Collection, Listing
+from hrag.values.documents import DocumentInfo
+from hrag.values.errors import HragError, InternalError, ServiceUnavailable
+from hrag.values.filters import Filter
+from hrag.values.limits import DEFAULT_CONTEXT_TOKENS
+from hrag.values.search import SearchMode
+
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+    from hrag.client import Client
+
+Command = Callable[..., None]
+
+DEFAULT_TENANT = "default"
+DEFAULT_INDEXER = "127.0.0.1:50051"
+DEFAULT_RETRIEVER = "127.0.0.1:50052"
+DEFAULT_DATA_DIR = Path("./data")
+PAGE_SIZE = 1000
+
+_MAX_U32 = (1 << 32) - 1
+_COMPLETION_TIMEOUT_S = 0.5
+_CONNECTION_PANEL = "Connection"
+
+
+def _collection_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Returns the names of the tenant's collections, for completion in a shell.
+
+    Returns an empty list if they cannot be listed.
+    """
+    from hrag.client import Client  # noqa: PLC0415
+
+    params = ctx.params
+    address = params.get("indexer") or DEFAULT_INDEXER
+    files = {f"{name}_file": params.get(name) for name in ("ca", "cert", "key")}
+    try:
+        with Client(
+            address, address, _COMPLETION_TIMEOUT_S, token=params.get("token") or "", **files
+        ) as client:
+            page = client.list_collections(params.get("tenant") or DEFAULT_TENANT)
+    except HragError:
+        return []
+    return [collection.name for collection in page.items if collection.name.startswith(incomplete)]
+
+
+Tenant = Annotated[
+    str,
+    typer.Option(
+        "--tenant", help="The tenant that owns the data. Tenants never see each other's data."
+    ),
+]
+CollectionName = Annotated[
+    str,
+    typer.Option(
+        "--collection",
+        help="The collection within the tenant.",
+        autocompletion=_collection_names,
+    ),
+]
+DocumentId = Annotated[
+    str,
+    typer.Argument(
+        metavar="DOCUMENT_ID",
+        help="The document's id, as shown by hrag documents.",
+        show_default=False,
+    ),
+]
+Indexer = Annotated[
+    str,
+    typer.Option(
+        "--indexer",
+        envvar="HRAG_INDEXER_ADDRESS",
+        metavar="ADDRESS",
+        help="Address of the indexer, the service that stores documents.",
+    ),
+]
+Retriever = Annotated[
+    str,
+    typer.Option(
+        "--retriever",
+        envvar="HRAG_RETRIEVER_ADDRESS",
+        metavar="ADDRESS",
+        help="Address of the retriever, the service that searches.",
+    ),
+]
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir",
+        envvar="HRAG_DATA_DIR",
+        file_okay=False,
+        help="Folder of the store. It must be on a local disk, not on a network file system.",
+    ),
+]
+_MODE_OPTION = typer.Option(
+    help="What to return. small_to_big: the larger chunks around the leaves that matched; "
+    "standard: the leaves themselves; auto_merge: a larger chunk only where enough of its "
+    "children matched; sentence_window: the best sentence of each leaf with its "
+    "neighbours; summary_first: larger chunks from the sections with the best summaries; "
+    "context: the leaves that answer best, joined where they touch, up to --token-budget."
+)
+Mode = Annotated[SearchMode, _MODE_OPTION]
+OptionalMode = Annotated[SearchMode | None, _MODE_OPTION]
+TokenBudget = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=_MAX_U32,
+        help="Maximum number of tokens of all passages together. 0 means no limit, except that "
+        f"mode context then uses {DEFAULT_CONTEXT_TOKENS:,}.",
+    ),
+]
+MinScore = Annotated[float | None, typer.Option(help="Leave out passages with a lower score.")]
+Conditions = Annotated[
+    list[str] | None,
+    typer.Option(FILTER_OPTION, metavar="CONDITION", help=FILTER_HELP, show_default=False),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        WHERE_OPTION,
+        metavar="CONDITION",
+        help=WHERE_HELP,
+        show_default=False,
+    ),
+]
+AsJsonLines = Annotated[
+    bool, typer.Option("--json", help="Print a line of JSON for each document, then a summary.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Returns at once if `yes`; otherwise asks the user and returns if the user agrees.
+
+    Raises typer.Abort if the user does not, and Failure if there is no terminal to ask at.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failure(
+            f"there is no terminal to ask at: {question} To agree, add --yes",
+            ExitCode.USAGE,
+        )
+    typer.confirm(question, abort=True, err=True)
+
+
+def option_group(
+    parameter: str, make: Callable[..., Any], *, last: bool
+) -> Callable[[Command], Command]:
+    """Returns a decorator that replaces a command's `parameter` by a group of options.
+
+    The options are the parameters of `make`. The decorated command calls `make` with the values
+    of the options, and passes its result to the command as `parameter`. The help lists the group
+    after the command's other options if `last`, otherwise before them.
+    """
+
+    def decorate(command: Command) -> Command:
+        parameters = inspect.signature(command).parameters.values()
+        other_options = [option for option in parameters if option.name != parameter]
+        group = list(inspect.signature(make).parameters.values())
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            arguments = {option.name: values.pop(option.name) for option in group}
+            command(**{parameter: make(**arguments)}, **values)
+
+        options = [*other_options, *group] if last else [*group, *other_options]
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The credential arguments of `hrag.client.Client`, under the same names."""
+
+    token: str = field(repr=False)
+    ca_file: Path | None
+    cert_file: Path | None
+    key_file: Path | None
+
+
+def _credentials(
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="HRAG_TOKEN",
+            help="An API key or JSON Web Token. Prefer the variable: other users of this "
+            "machine can see command line arguments.",
+            rich_help_panel=_CONNECTION_PANEL,
+            show_default=False,
+        ),
+    ] = "",
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca",
+            envvar="HRAG_CA_FILE",
+            metavar="FILE",
+            help="Use TLS, and accept only services whose certificate this CA has signed.",
+            rich_help_panel=_CONNECTION_PANEL,
+        ),
+    ] = None,
+    cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--cert",
+            envvar="HRAG_CERT_FILE",
+            metavar="FILE",
+            help="Your client certificate, if the services require one.",
+            rich_help_panel=_CONNECTION_PANEL,
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            envvar="HRAG_KEY_FILE",
+            metavar="FILE",
+            help="The private key of --cert.",
+            rich_help_panel=_CONNECTION_PANEL,
+        ),
+    ] = None,
+) -> Credentials:
+    return Credentials(token, ca, cert, key)
+
+
+connection_options = option_group("credentials", _credentials, last=True)
+
+
+@contextmanager
+def connect(credentials: Credentials, indexer: str = "", retriever: str = "") -> Iterator["Client"]:
+    """Yields a client of the services at these addresses.
+
+    An empty address means that the command does not call that service. A ServiceUnavailable
+    raised inside the block names the addresses and the command that starts the services. Raises
+    Failure if a service does not know a method that was called.
+    """
+    from hrag.client import Client  # noqa: PLC0415
+
+    named = {"indexer": indexer, "retriever": retriever}
+    used = " or ".join(f"the {name} at {address}" for name, address in named.items() if address)
+    try:
+        # gRPC requires a valid address even for a service that is never called.
+        addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
+        with Client(*addresses, **asdict(credentials)) as client:
+            yield client
+    except ServiceUnavailable as error:
+        raise ServiceUnavailable(
+            f"cannot reach {used}; start both services with: hrag serve ({error.message})"
+        ) from error
+    except InternalError as error:
+        if not _is_unknown_method(error):
+            raise
+        raise Failure(
+            f"{used} does not know this call: --indexer and --retriever may be mixed up, "
+            f"or another program or version of hrag listens there ({error.message})"
+        ) from error
+
+
+def _is_unknown_method(error: InternalError) -> bool:
+    import grpc  # noqa: PLC0415
+
+    failure = error.__cause__
+    return isinstance(failure, grpc.RpcError) and failure.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def document_pages(
+    client: "Client",
+    tenant: str,
+    collection: str,
+    filter: Filter | None = None,
+    token: str = "",
+    limit: int | None = None,
+) -> Iterator[Listing[DocumentInfo]]:
+    """Yields pages of the documents that pass `filter`, in order of id.
+
+    The pages have at most `limit` documents in total; None means no limit. The first page begins
+    where the listing that returned `token` ended. Raises CollectionNotFound, and InvalidArgument
+    if no listing has returned `token`.
+    """
+    remaining = limit
+    while remaining is None or remaining > 0:
+        size = PAGE_SIZE if remaining is None else min(remaining, PAGE_SIZE)
+        page = client.list_documents(
+            tenant, collection=collection, filter=filter, page_size=size, page_token=token
+        )
+        yield page
+        token = page.next_page_token
+        if not token:
+            return
+        if remaining is not None:
+            remaining -= len(page.items)
+
+
+def all_documents(
+    client: "Client", tenant: str, collection: str, filter: Filter | None = None
+) -> Iterator[DocumentInfo]:
+    """Yields the documents that pass `filter`, in order of id. Raises CollectionNotFound."""
+    for page in document_pages(client, tenant, collection, filter):
+        yield from page.items
+
+
+def all_collections(client: "Client", tenant: str) -> Iterator[Collection]:
+    """Yields every collection of a tenant, in order of name."""
+    token = ""
+    while True:
+        page = client.list_collections(tenant, page_token=token)
+        yield from page.items
+        token = page.next_page_token
+        if not token:
+            return

@@ -1,1 +1,0 @@
-"""Which options do several commands share, and how do they reach the services?"""

@@ -1,0 +1,259 @@
+"""Runs the indexer, the retriever and optionally a gateway as child processes.
+
+All are ordinary programs: settings are passed in the environment, SIGTERM stops them, and the
+exit code says why they ended. Each child has a separate process group, so that Ctrl-C reaches
+only this process, which then stops the children in order.
+
+A child's standard input is a socket, and only this process has the other end open. If this
+process is killed, the children read the end of their input and stop. Through the same socket they
+report that they serve, so that no certificate and no key are needed to find it out.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hrag.cli.terminal import Failure
+from hrag.host.addresses import dial_address
+
+_POLL_S = 0.05
+_WATCH_S = 0.2
+_WRONG_SETTING = 2  # A service ends with this exit code if a setting is invalid.
+# A service that is stopped before it has installed its signal handler ends with -SIGTERM.
+_CLEAN_CODES = (0, -signal.SIGTERM)
+
+
+class ServiceFailed(Failure):
+    """A service has ended or does not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service that the command line can start: its names, its setting and its module."""
+
+    name: str
+    health_name: str
+    address_variable: str
+    module: str
+    """The Python module to run with `-m`."""
+
+
+INDEXER = Service("indexer", "hrag.v1.IndexerService", "HRAG_INDEXER_ADDRESS", module="indexer_svc")
+RETRIEVER = Service(
+    "retriever", "hrag.v1.RetrieverService", "HRAG_RETRIEVER_ADDRESS", module="retriever_svc"
+)
+GATEWAY = Service("gateway", "", "HRAG_HTTP_ADDRESS", module="hrag.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    service: Service
+    address: str
+    process: subprocess.Popen[bytes]
+    status: socket.socket
+
+    def reports_serving(self) -> bool:
+        """Returns True if the child's report has arrived.
+
+        The call consumes the report, so it must not be called again after it has returned True.
+        """
+        try:
+            return bool(self.status.recv(1))
+        except BlockingIOError:
+            return False
+
+
+class Services:
+    """The services on one store. They run inside the `with` block.
+
+    `http` is the address of a gateway in front of them; if it is empty, there is no gateway.
+    `logs` is the folder for the file `<name>.log` of each process; if it is None, the processes
+    write to this process's outputs. `settings` are added to the environment variables of this
+    process. If a process does not stop within `stop_s` seconds, all are killed; None means that
+    the services' drain time is the only limit.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        indexer: str,
+        retriever: str,
+        *,
+        http: str = "",
+        logs: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        stop_s: float | None = None,
+    ) -> None:
+        self.indexer = indexer
+        self.retriever = retriever
+        self.addresses = {INDEXER: indexer, RETRIEVER: retriever}
+        if http:
+            self.addresses[GATEWAY] = http
+        self._logs = logs
+        self._stop_s = stop_s
+        self._children: list[_Child] = []
+        self._env = {
+            **os.environ,
+            **(settings or {}),
+            "HRAG_DATA_DIR": str(data_dir),
+            "HRAG_STOP_ON_EOF": "true",
+            **{service.address_variable: value for service, value in self.addresses.items()},
+        }
+
+    def __enter__(self) -> Self:
+        """Starts all services.
+
+        Raises ServiceFailed if another program already listens at one of the addresses.
+        """
+        for service, address in self.addresses.items():
+            _require_free(service, address)
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            for service, address in self.addresses.items():
+                self._children.append(self._start(service, address))
+            undo.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def wait_until_serving(self, timeout_s: float | None = None) -> None:
+        """Waits until all services serve.
+
+        Raises ServiceFailed if one of them ends, or if they do not serve after `timeout_s`.
+        """
+        deadline = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        for child in self._children:
+            while not child.reports_serving():
+                self.check_alive()
+                if time.monotonic() > deadline:
+                    raise ServiceFailed(
+                        f"the {child.service.name} at {child.address} does not serve "
+                        f"after {timeout_s:.0f} s"
+                    )
+                time.sleep(_POLL_S)
+        self.check_alive()
+
+    def watch(self) -> None:
+        """Blocks until a service ends, then raises ServiceFailed."""
+        while True:
+            self.check_alive()
+            time.sleep(_WATCH_S)
+
+    def check_alive(self) -> None:
+        """Raises ServiceFailed with the name and the exit code of a service that has ended."""
+        for child in self._children:
+            code = child.process.poll()
+            if code is not None:
+                raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
+
+    def stop(self) -> None:
+        """Stops all services and waits for them. A second Ctrl-C kills them at once."""
+        try:
+            for child in reversed(self._children):
+                child.process.terminate()
+            for child in reversed(self._children):
+                child.process.wait(self._stop_s)
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            for child in self._children:
+                child.process.kill()
+            for child in self._children:
+                child.process.wait()
+        for child in self._children:
+            child.status.close()
+
+    def check_stopped_cleanly(self) -> None:
+        """Raises ServiceFailed unless all services have ended cleanly. Call it after `stop`."""
+        for child in self._children:
+            # `stop` may not have waited for all processes: a third Ctrl-C ends its wait.
+            code = child.process.wait()
+            if code not in _CLEAN_CODES:
+                raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
+
+    def log_tail(self, lines: int = 15) -> str:
+        """Returns the last lines of each log, below its service's name.
+
+        Returns an empty text if there is no folder for logs.
+        """
+        if self._logs is None:
+            return ""
+        tails = []
+        for child in self._children:
+            text = self._log(child.service).read_text("utf-8", "replace")
+            tails += [f"{child.service.name}:", *text.splitlines()[-lines:]]
+        return "\n".join(tails)
+
+    def _log(self, service: Service) -> Path:
+        assert self._logs is not None
+        return self._logs / f"{service.name}.log"
+
+    def _start(self, service: Service, address: str) -> _Child:
+        # With -P, a file in the working directory does not shadow a module.
+        command = [sys.executable, "-P", "-m", service.module]
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
+            # Popen closes all other files in the child, including the other children's sockets.
+            process = subprocess.Popen(
+                command,
+                env=self._env,
+                stdin=theirs.fileno(),
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
+        return _Child(service, address, process, ours)
+
+
+def free_addresses(count: int) -> list[str]:
+    """Returns `count` different loopback addresses whose ports are free at the moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
+
+
+def with_free_port(address: str) -> str:
+    """Returns `address` with port 0 replaced by a free port, so that clients can connect to it."""
+    host, colon, port = address.rpartition(":")
+    if port != "0":
+        return address
+    return f"{host}{colon}{free_addresses(1)[0].rpartition(':')[2]}"
+
+
+def _require_free(service: Service, address: str) -> None:
+    host, _, port = dial_address(address).rpartition(":")
+    if not port.isdecimal() or not host:
+        # This is not a TCP address. The service reports the problem.
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+    except (OSError, OverflowError, UnicodeError):
+        return
+    raise ServiceFailed(
+        f"{service.address_variable} is {address}: another program listens there already; "
+        "stop it or choose another address"
+    )
+
+
+def _exit_text(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name} (exit code {code})"
+    if code == _WRONG_SETTING:
+        return f"ended with exit code {code}: a setting is invalid, see its message"
+    return f"ended with exit code {code}"

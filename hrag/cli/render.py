@@ -1,0 +1,233 @@
+"""Formats chunks, passages and durations as text for a terminal. Pure functions.
+
+Matches are coloured, or enclosed in « and » if the console has no colours.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rich.text import Text
+
+from hrag.text.citations import sections
+from hrag.text.plain_text import printable
+from hrag.values.chunks import Chunk, Span
+from hrag.values.search import ChosenSection, Passage, SearchResult, TermSpan
+
+MATCH_STYLE = "green"
+WORD_STYLE = "bold yellow"
+_OPEN, _CLOSE = "«", "»"
+_MIN_WORD_CHARS = 3
+_COMMON_WORDS = re.compile(
+    "and|are|but|can|does|for|from|has|have|how|into|its|many|more|most|not|one|than|that|the|"
+    "this|was|were|what|when|where|which|who|why|with|you|your"
+)
+Range = tuple[int, int]
+
+
+def citation(chunk: Chunk) -> str:
+    """Returns the chunk's title, sections, pages, source and id, without those that are empty."""
+    source = chunk.source if chunk.source != chunk.title else ""
+    parts = (chunk.title, sections(chunk), pages(chunk), source, chunk.chunk_id)
+    return printable(" · ".join(filter(None, parts)).replace("\n", " "))
+
+
+def cited_place(passage: Passage) -> Chunk:
+    """Returns the passage's chunk, with the section path and pages of its matched sentence.
+
+    Without a matched sentence, returns the chunk unchanged.
+    """
+    sentence = passage.matched_sentence
+    if sentence is None:
+        return passage.chunk
+    return replace(
+        passage.chunk,
+        section_path=sentence.section_path,
+        first_page=sentence.first_page,
+        last_page=sentence.last_page,
+    )
+
+
+def scores(passage: Passage) -> str:
+    """Returns the score and the score of each source: `0.612 (lexical 0.301, dense 0.846)`.
+
+    If only one source gave a score, and it equals the passage's score, it is not repeated. A
+    reranker's score comes last.
+    """
+    total = f"{passage.score:.3f}"
+    parts = [
+        f"{source} {score:.3f}"
+        for source, score in (("lexical", passage.lexical_score), ("dense", passage.dense_score))
+        if score is not None
+    ]
+    if len(parts) == 1 and parts[0].endswith(f" {total}"):
+        parts = []
+    if passage.rerank_score is not None:
+        parts.append(f"reranker {passage.rerank_score:.3f}")
+    return f"{total} ({', '.join(parts)})" if parts else total
+
+
+def section_citation(section: ChosenSection) -> str:
+    """Returns the section's title, path, pages and document id, without those that are empty."""
+    parts = (section.title, sections(section), pages(section), section.document_id)
+    return printable(" · ".join(filter(None, parts)).replace("\n", " "))
+
+
+def first_words(text: str, chars: int) -> str:
+    """Returns the first words of `text` on one line, at most `chars` characters."""
+    line = " ".join(printable(text).split())
+    if len(line) <= chars:
+        return line
+    end = line.rfind(" ", chars // 2, chars)
+    return line[: chars - 1 if end < 0 else end] + "…"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Returns a number with its noun: `1 passage`, `2 passages`.
+
+    An irregular plural must be given as `plural`, for example for `2 leaves`.
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def pages(part: Chunk | ChosenSection) -> str:
+    """Returns the pages of `part` as `p. 3` or `p. 3-4`; an empty text if there are no pages."""
+    return page_range(part.first_page, part.last_page)
+
+
+def page_range(first: int, last: int) -> str:
+    """Returns two page numbers as `p. 3` or `p. 3-4`.
+
+    If the document has no pages, the numbers are 0 and the text is empty.
+    """
+    if not first:
+        return ""
+    return f"p. {first}" if first == last else f"p. {first}-{last}"
+
+
+def chunk_suffix(chunk_id: str) -> str:
+    """Returns the end of a chunk id, `#<level>.<index>`, which is unique within a document."""
+    return "#" + chunk_id.rpartition("#")[2]
+
+
+def range_in_chunk(chunk: Chunk, span: Span | TermSpan) -> Range:
+    """Returns a span of the document as a range of the chunk's content, in characters.
+
+    The parts of the span outside the chunk are cut off.
+    """
+    length = len(chunk.content)
+    start = min(max(span.char_start - chunk.span.char_start, 0), length)
+    end = min(max(span.char_end - chunk.span.char_start, start), length)
+    return start, end
+
+
+def matched_ranges(passage: Passage) -> list[Range]:
+    """Returns the ranges of the passage's content that matched, sorted and disjoint.
+
+    They cover the query's terms or, if the passage contains none of them, the matched leaves.
+    They have no white space at their ends.
+    """
+    parts = passage.term_spans or [child.span for child in passage.matched_children]
+    ranges = merged(range_in_chunk(passage.chunk, part) for part in parts)
+    return merged(_trim(passage.chunk.content, start, end) for start, end in ranges)
+
+
+def _trim(content: str, start: int, end: int) -> Range:
+    text = content[start:end]
+    return start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """Returns the union of `ranges` as sorted, disjoint ranges; empty ones are dropped."""
+    result: list[Range] = []
+    for start, end in sorted(ranges):
+        if start >= end:
+            continue
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(result[-1][1], end))
+        else:
+            result.append((start, end))
+    return result
+
+
+def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
+    """Returns `text` with `ranges` coloured, or enclosed in « and » without `colour`.
+
+    `ranges` must be sorted and disjoint.
+    """
+    text = printable(text)
+    shown = Text()
+    position = 0
+    for start, end in ranges:
+        shown.append(text[position:start])
+        inner = text[start:end]
+        shown.append(inner if colour else f"{_OPEN}{inner}{_CLOSE}", style=MATCH_STYLE)
+        position = end
+    return shown.append(text[position:])
+
+
+def words(text: str) -> set[str]:
+    """Returns the words of a text in lower case, each without a final s.
+
+    Common words and words of fewer than 3 characters are omitted.
+    """
+    return {
+        word.removesuffix("s")
+        for word in re.findall(r"\w+", text.lower())
+        if len(word) >= _MIN_WORD_CHARS and not _COMMON_WORDS.fullmatch(word)
+    }
+
+
+def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
+    """Returns the `lines` consecutive lines of `text` that contain the most words of the query.
+
+    If several places contain equally many, the one with the most letters wins, which prefers
+    prose to code. Lines are wrapped at `width` characters; blank lines are dropped.
+    """
+    wrapped = _wrap_lines(printable(text), width)
+    query_words = words(query)
+    matches = [query_words & words(line) for line in wrapped]
+
+    def rank(start: int) -> tuple[int, int]:
+        letters = sum(map(str.isalpha, "".join(wrapped[start : start + lines])))
+        return len(set().union(*matches[start : start + lines])), letters
+
+    best = max(range(max(1, len(wrapped) - lines + 1)), key=rank)
+    return wrapped[best : best + lines]
+
+
+def _wrap_lines(text: str, width: int) -> list[str]:
+    lines = (line.expandtabs() for line in text.splitlines() if line.strip())
+    return [part for line in lines for part in textwrap.wrap(line, width) or [line[:width]]]
+
+
+def emphasised(line: str, query: str) -> Text:
+    """Returns `line` with the query's words emphasised."""
+    shown = Text(line)
+    query_words = words(query)
+    for word in re.finditer(r"\w+", line):
+        if words(word[0]) & query_words:
+            shown.stylize(WORD_STYLE, *word.span())
+    return shown
+
+
+def duration(microseconds: float) -> str:
+    """Returns a duration as text, in µs, ms or s."""
+    if abs(microseconds) < 1000:
+        return f"{microseconds:.0f} µs"
+    if abs(microseconds) < 1_000_000:
+        return f"{microseconds / 1000:.1f} ms"
+    return f"{microseconds / 1_000_000:.2f} s"
+
+
+def timings(result: SearchResult) -> str:
+    """Returns the durations of a search and its stages as text, in the order of the stages."""
+    times = result.timings
+    filtering = f"filter {duration(times.filter_us)}, " if times.filter_us else ""
+    reranking = f", rerank {duration(times.rerank_us)}" if times.rerank_us else ""
+    return (
+        f"{duration(times.total_us)} in the service: embed {duration(times.embed_us)}, {filtering}"
+        f"search {duration(times.search_us)}, climb {duration(times.climb_us)}, "
+        f"fetch {duration(times.fetch_us)}{reranking}"
+    )

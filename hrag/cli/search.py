@@ -1,0 +1,512 @@
+"""`hrag search` and `hrag answer`: show passages for a question, and a chat model's answer.
+
+The answer is made from the passages of a search. Both commands have the options of a search, and
+receive them as one query.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from hrag.cli.option_values import parse_filters
+from hrag.cli.options import (
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJson,
+    CollectionName,
+    Conditions,
+    Credentials,
+    MinScore,
+    OptionalMode,
+    Retriever,
+    Tenant,
+    TokenBudget,
+    connect,
+    connection_options,
+    option_group,
+)
+from hrag.cli.render import (
+    chunk_suffix,
+    citation,
+    cited_place,
+    counted,
+    duration,
+    first_words,
+    highlighted,
+    matched_ranges,
+    page_range,
+    pages,
+    range_in_chunk,
+    scores,
+    section_citation,
+    timings,
+)
+from hrag.cli.terminal import has_colour, output, print_json
+from hrag.text.plain_text import printable
+from hrag.values.answers import AnswerEnd, AnswerEvent, Citation, FinishReason
+from hrag.values.errors import HragError, ServiceUnavailable
+from hrag.values.limits import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_COLLECTION,
+    DEFAULT_LEXICAL_WEIGHT,
+    DEFAULT_LIMIT,
+    DEFAULT_MERGE_RATIO,
+    DEFAULT_NEIGHBOUR_BONUS,
+    DEFAULT_TOP_SECTIONS,
+    DEFAULT_WINDOW_SENTENCES,
+    MAX_CANDIDATES,
+    MAX_LEVELS,
+    MAX_LIMIT,
+    MAX_NEIGHBOUR_BONUS,
+    MAX_PER_DOCUMENT,
+    MAX_TOP_SECTIONS,
+    MAX_WINDOW_SENTENCES,
+)
+from hrag.values.search import (
+    Aggregation,
+    ChosenSection,
+    FusionMethod,
+    Passage,
+    Retrieval,
+    SearchMode,
+    SearchPlan,
+    SearchQuery,
+    SearchResult,
+    SummaryScope,
+)
+
+_MAX_U64 = (1 << 64) - 1
+
+_EMPTY = "the collection is empty"
+_EMPTY_IN_MODE = {SearchMode.SUMMARY_FIRST: "no section has a summary yet"}
+_SECTIONS_SHOWN = 10
+_SUMMARY_CHARS = 120
+_PLAN = {SearchPlan.SCAN: ", by exact scan", SearchPlan.INDEX: ", by index", None: ""}
+
+_QUOTED_CHARS = 240
+_INCOMPLETE = {
+    FinishReason.LENGTH: "cut off at the maximum length",
+    FinishReason.CONTENT_FILTER: "cut off by the endpoint's content filter",
+    FinishReason.FAILED: "the model failed",
+}
+
+
+def _search_query(
+    text: Annotated[
+        str, typer.Argument(help="The question or text to search for.", show_default=False)
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    mode: OptionalMode = None,
+    retrieval: Annotated[
+        Retrieval | None,
+        typer.Option(help="Search by words, by vectors, or by both. Default: hybrid."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_LIMIT,
+            help=f"Maximum number of passages. Default: {DEFAULT_LIMIT}; no maximum in mode "
+            "context.",
+            show_default=False,
+        ),
+    ] = None,
+    return_level: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_LEVELS - 1,
+            help="Level of the passages; level 0 has the smallest chunks. Default: the "
+            "collection's return level.",
+        ),
+    ] = None,
+    candidates: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MAX_CANDIDATES, help="Number of candidate leaves from each source."
+        ),
+    ] = DEFAULT_CANDIDATES,
+    fusion: Annotated[
+        FusionMethod | None,
+        typer.Option(help="hybrid: how both scores are combined. Default: convex."),
+    ] = None,
+    lexical_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="hybrid: weight of the score by words in the combined score. "
+            f"Default: {DEFAULT_LEXICAL_WEIGHT}.",
+        ),
+    ] = None,
+    neighbour_bonus: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=MAX_NEIGHBOUR_BONUS,
+            help="Weight of a leaf's neighbours in its score. "
+            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in mode context and in mode standard with "
+            "hybrid retrieval, otherwise 0.",
+        ),
+    ] = None,
+    max_per_document: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MAX_PER_DOCUMENT,
+            help="Maximum number of passages of one document; 0 means no maximum.",
+        ),
+    ] = 0,
+    aggregation: Annotated[
+        Aggregation,
+        typer.Option(
+            help="How a passage's score is computed from the scores of its matched leaves."
+        ),
+    ] = Aggregation.MAX,
+    token_budget: TokenBudget = 0,
+    cut_last: Annotated[
+        bool,
+        typer.Option(
+            "--cut-last",
+            help="Fill the token budget with the first sentences of the passage that exceeds it.",
+        ),
+    ] = False,
+    merge_ratio: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="auto_merge: share of a chunk's children that must match for the chunk to be "
+            f"returned instead of them. Default: {DEFAULT_MERGE_RATIO}.",
+        ),
+    ] = None,
+    window_sentences: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_WINDOW_SENTENCES,
+            help="sentence_window: number of sentences before and after the best one. "
+            f"Default: {DEFAULT_WINDOW_SENTENCES}.",
+        ),
+    ] = None,
+    top_sections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_TOP_SECTIONS,
+            help=f"summary_first: number of sections to search. Default: {DEFAULT_TOP_SECTIONS}.",
+        ),
+    ] = None,
+    summary_scope: Annotated[
+        SummaryScope | None,
+        typer.Option(
+            help="summary_first: compare the summaries of all sections, or first the summaries of "
+            "documents and then those of the best documents' sections. Default: sections."
+        ),
+    ] = None,
+    rerank: Annotated[
+        bool | None,
+        typer.Option(
+            "--rerank/--no-rerank",
+            help="Let the retriever's reranker order the best passages. Default: rerank if the "
+            "retriever has a reranker.",
+            show_default=False,
+        ),
+    ] = None,
+    merge_adjacent: Annotated[
+        bool,
+        typer.Option(
+            "--merge-adjacent", help="Join passages of one document that overlap or touch."
+        ),
+    ] = False,
+    keep_overlap: Annotated[
+        bool,
+        typer.Option(
+            "--keep-overlap",
+            help="Repeat text that neighbouring passages share in each of them. Default: only the "
+            "better passage contains it.",
+        ),
+    ] = False,
+    min_score: MinScore = None,
+    filter: Conditions = None,
+    min_sequence: Annotated[
+        int,
+        typer.Option(
+            min=0, max=_MAX_U64, help="Wait until the retriever has applied this sequence number."
+        ),
+    ] = 0,
+) -> SearchQuery:
+    return SearchQuery(
+        tenant_id=tenant,
+        query=text,
+        collection=collection,
+        mode=mode,
+        limit=limit,
+        return_level=return_level,
+        candidates=candidates,
+        aggregation=aggregation,
+        token_budget=token_budget,
+        min_sequence=min_sequence,
+        merge_ratio=merge_ratio,
+        merge_adjacent=merge_adjacent,
+        keep_overlap=keep_overlap,
+        min_score=min_score,
+        filter=parse_filters(filter),
+        window_sentences=window_sentences,
+        cut_last=cut_last,
+        top_sections=top_sections,
+        summary_scope=summary_scope,
+        retrieval=retrieval,
+        fusion=fusion,
+        lexical_weight=lexical_weight,
+        neighbour_bonus=neighbour_bonus,
+        max_per_document=max_per_document,
+        rerank=rerank,
+    )
+
+
+search_options = option_group("query", _search_query, last=False)
+
+
+@search_options
+@connection_options
+def search(
+    query: SearchQuery,
+    credentials: Credentials,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Search a collection and show the best passages.
+
+    The search finds the leaves (the smallest chunks) that are nearest to the text, by its words
+    and by its meaning. It returns the larger chunks around these leaves, each once, as passages.
+    A passage is shown with its score, the score of each source, the place to cite, and its
+    content. The text's words are coloured in the content, or enclosed in « and » if the output
+    has no colours. If a passage contains none of the words, its matched leaves are marked
+    instead.
+
+    A phrase in double quotes and a word with a plus before it must occur exactly.
+
+    \b
+    Examples:
+      hrag search "how do I rotate the keys?"
+      hrag search "rotate keys" --mode standard --limit 10
+      hrag search 'why "access denied" +E-4711' --retrieval lexical
+      hrag search "rotate keys" --mode context --token-budget 2000
+      hrag search "rotate keys" --mode auto_merge --merge-adjacent --min-score 0.3
+      hrag search "rotate keys" --mode summary_first --top-sections 5
+      hrag search "rotate keys" --filter lang=en --filter "year>=2024"
+      hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
+    """
+    with connect(credentials, retriever=retriever) as client:
+        arguments = {field.name: getattr(query, field.name) for field in fields(query)}
+        result = client.search(**arguments)
+    if as_json:
+        print_json(asdict(result))
+    else:
+        show_result(result, output())
+
+
+def show_result(result: SearchResult, console: Console) -> None:
+    """Prints the sections that were searched, every passage, then a summary of the search."""
+    _show_sections(result.sections, console)
+    for number, passage in enumerate(result.passages, 1):
+        _show_passage(number, passage, console)
+    if not result.passages:
+        _show_nothing(result, console)
+    more = ", no more exist" if result.exhausted and result.passages else ""
+    summary = (
+        f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
+        f"leaves of level {result.matched_at_level}{more}; "
+        f"{result.candidates_considered:,} of "
+        f"{result.eligible_leaves:,} leaves considered, {result.retrieval}{_PLAN[result.plan]}"
+        f"{', reranked' if result.reranked else ''}"
+    )
+    console.print(Text(summary, style="dim"), soft_wrap=True)
+    console.print(Text(timings(result), style="dim"), soft_wrap=True)
+    if result.rerank_failure:
+        _warn(f"not reranked: {result.rerank_failure}", console)
+    if result.fallback:
+        _warn(f"FALLBACK to {result.retrieval}: {result.fallback}", console)
+
+
+def _warn(problem: str, console: Console) -> None:
+    """Prints a problem that made the result worse than it should be."""
+    console.print(Text(printable(problem), style="bold yellow"), soft_wrap=True)
+
+
+def _show_nothing(result: SearchResult, console: Console) -> None:
+    """Prints why there is no passage."""
+    reason = (
+        "no passage matches"
+        if result.eligible_leaves
+        else f"{_EMPTY_IN_MODE.get(result.mode, _EMPTY)}, or no document matches the filter"
+    )
+    console.print(f"nothing found: {reason}")
+
+
+def _levels(result: SearchResult) -> str:
+    """Returns the level of the passages: `2`, or `0, 1 or 2` if they may have several levels."""
+    highest = result.returned_at_level
+    if result.mode is not SearchMode.AUTO_MERGE or highest == result.matched_at_level:
+        return str(highest)
+    return ", ".join(map(str, range(result.matched_at_level, highest))) + f" or {highest}"
+
+
+def _show_sections(sections: Sequence[ChosenSection], console: Console) -> None:
+    """Prints the sections that SUMMARY_FIRST searched, with the first words of each summary."""
+    if not sections:
+        return
+    for section in sections[:_SECTIONS_SHOWN]:
+        heading = Text(f"section {section.score:.3f}  ").append(section_citation(section))
+        console.print(heading, soft_wrap=True)
+        words = first_words(section.summary, _SUMMARY_CHARS)
+        console.print(Text(f"  {words}", style="dim"), soft_wrap=True)
+    if len(sections) > _SECTIONS_SHOWN:
+        console.print(f"and {len(sections) - _SECTIONS_SHOWN} more sections")
+    console.print()
+
+
+def _show_passage(number: int, passage: Passage, console: Console) -> None:
+    chunk = passage.chunk
+    # Lines are wrapped for a terminal and stay as they are for a pipe.
+    wrap_off = not console.is_terminal
+    cited = cited_place(passage)
+    heading = Text(f"{number}. {scores(passage)}  ", style="bold").append(citation(cited))
+    console.print(heading, soft_wrap=wrap_off)
+    leaves = ", ".join(
+        f"{chunk_suffix(child.chunk_id)} {child.score:.3f}" for child in passage.matched_children
+    )
+    joined = "".join(f" {chunk_suffix(chunk_id)}" for chunk_id in passage.merged_chunk_ids)
+    parts = f" of{joined}" if joined else ""
+    spread = f", {pages(chunk)}" if pages(chunk) != pages(cited) else ""
+    console.print(
+        Text(f"{chunk.token_count:,} tokens{parts}{spread}; matched {leaves}", style="dim"),
+        soft_wrap=wrap_off,
+    )
+    content = highlighted(chunk.content, matched_ranges(passage), colour=has_colour(console))
+    content.rstrip()
+    console.print(content, soft_wrap=wrap_off)
+    console.print()
+
+
+@search_options
+@connection_options
+def answer(
+    query: SearchQuery,
+    credentials: Credentials,
+    question: Annotated[
+        str,
+        typer.Option(
+            help="Ask the model this question instead of the search text.", show_default=False
+        ),
+    ] = "",
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Maximum length of the answer in the model's tokens. Default: the server's limit.",
+        ),
+    ] = None,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question with a chat model, from the passages that a search finds.
+
+    The command searches like hrag search. The retriever's chat model (HRAG_CHAT_MODEL) then
+    answers from these passages alone, and its text is shown while it arrives. Numbers such as
+    [1] refer to the passages listed below the answer; for each cited passage, the list quotes
+    the sentence that is nearest to the statement. A model can be wrong: check the sources.
+
+    If the model fails, the passages and the text so far are still shown, and the exit code
+    is 1.
+
+    \b
+    Examples:
+      hrag answer "how do I rotate the keys?"
+      hrag answer "how do I rotate the keys?" --limit 10 --filter lang=en
+      hrag answer "rotate keys" --question "List the steps to rotate a key."
+      hrag answer "how do I rotate the keys?" --json | jq .end.citations
+    """
+    with connect(credentials, retriever=retriever) as client:
+        events = client.answer(query, question=question, max_tokens=max_tokens)
+        result, text, end = _read_answer(events, show=not as_json)
+    if as_json:
+        print_json({"passages": asdict(result), "text": text, "end": asdict(end)})
+    else:
+        _show_answer_sources(result, end, output())
+    if end.error is not None:
+        raise end.error
+
+
+def _read_answer(
+    events: Iterator[AnswerEvent], *, show: bool
+) -> tuple[SearchResult, str, AnswerEnd]:
+    """Returns the passages, the text and the end of an answer.
+
+    With `show`, prints each part of the text when it arrives. If an error occurs after the
+    passages have arrived, the end describes a failed answer.
+    """
+    result = next(events)
+    assert isinstance(result, SearchResult)
+    texts: list[str] = []
+    try:
+        for event in events:
+            if isinstance(event, AnswerEnd):
+                return result, "".join(texts), event
+            texts.append(str(event))
+            if show:
+                typer.echo(printable(texts[-1]), nl=False)
+        raise ServiceUnavailable("the answer was interrupted")
+    except HragError as error:
+        end = AnswerEnd(FinishReason.FAILED, error, (), "", 0, 0, 0, 0)
+        return result, "".join(texts), end
+
+
+def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:
+    """Prints every passage with its number and cited sentences, then how the answer ended."""
+    if end.finish_reason is FinishReason.NO_PASSAGES:
+        _show_nothing(result, console)
+        return
+    console.print("\n")
+    for number, passage in enumerate(result.passages, 1):
+        cited = [entry for entry in end.citations if entry.marker == number]
+        style = "bold" if cited else "dim"
+        heading = f"[{number}] {citation(passage.chunk)}{'' if cited else ' (not cited)'}"
+        console.print(Text(heading, style=style), soft_wrap=True)
+        with_sentence = [entry for entry in cited if entry.score is not None]
+        for quotation in dict.fromkeys(_quote(entry, passage) for entry in with_sentence):
+            console.print(Text(f"    {quotation}"), soft_wrap=True)
+    console.print(Text("; ".join(filter(None, _answer_summary(end))), style="dim"), soft_wrap=True)
+
+
+def _answer_summary(end: AnswerEnd) -> Iterator[str]:
+    """Yields why the answer is incomplete, then the model, the tokens and the times.
+
+    A text may be empty.
+    """
+    yield _INCOMPLETE.get(end.finish_reason, "")
+    yield end.model
+    if end.prompt_tokens:
+        yield f"{end.prompt_tokens:,} + {end.completion_tokens:,} tokens"
+    if end.first_text_us:
+        yield f"first text after {duration(end.first_text_us)}"
+    if end.total_us:
+        yield f"{duration(end.total_us)} in total"
+
+
+def _quote(cited: Citation, passage: Passage) -> str:
+    """Returns the cited sentence with its pages on one line.
+
+    The sentence is cut after `_QUOTED_CHARS` characters.
+    """
+    start, end = range_in_chunk(passage.chunk, cited.span)
+    line = " ".join(printable(passage.chunk.content[start:end]).split())
+    if len(line) > _QUOTED_CHARS:
+        line = f"{line[:_QUOTED_CHARS]}…"
+    return " ".join(filter(None, (page_range(cited.first_page, cited.last_page), f'"{line}"')))

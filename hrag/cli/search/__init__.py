@@ -1,1 +1,0 @@
-"""How are passages and answers found and shown?"""

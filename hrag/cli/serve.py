@@ -1,0 +1,126 @@
+"""`hrag serve` and `hrag gateway`: run the services, or their HTTP gateway, until Ctrl-C."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from hrag.cli.extras import module_of_extra
+from hrag.cli.options import (
+    DEFAULT_DATA_DIR,
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DataDir,
+    Indexer,
+    Retriever,
+)
+from hrag.cli.processes import Services, with_free_port
+from hrag.cli.terminal import interrupt_on_signals, output
+
+
+def serve(
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    indexer_address: Annotated[
+        str,
+        typer.Option(envvar="HRAG_INDEXER_ADDRESS", help="Address at which the indexer listens."),
+    ] = DEFAULT_INDEXER,
+    retriever_address: Annotated[
+        str,
+        typer.Option(
+            envvar="HRAG_RETRIEVER_ADDRESS", help="Address at which the retriever listens."
+        ),
+    ] = DEFAULT_RETRIEVER,
+    workers: Annotated[
+        int,
+        typer.Option(
+            envvar="HRAG_WORKERS",
+            min=1,
+            max=256,
+            help="Number of processes that answer searches.",
+        ),
+    ] = 1,
+    http: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Also serve HTTP at this address, as hrag gateway does."
+        ),
+    ] = "",
+) -> None:
+    """Start both services and keep them running until Ctrl-C.
+
+    The indexer stores documents, and the retriever answers searches. Both use the store under
+    --data-dir, or with HRAG_ENGINE=postgres a database. Other settings come from environment
+    variables such as HRAG_EMBEDDER and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Serving
+    other machines needs credentials and TLS (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 means any
+    free port.
+
+    If a service or the gateway of --http ends, the others are stopped too and the exit code
+    is 1. All of them also stop if this program is killed.
+
+    With --workers, several processes answer searches. They share the retriever's port and its
+    memory budget; a process that dies is replaced.
+
+    \b
+    Examples:
+      hrag serve
+      hrag serve --data-dir /var/lib/hrag --retriever-address 127.0.0.1:6000
+      hrag serve --workers 4
+      hrag serve --http 127.0.0.1:8080
+    """
+    if http:
+        module_of_extra("hrag.gateway.app", "gateway", "hrag serve --http")
+    interrupt_on_signals()
+    services = Services(
+        data_dir,
+        with_free_port(indexer_address),
+        with_free_port(retriever_address),
+        http=with_free_port(http),
+        settings={"HRAG_WORKERS": str(workers)},
+    )
+    console = output()
+    try:
+        with services:
+            services.wait_until_serving()
+            for service, address in services.addresses.items():
+                console.print(f"{service.name} serves at {address}", style="green", markup=False)
+            console.print("Ctrl-C stops them.")
+            services.watch()
+    except KeyboardInterrupt:
+        console.print("stopped")
+    services.check_stopped_cleanly()
+
+
+def gateway(
+    address: Annotated[
+        str,
+        typer.Option(
+            envvar="HRAG_HTTP_ADDRESS",
+            metavar="ADDRESS",
+            help="Address to listen at: host:port, or a port of 127.0.0.1.",
+        ),
+    ] = "127.0.0.1:8080",
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+) -> None:
+    """Serve both services over HTTP, as JSON, until Ctrl-C.
+
+    A browser finds the documents and the search at /, and a description of every method at
+    /docs; programs find the description at /openapi.json. Callers send a key or token with each
+    request. Other settings come from environment variables such as HRAG_HTTP_HOSTS and
+    HRAG_TLS_CERT_FILE (see .env.example); HRAG_CA_FILE turns on TLS towards the services.
+
+    Requires the packages of an extra: pip install 'hrag\\[gateway]'.
+
+    \b
+    Examples:
+      hrag gateway
+      hrag gateway --address 127.0.0.1:9000 --retriever 127.0.0.1:6000
+    """
+    app = module_of_extra("hrag.gateway.app", "gateway", "hrag gateway")
+    from hrag.config import GatewaySettings  # noqa: PLC0415
+    from hrag.server.serving.service_process import run  # noqa: PLC0415
+
+    os.environ["HRAG_HTTP_ADDRESS"] = address
+    os.environ["HRAG_INDEXER_ADDRESS"] = indexer
+    os.environ["HRAG_RETRIEVER_ADDRESS"] = retriever
+    run("gateway", GatewaySettings, app.serve)

@@ -1,1 +1,0 @@
-"""How are the services started, and how is their state shown?"""

@@ -1,0 +1,281 @@
+"""`hrag status` and `hrag health`: show what a tenant stores, and whether the services serve."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from hrag.cli.options import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJson,
+    Credentials,
+    Indexer,
+    Retriever,
+    Tenant,
+    all_collections,
+    connect,
+    connection_options,
+)
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.render import counted
+from hrag.cli.terminal import output, print_json, print_line
+from hrag.host.addresses import dial_address
+from hrag.text.plain_text import printable
+from hrag.values.collections import Collection, SummaryUnit
+from hrag.values.quotas import TenantUsage
+from hrag.values.status import IndexStatus, ReaderStatus, ServerInfo
+
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+    from hrag.client import Client
+    from hrag.client.credentials import Access
+
+Row = tuple[Collection, IndexStatus]
+
+_HEALTH_TIMEOUT_S = 2.0
+
+
+@connection_options
+def status(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Show a tenant's collections and the retriever's settings.
+
+    Leaves are the smallest chunks: they are embedded and searched. The tail consists of the
+    leaves that are not in an index file (a segment) yet. It is scanned exactly, so new leaves
+    are found at once. The column sequence shows the collection's last change, and the column
+    sealed the last change that segments cover. Stores in PostgreSQL have neither tail nor
+    segments.
+
+    For collections with summaries, the command also shows the number of summaries, of documents
+    that still wait for summaries, and of tokens that a chat model has read and written for
+    summaries. The last line of a tenant shows its total usage and its quota.
+
+    \b
+    Examples:
+      hrag status
+      hrag status --tenant acme --json
+    """
+    with connect(credentials, indexer, retriever) as client:
+        rows = list(_status_rows(client, tenant))
+        server = client.server_info()
+    if as_json:
+        _print_status_json(tenant, rows, server)
+    else:
+        _show_status(tenant, rows, server, output())
+
+
+def _status_rows(client: "Client", tenant: str) -> Iterator[Row]:
+    for collection in all_collections(client, tenant):
+        yield collection, client.index_status(tenant, collection=collection.name)
+
+
+def _print_status_json(tenant: str, rows: list[Row], server: ServerInfo) -> None:
+    document = {
+        "tenant_id": tenant,
+        "collections": [
+            {"collection": asdict(collection), "status": asdict(index)}
+            for collection, index in rows
+        ],
+        "server": asdict(server),
+    }
+    print_json(document)
+
+
+def _show_status(tenant: str, rows: list[Row], server: ServerInfo, console: Console) -> None:
+    if rows:
+        console.print(_amounts_table(rows))
+        console.print()
+        console.print(_settings_table(rows))
+        console.print()
+        if summarised := [row for row in rows if _has_summaries(row[0])]:
+            console.print(_summaries_table(summarised))
+            console.print()
+        console.print(_usage_line(rows[-1][1].tenant), markup=False)
+    else:
+        console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
+    console.print(
+        f"retriever {server.version}, embedder {server.embedder}, "
+        f"chat model {server.chat_model or 'none'}, "
+        f"returns level {server.return_level}, {server.default_limit} passages from "
+        f"{server.default_candidates} candidates by default",
+        markup=False,
+    )
+    if server.reader is not None:
+        console.print(_reader_line(server.reader), markup=False)
+
+
+def _reader_line(reader: ReaderStatus) -> str:
+    """Returns how far the retriever lags and which collections it has loaded."""
+    lag = f"behind for {reader.lag_s:.1f} s" if reader.lag_s else "no lag"
+    embedded = reader.embedded
+    if embedded is None:
+        return lag
+    missing_commits = embedded.sequence - embedded.applied_sequence
+    lag = f"{missing_commits:,} commits {lag}" if missing_commits else lag
+    damaged = embedded.damaged_segments
+    return (
+        f"collections in memory: {embedded.collections_loaded:,}, "
+        f"{decimal(embedded.loaded_bytes)} of {decimal(embedded.budget_bytes)}; {lag}"
+        f"{f'; {damaged} damaged segments' if damaged else ''}"
+    )
+
+
+def _usage_line(usage: TenantUsage) -> str:
+    quota = usage.quota
+    stored = decimal(usage.stored_bytes)
+    if quota.max_bytes is not None:
+        stored += f" of {decimal(quota.max_bytes)}"
+    parts = [
+        _with_limit(usage.collections, quota.max_collections, "collection"),
+        _with_limit(usage.documents, quota.max_documents, "document"),
+        f"{stored} stored",
+    ]
+    if quota.calls_per_s is not None:
+        parts.append(f"{quota.calls_per_s:g} calls a second, {quota.burst_calls:,} at once")
+    return f"total: {', '.join(parts)}"
+
+
+def _with_limit(number: int, limit: int | None, noun: str) -> str:
+    """Returns `3 documents` without a limit, `3 of 10 documents` with one."""
+    return counted(number, noun) if limit is None else f"{number:,} of {counted(limit, noun)}"
+
+
+def _amounts_table(rows: list[Row]) -> Table:
+    names = ["documents", "leaves", "tokens", "sequence"]
+    if any(index.embedded for _, index in rows):
+        names += ["tail", "segments", "sealed"]
+    table = _collections_table(*names)
+    for collection, index in rows:
+        amounts = [
+            index.document_count,
+            index.leaf_count,
+            index.token_count,
+            index.committed_sequence,
+        ]
+        if index.embedded is not None:
+            embedded = index.embedded
+            amounts += [
+                embedded.tail_leaf_count,
+                len(embedded.segments),
+                embedded.sealed_sequence,
+            ]
+        table.add_row(collection.name, *(f"{amount:,}" for amount in amounts))
+    return table
+
+
+def _settings_table(rows: list[Row]) -> Table:
+    table = _collections_table("text", "vectors", "dimension", "levels", "embedder", "analyzer")
+    for collection, index in rows:
+        settings = collection.settings
+        table.add_row(
+            collection.name,
+            decimal(index.text_bytes),
+            decimal(index.vector_bytes),
+            str(settings.dimension),
+            ",".join(map(str, settings.tree.level_sizes)),
+            Text(printable(settings.embedder)),
+            settings.analyzer or "none",
+        )
+    return table
+
+
+def _has_summaries(collection: Collection) -> bool:
+    return collection.settings.summaries is not SummaryUnit.NONE
+
+
+def _summaries_table(rows: list[Row]) -> Table:
+    table = _collections_table(
+        "a summary of each", "summaries", "documents waiting", "model's tokens"
+    )
+    for collection, index in rows:
+        amounts = (index.summary_count, index.unsummarised_documents, index.summary_tokens)
+        unit = collection.settings.summaries.value
+        table.add_row(collection.name, unit, *(f"{amount:,}" for amount in amounts))
+    return table
+
+
+def _collections_table(*names: str) -> Table:
+    """Returns a table with a column for the collection, then the named columns, right-aligned."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("collection", style="bold", overflow="fold")
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+class ServiceName(StrEnum):
+    """The name of a service on the command line."""
+
+    INDEXER = "indexer"
+    RETRIEVER = "retriever"
+
+
+@connection_options
+def health(
+    credentials: Credentials,
+    services: Annotated[
+        list[ServiceName] | None, typer.Argument(help="The services to check. Default: both.")
+    ] = None,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Check whether the services are ready, for example as a container's health check.
+
+    Each service is asked once and has two seconds to answer. The exit code is 0 if all of them
+    serve. It is 1 if at least one does not, because it is starting, stopping or not running.
+
+    \b
+    Examples:
+      hrag health
+      hrag health retriever --retriever 127.0.0.1:50052
+    """
+    from hrag.client.credentials import Access  # noqa: PLC0415
+
+    access = Access(**asdict(credentials))
+    targets = {
+        ServiceName.INDEXER: (INDEXER, indexer),
+        ServiceName.RETRIEVER: (RETRIEVER, retriever),
+    }
+    states = {}
+    for name in services or ServiceName:
+        service, address = targets[name]
+        serves = is_serving(service, address, access)
+        states[name.value] = {"address": address, "serves": serves}
+        verb, style = ("serves", "green") if serves else ("does not serve", "red")
+        if not as_json:
+            print_line(f"{service.name} {verb} at {address}", style)
+    if as_json:
+        print_json(states)
+    if not all(state["serves"] for state in states.values()):
+        raise typer.Exit(1)
+
+
+def is_serving(service: Service, address: str, access: "Access") -> bool:
+    """Returns True if the service at `address` reports SERVING; False also if it is unreachable."""
+    import grpc  # noqa: PLC0415
+    from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
+
+    from hrag.client.calls import channel_options  # noqa: PLC0415
+
+    target = dial_address(address)
+    request = health_pb2.HealthCheckRequest(service=service.health_name)
+    with access.channel(target, channel_options(target)) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # The stub has no type hints.
+        try:
+            reply = stub.Check(request, timeout=_HEALTH_TIMEOUT_S)
+        except grpc.RpcError:
+            return False
+        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)

@@ -1,1 +1,0 @@
-"""How does an operator maintain a store and its keys?"""

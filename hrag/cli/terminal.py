@@ -1,0 +1,264 @@
+"""Writes what commands show: to a terminal, or to programs that read their output.
+
+Results go to standard output, errors and notes to standard error. A table has aligned columns on
+a terminal, and tabs between its cells in a pipe.
+
+Text from documents is untrusted. It passes through `printable` before it reaches a terminal, so
+that no document can move the cursor, set the window title or hide the text after it. JSON is
+output for programs, so it contains exactly what is stored.
+
+The exit codes are here too. Scripts rely on them; docs/guide/command-line.md lists them. Two kinds
+are not listed here: `hrag check` defines separate ones, and a command that is interrupted by
+Ctrl-C ends with 130.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum, IntEnum
+from threading import Event, Thread
+from typing import Any, NamedTuple
+
+import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hrag.text.plain_text import printable
+from hrag.values import errors
+from hrag.values.errors import HragError
+
+LINE_INTERVAL_S = 5.0
+
+_COLUMN_GAP = 2
+_MIN_COLUMN_WIDTH = 8
+_ELLIPSIS = "…"
+
+
+class ExitCode(IntEnum):
+    """The exit codes of all commands except `hrag check`."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNAVAILABLE = 4
+    DENIED = 5
+    NOT_INSTALLED = 6
+
+
+_EXIT_CODES: dict[type[HragError], ExitCode] = {
+    errors.CollectionNotFound: ExitCode.NOT_FOUND,
+    errors.AliasNotFound: ExitCode.NOT_FOUND,
+    errors.DocumentNotFound: ExitCode.NOT_FOUND,
+    errors.ChunkNotFound: ExitCode.NOT_FOUND,
+    errors.StoreMissing: ExitCode.NOT_FOUND,
+    errors.ServiceUnavailable: ExitCode.UNAVAILABLE,
+    errors.StoreUnavailable: ExitCode.UNAVAILABLE,
+    errors.EmbedderUnavailable: ExitCode.UNAVAILABLE,
+    errors.ChatUnavailable: ExitCode.UNAVAILABLE,
+    errors.RerankerUnavailable: ExitCode.UNAVAILABLE,
+    errors.DeadlineExceeded: ExitCode.UNAVAILABLE,
+    errors.SequenceNotReached: ExitCode.UNAVAILABLE,
+    errors.TooBusy: ExitCode.UNAVAILABLE,
+    errors.RateQuotaExceeded: ExitCode.UNAVAILABLE,
+    errors.Unauthenticated: ExitCode.DENIED,
+    errors.PermissionDenied: ExitCode.DENIED,
+}
+
+
+def exit_code_of(error: HragError) -> ExitCode:
+    """Returns the exit code of a command that ends with `error`."""
+    codes = (_EXIT_CODES[cls] for cls in type(error).__mro__ if cls in _EXIT_CODES)
+    return next(codes, ExitCode.FAILED)
+
+
+class Failure(Exception):
+    """A command failed for a reason that its user can act on; the message says the reason."""
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def output() -> Console:
+    """Returns a console on the current standard output.
+
+    It writes no colours unless standard output is a terminal.
+    """
+    return Console(highlight=False)
+
+
+def has_colour(console: Console) -> bool:
+    """Returns True if the console shows colours; if not, characters must mark what matters."""
+    return console.color_system is not None and not console.no_color
+
+
+def print_line(text: str, style: str = "") -> None:
+    """Writes `text`, which may come from documents, on one line without wrapping it."""
+    line = " ".join(printable(text).splitlines())
+    output().print(Text(line, style=style), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Writes `value` as an indented JSON document. Times and paths become texts."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def print_json_line(value: Any) -> None:
+    """Writes `value` as one line of JSON."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def show_error(message: str) -> None:
+    """Writes `error: <message>` in red, on one line."""
+    text = Text(f"error: {_message_line(message)}", style="bold red")
+    Console(stderr=True).print(text, soft_wrap=True)
+
+
+def show_note(message: str) -> None:
+    """Writes a message that is not a result to standard error, on one line."""
+    Console(stderr=True, highlight=False).print(Text(_message_line(message)), soft_wrap=True)
+
+
+def _message_line(message: str) -> str:
+    return " ".join(printable(message).split())
+
+
+def show_json_error(error: dict[str, Any]) -> None:
+    """Writes `{"error": {...}}` to standard error, on one line."""
+    sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
+
+
+class Fit(Enum):
+    """The ways to fit a cell that is wider than its column."""
+
+    NEVER = "the column is as wide as its widest cell"
+    CUT_END = "the cell's end is left out"
+    CUT_START = "the cell's start is left out"
+    FOLD = "the cell continues on the next line"
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Columns of numbers have `Fit.NEVER`: they are never narrowed, and are aligned right.
+    """
+
+    name: str
+    fit: Fit = Fit.FOLD
+
+
+def show_table(
+    console: Console, columns: Sequence[Column], rows: Iterable[Sequence[object]]
+) -> None:
+    """Prints rows of texts and whole numbers.
+
+    On a terminal the table fits the width, and empty columns are omitted. In a pipe each row is
+    one line with complete values; tabs and line ends inside a cell become blanks.
+    """
+    if console.is_terminal:
+        texts = [[_format_cell(cell) for cell in row] for row in rows]
+        if texts:
+            console.print(_fitted_table(columns, texts, console))
+        return
+    typer.echo("\t".join(column.name for column in columns))
+    for row in rows:
+        typer.echo("\t".join(_one_line(str(cell)) for cell in row))
+
+
+def _fitted_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], console: Console
+) -> Table:
+    filled = [index for index, _ in enumerate(columns) if any(row[index] for row in rows)]
+    shown = [columns[index] for index in filled]
+    cells = [[row[index] for index in filled] for row in rows]
+    widths = _column_widths(shown, cells, console.width)
+    table = Table(box=None, padding=(0, _COLUMN_GAP, 0, 0), header_style="bold")
+    for column, width in zip(shown, widths, strict=True):
+        table.add_column(
+            column.name,
+            justify="right" if column.fit is Fit.NEVER else "left",
+            overflow="fold",
+            width=width,
+        )
+    for row in cells:
+        table.add_row(*map(_fit_cell, shown, row, widths))
+    return table
+
+
+def _column_widths(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int
+) -> list[int]:
+    """Returns the width of each column.
+
+    If the table is too wide, columns that may be cut are narrowed first, then columns that may
+    be folded.
+    """
+    texts = [[column.name, *(row[index] for row in rows)] for index, column in enumerate(columns)]
+    widths = [max(map(cell_len, column_texts)) for column_texts in texts]
+    excess = sum(widths) + _COLUMN_GAP * len(widths) - available
+    for fits in ((Fit.CUT_START, Fit.CUT_END), (Fit.FOLD,)):
+        elastic = [index for index, column in enumerate(columns) if column.fit in fits]
+        while excess > 0 and elastic:
+            widest = max(elastic, key=widths.__getitem__)
+            if widths[widest] <= _MIN_COLUMN_WIDTH:
+                break
+            widths[widest] -= 1
+            excess -= 1
+    return widths
+
+
+def _fit_cell(column: Column, text: str, width: int) -> Text:
+    if cell_len(text) > width and column.fit is Fit.CUT_START:
+        while cell_len(text) >= width:
+            text = text[1:]
+        text = f"{_ELLIPSIS}{text}"
+    cell = Text(text)
+    if column.fit is Fit.CUT_END:
+        cell.truncate(width, overflow="ellipsis")
+    return cell
+
+
+def _format_cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else _one_line(str(value))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).replace("\t", " ").splitlines())
+
+
+@contextmanager
+def progress_lines(
+    describe: Callable[[], str], interval_s: float = LINE_INTERVAL_S
+) -> Iterator[None]:
+    """Calls `describe` every `interval_s` seconds while the block runs, and writes the result.
+
+    `describe` is called in another thread.
+    """
+    done = Event()
+
+    def write() -> None:
+        while not done.wait(interval_s):
+            show_note(describe())
+
+    thread = Thread(target=write, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def interrupt_on_signals() -> None:
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
+
+    A signal that is ignored stays ignored, because `nohup` relies on that.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)

@@ -1,0 +1,185 @@
+"""`hrag tree`: draws a document's chunks, each below its parent.
+
+The chunks are read from the retriever, with one call for each top-level chunk. `hrag export` and
+`hrag demo` read them in the same way.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from hrag.cli.options import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJson,
+    CollectionName,
+    Credentials,
+    DocumentId,
+    Indexer,
+    Retriever,
+    Tenant,
+    connect,
+    connection_options,
+)
+from hrag.cli.render import chunk_suffix, pages
+from hrag.cli.terminal import output, print_json
+from hrag.text.citations import sections
+from hrag.text.plain_text import printable
+from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
+from hrag.values.documents import DocumentInfo
+from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS
+
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+    from hrag.client import Client
+
+MAX_NODES = 200  # These fill about four screens.
+
+_FIRST_CHARS = 48
+
+
+@connection_options
+def tree(
+    credentials: Credentials,
+    document_id: DocumentId,
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    level: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MAX_LEVELS - 1,
+            help="Lowest level to draw; level 0 has the smallest chunks.",
+        ),
+    ] = 0,
+    whole: Annotated[
+        bool, typer.Option("--all", help=f"Draw every chunk instead of the first {MAX_NODES}.")
+    ] = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a document's tree of chunks, with the largest chunks at the root.
+
+    Each line shows one chunk: #level.index, its number of tokens, its range of characters in
+    the text, its section and pages, and its first words. Every chunk lies inside its parent.
+
+    \b
+    Examples:
+      hrag tree guide.md
+      hrag tree guide.md --level 2
+      hrag tree guide.md --all --json | jq .chunks[].span
+    """
+    with connect(credentials, indexer, retriever) as client:
+        info = client.get_document(tenant, document_id, collection=collection)
+        top_level = len(info.chunks_per_level) - 1
+        lowest = min(level, top_level)
+        budget = sum(info.chunks_per_level[lowest:]) if whole else MAX_NODES
+        trees = hierarchies(client, tenant, collection, info)
+        if as_json:
+            _print_json(info, trees, lowest, budget)
+            return
+        text = client.get_text(tenant, document_id, collection=collection)
+        drawing, drawn_count = draw(info, text, trees, lowest, budget)
+    console = output()
+    console.print(drawing)
+    omitted = sum(info.chunks_per_level[lowest:]) - drawn_count
+    if omitted:
+        console.print(f"{omitted:,} more chunks; --all draws them", style="dim")
+
+
+def _print_json(info: DocumentInfo, trees: Iterable[Hierarchy], lowest: int, budget: int) -> None:
+    all_nodes = (node for hierarchy in trees for node in nodes(hierarchy))
+    shown = islice((node for node in all_nodes if node.chunk.level >= lowest), budget)
+    print_json({"document": asdict(info), "chunks": [_without_text(node) for node in shown]})
+
+
+def _without_text(node: ChunkNode) -> dict[str, Any]:
+    """Returns a chunk's position and size as a JSON object.
+
+    The text and the fields of the whole document are omitted; the document's object has them.
+    """
+    chunk = asdict(node.chunk)
+    for name in ("content", "document_id", "title", "source", "metadata"):
+        del chunk[name]
+    return {**chunk, "parent_id": node.parent_id or None, "child_ids": node.child_ids}
+
+
+def draw(
+    info: DocumentInfo, text: str, trees: Iterator[Hierarchy], lowest: int, budget: int
+) -> tuple[Tree, int]:
+    """Returns a tree of the first `budget` chunks at or above level `lowest`, and their number."""
+    per_level = ", ".join(f"{count:,}" for count in info.chunks_per_level)
+    heading = printable(f"{info.document_id}  {info.title}".replace("\n", " "))
+    root = Tree(
+        Text(heading, style="bold").append(
+            f"\n{info.token_count:,} tokens; chunks per level: {per_level}", style="not bold dim"
+        )
+    )
+    drawn = 0
+    for hierarchy in trees:
+        drawn += _draw_below(root, hierarchy, text, lowest, budget - drawn)
+        if drawn == budget:
+            break
+    return root, drawn
+
+
+def _draw_below(root: Tree, hierarchy: Hierarchy, text: str, lowest: int, budget: int) -> int:
+    """Draws at most `budget` chunks: a top-level chunk and its descendants, depth first.
+
+    Returns the number of chunks that were drawn.
+    """
+    children: defaultdict[str, list[Chunk]] = defaultdict(list)
+    for node in hierarchy.descendants:
+        if node.chunk.level >= lowest:
+            children[node.parent_id].append(node.chunk)
+    stack = [(root, hierarchy.node.chunk)]
+    drawn = 0
+    while stack and drawn < budget:
+        parent, chunk = stack.pop()
+        branch = parent.add(_label(chunk, text))
+        drawn += 1
+        stack += [(branch, child) for child in reversed(children[chunk.chunk_id])]
+    return drawn
+
+
+def _label(chunk: Chunk, text: str) -> Text:
+    span = chunk.span
+    text_start = " ".join(text[span.char_start : span.char_start + 4 * _FIRST_CHARS].split())
+    label = Text(chunk_suffix(chunk.chunk_id), style="bold cyan", no_wrap=True, overflow="ellipsis")
+    label.append(f" {chunk.token_count:,} tokens", style="not bold default")
+    location = " · ".join(filter(None, (sections(chunk), pages(chunk))))
+    label.append(f" [{span.char_start}:{span.char_end}] ", style="not bold dim")
+    label.append(printable(f"{location}  " if location else ""), style="not bold magenta")
+    return label.append(printable(text_start[:_FIRST_CHARS]), style="not bold default")
+
+
+def hierarchies(
+    client: "Client", tenant: str, collection: str, info: DocumentInfo
+) -> Iterator[Hierarchy]:
+    """Yields the hierarchy of each top-level chunk, without contents.
+
+    Each hierarchy is requested when it is needed. Raises DocumentNotFound, or ChunkNotFound if
+    the document was replaced since `info` was read.
+    """
+    for chunk_id in top_chunk_ids(info):
+        yield client.get_hierarchy(tenant, chunk_id, collection=collection, depth=MAX_LEVELS)
+
+
+def top_chunk_ids(info: DocumentInfo) -> Iterator[str]:
+    """Yields the ids of the top-level chunks, in order."""
+    top_level = len(info.chunks_per_level) - 1
+    for index in range(info.chunks_per_level[top_level]):
+        yield f"{info.document_id}#{top_level}.{index}"
+
+
+def nodes(hierarchy: Hierarchy) -> Iterator[ChunkNode]:
+    """Yields a top-level chunk, then its descendants, level by level downwards."""
+    yield hierarchy.node
+    yield from hierarchy.descendants

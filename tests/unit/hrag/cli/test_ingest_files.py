@@ -1,0 +1,316 @@
+"""Finding, naming and reading the files of an ingest."""
+
+import errno
+import os
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from hrag.cli import input_documents
+from hrag.cli.ingest_files import ROOT_KEY, document_id, find
+from hrag.cli.input_documents import GivenFields, Unreadable
+from hrag.values.formats import MARKDOWN, PDF, PLAIN_TEXT, RST
+from hrag.values.ids import check_document_id
+
+PATHS = st.text(min_size=1, max_size=200)
+
+
+def _write(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"text of {name}")
+
+
+@pytest.mark.parametrize(
+    ("relative", "expected"),
+    [
+        ("guide.md", "guide.md"),
+        ("a/b-c/d_e.txt", "a:b-c:d_e.txt"),
+        ("x" * 128, "x" * 128),
+    ],
+)
+def test_valid_path_is_the_document_id(relative, expected):
+    assert document_id(relative) == expected
+
+
+def test_changed_path_gets_a_hash_suffix():
+    assert document_id("sub/a b.md").startswith("sub:a_b.md-")
+    assert document_id("a b.md") != document_id("a_b.md") == "a_b.md"
+    assert document_id("a:b") != document_id("a/b") == "a:b"
+    assert len(document_id("x" * 129)) == 128
+
+
+@given(PATHS)
+def test_every_path_gives_a_valid_id(relative):
+    check_document_id(document_id(relative))
+
+
+@given(PATHS, PATHS)
+def test_different_paths_give_different_ids(one, other):
+    assume(one != other)
+    assert document_id(one) != document_id(other)
+
+
+def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
+    _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.odt")
+    found = [
+        Path(source.label).relative_to(tmp_path).as_posix() for source in find([tmp_path]).documents
+    ]
+    assert found == ["a.txt", "b.md", "code.py", "sub/c.RST"]
+
+
+def test_file_given_by_name_may_have_any_extension(tmp_path):
+    _write(tmp_path, "notes.org")
+    (source,) = find([tmp_path / "notes.org"]).documents
+    document = source.read().document
+    assert (document.document_id, document.mime_type) == ("notes.org", PLAIN_TEXT)
+    assert document.body == b"text of notes.org"
+
+
+def test_file_found_twice_is_returned_once(tmp_path):
+    _write(tmp_path, "sub/a.md")
+    assert len(find([tmp_path, tmp_path / "sub" / "a.md"]).documents) == 1
+
+
+def test_second_file_with_the_same_id_is_refused(tmp_path):
+    _write(tmp_path, "one/a.md", "two/a.md")
+    first, second = find([tmp_path / "one", tmp_path / "two"]).documents
+    assert first.read().document.document_id == "a.md"
+    with pytest.raises(Unreadable, match=r"a\.md belongs to .*one"):
+        second.read()
+
+
+def test_missing_file_fails_when_it_is_read(tmp_path):
+    (source,) = find([tmp_path / "none.md"]).documents
+    with pytest.raises(Unreadable, match="No such file"):
+        source.read()
+
+
+def test_a_name_that_no_file_can_have_fails_when_it_is_read(tmp_path):
+    (source,) = find([tmp_path / ("x" * 300)]).documents
+    with pytest.raises(Unreadable, match="File name too long"):
+        source.read()
+
+
+def test_a_pipe_given_by_name_is_read_up_to_the_limit(monkeypatch):
+    monkeypatch.setattr(input_documents, "MAX_DOCUMENT_BYTES", 30)
+    reader, writer = os.pipe()
+    os.write(writer, b"x" * 31)
+    os.close(writer)
+    (source,) = find([Path(f"/dev/fd/{reader}")]).documents
+    with pytest.raises(Unreadable, match="31 bytes; at most 30"):
+        source.read()
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("name", "mime_type"), [("a.md", MARKDOWN), ("b.PDF", PDF), ("c.rst", RST)]
+)
+def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, name, mime_type):
+    (tmp_path / name).write_text("# The guide\n")
+    document = find([tmp_path]).documents[0].read().document
+    assert (document.mime_type, document.title) == (mime_type, "")
+    assert document.source == str(tmp_path / name)
+
+
+def test_name_that_is_not_utf8_can_be_sent(tmp_path):
+    path = tmp_path / "caf\udce9.txt"
+    path.write_text("x")
+    (found,) = find([tmp_path]).documents
+    document = found.read().document
+    check_document_id(document.document_id)
+    assert document.source.encode().endswith("caf\N{REPLACEMENT CHARACTER}.txt".encode())
+    assert found.label == document.source
+
+
+def _names(tmp_path: Path, *globs: str) -> list[str]:
+    found = find([tmp_path], globs)
+    return [Path(each.label).relative_to(tmp_path).as_posix() for each in found.documents]
+
+
+@pytest.mark.parametrize(
+    ("globs", "expected"),
+    [
+        (["*.log"], ["a.log", "sub/b.log"]),
+        (["sub/*"], ["sub/b.log", "sub/c.md", "sub/deep/d.md"]),
+        (["*.md", "a.*"], ["a.log", "sub/c.md", "sub/deep/d.md"]),
+        (["说明*"], ["说明书.txt"]),
+        (["*.pdf"], []),
+        (["**/*.log"], ["a.log", "sub/b.log"]),
+        (["sub/**/*.md"], ["sub/c.md", "sub/deep/d.md"]),
+        (["**/sub/**/d*"], ["sub/deep/d.md"]),
+        (["**/deep/*", "**"], ["a.log", "sub/b.log", "sub/c.md", "sub/deep/d.md", "说明书.txt"]),
+        (["su**/*.md", "**/eep/*", "ub/**"], ["sub/c.md", "sub/deep/d.md"]),
+    ],
+)
+def test_globs_select_files_of_folders_whatever_their_extension(tmp_path, globs, expected):
+    _write(tmp_path, "a.log", "sub/b.log", "sub/c.md", "sub/deep/d.md", "说明书.txt")
+    assert _names(tmp_path, *globs) == expected
+
+
+def test_a_folder_may_be_deeper_than_the_stack(tmp_path):
+    folders = [tmp_path]
+    for _ in range(sys.getrecursionlimit()):
+        folders.append(folders[-1] / "d")
+        folders[-1].mkdir()
+    file = folders[-1] / "a.md"
+    file.write_text("deep")
+    try:
+        (found,) = find([tmp_path]).documents
+    finally:  # What removes the folder after the tests recurses.
+        file.unlink()
+        for folder in reversed(folders[1:]):
+            folder.rmdir()
+    assert found.label == str(file)
+
+
+def test_what_is_skipped_has_a_reason(tmp_path):
+    _write(tmp_path, "a.md", "b.bin", "c.dat")
+    (tmp_path / "empty.md").touch()
+    (tmp_path / "gone.md").symlink_to("nowhere")
+    (tmp_path / "again.md").symlink_to("a.md")
+    os.mkfifo(tmp_path / "pipe.md")
+    found = find([tmp_path])
+    assert [each.label for each in found.documents] == [str(tmp_path / "a.md")]
+    assert sorted((each.path.name, each.reason) for each in found.skipped) == [
+        ("again.md", "found under another name"),
+        ("b.bin", "of unknown format"),
+        ("c.dat", "of unknown format"),
+        ("empty.md", "empty"),
+        ("gone.md", "links that lead nowhere"),
+        ("pipe.md", "no regular files"),
+    ]
+
+
+def test_links_are_followed_once_and_real_places_come_first(tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    _write(inside, "z/real.md")
+    _write(outside, "far.md")
+    (inside / "a").symlink_to(inside / "z")  # Another name of a folder that follows it.
+    (inside / "loop").symlink_to(inside)
+    (inside / "far").symlink_to(outside)
+    assert _names(inside) == ["far/far.md", "z/real.md"]
+
+
+def test_a_hard_link_is_the_same_file(tmp_path):
+    _write(tmp_path, "a.md")
+    os.link(tmp_path / "a.md", tmp_path / "b.md")
+    assert _names(tmp_path) == ["a.md"]
+
+
+def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
+    for form in ("NFC", "NFD"):
+        _write(tmp_path / form, unicodedata.normalize(form, "Überblick 概要.md"))
+    ids = set()
+    for form in ("NFC", "NFD"):
+        document = find([tmp_path / form]).documents[0].read().document
+        assert document.source == f"{tmp_path}/{form}/Überblick 概要.md"
+        ids.add(document.document_id)
+    assert len(ids) == 1
+
+
+def test_what_the_user_says_replaces_what_the_file_says(tmp_path):
+    _write(tmp_path, "a.md")
+    given = GivenFields({"year": 2026}, "标题", "my-id")
+    document = find([tmp_path / "a.md"], user_fields=given).documents[0].read().document
+    assert (document.metadata, document.title, document.document_id) == (
+        {"year": 2026},
+        "标题",
+        "my-id",
+    )
+
+
+def test_a_root_is_part_of_the_metadata_and_knows_every_file(tmp_path):
+    _write(tmp_path, "a.md", "b.bin", "sub/c.md")
+    found = find([tmp_path], ["*.md"], GivenFields({"x": 1}), root="")
+    assert found.documents[0].read().document.metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
+    assert found.present == {str(tmp_path): {"a.md", "b.bin", "sub:c.md"}}
+    assert find([tmp_path / "sub"], root="mine").present == {"mine": {"c.md"}}
+    assert find([tmp_path]).present == {}
+
+
+def test_sources_are_paths_inside_the_folder_where_the_root_has_a_name(tmp_path):
+    """Otherwise the same file at another path would be another version of its document."""
+    documents = []
+    for checkout in (tmp_path / "one", tmp_path / "two"):
+        _write(checkout, "sub/Überblick.md")
+        (checkout / "sub" / "lines.jsonl").write_text('{"text": "x"}')
+        found = find([checkout], root="mine").documents
+        documents.append([each.read().document for each in found])
+        labels = ["sub/lines.jsonl:1", "sub/Überblick.md"]
+        assert [each.label for each in found] == [f"{checkout}/{each}" for each in labels]
+    assert documents[0] == documents[1]
+    assert [each.source for each in documents[0]] == ["sub/lines.jsonl", "sub/Überblick.md"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["docs", "docs/sub"],
+        ["docs/sub", "docs"],
+        ["docs", "link"],
+        ["docs", "far"],
+        ["far", "docs"],
+    ],
+)
+def test_folders_that_overlap_each_know_all_their_files(tmp_path, given):
+    """Otherwise --prune would delete documents whose files exist."""
+    _write(tmp_path, "docs/a.md", "docs/sub/x.md", "far/y.md")
+    (tmp_path / "link").symlink_to("docs")
+    (tmp_path / "docs" / "inner").symlink_to("../far")
+    paths = [tmp_path / each for each in given]
+    alone = {str(path): find([path], root="").present[str(path)] for path in paths}
+    assert alone.get(str(tmp_path / "docs")) in (None, {"a.md", "sub:x.md", "inner:y.md"})
+    found = find(paths, root="")
+    assert found.present == alone
+    stored = [Path(each.label).resolve() for each in found.documents]
+    assert len(stored) == len(set(stored)) == 3
+    together = find(paths, root="mine").present
+    assert together == {"mine": set().union(*alone.values())}
+
+
+def test_a_file_of_two_folders_is_stored_from_the_first(tmp_path):
+    _write(tmp_path, "docs/sub/x.md")
+    found = find([tmp_path / "docs", tmp_path / "docs" / "sub"], root="")
+    (stored,) = [each.read().document for each in found.documents]
+    assert (stored.document_id, stored.metadata) == ("sub:x.md", {ROOT_KEY: f"{tmp_path}/docs"})
+    assert [each.reason for each in found.skipped] == ["found under another name"]
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
+    _write(tmp_path, "a.md", "locked/b.md")
+    scandir = os.scandir
+
+    def refuse(path: Path) -> object:
+        if path.name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = find([tmp_path])
+    assert not found.is_complete
+    refused = next(each for each in found.documents if each.label.endswith("locked"))
+    with pytest.raises(Unreadable, match="Permission denied"):
+        refused.read()
+
+
+def test_files_of_a_folder_that_lists_and_does_not_open_are_told(tmp_path, monkeypatch):
+    _write(tmp_path, "a.md", "locked/b.md")
+    status = os.stat
+
+    def refuse(path: Path, **how: bool) -> os.stat_result:
+        if Path(path).parent.name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return status(path, **how)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    found = find([tmp_path])
+    assert not found.is_complete
+    refused = next(each for each in found.documents if each.label.endswith("b.md"))
+    with pytest.raises(Unreadable, match="Permission denied"):
+        refused.read()

@@ -1,0 +1,176 @@
+"""What an ingest counts for every kind of answer, and what it shows of it."""
+
+import io
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hrag.cli import ingest_progress
+from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, SkippedFile
+from hrag.cli.ingest_progress import IngestProgress, ingest_all, shown_progress, skipped_summary
+from hrag.cli.input_documents import InputDocument, ReadDocument, Unreadable
+from hrag.errors import BlankDocument, CollectionNotFound, ServiceUnavailable, TooLarge
+from hrag.types import Document, IngestOutcome, IngestResult
+
+
+class FakeClient:
+    """Stores all but blank documents; breaks after `breaks_after` answers."""
+
+    def __init__(self, breaks_after: int | None = None) -> None:
+        self.breaks_after = breaks_after
+
+    def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+        for number, document in enumerate(documents):
+            if number == self.breaks_after:
+                raise ServiceUnavailable("gone")
+            if not document.body:
+                yield BlankDocument("body is blank")
+            else:
+                yield IngestResult(document.document_id, IngestOutcome.CREATED, 1, (3, 1), 10)
+
+
+def _document(name: str, body: str = "text") -> InputDocument:
+    return InputDocument(name, lambda: ReadDocument(Document(body, name), "cp1252"), 100)
+
+
+def _unreadable(name: str) -> InputDocument:
+    def read() -> ReadDocument:
+        raise Unreadable("locked")
+
+    return InputDocument(name, read, 10)
+
+
+def _ingested(client, documents, on_outcome=lambda _: None) -> IngestProgress:
+    progress = IngestProgress(len(documents), 310, on_outcome)
+    ingest_all(client, "t", "default", documents, progress)
+    return progress
+
+
+def test_each_failure_is_reported_with_its_file():
+    documents = [_document("a"), _unreadable("b"), _document("c", ""), _document("d")]
+    progress = _ingested(FakeClient(), documents)
+    assert sorted(progress.failures) == [("b", "locked"), ("c", "body is blank")]
+    assert progress.document_ids == ["a", "d"]
+    assert (progress.tokens, progress.chunks_per_level, progress.completed) == (20, (6, 2), 4)
+    assert progress.error is None
+    assert progress.completed_bytes == 310
+    assert progress.encodings == [("a", "cp1252"), ("d", "cp1252")]
+    assert progress.next_label == ""
+
+
+def test_every_outcome_is_told_with_its_label_and_encoding():
+    told = []
+    _ingested(FakeClient(), [_document("a"), _unreadable("b"), _document("c", "")], told.append)
+    found = [(each.label, type(each.result).__name__, each.encoding) for each in told]
+    assert sorted(found) == [
+        ("a", "IngestResult", "cp1252"),
+        ("b", "Unreadable", ""),
+        ("c", "BlankDocument", "cp1252"),
+    ]
+
+
+def test_broken_stream_keeps_the_answers_so_far():
+    documents = [_document(name) for name in "abcd"]
+    progress = _ingested(FakeClient(breaks_after=2), documents)
+    assert progress.document_ids == ["a", "b"]
+    assert str(progress.error) == "gone"
+
+
+def test_a_collection_that_does_not_exist_ends_the_stream():
+    class Missing(FakeClient):
+        def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+            for _ in documents:
+                yield CollectionNotFound("no such one")
+
+    progress = _ingested(Missing(), [_document("a"), _document("b")])
+    assert (progress.completed, str(progress.error)) == (0, "no such one")
+
+
+def test_a_document_past_what_grpc_lets_in_fails_alone(monkeypatch):
+    class Refusing(FakeClient):
+        def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+            for document in documents:
+                if len(document.body) > 4:
+                    raise TooLarge("SERVER: Received message larger than max")
+                yield IngestResult(document.document_id, IngestOutcome.CREATED, 1, (1,), 1)
+
+    monkeypatch.setattr(ingest_progress, "_ALONE_BYTES", 100)
+    large = [
+        InputDocument(name, _document(name, "large").read, size_bytes=101) for name in ("b", "c")
+    ]
+    progress = _ingested(Refusing(), [_document("a"), *large, _document("d")])
+    assert (progress.document_ids, progress.error) == (["a", "d"], None)
+    assert [label for label, _ in progress.failures] == ["b", "c"]
+    progress = _ingested(Refusing(), [_document("a"), _document("b", "large"), _document("d")])
+    assert isinstance(progress.error, TooLarge)
+
+
+def test_an_outcome_is_counted_before_it_is_told():
+    seen = []
+    documents = [_document("a"), _document("b", ""), _unreadable("c")]
+    progress = IngestProgress(on_outcome=lambda _: seen.append(progress.completed))
+    ingest_all(FakeClient(), "t", "default", documents, progress)
+    assert seen == [1, 2, 3]
+
+
+def test_files_are_read_only_when_they_are_sent():
+    read = []
+
+    def lazily(name: str) -> InputDocument:
+        return InputDocument(name, lambda: read.append(name) or ReadDocument(Document("x", name)))
+
+    counts = []
+    documents = [lazily(name) for name in "abc"]
+    _ingested(FakeClient(), documents, lambda _: counts.append(len(read)))
+    assert counts == [1, 2, 3]
+
+
+def test_clock_stops_at_the_end():
+    progress = _ingested(FakeClient(), [_document("a")])
+    assert progress.seconds == progress.seconds
+    assert progress.rate(10) == 10 / progress.seconds
+
+
+@pytest.mark.parametrize(
+    ("names", "summary"),
+    [
+        ([], ""),
+        (["a.bin", "b.dat", "e"], "skipped 3: 2 of unknown format (.bin, .dat), 1 empty"),
+        (["a.b", "c.b", "d.a", "LICENSE"], "skipped 4: 4 of unknown format (.b, .a, no extension)"),
+        (
+            [f"x.{each}" for each in "abcdefgh"],
+            "skipped 8: 8 of unknown format (.a, .b, .c, .d, .e and 3 more)",
+        ),
+    ],
+)
+def test_skipped_files_are_summed_up_by_reason(names, summary):
+    skipped = [SkippedFile(Path(name), EMPTY if name == "e" else UNKNOWN_FORMAT) for name in names]
+    assert skipped_summary(skipped) == summary
+
+
+def test_a_pipe_gets_plain_lines_of_progress(capsys):
+    progress = IngestProgress(3, 8_000_000)
+    progress.send("docs/手册.pdf\x1b[2J", 48_000_000, "")
+    with shown_progress(progress, Console(file=io.StringIO()), interval_s=0.001):
+        shown = ""
+        while "\n" not in shown:
+            time.sleep(0.001)
+            shown += capsys.readouterr().err
+    line = shown.splitlines()[0]
+    assert line.startswith("0 of 3 documents, 0 bytes of 8.0 MB, 0 tokens, now at docs/手册.pdf")
+    assert line.endswith(" s")
+    assert "\x1b" not in shown
+    assert "\r" not in shown
+
+
+def test_a_terminal_gets_a_bar_that_moves_with_each_outcome():
+    progress = IngestProgress(2)
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with shown_progress(progress, terminal):
+        progress.fail("a", Unreadable("locked"))
+    shown = terminal.file.getvalue()
+    assert "1 of 2 documents, 0 tokens" in shown
+    assert "━━━━━━\x1b[0m" in shown  # Half of the bar has another colour.

@@ -1,0 +1,251 @@
+"""Texts in other encodings than UTF-8, what is no text, and documents in lines of JSON."""
+
+import gzip
+import json
+import random
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from hrag.cli import ingest_files
+from hrag.cli.input_documents import GivenFields, InputDocument, Unreadable, decoded, lines_of
+from hrag.types import Document
+from hrag.values.ids import check_document_id
+
+LINES = (
+    '{"_id": "b-1", "title": "Bees", "text": "Bees dance.", "year": 2026, "tags": ["a"]}',
+    "",
+    '{"content": "Honey ripens.", "source": "https://example.org", "mime_type": "text/markdown"}',
+    '\ufeff{"id": 7, "body": "Wax melts."}',
+)
+
+
+def find(path: Path, text_field: str = "") -> list[InputDocument]:
+    return ingest_files.find([path], text_field=text_field).documents
+
+
+def _file(folder: Path, *lines: str) -> Path:
+    path = folder / "notes.jsonl"
+    path.write_text("\n".join(lines), "utf-8")
+    return path
+
+
+def test_a_line_is_a_document_and_its_other_fields_are_metadata(tmp_path):
+    path = _file(tmp_path, *LINES)
+    found = find(path)
+    assert [each.label for each in found] == [f"{path}:1", f"{path}:3", f"{path}:4"]
+    assert [each.read().document for each in found] == [
+        Document("Bees dance.", "b-1", "Bees", str(path), metadata={"year": 2026, "tags": ["a"]}),
+        Document("Honey ripens.", "notes.jsonl:3", "", "https://example.org", "text/markdown"),
+        Document("Wax melts.", "7", "", str(path)),
+    ]
+
+
+def test_the_field_of_the_text_may_be_named(tmp_path):
+    path = _file(tmp_path, '{"text": "no", "answer": "Honey."}')
+    (found,) = find(path, "answer")
+    document = found.read().document
+    assert (document.body, document.metadata) == ("Honey.", {"text": "no"})
+
+
+def test_an_id_that_is_none_stands_for_a_valid_one(tmp_path):
+    path = _file(tmp_path, '{"id": "a/b c", "text": "x"}', '{"id": "a_b_c", "text": "x"}')
+    first, second = (check_document_id(each.read().document.document_id) for each in find(path))
+    assert first != second == "a_b_c"
+    (found,) = find(_file(tmp_path, '{"id": "a\\ud800", "text": "x"}'))
+    check_document_id(found.read().document.document_id)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("no json", "not JSON: "),
+        ("[1]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
+        ('{"title": "a", "words": 3}', r"no text in text or content or body; .* words \(--text-f"),
+        ('{"text": "  "}', "no text"),
+        ('{"text": ["a"]}', "no text"),
+        ('{"text": "a", "n": 9007199254740993}', "metadata"),
+        ('{"text": "a", "n": NaN}', "metadata"),
+        ('{"text": "a \\ud800"}', "text"),
+        ('{"text": "a", "n": ' + "[" * 50 + "]" * 50 + "}", "metadata"),
+    ],
+)
+def test_a_bad_line_fails_alone(tmp_path, line, says):
+    path = _file(tmp_path, line, json.dumps({"text": "good"}))
+    bad, good = find(path)
+    with pytest.raises(Unreadable, match=says):
+        bad.read()
+    assert good.read().document.body == "good"
+
+
+def test_bytes_that_are_no_text_fail_alone(tmp_path):
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(bytes(range(1, 10)) + b'\xff\0\n{"text": "good"}\n')
+    bad, good = find(path)
+    with pytest.raises(Unreadable, match="neither text"):
+        bad.read()
+    assert good.read().document.document_id == "a.ndjson:2"
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("utf-16", ""),
+        ("utf-16-be", ""),
+        ("utf-16-le", ""),
+        ("utf-32", ""),
+        ("utf-32-be", ""),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+    ],
+)
+def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, given):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"text": "one"}\n{"text": "two"}\n'.encode(written))
+    (found,) = ingest_files.find([path], user_fields=GivenFields(encoding=given)).documents
+    with pytest.raises(
+        Unreadable, match=f"found in {given or 'UTF-16 or UTF-32'}; store it in UTF-8"
+    ):
+        found.read()
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-8", "utf-8-sig"])
+def test_lines_of_another_encoding_are_read_with_it(tmp_path, encoding):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"text": "Tür"}\n{"text": "Straße"}\n'.encode(encoding))
+    found = ingest_files.find([path], user_fields=GivenFields(encoding=encoding)).documents
+    assert [each.read().document.body for each in found] == ["Tür", "Straße"]
+
+
+def test_a_missing_file_is_told_when_it_is_read(tmp_path):
+    (missing,) = find(tmp_path / "none.jsonl")
+    with pytest.raises(Unreadable, match="No such file"):
+        missing.read()
+
+
+def test_a_file_that_is_gone_meanwhile_is_told(tmp_path):
+    path = _file(tmp_path, '{"text": "a"}')
+    (found,) = find(path)
+    path.unlink()
+    with pytest.raises(Unreadable, match="No such file"):
+        found.read()
+
+
+def test_a_long_line_is_refused_unread(tmp_path, monkeypatch):
+    monkeypatch.setattr("hrag.cli.input_documents.MAX_DOCUMENT_BYTES", 30)
+    path = _file(tmp_path, json.dumps({"text": "a" * 30}), '{"text": "good"}')
+    long, good = find(path)
+    with pytest.raises(Unreadable, match="43 bytes; at most 30"):
+        long.read()
+    document = good.read().document
+    assert (document.body, document.document_id) == ("good", "notes.jsonl:2")
+
+
+def test_what_the_user_says_replaces_what_the_line_says_and_lines_have_no_root(tmp_path):
+    _file(tmp_path, '{"text": "a", "title": "own", "year": 1, "team": "x"}')
+    given = GivenFields({"year": 2026}, "Given")
+    (found,) = ingest_files.find([tmp_path], user_fields=given, root="mine").documents
+    document = found.read().document
+    assert (document.title, document.metadata) == ("Given", {"year": 2026, "team": "x"})
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"a\n\nbc", [(1, 0, 2, b"a\n"), (2, 2, 1, b"\n"), (3, 3, 2, b"bc")]),
+        (b"12345678\nab", [(1, 0, 9, b"1234"), (2, 9, 2, b"ab")]),
+        (b"1234\na", [(1, 0, 5, b"1234"), (2, 5, 1, b"a")]),
+        (b"123\na", [(1, 0, 4, b"123\n"), (2, 4, 1, b"a")]),
+        (b"123456789", [(1, 0, 9, b"1234")]),
+    ],
+)
+def test_a_line_past_the_limit_is_cut_and_counts_as_one(content, lines):
+    assert list(lines_of(BytesIO(content), 3)) == lines
+
+
+CHINESE = "中文的文档，关于猫和狗。它们睡觉和吃饭。" * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "named"),
+    [
+        (CHINESE, "gb18030", "gb18030"),
+        (CHINESE, "utf-16", "utf_16"),
+        ("Hello world, this is text. " * 3, "utf-16-le", "utf_16_le"),
+        ("猫は寝ます。犬は吠えます。カタカナ" * 3, "shift_jis", "cp932"),
+        ("Привет, мир. Это текст о кошках. " * 3, "cp1251", "cp1251"),
+    ],
+)
+def test_an_encoding_is_detected_and_named(text, encoding, named):
+    body, found = decoded(text.encode(encoding))
+    assert (body.decode(), found) == (text, named)
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", CHINESE, "\N{ZERO WIDTH NO-BREAK SPACE}mark", "\x1b[31m"]
+)
+def test_utf_8_is_kept_as_it_is(text):
+    assert decoded(text.encode()) == (text.encode(), "")
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        ("Tür\n".encode("cp1252"), "cp1252"),
+        ("Мир\n".encode("cp866"), "cp866"),
+        (b"a\0b\0", "utf-16-le"),
+    ],
+)
+def test_too_few_bytes_to_guess_from_are_refused(body, encoding):
+    with pytest.raises(Unreadable, match=f"{len(body)} bytes are too few .*; --encoding says"):
+        decoded(body)
+    assert decoded(body, encoding)[0].decode() == body.decode(encoding)
+
+
+def test_a_byte_order_mark_is_no_guess():
+    assert decoded("Tür".encode("utf-16")) == ("Tür".encode(), "utf_16")
+
+
+GERMAN = "Größe der Tür und Straße. " * 200
+
+
+@pytest.mark.parametrize(
+    ("body", "byte"),
+    [
+        (GERMAN.encode() + "—".encode()[:2], "0xE2 at offset 6,000"),
+        (GERMAN.encode() + b"\xff" + GERMAN.encode(), "0xFF at offset 6,000"),
+        (b"Error log of the pump. " * 300 + "—".encode()[:2], "0xE2 at offset 6,900"),
+        (CHINESE.encode()[:-1], "0xE3 at offset 177"),
+        (CHINESE.encode()[1:], "0xB8 at offset 0"),
+        (b"\xef\xbf\xbd damaged before " * 2 + b"and \xe9 now \xe9 again", "0xE9 at offset 42"),
+    ],
+)
+def test_damaged_utf_8_is_refused_with_the_place(body, byte):
+    with pytest.raises(Unreadable, match=f"it is not utf-8: byte {byte}.*; --encoding says"):
+        decoded(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        random.Random(0).randbytes(4000),
+        gzip.compress(CHINESE.encode() * 20),
+        b"\x7fELF\x02\x01\x01\0\0\0" + bytes(range(256)) * 8,
+        b"abc\0def\0" * 100,
+    ],
+)
+def test_binary_noise_is_refused(body):
+    with pytest.raises(
+        Unreadable, match="neither text in a known encoding nor a file of a known format"
+    ):
+        decoded(body)
+
+
+def test_a_given_encoding_is_used():
+    assert decoded("日本".encode("euc-jp"), "euc-jp") == ("日本".encode(), "euc_jp")
+    assert decoded(b"abc", "UTF8") == (b"abc", "")
+    with pytest.raises(Unreadable, match="it is not utf-8: byte 0xE9 at offset 3"):
+        decoded("café".encode("latin-1"), "utf-8")

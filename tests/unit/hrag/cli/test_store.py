@@ -1,0 +1,159 @@
+"""`hrag check`, `hrag reindex` and `hrag postgres`: output, exit codes and audit entries."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hrag.cli import store
+from hrag.cli.app import app
+from hrag.config import EngineSettings
+from hrag.engine import StoredDocument, open_engine
+from hrag.engine.reports import MigrationReport
+from hrag.errors import StorageFull
+from tests.support.documents.fakes import collection_settings, prepared, sentences
+from tests.support.engines.damage import flip_first
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "store"
+    with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as engine:
+        writer = engine.writer()
+        writer.create_collection("t", "c", collection_settings())
+        writer.put_stored(writer.open("t", "c"), StoredDocument(prepared("a", sentences(30))))
+    return folder
+
+
+def test_a_repair_is_audited(folder, tmp_path):
+    flip_first(folder, "counters")
+    records = tmp_path / "audit.log"
+    command = ["check", "--repair", "--data-dir", str(folder)]
+    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 0
+    flip_first(folder, "texts")
+    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 1
+    flip_first(folder, "meta")
+    flip_first(folder, "tenants")
+    stopped = run(command, HRAG_AUDIT_FILE=str(records))
+    assert (stopped.exit_code, stopped.exception.__class__) == (1, SystemExit)
+    assert "hrag restore" in stopped.stderr
+    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # A check changes nothing.
+    entries = [json.loads(line) for line in records.read_text().splitlines()]
+    found = [(each["method"], each["outcome"], each.get("problems")) for each in entries]
+    assert found == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
+    assert {each["store"] for each in entries} == {str(folder)}
+
+
+def test_a_repair_without_disk_has_found_no_problems(folder, monkeypatch):
+    def full(_: object) -> NoReturn:
+        raise StorageFull("the disk is full")
+
+    monkeypatch.setattr("hrag.engine.embedded.admin.administration.repair", full)
+    stopped = run(["check", "--repair", "--data-dir", str(folder)])
+    assert stopped.exit_code == 2
+    assert stopped.stderr.endswith("error: the disk is full\n")
+
+
+def run(command: list[str], **settings: str):
+    return CliRunner().invoke(app, command, env={"NO_COLOR": "1", **settings})
+
+
+@pytest.fixture
+def damaged_folder(tmp_path: Path) -> Path:
+    """A store of three collections, the first with a damaged document."""
+    folder = tmp_path / "store"
+    with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as engine:
+        writer = engine.writer()
+        for name in ("first", "second", "third"):
+            writer.create_collection("t", name, collection_settings())
+            document = prepared("a", sentences(200))
+            writer.put_stored(writer.open("t", name), StoredDocument(document))
+    flip_first(folder, "texts")
+    return folder
+
+
+def test_collections_after_a_damaged_one_are_reindexed_and_the_damage_is_named(damaged_folder):
+    done = reindex("--data-dir", str(damaged_folder))
+    assert done.exit_code == 1
+    names = [line.split()[1] for line in done.stdout.splitlines() if "leaves indexed" in line]
+    assert names == ["t/second:", "t/third:"]
+    assert "reindexed 2 collections" in done.stdout
+    assert (
+        "error: 1 of 3 collections were not reindexed: document 'a' of collection 't/first' is "
+        "damaged"
+    ) in done.stderr
+
+
+def test_a_program_learns_which_were_reindexed_too(damaged_folder, tmp_path):
+    records = tmp_path / "audit.log"
+    done = reindex("--json", "--data-dir", str(damaged_folder), HRAG_AUDIT_FILE=str(records))
+    assert done.exit_code == 1
+    assert [each["name"] for each in json.loads(done.stdout)["collections"]] == ["second", "third"]
+    assert json.loads(done.stderr)["error"]["type"] == "DataLoss"
+    (entry,) = map(json.loads, records.read_text().splitlines())
+    assert (entry["outcome"], entry["collections"]) == ("FAILED", 2)
+
+
+def reindex(*arguments: str, **settings: str):
+    settings = {"NO_COLOR": "1", "HRAG_SEGMENT_MIN_LEAVES": "64", **settings}
+    return CliRunner().invoke(app, ["reindex", *arguments], env=settings)
+
+
+class Migrating:
+    location = "host=db"
+
+    def __init__(self, before: int) -> None:
+        self._before = before
+
+    def administration(self) -> "Migrating":
+        return self
+
+    def migrate(self) -> MigrationReport:
+        return MigrationReport(self._before, 3)
+
+
+def migrate_schema(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["postgres", "migrate", *arguments], env={"NO_COLOR": "1"})
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        (0, "migrated from schema version 0 to 3\n"),
+        (3, "the store has schema version 3 already\n"),
+    ],
+)
+def test_it_shows_the_versions(monkeypatch: pytest.MonkeyPatch, before: int, line: str) -> None:
+    monkeypatch.setattr(store, "open_store", lambda: Migrating(before))
+    assert migrate_schema().stdout == line
+    assert json.loads(migrate_schema("--json").stdout) == {"before": before, "after": 3}
+
+
+def test_it_is_audited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(store, "open_store", lambda: Migrating(1))
+    monkeypatch.setenv("HRAG_AUDIT_FILE", str(tmp_path / "audit"))
+    assert migrate_schema().exit_code == 0
+    (entry,) = map(json.loads, (tmp_path / "audit").read_text("utf-8").splitlines())
+    shown = {name: entry[name] for name in ("method", "store", "before", "after")}
+    assert shown == {"method": "postgres migrate", "store": "host=db", "before": 1, "after": 3}
+    assert entry["outcome"] == "OK"
+
+
+def test_an_embedded_store_needs_none() -> None:
+    result = migrate_schema()
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        "error: an embedded store needs no migration: the indexer upgrades it when it opens it\n"
+    )
+
+
+def test_a_malformed_dsn_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HRAG_ENGINE", "postgres")
+    monkeypatch.setenv("HRAG_POSTGRES_DSN", "host=db password=my secret")
+    result = migrate_schema()
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: HRAG_POSTGRES_DSN: must be a URI")
+    assert "secret" not in result.stderr
