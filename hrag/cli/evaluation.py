@@ -62,7 +62,7 @@ _MAX_BUDGETS = 8
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """The options of `hrag eval`: the systems to compare, how to compare them, and the files to write."""
+    """The options of `hrag eval`: compared systems, budgets, and the files that it writes."""
 
     systems: "tuple[System, ...]"
     baseline: "System"
