@@ -1,4 +1,4 @@
-"""Fixtures: stores in temporary folders, checked when their test ends, and a clean environment."""
+"""Shared fixtures: a clean environment, and stores that are checked when their test ends."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hrag.models.embedding.builtin import BuiltinEmbedder
     from tests.support.servers.postgres_server import PostgresServer
 
-# A busy machine is no failure, and the default run has five minutes.
+# A slow example on a busy machine is no failure. The default run must end within five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
 hypothesis_settings.load_profile("default")
 
@@ -47,9 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside() -> Iterator[None]:
-    """Removes a developer's own settings from the environment of the tests.
+    """Removes a developer's settings from the environment of the tests.
 
-    Thousands of stores, each with the default reserve, would fill a disk.
+    Sets a small disk reserve: thousands of stores with the default reserve would fill a disk.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(_OURS)]:
@@ -60,13 +60,19 @@ def _no_settings_from_outside() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_event_loop() -> None:
-    """Says that there is none; where nobody has said so, asking for it makes one, never closed."""
+    """Declares that the main thread has no event loop.
+
+    Without this, the first code that asks for a loop would create one that nobody closes.
+    """
     asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _forked_children() -> Iterator[None]:
-    """Forks what the engine runs as a program of its own; it would start for a second each time."""
+    """Forks the programs that the engine runs in child processes.
+
+    Otherwise each would take a second to start.
+    """
 
     def run_module(module: str, *arguments: str) -> CompletedProcess[str]:
         return ran("-m", module, *arguments)
@@ -78,7 +84,7 @@ def _forked_children() -> Iterator[None]:
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Switches the garbage collector off: what is in a reference cycle stays."""
+    """Turns the garbage collector off, so objects in reference cycles are not freed."""
     gc.collect()
     gc.disable()
     yield
@@ -87,7 +93,7 @@ def no_collector() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def builtin() -> "BuiltinEmbedder":
-    """The embedder that knows what words mean; to load it takes a second."""
+    """The built-in embedder, which takes a second to load."""
     from hrag.models.embedding.builtin import BuiltinEmbedder
 
     return BuiltinEmbedder()
@@ -95,7 +101,7 @@ def builtin() -> "BuiltinEmbedder":
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator["PostgresServer"]:
-    """A PostgreSQL server of this process, for all of its tests; they leave it running."""
+    """A PostgreSQL server for all tests of this process. Tests must leave it running."""
     from tests.support.servers import postgres_server
 
     if problem := postgres_server.why_not():
@@ -105,7 +111,7 @@ def postgres() -> Iterator["PostgresServer"]:
 
 
 def _with_schema(dsn: str) -> None:
-    """Makes a store of the empty database that `dsn` names."""
+    """Creates the schema of a store in the empty database that `dsn` names."""
     from hrag.engine.postgres.store.database import Database
     from hrag.engine.postgres.store.schema import migrate
 
@@ -133,9 +139,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @dataclass
 class Engine:
-    """The embedded engine, opened through the door, with one writer and one reader.
+    """The embedded engine, opened by `open_engine`, with one writer and one reader.
 
-    Tests of its own parts reach behind the door for `store`.
+    Tests of the engine's parts use its `store`.
     """
 
     opened: EmbeddedEngine
@@ -144,14 +150,17 @@ class Engine:
 
     @property
     def store(self) -> Store:
-        assert self.opened._store is not None
-        return self.opened._store
+        assert self.opened.store is not None
+        return self.opened.store
 
     def open(self, tenant_id: str = "t", name: str = "c") -> CollectionHandle:
         return self.writer.open(tenant_id, name)
 
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
-        """Builds a segment of the tail, and one of the summaries' tail; restarts the reader."""
+        """Builds segments of the collection's tail and of its summaries' tail; restarts the reader.
+
+        Returns the record of the collection's segment, None if the tail was empty.
+        """
         opened = self.open(tenant_id, name)
         record = seal(self.store, opened.collection_id)
         if opened.settings.summaries is not SummaryUnit.NONE:
@@ -164,7 +173,7 @@ class Engine:
     def run_maintenance(
         self, threshold: int, name: str = "c", damaged: frozenset[int] = frozenset()
     ) -> int:
-        """Builds and merges segments until none is due; returns how many were built."""
+        """Builds and merges segments until no step is due; returns the number of steps."""
         return run_maintenance(self.store, self.open(name=name).collection_id, threshold, damaged)
 
     def restart_reader(self, **options: Any) -> None:
@@ -175,7 +184,7 @@ class Engine:
 
 @contextmanager
 def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
-    """A new store with its writer and reader; whoever uses it fails if it ends inconsistent."""
+    """Opens a new store with its writer and reader. Fails if it is inconsistent at the end."""
     engine = open_engine(EngineSettings().model_copy(update={"data_dir": path}))
     assert isinstance(engine, EmbeddedEngine)
     tested = Engine(engine, engine.writer(quota_of), engine.reader())
@@ -188,6 +197,6 @@ def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine over a new store, checked when its test ends."""
+    """An engine on a new store, checked when its test ends."""
     with engine_at(tmp_path / "store") as engine:
         yield engine

@@ -1,8 +1,9 @@
-"""The manuals say what is true of this tree: paths, links, settings, commands and examples."""
+"""The documents agree with this tree: paths, links, settings, commands and examples."""
 
 import re
 import shlex
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
@@ -18,30 +19,34 @@ from hrag.cli.option_values import parse_filters
 from tests.support.manuals import DOCUMENTS, FENCE, MANUALS, ROOT, blocks, page_id
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
-MOST_BYTES = {
-    "ARCHITECTURE.md": 14_000,  # A map to be read in ten minutes.
-    "CHANGELOG.md": 10_000,  # What users get, not the history of bugs.
-}
+# The largest sizes of pages in bytes. A newcomer reads the map in ten minutes, and the change log
+# says only what users get.
+MAX_BYTES = {"ARCHITECTURE.md": 14_000, "CHANGELOG.md": 10_000}
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_MODULE_ROW = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING = re.compile(r"\b(?:HRAG|HIERARCHICAL|SMALL_TO_BIG|OPENAI)_[A-Z_]*[A-Z]\b")
 _LOGGED = re.compile(r"_log\.(?:warning|error|exception)\(\s*\"(\w+)\"")
 _EVENT_TABLE = re.compile(r"^\| event \|.*?\n\n", re.MULTILINE | re.DOTALL)
 _CONFLICT = re.compile(r"^(?:<{7}|={7}$|>{7})", re.MULTILINE)
 _OPERATORS = set("$();<>|&")
-_NAMING = ("--tag", "--name")  # What follows names an image or a container.
+# The word after one of these options names an image or a container.
+_NAMING = ("--tag", "--name")
 _PATH_END = (".py", ".pyx", ".proto", ".yml", ".yaml", ".md")
 
 
-@pytest.mark.parametrize(("name", "most"), MOST_BYTES.items())
-def test_a_page_is_short(name: str, most: int) -> None:
-    assert (ROOT / name).stat().st_size <= most
+@pytest.mark.parametrize(("name", "max_bytes"), MAX_BYTES.items())
+def test_a_page_is_short(name: str, max_bytes: int) -> None:
+    assert (ROOT / name).stat().st_size <= max_bytes
 
 
 def _named_paths(line: str) -> Iterator[Path]:
-    """The paths of a line; a bare file name lies in a folder that the same line names."""
+    """Yields the paths that a line names.
+
+    A file name without a folder is looked up in the folders that the same line names.
+    """
     names = [name for name in _CODE.findall(line) if "/" in name or name.endswith(_PATH_END)]
     folders = [ROOT, *(ROOT / name for name in names if name.endswith("/"))]
     folders += [(ROOT / name).parent for name in names if "/" in name]
@@ -57,7 +62,7 @@ def test_every_path_on_the_map_exists() -> None:
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=page_id)
-def test_a_page_is_merged_and_says_nothing_twice(page: Path) -> None:
+def test_a_page_has_no_conflict_marker_and_no_repeated_row(page: Path) -> None:
     text = page.read_text("utf-8")
     assert _CONFLICT.search(text) is None
     rows = [line for line in text.splitlines() if line.startswith(("| `", "- **"))]
@@ -65,7 +70,7 @@ def test_a_page_is_merged_and_says_nothing_twice(page: Path) -> None:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub and GitLab make them."""
+    """Returns the anchors of a page's headings, as GitHub and GitLab compute them."""
     headings = _HEADING.findall(FENCE.sub("", page.read_text("utf-8")))
     lowered = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.replace(" ", "-") for heading in lowered}
@@ -82,6 +87,24 @@ def test_links_inside_the_repository_resolve(page: Path) -> None:
         if not path.exists() or (anchor and anchor not in _anchors(path)):
             broken.append(link)
     assert broken == []
+
+
+def test_the_index_of_test_helpers_names_every_module() -> None:
+    """`tests/support/README.md` has one row for each module, in the section of its folder."""
+    support = ROOT / "tests" / "support"
+    sections = (support / "README.md").read_text("utf-8").split("\n## ")
+    rows = {_section_folder(section): set(_MODULE_ROW.findall(section)) for section in sections[1:]}
+    modules: dict[str, set[str]] = defaultdict(set)
+    for path in support.rglob("*.py"):
+        if path.stem != "__init__":
+            modules[str(path.parent.relative_to(support))].add(path.stem)
+    assert rows == modules
+
+
+def _section_folder(section: str) -> str:
+    """Returns the folder that a section's heading names, `.` if it names none."""
+    names = _CODE.findall(section.splitlines()[0])
+    return names[0].rstrip("/") if names else "."
 
 
 @cache
@@ -109,11 +132,13 @@ def test_log_events_that_need_attention_are_listed() -> None:
     rows = [line.split("|")[1] for line in table[0].strip().splitlines()]
     listed = {event for row in rows for event in _CODE.findall(row)}
     assert {event for source in sources for event in _LOGGED.findall(source)} - listed == set()
-    assert [event for event in listed if not any(f'"{event}"' in each for each in sources)] == []
+    assert [
+        event for event in listed if not any(f'"{event}"' in source for source in sources)
+    ] == []
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """The words of each command of a line in a shell."""
+    """Yields the words of each command in a line of a shell."""
     words = shlex.shlex(line, posix=True, punctuation_chars=True)
     words.whitespace_split = True
     for is_operator, command in groupby(words, lambda word: set(word) <= _OPERATORS):
@@ -122,7 +147,7 @@ def _commands(line: str) -> Iterator[list[str]]:
 
 
 def _hrag_calls(page: Path) -> Iterator[list[str]]:
-    """The words behind `hrag` of every call in a page's shell examples."""
+    """Yields the words after `hrag` of every call in a page's shell examples."""
     for block in blocks(page, "sh", "console"):
         lines = block.text.replace("\\\n", " ").splitlines()
         for words in (words for line in lines if "hrag" in line for words in _commands(line)):
@@ -133,20 +158,23 @@ def _hrag_calls(page: Path) -> Iterator[list[str]]:
 
 
 def _options(words: list[str]) -> set[str]:
-    """Those of the command that the first words name; KeyError where there is none."""
+    """Returns the options of the command that the first words name.
+
+    Raises KeyError if there is no command of that name.
+    """
     command: Any = typer.main.get_command(app)
     for word in words:
         if not hasattr(command, "commands"):
             break
         command = command.commands[word]
-    return {option for each in command.params for option in each.opts}
+    return {option for parameter in command.params for option in parameter.opts}
 
 
 @pytest.mark.parametrize("page", MANUALS, ids=page_id)
 def test_commands_and_options_in_shell_examples_exist(page: Path) -> None:
     for words in _hrag_calls(page):
-        given = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert given <= _options(words), f"hrag {' '.join(words)}"
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert options <= _options(words), f"hrag {' '.join(words)}"
 
 
 def test_conditions_in_the_guide_to_filters_parse() -> None:
@@ -167,8 +195,8 @@ def test_shell_examples_parse(page: Path) -> None:
 
 
 def _targets() -> set[str]:
-    found = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    return set(found)
+    targets = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    return set(targets)
 
 
 @pytest.mark.parametrize("page", MANUALS, ids=page_id)
@@ -181,17 +209,20 @@ def test_targets_of_make_in_the_manuals_exist(page: Path) -> None:
 
 
 def _pages_of(navigation: Any) -> Iterator[str]:
-    """The pages that the navigation of the site names, at any depth."""
+    """Yields the pages that the navigation of the site names, at any depth."""
     if isinstance(navigation, str):
         yield navigation
     else:
         inner = navigation.values() if isinstance(navigation, dict) else navigation
-        for each in inner:
-            yield from _pages_of(each)
+        for entry in inner:
+            yield from _pages_of(entry)
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
-    """So that no page gets lost; `make docs` reports the opposite, a name without a page."""
+    """A reader of the site can reach every page.
+
+    `make docs` reports the opposite: an entry of the navigation without a page.
+    """
     (navigation,) = re.findall(r"^nav:.*", (ROOT / "mkdocs.yml").read_text("utf-8"), re.S | re.M)
     named = set(_pages_of(yaml.safe_load(navigation)))
     pages = {

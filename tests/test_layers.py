@@ -1,4 +1,4 @@
-"""Imports run one way, as ARCHITECTURE.md says, and what is imported stays light."""
+"""Imports run one way, as ARCHITECTURE.md says, and imports that should be cheap are cheap."""
 
 import ast
 import re
@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # The SDK's public names of values. The product itself imports `hrag.values`.
 FACES = ("hrag.types", "hrag.errors", "hrag.filters")
-# The rooms of the product, lowest floor first. A module imports modules of its room and of rooms
-# on lower floors; rooms on the same floor do not import each other.
+# The packages of the product, lowest floor first. A module imports modules of its package and of
+# packages on lower floors. Packages on the same floor do not import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("hrag_fast", "hrag.values"),
     ("hrag.text", "hrag.host", "hrag.v1", *FACES),
@@ -77,11 +77,11 @@ EMBEDDED = "hrag.engine.embedded"
 ENGINE = "hrag.engine"
 POSTGRES = "hrag.engine.postgres"
 ENGINES = (EMBEDDED, POSTGRES)
-DOOR = "hrag.engine.engine_factory"
+FACTORY = "hrag.engine.engine_factory"
 COMMAND_LINE = "hrag.cli"
 GATEWAY = "hrag.gateway"
 SERVER = "hrag.server"
-# The rooms of a package, lowest first; those in one line do not import each other.
+# The parts of a package, lowest first. Parts in the same line do not import each other.
 ROOMS = {
     ENGINE: (
         ("engine_documents", "find", "reports"),
@@ -130,7 +130,7 @@ ROOMS = {
         ("serving",),
     ),
 }
-# Tests of each engine itself, and what they and others stand on.
+# These tests and helpers may import an engine directly; all others open it by `open_engine`.
 OWN_TESTS = {
     EMBEDDED: (
         "tests/attacks/test_disk.py",
@@ -158,22 +158,25 @@ OWN_TESTS = {
 
 
 def _modules() -> dict[str, Path]:
-    """Every module of ours but the generated ones, by its name."""
-    found = {}
+    """Returns the path of every module of the product, by its name, except generated ones."""
+    modules = {}
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             if not name.startswith("hrag.v1."):
-                found[name] = path
-    return found
+                modules[name] = path
+    return modules
 
 
 MODULES = _modules()
 
 
 def _imports(name: str) -> tuple[str, ...]:
-    """The modules a module imports, wherever in it; those of ours to the file."""
+    """Returns the modules that a module imports at any place in it.
+
+    `from package import name` counts as `package.name` if that is a module of the product.
+    """
     return _imports_of(MODULES[name])
 
 
@@ -200,12 +203,12 @@ def _is_in(name: str, package: str) -> bool:
 
 
 def _floor_and_room(name: str) -> tuple[int, str]:
-    """Returns the floor of a module, and the room that it is in."""
+    """Returns the floor of a module and the package of FLOORS to which it belongs."""
     for floor, rooms in enumerate(FLOORS):
         for room in rooms:
             if _is_in(name, room):
                 return floor, room
-    raise AssertionError(f"{name} is in no room; add it to FLOORS and to ARCHITECTURE.md")
+    raise AssertionError(f"FLOORS has no package of {name}; add it there and to ARCHITECTURE.md")
 
 
 NAMED = [name for name in MODULES if name not in ("hrag", "setup")]
@@ -230,19 +233,19 @@ def test_the_product_imports_values_not_their_public_names() -> None:
 @pytest.mark.parametrize(("library", "homes"), FORBIDDEN.items())
 def test_each_library_is_used_where_it_belongs(library: str, homes: tuple[str, ...]) -> None:
     users = [name for name in MODULES if any(_is_in(i, library) for i in _imports(name))]
-    assert users, f"nothing uses {library} any more: take it out"
+    assert users, f"no module imports {library} any more: remove it from FORBIDDEN"
     strangers = [name for name in users if not any(_is_in(name, home) for home in homes)]
     assert strangers == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_nothing_but_the_door_imports_an_engine(engine: str) -> None:
+def test_only_the_engine_factory_imports_an_engine(engine: str) -> None:
     users = [name for name in MODULES if any(_is_in(i, engine) for i in _imports(name))]
-    assert [name for name in users if not _is_in(name, engine)] == [DOOR]
+    assert [name for name in users if not _is_in(name, engine)] == [FACTORY]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_only_its_own_tests_and_benchmarks_import_an_engine(engine: str) -> None:
+def test_only_tests_of_an_engine_and_benchmarks_import_it(engine: str) -> None:
     strangers = [
         relative
         for path in sorted((ROOT / "tests").rglob("*.py"))
@@ -253,7 +256,7 @@ def test_only_its_own_tests_and_benchmarks_import_an_engine(engine: str) -> None
 
 
 def _room(package: str, name: str) -> tuple[int, str]:
-    """The place of a module of `package` among its rooms, and its room."""
+    """Returns the rank of a module's part in `package`, and the name of the part."""
     room = name.removeprefix(f"{package}.").split(".")[0]
     return next((place, room) for place, rooms in enumerate(ROOMS[package]) if room in rooms)
 
@@ -264,7 +267,7 @@ IN_ROOMS = [
 
 
 @pytest.mark.parametrize(("package", "name"), IN_ROOMS)
-def test_rooms_are_entered_one_way(package: str, name: str) -> None:
+def test_imports_between_parts_of_a_package_run_down(package: str, name: str) -> None:
     place, room = _room(package, name)
     for imported in _imports(name):
         if imported.startswith(f"{package}."):
@@ -273,7 +276,7 @@ def test_rooms_are_entered_one_way(package: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("package", ROOMS)
-def test_each_room_is_titled_by_a_question(package: str) -> None:
+def test_the_docstring_of_each_folder_is_a_question(package: str) -> None:
     folder = ROOT / package.replace(".", "/")
     # A flat package is one room.
     paths = [*folder.glob("*/__init__.py")] or [folder / "__init__.py"]
@@ -285,15 +288,15 @@ def test_each_room_is_titled_by_a_question(package: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_engine_itself_loads_nothing(engine: str) -> None:
+def test_the_package_of_an_engine_imports_no_module(engine: str) -> None:
     assert _imports(engine) == ()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_engines_do_not_import_their_door(engine: str) -> None:
-    """They import the modules of `hrag.engine`, so that the door can import them."""
+def test_engines_do_not_import_their_factory(engine: str) -> None:
+    """They import single modules of `hrag.engine`, so that the factory can import them."""
     users = [name for name in MODULES if _is_in(name, engine)]
-    assert [name for name in users if {"hrag.engine", DOOR} & set(_imports(name))] == []
+    assert [name for name in users if {"hrag.engine", FACTORY} & set(_imports(name))] == []
 
 
 @pytest.mark.parametrize("service", ["indexer_svc", "retriever_svc"])
@@ -305,8 +308,12 @@ def test_services_never_import_the_command_line(service: str) -> None:
 def test_the_kernels_import_nothing_of_ours() -> None:
     for name in MODULES:
         if _is_in(name, "hrag_fast"):
-            ours = {each for each in _imports(name) if any(_is_in(each, one) for one in OURS)}
-            assert all(_is_in(each, "hrag_fast") for each in ours), name
+            ours = {
+                imported
+                for imported in _imports(name)
+                if any(_is_in(imported, package) for package in OURS)
+            }
+            assert all(_is_in(imported, "hrag_fast") for imported in ours), name
 
 
 def test_the_product_imports_nothing_of_tests_and_benchmarks() -> None:
@@ -324,7 +331,7 @@ def test_the_kernels_have_no_twins_beside_them() -> None:
 
 
 def test_no_imports_run_in_a_circle() -> None:
-    """Not even those inside functions."""
+    """Imports inside functions count, too."""
     graph = {
         name: {imported for imported in _imports(name) if imported in MODULES and imported != name}
         for name in MODULES
@@ -335,20 +342,26 @@ def test_no_imports_run_in_a_circle() -> None:
         pytest.fail(f"imports run in a circle: {' <- '.join(error.args[1])}")
 
 
-def test_passages_are_made_of_values_alone() -> None:
-    """Every engine shares this logic, so it knows of none, and of no arrays of an engine."""
+def test_passages_import_values_and_text_only() -> None:
+    """Every engine shares this logic, so it imports no engine and computes with no arrays."""
     allowed = ("hrag.passages", "hrag.text", "hrag.values", "hrag_fast")
     for name in (name for name in MODULES if _is_in(name, "hrag.passages")):
         for imported in _imports(name):
             assert imported != "numpy", f"{name} computes with arrays"
             if any(_is_in(imported, package) for package in OURS):
-                above = not any(_is_in(imported, each) for each in (*allowed, "hrag.values.ids"))
+                above = not any(
+                    _is_in(imported, allowed_package)
+                    for allowed_package in (*allowed, "hrag.values.ids")
+                )
                 assert not above, f"{name} imports {imported}"
 
 
 def test_no_module_reads_the_environment_after_start() -> None:
-    """Only settings do. The command line hands its environment on to its children, and
-    tiktoken is told through it where its vocabulary lies."""
+    """Only the settings read the environment.
+
+    There are two exceptions. The command line passes its environment to its child processes, and
+    `hrag.text.tokens` sets a variable that tells tiktoken the folder of its vocabulary.
+    """
     users = [
         name
         for name, path in MODULES.items()
@@ -357,13 +370,13 @@ def test_no_module_reads_the_environment_after_start() -> None:
     assert [name for name in users if not _is_in(name, "hrag.cli")] == ["hrag.text.tokens"]
 
 
-def test_the_package_itself_loads_nothing() -> None:
+def test_the_package_itself_imports_nothing() -> None:
     assert _imports("hrag") == ()
 
 
 @cache
 def _loaded_by(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has after `statement`."""
+    """Returns the modules that a new interpreter has loaded after `statement`."""
     ran = subprocess.run(
         [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
         check=True,
@@ -406,7 +419,7 @@ def test_the_indexer_parses_no_foreign_format_itself() -> None:
     assert loaded & PARSER_LIBRARIES == set()
 
 
-def test_a_parser_process_loads_only_what_it_needs() -> None:
+def test_a_parser_process_loads_only_the_modules_it_needs() -> None:
     loaded = _loaded_by(
         "from indexer_svc.parsers import parser_child; parser_child.load(parser_child.Family.CORE)"
     )
@@ -419,7 +432,7 @@ def test_a_parser_process_loads_only_what_it_needs() -> None:
     "statement",
     ["from hrag.engine import open_engine", "import indexer_svc.app", "import retriever_svc.app"],
 )
-def test_the_door_loads_no_engine(statement: str) -> None:
+def test_the_engine_factory_loads_no_engine(statement: str) -> None:
     loaded = _loaded_by(statement)
     assert "hrag.engine.engine_factory" in loaded
     assert loaded & {*ENGINES, "lmdb", "hnswlib", "psycopg"} == set()

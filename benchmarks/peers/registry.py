@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-_ENVIRONMENT = ROOT / ".venv-peers" / "bin" / "python"
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+"""The interpreter of peers that need packages. `make bench-peers` creates its environment."""
+
 LANGCHAIN = ("langchain-classic", "langchain-community", "langchain-text-splitters", "faiss-cpu")
 LLAMA_INDEX = ("llama-index-core", "llama-index-vector-stores-faiss", "faiss-cpu")
 _HAYSTACK = ("haystack-ai",)
@@ -36,7 +38,7 @@ class Entry:
     @property
     def python(self) -> Path:
         """The interpreter in which the peer runs."""
-        return _ENVIRONMENT if self.libraries else Path(sys.executable)
+        return PEERS_PYTHON if self.libraries else Path(sys.executable)
 
 
 PEERS = {

@@ -62,7 +62,7 @@ _MAX_BUDGETS = 8
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """What `hrag eval` compares, how it compares, and which files it writes."""
+    """The options of `hrag eval`: compared systems, budgets, and the files that it writes."""
 
     systems: "tuple[System, ...]"
     baseline: "System"

@@ -1,6 +1,6 @@
-"""A small store of two tenants, one flipped bit in it, and what it answers then.
+"""A small store of two tenants, a flipped bit in it, and the store's answers after that.
 
-A flipped bit may end the process that reads it, so `Examiner` works in others.
+A flipped bit may end the process that reads it, so `Examiner` reads stores in other processes.
 """
 
 import logging
@@ -39,7 +39,6 @@ from hrag.types import DEFAULT_CONTEXT_TOKENS, Retrieval, SearchMode, SummaryUni
 from hrag.values.ids import ChunkId
 from hrag.values.tree import ParsedText, Section
 from hrag.wire.passages import PASSAGE_FIELDS
-from tests import forked  # noqa: F401  It says what the server that forks has imported.
 from tests.attacks.lmdb_pages import PAGE_BYTES
 from tests.support.documents.fakes import (
     collection_settings,
@@ -49,12 +48,15 @@ from tests.support.documents.fakes import (
     sentences,
     unit_vectors,
 )
+from tests.support.servers import forked  # noqa: F401  It names the modules that are preloaded.
 
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
 _DOCUMENTS = 9
 _SEALED = 5
-_EXAMINATION_S = 60  # Processor time and waiting; it takes 1 s where nothing is wrong.
-_EXAMINATION_BYTES = 1 << 30  # LMDB's map is not counted.
+# This includes processor time and waiting. Examining an undamaged store takes 1 s.
+_EXAMINATION_S = 60
+# LMDB's map does not count.
+_EXAMINATION_BYTES = 1 << 30
 _QUERY = "Sentence 3 tells a story"
 _FILTERS: dict[str, Filter] = {
     "match": Match("metadata.colour", ("red",)),
@@ -68,7 +70,7 @@ _context = multiprocessing.get_context("forkserver")
 
 @dataclass(frozen=True)
 class Value:
-    """Where a stored value lies in the file, and whose it is."""
+    """The offsets of a stored value in the file, and the document to which it belongs."""
 
     start: int
     end: int
@@ -79,24 +81,24 @@ class Value:
 
 @dataclass
 class Examined:
-    """What a process has found until it ended; a part is None if it did not get so far."""
+    """The results of a process until it ended. Parts that it did not reach are None."""
 
     ended: int = 0
-    """The exit code of the process, -n after signal n; SIGALRM means that it took too long."""
+    """The exit code of the process, -n after signal n. SIGALRM means that it took too long."""
     answers: dict[str, Any] | None = None
     problems: tuple[str, ...] | None = None
     after: tuple[str, ...] | None = None
-    """Problems that are left when all documents have been ingested again."""
+    """The problems that remain after all documents have been ingested again."""
     mended: dict[str, Any] | None = None
     failures: list[str] = field(default_factory=list)
-    """Exceptions that are not of hrag."""
+    """The exceptions that were raised, with the step that raised them."""
 
 
-# Building
+# Building a store.
 
 
 def build(folder: Path) -> None:
-    """Makes the store: each tenant has documents in a segment and in the tail."""
+    """Creates the store: each tenant has documents in a segment and in the tail."""
     with closing(open_for_writing(folder)) as store:
         writer = EmbeddedWriter(store)
         for number, (tenant, name) in enumerate(PLACES):
@@ -108,12 +110,13 @@ def build(folder: Path) -> None:
                 seal(store, collection)
             for document in stored_in(tenant, name)[_SEALED:]:
                 _put(writer, tenant, name, document)
-    _engine(folder).administration().vacuum()  # So that no page holds what was before.
+    # After vacuum, no page contains old values.
+    _engine(folder).administration().vacuum()
 
 
 def documents(tenant: str) -> list[StoredDocument]:
-    """The tenant's documents, each of several blocks of text in sections."""
-    found = []
+    """Returns the tenant's documents. Each has several blocks of text, in sections."""
+    stored_documents = []
     for number in range(_DOCUMENTS):
         seed = number + 100 * (tenant != PLACES[0][0])
         text = sentences(20 + 40 * (number % 4), seed)
@@ -121,19 +124,19 @@ def documents(tenant: str) -> list[StoredDocument]:
         metadata = {"colour": ("red", "blue")[number % 2], "number": number, "tags": [tenant, "x"]}
         document = prepared(f"d{number}", ParsedText(text, sections), seed=seed, metadata=metadata)
         leaves = len(document.vectors)
-        own = DocumentSummaries(
+        summaries = DocumentSummaries(
             (Summary(f"All of {seed}", range(leaves)), Summary("First half", range(leaves // 2))),
             unit_vectors(2, seed + 7),
         )
-        found.append(StoredDocument(document, own))
-    return found
+        stored_documents.append(StoredDocument(document, summaries))
+    return stored_documents
 
 
 def stored_in(tenant: str, name: str) -> list[StoredDocument]:
-    """The tenant's documents as its collection has them: not all have summaries."""
+    """Returns the tenant's documents as the collection stores them: `plain` has no summaries."""
     if name == "summarised":
         return documents(tenant)
-    return [StoredDocument(each.document) for each in documents(tenant)]
+    return [StoredDocument(stored.document) for stored in documents(tenant)]
 
 
 def _put(writer: Writer, tenant: str, name: str, stored: StoredDocument) -> None:
@@ -145,8 +148,8 @@ def _engine(folder: Path) -> Engine:
 
 
 def values(folder: Path) -> list[Value]:
-    """Every value of the store, by where it lies in the file."""
-    found = []
+    """Returns every value of the store with its offsets in the file."""
+    values = []
     with closing(open_alone(folder)) as store, store.read() as txn:
         mapped_at = _address_of_map(folder / "data.mdb")
         for name in schema.DATABASES:
@@ -158,11 +161,11 @@ def values(folder: Path) -> list[Value]:
                         parts = _parts_of(txn, bytes(key), len(value))
                     else:
                         parts = {name: range(len(value))}
-                    found += [
-                        Value(start + each.start, start + each.stop, part, whose)
-                        for part, each in parts.items()
+                    values += [
+                        Value(start + offsets.start, start + offsets.stop, part, whose)
+                        for part, offsets in parts.items()
                     ]
-    return found
+    return values
 
 
 def _parts_of(txn: Txn, key: bytes, length: int) -> dict[str, range]:
@@ -176,18 +179,18 @@ def _parts_of(txn: Txn, key: bytes, length: int) -> dict[str, range]:
         if bytes(value[4:12]) == slot
     )
     bounds = content.Content(address, values[0]).bounds
-    found = dict(zip(content.PARTS, bounds, strict=True))
+    spans = dict(zip(content.PARTS, bounds, strict=True))
     parts = {
         name: range(max(start - before, 0), min(end - before, length))
-        for name, (start, end) in found.items()
+        for name, (start, end) in spans.items()
     }
-    return {name: each for name, each in parts.items() if each}
+    return {name: offsets for name, offsets in parts.items() if offsets}
 
 
 def _address_of_map(file: Path) -> int:
-    """Where this process has mapped the beginning of the file."""
+    """Returns the address at which this process has mapped the beginning of the file."""
     maps = Path("/proc/self/maps").read_text("utf-8").splitlines()
-    (line,) = (each for each in maps if each.endswith(str(file.resolve())))
+    (line,) = (line for line in maps if line.endswith(str(file.resolve())))
     return int(line.split("-")[0], 16)
 
 
@@ -213,13 +216,13 @@ def _name(collection: int, ordinal: int, txn: Txn) -> str:
     return ""
 
 
-def pages_of(found: list[Value]) -> list[int]:
-    """The pages that hold a document's values or what leads to them."""
+def pages_of(values: list[Value]) -> list[int]:
+    """Returns the numbers of the pages that contain these values, ascending."""
     return sorted(
         {
             page
-            for each in found
-            for page in range(each.start // PAGE_BYTES, (each.end - 1) // PAGE_BYTES + 1)
+            for value in values
+            for page in range(value.start // PAGE_BYTES, (value.end - 1) // PAGE_BYTES + 1)
         }
     )
 
@@ -242,11 +245,11 @@ def random_flips(seed: int, count: int, pages: list[int]) -> Iterator[tuple[int,
         yield drawn.choice(pages) * PAGE_BYTES + drawn.randrange(PAGE_BYTES), drawn.randrange(8)
 
 
-# Examining
+# Examining a store.
 
 
 class Examiner:
-    """Examines stores, each in a process forked from one that has loaded all it needs."""
+    """Examines each store in a process forked from one that has loaded all needed modules."""
 
     def __init__(self) -> None:
         self._connection, theirs = _context.Pipe()
@@ -254,14 +257,14 @@ class Examiner:
         self._process.start()
 
     def examine(self, folder: Path) -> Examined:
-        """Reads, checks and mends a store; the process may end by a signal."""
+        """Reads, checks and mends a store in a process, which may end by a signal."""
         results = folder.with_suffix(".found")
         results.unlink(missing_ok=True)
         self._connection.send((folder, results))
         assert self._connection.poll(2 * _EXAMINATION_S), "the process that forks does not answer"
         ended = self._connection.recv()
-        found = pickle.loads(results.read_bytes()) if results.exists() else Examined()
-        return replace(found, ended=ended)
+        examined = pickle.loads(results.read_bytes()) if results.exists() else Examined()
+        return replace(examined, ended=ended)
 
     def close(self) -> None:
         self._process.kill()
@@ -280,7 +283,7 @@ def _fork_on_request(connection: Connection) -> None:
 
 
 def _examine_and_exit(folder: Path, results: Path) -> None:
-    """Within limits: a flipped length must not take the memory of the machine."""
+    """Examines within limits, because a flipped length could take all memory of the machine."""
     exit_code = 1
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -293,18 +296,20 @@ def _examine_and_exit(folder: Path, results: Path) -> None:
 
 
 def _examine(folder: Path, results: Path) -> None:
-    found = Examined()
+    examined = Examined()
 
     def step(name: str, work: Callable[[], Any]) -> None:
         try:
-            setattr(found, name, work())
+            setattr(examined, name, work())
         except HragError as error:
-            setattr(found, name, {"": _failure(error)} if name in ("answers", "mended") else None)
-            found.failures.append(f"{name}: {error!r}")
+            setattr(
+                examined, name, {"": _failure(error)} if name in ("answers", "mended") else None
+            )
+            examined.failures.append(f"{name}: {error!r}")
         except Exception as error:
-            found.failures.append(f"{name}: {error!r}")
+            examined.failures.append(f"{name}: {error!r}")
         partial = results.with_suffix(".partial")
-        partial.write_bytes(pickle.dumps(found))
+        partial.write_bytes(pickle.dumps(examined))
         partial.rename(results)
 
     step("problems", lambda: _problems(folder))
@@ -314,7 +319,7 @@ def _examine(folder: Path, results: Path) -> None:
 
 
 def is_reported(folder: Path) -> bool:
-    """Whether `check` in a process of its own finds that the store is damaged."""
+    """Returns True if `check`, run in a child process, reports that the store is damaged."""
     try:
         problems = check_apart(folder).problems
         assert "Traceback" not in str(problems)
@@ -340,7 +345,7 @@ def _exports_in(folder: Path) -> dict[str, Any]:
     engine = _engine(folder)
     try:
         reader = engine.reader()
-        return {"/".join(at): [plain(each) for each in reader.export(*at)] for at in PLACES}
+        return {"/".join(at): [plain(stored) for stored in reader.export(*at)] for at in PLACES}
     finally:
         engine.close()
 
@@ -358,40 +363,43 @@ def _mend(folder: Path) -> tuple[str, ...]:
 
 
 def answers(reader: Reader) -> dict[str, Any]:
-    """Asks for everything, in every mode; an error is an answer."""
-    found: dict[str, Any] = {}
+    """Returns the answers to searches of every mode and to reads of every document.
+
+    An error counts as an answer.
+    """
+    answers_by_question: dict[str, Any] = {}
     for tenant, name in PLACES:
         place = f"{tenant}/{name}"
 
         def ask(question: str, work: Callable[[Any], Any], place: str = place) -> None:
-            found[f"{place} {question}"] = _outcome(place, reader, work)
+            answers_by_question[f"{place} {question}"] = _outcome(place, reader, work)
 
         for mode in SearchMode:
             if mode is SearchMode.SUMMARY_FIRST and name != "summarised":
                 continue
             for retrieval in Retrieval:
                 request = _request(mode, retrieval, None)
-                ask(f"{mode} {retrieval}", lambda s, r=request: _found(s.find(r)))
+                ask(f"{mode} {retrieval}", lambda s, r=request: _parts_of_result(s.find(r)))
             request = _request(mode, Retrieval.HYBRID, None)
             ask(f"{mode} encoded", lambda s, r=request: s.find_encoded(r, PASSAGE_FIELDS).passages)
-        for chosen, given in _FILTERS.items():
-            request = _request(SearchMode.SMALL_TO_BIG, Retrieval.DENSE, given)
-            ask(f"filter {chosen}", lambda s, r=request: _found(s.find(r)))
+        for chosen, filter in _FILTERS.items():
+            request = _request(SearchMode.SMALL_TO_BIG, Retrieval.DENSE, filter)
+            ask(f"filter {chosen}", lambda s, r=request: _parts_of_result(s.find(r)))
         for number in range(_DOCUMENTS):
             top = ChunkId(f"d{number}", 2, 0)
             ask(f"hierarchy {number}", lambda s, t=top: s.hierarchy(t, 2, content=True))
             ask(f"chunk {number}", lambda s, n=number: s.chunk(ChunkId(f"d{n}", 0, 0)))
         ask("export", lambda _, t=tenant, n=name: [plain(x) for x in reader.export(t, n)])
-    return found
+    return answers_by_question
 
 
-def _request(mode: SearchMode, retrieval: Retrieval, given: Filter | None) -> FindRequest:
+def _request(mode: SearchMode, retrieval: Retrieval, filter: Filter | None) -> FindRequest:
     options: dict[str, Any] = {}
     if mode is SearchMode.CONTEXT:
         options = {"token_budget": DEFAULT_CONTEXT_TOKENS, "merge_adjacent": True, "cut_last": True}
     level = 0 if mode in (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW) else 2
     return FindRequest(
-        query_vector(1), mode, level, 12, 40, text=_QUERY, retrieval=retrieval, filter=given,
+        query_vector(1), mode, level, 12, 40, text=_QUERY, retrieval=retrieval, filter=filter,
         **options,
     )  # fmt: skip
 
@@ -409,16 +417,19 @@ def _failure(error: HragError) -> tuple[str, str, str]:
     return ("error", type(error).__name__, error.message)
 
 
-def _found(found: Any) -> Any:
-    return found.passages, found.contexts, found.sections, found.eligible_leaves
+def _parts_of_result(result: Any) -> Any:
+    return result.passages, result.contexts, result.sections, result.eligible_leaves
 
 
 def plain(stored: Exported) -> Any:
-    """The parts of a stored document, to be compared. Raises DataLoss for a damaged one."""
+    """Returns the parts of a stored document that tests compare.
+
+    Raises DataLoss if the document is damaged.
+    """
     if isinstance(stored, UnreadableDocument):
         raise DataLoss(stored.problem)
-    document, own = stored.document, stored.summaries
-    summaries = own and (own.summaries, own.vectors.tobytes())
+    document, summaries = stored.document, stored.summaries
+    plain_summaries = summaries and (summaries.summaries, summaries.vectors.tobytes())
     return (
         document.document_id,
         document.title,
@@ -426,5 +437,5 @@ def plain(stored: Exported) -> Any:
         document.parsed,
         document.tree.to_bytes(),
         document.vectors.tobytes(),
-        summaries,
+        plain_summaries,
     )

@@ -1,22 +1,23 @@
-"""A client that speaks just enough HTTP/2 to misbehave: RFC 9113, with plain HPACK literals."""
+"""A client with just enough HTTP/2 to misbehave: RFC 9113, with plain HPACK literals."""
 
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _SETTINGS = 0, 1, 4
-_END_STREAM, _END_HEADERS = 1, 4
+_END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
+_FRAME_HEADER_BYTES = 9
 _INITIAL_WINDOW_SIZE = 4
 _CALLS_PER_CONNECTION = 500
 
 
 class Connection:
-    """An HTTP/2 connection that reads nothing but what it is asked for."""
+    """An HTTP/2 connection that reads nothing unless a method reads."""
 
     def __init__(self, address: str, *, window_bytes: int = 65_535, source: str = "") -> None:
-        """With `window_bytes` 0, the server may send headers and no message.
+        """Connects. With `window_bytes` 0, the server may send headers but no message.
 
         `source` is the address to connect from.
         """
@@ -27,10 +28,11 @@ class Connection:
         self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, settings))
 
     def open(self, method: str, token: str = "") -> int:
-        """Sends the headers of a call; returns its stream."""
+        """Sends the headers of a call; returns the number of its stream."""
         stream = self._next_stream
         self._next_stream += 2
-        headers = [  # Each a literal without indexing, which begins with a zero byte.
+        # Each header is a literal without indexing, which begins with a zero byte.
+        headers = [
             (":method", "POST"),
             (":scheme", "http"),
             (":path", method),
@@ -45,7 +47,7 @@ class Connection:
         return stream
 
     def call(self, method: str, message: bytes, token: str = "") -> None:
-        """Makes a whole unary call."""
+        """Sends a whole unary call, without reading its reply."""
         stream = self.open(method, token)
         body = struct.pack(">BI", 0, len(message)) + message
         self._socket.sendall(_frame(_DATA, _END_STREAM, stream, body))
@@ -55,13 +57,27 @@ class Connection:
         self._socket.sendall(_frame(_DATA, 0, stream, data))
 
     def is_answered(self, stream: int) -> bool:
-        """Reads until the stream has a message, or ends without one."""
-        while head := self._read(9):
+        """Reads until the stream has a message or ends. Returns True if it has a message."""
+        while head := self._read(_FRAME_HEADER_BYTES):
             kind, flags = head[3], head[4]
             self._read(int.from_bytes(head[:3], "big"))
             if int.from_bytes(head[5:], "big") == stream and (kind == _DATA or flags & _END_STREAM):
                 return kind == _DATA
         return False
+
+    def wait_until_read(self) -> None:
+        """Waits until the server has read all frames so far, or has closed the connection.
+
+        It sends an empty SETTINGS frame, which the server acknowledges in the order of arrival. All
+        frames that arrive until then are read and dropped.
+        """
+        self._socket.sendall(_frame(_SETTINGS, 0, 0, b""))
+        # The SETTINGS frame at the beginning of the connection is acknowledged, too.
+        missing = 2
+        with suppress(ConnectionResetError):
+            while missing and (head := self._read(_FRAME_HEADER_BYTES)):
+                self._read(int.from_bytes(head[:3], "big"))
+                missing -= head[3] == _SETTINGS and bool(head[4] & _ACK)
 
     def _read(self, size: int) -> bytes:
         data = b""
@@ -75,7 +91,10 @@ class Connection:
 
 @contextmanager
 def half_open(address: str, method: str, count: int, token: str = "") -> Iterator[list[Connection]]:
-    """Opens `count` calls that send their headers and no message."""
+    """Opens `count` calls that send their headers and no message.
+
+    The server has read all headers when the block begins.
+    """
     with ExitStack() as closing:
         connections = []
         for start in range(0, count, _CALLS_PER_CONNECTION):
@@ -83,6 +102,8 @@ def half_open(address: str, method: str, count: int, token: str = "") -> Iterato
             closing.callback(connections[-1].close)
             for _ in range(min(_CALLS_PER_CONNECTION, count - start)):
                 connections[-1].open(method, token)
+        for connection in connections:
+            connection.wait_until_read()
         yield connections
 
 
@@ -91,7 +112,7 @@ def _literal(text: str) -> bytes:
 
 
 def _length(number: int) -> bytes:
-    """An HPACK integer with a prefix of seven bits."""
+    """Returns an HPACK integer with a prefix of seven bits."""
     if number < 127:
         return bytes([number])
     number -= 127

@@ -1,4 +1,4 @@
-"""What others notice of an attack: health, searches, memory, threads."""
+"""Measures what other callers notice of an attack: health, searches, memory, threads."""
 
 import statistics
 import threading
@@ -12,8 +12,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.servers.processes import Process
 
-MAX_S = 1.0  # A quiet machine needs a tenth of it.
-MAX_RATIO = 10.0  # Of a p99 under attack to the quiet one; 3 on a quiet machine.
+# A quiet machine needs a tenth of this time.
+MAX_S = 1.0
+# This bounds a p99 under attack, divided by the p99 before it. On a quiet machine it is 3.
+MAX_RATIO = 10.0
 MAX_GROWTH_BYTES = 300 << 20
 
 
@@ -22,13 +24,13 @@ def health_s(process: Process) -> float:
     began = time.monotonic()
     with grpc.insecure_channel(process.address) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
-        found = check(health_pb2.HealthCheckRequest(), timeout=20)
-    assert found.status == health_pb2.HealthCheckResponse.SERVING
+        response = check(health_pb2.HealthCheckRequest(), timeout=20)
+    assert response.status == health_pb2.HealthCheckResponse.SERVING
     return time.monotonic() - began
 
 
 def typical_s(call: Callable[[], object], times: int = 11) -> float:
-    """Returns the median of the seconds of several calls, which no pause of the machine moves."""
+    """Returns the median of the seconds of several calls, which ignores a pause of the machine."""
     return statistics.median(seconds(call) for _ in range(times))
 
 
@@ -53,14 +55,14 @@ def threads_of(process: Process) -> int:
 
 
 def _status(process: Process, field: str) -> int:
-    status = Path(f"/proc/{process._process.pid}/status").read_text("ascii")
+    status = Path(f"/proc/{process.pid}/status").read_text("ascii")
     line = next(line for line in status.splitlines() if line.startswith(f"{field}:"))
     return int(line.split()[1])
 
 
 @contextmanager
 def repeated(call: Callable[[], object], threads: int) -> Iterator[None]:
-    """Makes a call again and again in several threads; its errors are its own."""
+    """Repeats a call in several threads inside the block; ignores its errors."""
     ending = threading.Event()
 
     def repeat() -> None:

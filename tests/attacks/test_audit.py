@@ -1,4 +1,4 @@
-"""Every change, refusal and administrative call is on record, and nothing secret is."""
+"""The audit log records every change, refusal and administrative call, and no secret."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 
 
 class Audited:
-    """Services with keys, at the quietest log level, and what they recorded."""
+    """Services with keys, at the quietest log level."""
 
     def __init__(self, services: Running, keys: dict[Role, str]) -> None:
         self.services = services
@@ -70,12 +70,12 @@ def _of(process: Process, request_id: str) -> list[Entry]:
     return [entry for entry in _entries(process) if entry.get("request_id") == request_id]
 
 
-def test_each_change_is_one_line_with_who_and_what(audited: Audited) -> None:
+def test_each_change_is_one_line_with_caller_and_object(audited: Audited) -> None:
     stub, admin = audited.services.raw_indexer, audited.keys[Role.ADMIN]
     document = indexer_pb2.IngestDocumentRequest(tenant_id="acme", collection="c")
     document.document.document_id, document.document.text = "d", _TEXT
-    made = indexer_pb2.CreateCollectionRequest(tenant_id="acme", name="c")
-    audited.call(stub, "CreateCollection", made, admin, "created")
+    creation = indexer_pb2.CreateCollectionRequest(tenant_id="acme", name="c")
+    audited.call(stub, "CreateCollection", creation, admin, "created")
     for request_id in ("ingested", "unchanged"):
         audited.call(stub, "IngestDocument", document, admin, request_id)
     document.document.text += " It woke."
@@ -98,16 +98,16 @@ def test_each_change_is_one_line_with_who_and_what(audited: Audited) -> None:
     audited.call(stub, "DeleteAlias", unnamed, admin, "unnamed")
     dropped = indexer_pb2.DeleteCollectionRequest(tenant_id="acme", name="c")
     audited.call(stub, "DeleteCollection", dropped, admin, "dropped")
-    found = {}
+    changes = {}
     for entry in _entries(audited.services.indexer):
         assert entry["kind"] == "change"
         assert entry["tenant"] == "acme"
         assert entry["method"] == "DeleteAlias" or entry["collection"] == "c"
         assert entry["credential"] == id_of(admin)
         assert entry["peer"].startswith(("ipv4:127.0.0.1:", "ipv6:"))
-        what = (entry["method"], entry["outcome"], entry.get("document"), entry["sequence"])
-        found[entry["request_id"]] = what
-    assert found == {
+        change = (entry["method"], entry["outcome"], entry.get("document"), entry["sequence"])
+        changes[entry["request_id"]] = change
+    assert changes == {
         "created": ("CreateCollection", "CREATED", None, 1),
         "ingested": ("IngestDocument", "CREATED", "d", 2),
         "updated": ("IngestDocument", "UPDATED", "d", 3),
@@ -126,12 +126,14 @@ def test_each_document_of_a_stream_is_one_line(audited: Audited) -> None:
     with audited.client(Role.WRITE) as client:
         list(client.ingest_many("acme", [*documents, documents[0]]))
     entries = [e for e in _entries(audited.services.indexer) if e["method"] == "IngestDocuments"]
-    assert [entry["document"] for entry in entries] == [each.document_id for each in documents]
+    assert [entry["document"] for entry in entries] == [
+        document.document_id for document in documents
+    ]
     assert {(entry["tenant"], entry["collection"]) for entry in entries} == {("acme", "default")}
 
 
 def test_each_group_of_a_deletion_by_filter_is_one_line(audited: Audited) -> None:
-    """So what a service that is killed has deleted is on record."""
+    """If a service is killed meanwhile, the log names the documents that it had deleted."""
     with audited.client(Role.WRITE) as client:
         list(client.ingest_many("acme", [Document(_TEXT, f"d{number}") for number in range(150)]))
         deleted = client.delete_documents("acme", Exists("document_id"))
@@ -167,7 +169,7 @@ def test_refusals_name_the_caller_and_the_reason(audited: Audited) -> None:
     assert (nothing["tenant"], nothing["collection"]) == ("acme", "c")
 
 
-def test_a_flood_of_refusals_is_counted_not_written(audited: Audited) -> None:
+def test_a_flood_of_refusals_is_counted_and_not_written_line_by_line(audited: Audited) -> None:
     services = audited.services
     before = len(services.retriever.log)
     request = retriever_pb2.SearchRequest(tenant_id="acme", text="x")
@@ -178,11 +180,12 @@ def test_a_flood_of_refusals_is_counted_not_written(audited: Audited) -> None:
                 audited.call(services.raw_retriever, "Search", request, UNKNOWN_KEY, "flood")
 
     callers = [threading.Thread(target=knock) for _ in range(4)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join()
-    assert services.retriever.stop() == 0  # The counts of the last second are written too.
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    # A service that stops writes the counts of its last second.
+    assert services.retriever.stop() == 0
     entries = _entries(services.retriever)
     lines = [entry for entry in entries if entry["kind"] == "refusal"]
     counts = [entry["count"] for entry in entries if entry["kind"] == "refusals"]
@@ -190,7 +193,7 @@ def test_a_flood_of_refusals_is_counted_not_written(audited: Audited) -> None:
     assert len(services.retriever.log) - before < 100 * _FLOOD / 4
 
 
-def test_nothing_secret_is_on_record(audited: Audited) -> None:
+def test_the_record_contains_no_secret(audited: Audited) -> None:
     with audited.client(Role.WRITE) as client:
         client.ingest("acme", Document(_TEXT, "d", title=_SECRET, metadata={"k": _SECRET}))
         client.search("acme", _SECRET)
@@ -206,7 +209,7 @@ def test_nothing_secret_is_on_record(audited: Audited) -> None:
         assert key.split("_", 2)[2] not in logs
 
 
-def test_reads_are_recorded_if_asked_for_in_a_file_of_their_own(tmp_path: Path) -> None:
+def test_reads_are_recorded_in_a_separate_file_if_the_settings_say_so(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     settings = {**FAST, "HRAG_AUDIT_READS": "true", "HRAG_AUDIT_FILE": str(path)}
     with running(tmp_path / "store", settings) as services:
@@ -216,8 +219,8 @@ def test_reads_are_recorded_if_asked_for_in_a_file_of_their_own(tmp_path: Path) 
         with suppress(HragError):
             services.client.search("nobody", _SECRET)
     entries = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    found = [(e["service"], e["kind"], e["method"], e["tenant"], e["code"]) for e in entries]
-    assert found == [
+    calls = [(e["service"], e["kind"], e["method"], e["tenant"], e["code"]) for e in entries]
+    assert calls == [
         ("indexer", "change", "IngestDocument", "acme", "OK"),
         ("retriever", "read", "Search", "acme", "OK"),
         ("indexer", "read", "GetDocument", "acme", "OK"),
@@ -228,7 +231,7 @@ def test_reads_are_recorded_if_asked_for_in_a_file_of_their_own(tmp_path: Path) 
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_service_without_a_place_for_its_record_does_not_start(tmp_path: Path) -> None:
+def test_a_service_whose_audit_file_cannot_be_opened_does_not_start(tmp_path: Path) -> None:
     settings = {**FAST, "HRAG_AUDIT_FILE": str(tmp_path / "none" / "audit.log")}
     process = Process(INDEXER, tmp_path / "store", settings)
     assert process.wait() == 2

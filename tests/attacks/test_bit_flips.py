@@ -1,4 +1,4 @@
-"""A flipped bit is noticed: wrong bytes are never served, `check` names it, ingesting mends it."""
+"""A flipped bit is detected: wrong bytes are never served, and ingesting mends the damage."""
 
 import random
 import shutil
@@ -41,24 +41,24 @@ def values(store: Path) -> list[Value]:
 
 @pytest.fixture(scope="module")
 def examiner() -> Iterator[Examiner]:
-    one = Examiner()
-    yield one
-    one.close()
+    examiner = Examiner()
+    yield examiner
+    examiner.close()
 
 
 @pytest.fixture(scope="module")
 def right(
     store: Path, examiner: Examiner, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What the store answers as it was written."""
+    """The answers of the undamaged store."""
     copy = tmp_path_factory.mktemp("right") / "store"
     shutil.copytree(store, copy)
-    found = examiner.examine(copy)
-    assert found.problems == found.after == ()
-    assert found.failures == []
-    assert found.answers is not None
-    assert not any(_is_error(answer) for answer in found.answers.values())
-    return found.answers
+    examined = examiner.examine(copy)
+    assert examined.problems == examined.after == ()
+    assert examined.failures == []
+    assert examined.answers is not None
+    assert not any(_is_error(answer) for answer in examined.answers.values())
+    return examined.answers
 
 
 @pytest.mark.parametrize(
@@ -66,54 +66,60 @@ def right(
 )
 @pytest.mark.timeout(900)
 def test_random_flips_are_never_served(store, values, right, examiner, tmp_path, seed, count):
-    pages, told = flipped_store.pages_of(values), Counter[str]()
+    pages, counts = flipped_store.pages_of(values), Counter[str]()
     began = time.monotonic()
     for offset, bit in random_flips(seed, count, pages):
         flipped(store, tmp_path / "store", offset, bit)
-        found = examiner.examine(tmp_path / "store")
-        hit = next((each for each in values if each.start <= offset < each.end), None)
-        where = f"offset {offset}, bit {bit}, {hit}: {found.problems}, {found.failures}"
-        where += f", ended with {found.ended}"
+        examined = examiner.examine(tmp_path / "store")
+        hit = next((value for value in values if value.start <= offset < value.end), None)
+        where = f"offset {offset}, bit {bit}, {hit}: {examined.problems}, {examined.failures}"
+        where += f", ended with {examined.ended}"
         if hit is not None:
-            _assert_value_is_guarded(found, right, hit, where)
-            told["value"] += 1
+            _assert_value_is_guarded(examined, right, hit, where)
+            counts["value"] += 1
         else:
-            told[_assert_structure_is_guarded(found, right, tmp_path, where)] += 1
-        told[f"ended with {found.ended}"] += 1
+            counts[_assert_structure_is_guarded(examined, right, tmp_path, where)] += 1
+        counts[f"ended with {examined.ended}"] += 1
     seconds = (time.monotonic() - began) / count
-    print(f"{count} flips, {seconds:.2f} s each: {dict(told)}")  # noqa: T201
+    print(f"{count} flips, {seconds:.2f} s each: {dict(counts)}")  # noqa: T201
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.endurance)])
 @pytest.mark.timeout(900)
-def test_flips_in_what_is_lmdbs_own_are_reported(store, right, examiner, tmp_path, count):
-    """Page headers, pointers, nodes, keys: nothing wrong is served, and `check` ends and tells."""
-    drawn, told = random.Random(count), Counter[str]()
+def test_flips_in_the_structure_of_lmdb_are_reported(store, right, examiner, tmp_path, count):
+    """This flips bits of page headers, pointers, nodes and keys.
+
+    No wrong answer is served, and `check` ends and reports the damage.
+    """
+    drawn, counts = random.Random(count), Counter[str]()
     for part, offsets in lmdb_pages.structure_of(store).items():
         for offset in drawn.sample(offsets, min(count, len(offsets))):
             bit = drawn.randrange(8)
             flipped(store, tmp_path / "store", offset, bit)
-            found = examiner.examine(tmp_path / "store")
-            where = f"{part}, offset {offset}, bit {bit}: {found}"
-            told[f"{part}: {_assert_structure_is_guarded(found, right, tmp_path, where)}"] += 1
-            told[f"ended with {found.ended}"] += 1
-    print(dict(told))  # noqa: T201
+            examined = examiner.examine(tmp_path / "store")
+            where = f"{part}, offset {offset}, bit {bit}: {examined}"
+            counts[f"{part}: {_assert_structure_is_guarded(examined, right, tmp_path, where)}"] += 1
+            counts[f"ended with {examined.ended}"] += 1
+    print(dict(counts))  # noqa: T201
 
 
 @pytest.mark.parametrize("database", _DOCUMENTS_OF_ANY)
 def test_a_flip_in_a_value_is_named_and_mended(store, values, right, examiner, tmp_path, database):
-    for seed, hit in enumerate(each for each in values if each.database == database):
+    for seed, hit in enumerate(value for value in values if value.database == database):
         if seed % 7:
             continue
         offset = hit.start + (seed * 37) % (hit.end - hit.start)
         flipped(store, tmp_path / "store", offset, seed % 8)
-        found = examiner.examine(tmp_path / "store")
-        _assert_value_is_guarded(found, right, hit, f"offset {offset}, {hit}: {found}")
+        examined = examiner.examine(tmp_path / "store")
+        _assert_value_is_guarded(examined, right, hit, f"offset {offset}, {hit}: {examined}")
 
 
 def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
-    """What reads past the end of the file ends by SIGBUS: a child of `hrag check`, no more."""
-    value = next(each for each in values if each.end - each.start > lmdb_pages.PAGE_BYTES)
+    """A read past the end of the file ends a process by SIGBUS.
+
+    `hrag check` reads in a child process, so only the child ends so.
+    """
+    value = next(value for value in values if value.end - value.start > lmdb_pages.PAGE_BYTES)
     flipped(store, tmp_path / "store", lmdb_pages.length_at(store, value.start), 6)
     done = _checked(tmp_path / "store")
     assert (done.returncode, done.stderr) == (1, "")
@@ -125,7 +131,7 @@ def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
 
 
 def test_services_answer_data_loss_and_a_new_ingestion_mends_it(tmp_path):
-    """Through real services and the command line, for each part of a document."""
+    """This holds for real services and the command line, too."""
     folder = tmp_path / "store"
     texts = {
         name: " ".join(f"The keeper of {name} counts ship {number}." for number in range(250))
@@ -159,7 +165,7 @@ def _flip_in(folder: Path, content: bytes) -> None:
 
 
 def _check(folder: Path) -> tuple[int, bool]:
-    """The exit code of `hrag check`, and whether it names the document."""
+    """Returns the exit code of `hrag check`, and True if it names the document."""
     done = _checked(folder)
     assert "Traceback" not in done.stderr
     return done.returncode, "document b " in done.stdout
@@ -175,46 +181,55 @@ def _hrag(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _assert_value_is_guarded(
-    found: Examined, right: dict[str, Any], hit: Value, where: str
+    examined: Examined, right: dict[str, Any], hit: Value, where: str
 ) -> None:
-    """Answers are right or DATA_LOSS with the document's id, and nothing is left after mending."""
-    assert found.answers is not None, where
-    assert found.problems, where
-    wrong = {name: answer for name, answer in found.answers.items() if answer != right.get(name)}
+    """Fails unless each answer is right or DATA_LOSS with the document's id, and mending works."""
+    assert examined.answers is not None, where
+    assert examined.problems, where
+    wrong = {name: answer for name, answer in examined.answers.items() if answer != right.get(name)}
     assert all(_is_error(answer) for answer in wrong.values()), where
     if hit.document:
         place, document = hit.document.split(" ")
-        named = [each for each in found.problems if place in each and f"{document!r}" in each]
+        named = [
+            problem
+            for problem in examined.problems
+            if place in problem and f"{document!r}" in problem
+        ]
         named += [
-            each for each in found.problems if place in each and f"document {document} " in each
+            problem
+            for problem in examined.problems
+            if place in problem and f"document {document} " in problem
         ]
         assert named, where
         assert all(answer[1] == "DataLoss" for answer in wrong.values()), where
     if hit.database in _IN_CONTENT:
         assert any(f"document {document!r}" in answer[2] for answer in wrong.values()), where
     if hit.database in (*_DOCUMENTS_OF_ANY, "terms"):
-        assert found.after == (), f"{where}: {found.after}"
-        assert found.mended is not None
-        assert list(found.mended.values()) == _exports(right), where
+        assert examined.after == (), f"{where}: {examined.after}"
+        assert examined.mended is not None
+        assert list(examined.mended.values()) == _exports(right), where
 
 
 def _assert_structure_is_guarded(
-    found: Examined, right: dict[str, Any], folder: Path, where: str
+    examined: Examined, right: dict[str, Any], folder: Path, where: str
 ) -> str:
-    """Documents may be hidden or the process end, but `check` tells; nothing wrong is served."""
-    assert found.ended != -signal.SIGALRM, f"{where}: it hangs"
-    if found.problems is None:
+    """Fails if a wrong answer is served, or if damage is not reported by `check`.
+
+    Documents may be hidden, and the process may end. Returns `unused` if the flip had no effect.
+    """
+    assert examined.ended != -signal.SIGALRM, f"{where}: it hangs"
+    if examined.problems is None:
         assert flipped_store.is_reported(folder / "store"), where
         return "other"
-    if found.answers is None:
-        assert found.problems, where
+    if examined.answers is None:
+        assert examined.problems, where
         return "other"
-    wrong = {name: answer for name, answer in found.answers.items() if answer != right.get(name)}
+    wrong = {name: answer for name, answer in examined.answers.items() if answer != right.get(name)}
     for name, answer in wrong.items():
         assert _is_error(answer) or _is_genuine(name, answer), f"{where}: {name}"
     if wrong:
-        assert found.problems, f"{where}: {sorted(wrong)}"
-    return "other" if wrong or found.problems else "unused"
+        assert examined.problems, f"{where}: {sorted(wrong)}"
+    return "other" if wrong or examined.problems else "unused"
 
 
 def _is_error(answer: Any) -> bool:
@@ -226,16 +241,19 @@ def _exports(answers: dict[str, Any]) -> list[Any]:
 
 
 def _is_genuine(name: str, answer: Any) -> bool:
-    """Whether every passage and document is one that was stored, by tenant."""
+    """Returns True if every passage and document of an answer was stored by its tenant."""
     tenant, _, question = name.partition("/")
-    stored = {each.document.document_id: each.document for each in flipped_store.documents(tenant)}
+    stored = {
+        stored.document.document_id: stored.document for stored in flipped_store.documents(tenant)
+    }
     if name.endswith("export"):
         collection = question.split(" ")[0]
         written = [
-            flipped_store.plain(each) for each in flipped_store.stored_in(tenant, collection)
+            flipped_store.plain(stored) for stored in flipped_store.stored_in(tenant, collection)
         ]
-        written += [(*each[:-1], _NO_SUMMARIES) for each in written]  # These may be hidden too.
-        return all(each in written for each in answer)
+        # Damage may hide summaries, too.
+        written += [(*document[:-1], _NO_SUMMARIES) for document in written]
+        return all(document in written for document in answer)
     if name.endswith("encoded") or not (isinstance(answer, tuple) and len(answer) == 4):
         return True
     return all(_is_of(passage, stored) for passage in answer[0])

@@ -1,4 +1,4 @@
-"""Disk: what others do to it costs no document, no process, and no way to delete."""
+"""A full disk, many values and damaged files cost no document and no process."""
 
 import os
 import random
@@ -25,7 +25,7 @@ _DOCUMENTS = 200
 _MOVED = "was moved, replaced or removed"
 
 
-# A full disk
+# A full disk.
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def numbers(count: int, seed: int) -> list[int]:
         pytest.param(3, {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}, id="sealed"),
     ],
 )
-def test_with_no_byte_free_deletes_go_on(disk: Path, values: int, settings: dict[str, str]) -> None:
+def test_deletes_succeed_on_a_full_disk(disk: Path, values: int, settings: dict[str, str]) -> None:
     with running(disk / "store", {**settings, **_RESERVE}) as services:
         client = services.client
         for number in range(_DOCUMENTS):
@@ -72,15 +72,15 @@ def test_with_no_byte_free_deletes_go_on(disk: Path, values: int, settings: dict
 
 
 def is_reclaimed(data_dir: Path) -> bool:
-    """Whether nothing of deleted collections is left to erase."""
+    """Returns True if the store has erased all rows of deleted collections."""
     with closing(open_for_reading(data_dir)) as store, store.read() as txn:
         return not txn.deleted_collections.size
 
 
-# Quotas
+# Quotas.
 
 
-def test_many_values_cost_their_tenant_what_they_cost_the_disk(tmp_path: Path) -> None:
+def test_the_stored_bytes_of_many_values_are_about_their_bytes_on_disk(tmp_path: Path) -> None:
     with running(tmp_path / "store", {**FAST, "HRAG_DISK_RESERVE_BYTES": "0"}) as services:
         client, data = services.client, services.data_dir / "data.mdb"
         client.create_collection(_TENANT, DEFAULT_COLLECTION)
@@ -95,10 +95,10 @@ def test_many_values_cost_their_tenant_what_they_cost_the_disk(tmp_path: Path) -
             client.ingest(_TENANT, Document("Tiny.", "d", metadata={"n": numbers(2000, 0)}))
 
 
-# Files under a running service
+# Files that change while a service runs.
 
 
-def test_a_segment_truncated_under_a_search_harms_nobody(tmp_path: Path) -> None:
+def test_a_truncated_segment_file_changes_no_result_and_is_rebuilt(tmp_path: Path) -> None:
     settings = {**FAST, "HRAG_EMBEDDER": "hash:384", "HRAG_SEGMENT_MIN_LEAVES": "64"}
     with running(tmp_path / "store", settings) as services:
         client = services.client
@@ -118,7 +118,7 @@ def test_a_segment_truncated_under_a_search_harms_nobody(tmp_path: Path) -> None
 
 
 def the_only_segment(client: Client) -> int:
-    """Its id, once all leaves are in one."""
+    """Waits until the collection has one segment and a short tail; returns the segment's id."""
 
     def sealed() -> bool:
         status = client.index_status(_TENANT).embedded
@@ -130,13 +130,13 @@ def the_only_segment(client: Client) -> int:
 
 def hits(client: Client) -> list[tuple[str, float]]:
     return [
-        (each.chunk.chunk_id, round(each.score, 4))
+        (passage.chunk.chunk_id, round(passage.score, 4))
         for query in range(5)
-        for each in client.search(_TENANT, sentences(2, query)).passages
+        for passage in client.search(_TENANT, sentences(2, query)).passages
     ]
 
 
-def test_a_folder_moved_away_is_told_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_a_moved_folder_is_reported_and_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
     with running(tmp_path / "store", {**FAST, **_RESERVE}) as services:
         client, elsewhere = services.client, tmp_path / "elsewhere"
         for number in range(20):

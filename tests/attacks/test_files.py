@@ -1,4 +1,4 @@
-"""Files: nobody but their owner may read what services and commands write."""
+"""Only their owner may read the files that services and commands write."""
 
 import os
 import stat
@@ -25,14 +25,17 @@ _TEXT = "The customer's account ends in 4711. " * 2000
 
 @pytest.fixture
 def _usual_umask() -> Iterator[None]:
-    """022, under which an ordinary program's files can be read by everybody."""
+    """Sets the umask 022, under which everybody can read an ordinary program's files."""
     before = os.umask(0o022)
     yield
     os.umask(before)
 
 
 def others_may_use(folder: Path) -> dict[str, str]:
-    """What of a folder, and the folder itself, somebody but the owner may use."""
+    """Returns the paths in a folder, and the folder, that others than the owner may use.
+
+    The values are their modes.
+    """
     return {
         str(path): oct(mode)
         for path in (folder, *folder.rglob("*"))
@@ -47,11 +50,11 @@ def hrag(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# Interpreters of their own, with the umask of the test, which the fork server does not have.
+# Services run in new interpreters, because the fork server does not have the umask of the test.
 
 
 @pytest.mark.usefixtures("_usual_umask")
-def test_store_segments_and_backups_are_their_owners(tmp_path: Path) -> None:
+def test_only_the_owner_may_use_store_segments_and_backups(tmp_path: Path) -> None:
     data, backup, restored = (tmp_path / name for name in ("store", "backup", "restored"))
     with (
         started(INDEXER, data, _SEALING, start=fresh) as indexer,
@@ -75,7 +78,7 @@ def test_store_segments_and_backups_are_their_owners(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_usual_umask")
-def test_a_store_that_everybody_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_store_that_everybody_can_read_is_made_private(tmp_path: Path) -> None:
     data = tmp_path / "store"
     with started(INDEXER, data, _SEALING, start=fresh) as indexer:
         indexer.wait_until_serving()

@@ -1,4 +1,4 @@
-"""Hostile files of every format end with an error that says why, and leave the pool working."""
+"""Hostile files of every format are read or refused with a reason, and the pool keeps working."""
 
 import struct
 import time
@@ -24,7 +24,8 @@ from tests.support.documents.format_files import (
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
-TIMEOUT_S = 2.0  # A file that is read takes milliseconds.
+# A harmless file takes milliseconds.
+TIMEOUT_S = 2.0
 _MARGIN_S = 5.0
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -42,7 +43,10 @@ def _read(pool: ParserPool, content: bytes, mime_type: str) -> str:
 
 
 def _refused(pool: ParserPool, content: bytes, mime_type: str) -> InvalidArgument | None:
-    """The error of a file, soon, if it is refused; the next file is read in any case."""
+    """Returns the error with which a file is refused; None if it is read.
+
+    Fails unless that happens soon, and unless the next file is read.
+    """
     began = time.monotonic()
     try:
         _read(pool, content, mime_type)
@@ -74,16 +78,16 @@ _BOMBS = {
 
 
 @pytest.mark.parametrize("name", _BOMBS)
-def test_a_zip_bomb_is_refused_by_its_directory(pool, name):
-    mime_type, made = _BOMBS[name]
-    content = made()
+def test_a_zip_bomb_is_refused_because_of_the_sizes_in_its_directory(pool, name):
+    mime_type, build = _BOMBS[name]
+    content = build()
     assert len(content) < MIB
     error = _refused(pool, content, mime_type)
     assert isinstance(error, TooLarge)
     assert "when unpacked; at most 268435456 are allowed" in error.message
 
 
-def test_a_bomb_that_lies_about_its_size_is_read_no_further(pool):
+def test_a_bomb_with_a_false_size_is_read_only_to_that_size(pool):
     size = struct.pack("<I", 200 * MIB)
     content = with_part(docx_file(), "word/document.xml", b" " * (200 * MIB))
     assert content.count(size) == 2
@@ -92,19 +96,19 @@ def test_a_bomb_that_lies_about_its_size_is_read_no_further(pool):
     )
 
 
-def test_entities_that_stand_for_gigabytes_are_not_replaced(pool):
+def test_entities_that_expand_to_gigabytes_are_not_expanded(pool):
     names = "abcdefghij"
     laughs = "".join(
         f'<!ENTITY {name} "{f"&{inner};" * 10}">'
         for name, inner in zip(names[1:], names, strict=False)
     )
     xml = f'<!DOCTYPE x [<!ENTITY a "lol">{laughs}]><x>&j;</x>'.encode()
-    for made, mime_type, part in (
+    for build, mime_type, part in (
         (docx_file, DOCX, "word/document.xml"),
         (pptx_file, PPTX, "ppt/presentation.xml"),
         (epub_file, EPUB, "OEBPS/book.opf"),
     ):
-        error = _refused(pool, with_part(made(), part, xml), mime_type)
+        error = _refused(pool, with_part(build(), part, xml), mime_type)
         assert isinstance(error, UnreadableDocument)
         assert "declares XML entities" in error.message
     _refused(pool, with_part(xlsx_file(), "xl/worksheets/sheet1.xml", xml), XLSX)
@@ -124,8 +128,8 @@ _DEEP = {
 
 @pytest.mark.parametrize("name", _DEEP)
 def test_deep_nesting_is_read_or_refused(pool, name):
-    mime_type, made = _DEEP[name]
-    error = _refused(pool, made(), mime_type)
+    mime_type, build = _DEEP[name]
+    error = _refused(pool, build(), mime_type)
     assert error is None or isinstance(error, TooLarge | UnreadableDocument)
 
 
@@ -153,7 +157,7 @@ def _cell(place: str) -> bytes:
 
 
 def _repeating_book(times: int) -> bytes:
-    """One chapter in the reading order again and again."""
+    """Returns a book whose reading order names one chapter `times` times."""
     spine = '<itemref idref="c"/>' * times
     book = (
         '<package xmlns="http://www.idpf.org/2007/opf"><manifest><item id="c" '
@@ -163,21 +167,21 @@ def _repeating_book(times: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", _WIDE)
-def test_much_from_little_is_read_or_refused(pool, name):
-    mime_type, made = _WIDE[name]
-    error = _refused(pool, made(), mime_type)
+def test_a_small_file_with_much_content_is_read_or_refused(pool, name):
+    mime_type, build = _WIDE[name]
+    error = _refused(pool, build(), mime_type)
     assert error is None or isinstance(error, TooLarge | UnreadableDocument)
     if error is not None:
         assert "content" in error.message
 
 
 @pytest.mark.parametrize("name", ["backticks", "tags"])
-def test_time_grows_with_the_size_alone(pool, name):
-    mime_type, made = _WIDE[name]
-    assert _refused(pool, made(), mime_type) is None
+def test_the_time_of_parsing_grows_only_with_the_size(pool, name):
+    mime_type, build = _WIDE[name]
+    assert _refused(pool, build(), mime_type) is None
 
 
-def test_random_bytes_under_every_name_are_refused_or_are_text(pool):
+def test_random_bytes_are_refused_as_every_format(pool):
     noise = zlib.compress(bytes(range(256)) * 4000)
     for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB):
         for content in (noise, b"PK\x03\x04" + noise, archive({"a": noise})):

@@ -1,4 +1,4 @@
-"""Strangers at the HTTP port: slow, silent, vanishing, oversized, ambiguous."""
+"""Strangers at the HTTP port are slow, silent, vanishing, oversized or ambiguous."""
 
 import gzip
 import json
@@ -19,8 +19,10 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 
-_LIMIT_S = 1.0  # For headers and bodies to arrive, and for replies to be read.
-_PATIENCE_S = 30  # The machine may be busy.
+# This is the time limit for headers and bodies to arrive, and for replies to be read.
+_LIMIT_S = 1.0
+# The machine may be busy.
+_PATIENCE_S = 30
 _CONNECTIONS = 16
 _REQUEST = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 _LIMITS = {
@@ -45,7 +47,7 @@ def gateway(fake: Fake) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="module")
 def patient(fake: Fake) -> Iterator[Gateway]:
-    """A gateway with so much time for its clients that it frees nothing while a test runs."""
+    """A gateway with time limits so long that none ends while a test runs."""
     times = {name: 10 * _PATIENCE_S for name in _LIMITS if name.endswith("_S")}
     with addresses_of(fake) as addresses, gateway_to(*addresses, **_LIMITS | times) as running:
         yield running
@@ -56,17 +58,17 @@ def _connect(gateway: Gateway) -> socket.socket:
 
 
 def _head(path: str, *headers: bytes) -> bytes:
-    return _REQUEST % path.encode() + b"".join(b"%b\r\n" % each for each in headers) + b"\r\n"
+    return _REQUEST % path.encode() + b"".join(b"%b\r\n" % header for header in headers) + b"\r\n"
 
 
 def _sent(gateway: Gateway, raw: bytes) -> bytes:
-    """What comes back until the gateway closes the connection."""
+    """Sends bytes; returns all that the gateway sends until it closes the connection."""
     with _connect(gateway) as connection:
         connection.sendall(raw)
-        return _rest(connection)
+        return _read_to_end(connection)
 
 
-def _rest(connection: socket.socket) -> bytes:
+def _read_to_end(connection: socket.socket) -> bytes:
     received = b""
     with suppress(ConnectionResetError):
         while part := connection.recv(65_536):
@@ -78,14 +80,14 @@ def _serves(gateway: Gateway) -> None:
     assert gateway.post(SEARCH, {}).status == 200
 
 
-# Slow clients
+# Slow clients.
 
 
 @pytest.fixture(scope="module")
 def begins(gateway: Gateway) -> list[bytes]:
-    """What comes back for each of the requests that only begin, until the gateway hangs up.
+    """The replies to requests that begin and never end, until the gateway closes the connection.
 
-    All at once: each takes as long as is allowed.
+    All are sent at the same time, because each takes the whole time limit.
     """
     lines = _head(INGEST_MANY, b"transfer-encoding: chunked")
     begun = [
@@ -98,14 +100,14 @@ def begins(gateway: Gateway) -> list[bytes]:
         connections = [stack.enter_context(_connect(gateway)) for _ in begun]
         for connection, raw in zip(connections, begun, strict=True):
             connection.sendall(raw)
-        return [_rest(each) for each in connections]
+        return [_read_to_end(connection) for connection in connections]
 
 
 def test_headers_have_to_arrive_in_time(begins: list[bytes]) -> None:
-    assert all(b"HTTP/1.1 200" not in each for each in begins[:3])
+    assert all(b"HTTP/1.1 200" not in reply for reply in begins[:3])
 
 
-def test_one_byte_at_a_time_gives_no_more_time(gateway: Gateway) -> None:
+def test_sending_single_bytes_does_not_extend_the_time_limit(gateway: Gateway) -> None:
     with _connect(gateway) as connection:
         connection.sendall(_REQUEST % SEARCH.encode())
         with pytest.raises(ConnectionError):
@@ -113,9 +115,9 @@ def test_one_byte_at_a_time_gives_no_more_time(gateway: Gateway) -> None:
 
 
 def test_a_body_has_to_arrive_in_time(begins: list[bytes]) -> None:
-    for each in begins[3:6]:
-        assert each.startswith(b"HTTP/1.1 504")
-        assert b"HRAG_ARRIVAL_TIMEOUT_S" in each
+    for reply in begins[3:6]:
+        assert reply.startswith(b"HTTP/1.1 504")
+        assert b"HRAG_ARRIVAL_TIMEOUT_S" in reply
 
 
 def test_a_line_has_to_arrive_in_time(begins: list[bytes]) -> None:
@@ -128,8 +130,8 @@ def test_a_second_request_has_to_arrive_in_time_too(begins: list[bytes]) -> None
     assert begins[7].count(b"HTTP/1.1") == 1
 
 
-def test_who_does_not_read_is_cut_off(gateway: Gateway) -> None:
-    """Replies that nobody reads fill the connection's buffers and are dropped in time."""
+def test_a_client_that_does_not_read_is_disconnected(gateway: Gateway) -> None:
+    """Unread replies fill the connection's buffers. After the time limit they are dropped."""
     request = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with _connect(gateway) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -138,13 +140,14 @@ def test_who_does_not_read_is_cut_off(gateway: Gateway) -> None:
 
 
 def _repeat(connection: socket.socket, raw: bytes) -> None:
+    """Sends the bytes ten times per time limit, until an error or for `_PATIENCE_S`."""
     until_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until_s:
         connection.sendall(raw)
         time.sleep(_LIMIT_S / 10)
 
 
-# Too many, too large
+# Too many and too large requests.
 
 
 def test_idle_connections_lock_nobody_out(gateway: Gateway) -> None:
@@ -156,30 +159,35 @@ def test_idle_connections_lock_nobody_out(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("path", [SEARCH, INGEST])
 def test_requests_that_do_not_arrive_lock_nobody_out(patient: Gateway, path: str) -> None:
+    """The gateway asks for each body, by `100 Continue`, or has closed the connection."""
+    head = _head(path, b"content-length: 9", b"expect: 100-continue")
     with ExitStack() as stack:
-        for _ in range(3 * _CONNECTIONS):
-            connection = stack.enter_context(_connect(patient))
+        connections = [stack.enter_context(_connect(patient)) for _ in range(3 * _CONNECTIONS)]
+        for connection in connections:
             with suppress(BrokenPipeError, ConnectionResetError):
-                connection.sendall(_head(path, b"content-length: 9"))
-        time.sleep(0.5)  # Until their headers were read.
+                connection.sendall(head)
+        until(lambda: len(_answered(connections)) == len(connections))
         _serves(patient)
 
 
-def test_replies_that_strangers_do_not_read_lock_nobody_out(patient: Gateway) -> None:
+def test_unread_replies_of_strangers_lock_nobody_out(patient: Gateway) -> None:
     request = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(4):
+            connections = []
             for _ in range(_CONNECTIONS):
                 connection = stack.enter_context(socket.socket())
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 connection.connect(("127.0.0.1", patient.port))
+                connections.append(connection)
                 with suppress(ConnectionError):
                     connection.sendall(request * 50)
-            time.sleep(0.5)  # Until what they are sent fills the buffers.
+            # The reply to the first request of a connection fills the buffer.
+            until(lambda waiting=connections: len(_answered(waiting)) == _CONNECTIONS)
             _serves(patient)
 
 
-def test_half_made_handshakes_lock_nobody_out(fake: Fake, tmp_path: Path) -> None:
+def test_unfinished_handshakes_lock_nobody_out(fake: Fake, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     pair = authority.issue()
     tls = {"HRAG_TLS_CERT_FILE": pair.cert_file, "HRAG_TLS_KEY_FILE": pair.key_file}
@@ -193,7 +201,7 @@ def test_half_made_handshakes_lock_nobody_out(fake: Fake, tmp_path: Path) -> Non
         _serves(gateway)
         plain = stack.enter_context(_connect(gateway))
         plain.sendall(_head(SEARCH, b"content-length: 2") + b"{}")
-        assert b"HTTP/1.1 200" not in _rest(plain)
+        assert b"HTTP/1.1 200" not in _read_to_end(plain)
 
 
 def test_headers_are_bounded(gateway: Gateway) -> None:
@@ -212,8 +220,8 @@ def test_all_bodies_together_are_bounded(gateway: Gateway, fake: Fake) -> None:
     assert "HRAG_HTTP_MAX_BUFFERED_BYTES" in reply.json["message"]
 
 
-def test_one_credential_holds_half_however_it_is_spelt(patient: Gateway) -> None:
-    """Of three bodies that do not end, each of nearly half, one is held."""
+def test_one_credential_gets_half_of_the_buffer_in_every_spelling(patient: Gateway) -> None:
+    """Three unfinished bodies need nearly half of the buffer each; only one is accepted."""
     part = b" " * (7 << 20)
     with ExitStack() as stack:
         connections = []
@@ -222,38 +230,39 @@ def test_one_credential_holds_half_however_it_is_spelt(patient: Gateway) -> None
             connections.append(stack.enter_context(_connect(patient)))
             connections[-1].sendall(_head(INGEST, *headers) + part)
         until(lambda: len(_answered(connections)) == 2)
-        for each in _answered(connections):
-            assert b"of this caller's requests" in _read(each)[1]
+        for connection in _answered(connections):
+            assert b"of this caller's requests" in _read(connection)[1]
         large = json.dumps({"document": {"text": "a" * (4 << 20)}}).encode()
         assert patient.post(INGEST, large, {"authorization": "Bearer other"}).status == 200
 
 
-def test_what_stands_behind_a_gzip_is_refused_at_once(gateway: Gateway) -> None:
-    """Not after the time that a body may take, during which all of it would be kept."""
+def test_data_after_a_gzip_is_refused_at_once(gateway: Gateway) -> None:
+    """Otherwise the gateway would keep all of the body until its time limit."""
     head = _head(SEARCH, b"content-encoding: gzip", b"transfer-encoding: chunked")
     parts = (gzip.compress(b"{}"), b"x" * 1000)
     with _connect(gateway) as connection:
-        connection.sendall(head + b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in parts))
+        connection.sendall(head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts))
         status, body = _read(connection)
         assert (status, b"data after its gzip" in body) == (400, True)
 
 
 def _answered(connections: list[socket.socket]) -> list[socket.socket]:
+    """Returns the connections on which the gateway has sent bytes or an end."""
     return select.select(connections, (), (), 0)[0]
 
 
 def _read(connection: socket.socket) -> tuple[int, bytes]:
-    """The status and the body of the next reply."""
+    """Returns the status and the body of the next reply."""
     with HTTPResponse(connection) as response:
         response.begin()
         return response.status, response.read()
 
 
-# Clients that go away
+# Clients that disconnect.
 
 
 @pytest.mark.parametrize("path", [SEARCH, INGEST, ANSWER, INGEST_MANY])
-def test_who_goes_away_holds_nothing(gateway: Gateway, path: str) -> None:
+def test_clients_that_disconnect_keep_no_connection(gateway: Gateway, path: str) -> None:
     for length in (b"100", b"2"):
         with ExitStack() as stack:
             for _ in range(_CONNECTIONS):
@@ -262,7 +271,7 @@ def test_who_goes_away_holds_nothing(gateway: Gateway, path: str) -> None:
     _serves(gateway)
 
 
-# Ambiguous requests
+# Ambiguous requests.
 
 
 @pytest.mark.parametrize(
@@ -282,7 +291,7 @@ def test_who_goes_away_holds_nothing(gateway: Gateway, path: str) -> None:
     ],
     ids=ascii,
 )
-def test_where_a_request_ends_is_not_a_matter_of_opinion(
+def test_a_request_with_an_ambiguous_end_is_refused(
     gateway: Gateway, fake: Fake, headers: tuple[bytes, ...]
 ) -> None:
     """No second request hides in the body of the first; see RFC 9112, section 11.2."""

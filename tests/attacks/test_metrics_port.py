@@ -1,4 +1,4 @@
-"""Strangers at the metrics port: they read nothing, hold nothing and lock nobody out."""
+"""Strangers at the metrics port read nothing, keep no resource and lock nobody out."""
 
 import json
 import socket
@@ -24,11 +24,13 @@ from hrag.types import Document
 from tests.support.servers.metrics_page import Scrape
 from tests.support.servers.pki import Authority
 from tests.support.servers.processes import FAST, START_S, Process, running, started
+from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 
 _IDLE = 1000
-_PATIENCE_S = REQUEST_S + 10  # The machine may be busy.
+# The machine may be busy.
+_PATIENCE_S = REQUEST_S + 10
 _TOKEN = "a token of the tests".replace(" ", "-")
 _MIB = 1 << 20
 
@@ -53,8 +55,8 @@ class Port:
 @contextmanager
 def _port(data_dir: Path, **settings: str) -> Iterator[Port]:
     (address,) = free_addresses(1)
-    own = {"HRAG_INDEXER_METRICS_ADDRESS": address, "HRAG_LOG_FORMAT": "json"}
-    with started(INDEXER, data_dir, {**FAST, **own, **settings}) as process:
+    port_settings = {"HRAG_INDEXER_METRICS_ADDRESS": address, "HRAG_LOG_FORMAT": "json"}
+    with started(INDEXER, data_dir, {**FAST, **port_settings, **settings}) as process:
         process.wait_until_serving()
         yield Port(process, address)
 
@@ -70,26 +72,19 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "authority")
 
 
-def _until(port: Port, threads: int) -> None:
-    end = time.monotonic() + _PATIENCE_S
-    while port.threads > threads:
-        assert time.monotonic() < end, f"{port.threads} threads are left of {threads}"
-        time.sleep(0.1)
+def _is_scraped(address: str, token: str = "") -> bool:
+    """Returns True if the metrics can be read.
 
-
-def _until_scraped(port: Port) -> None:
-    """While the pages of others are collected, a scrape may be refused."""
-    end = time.monotonic() + CONNECTION_S + _PATIENCE_S
-    while time.monotonic() < end:
-        with suppress(OSError, HTTPException):
-            assert Scrape(port.address)
-            return
-        time.sleep(0.2)
-    pytest.fail("the metrics cannot be read any more")
+    The service may refuse a scrape while it collects the pages of others.
+    """
+    try:
+        return bool(Scrape(address, token))
+    except (OSError, HTTPException):
+        return False
 
 
 def _closed_s(connection: socket.socket) -> float:
-    """Waits until the server has closed the connection; returns how long that took."""
+    """Waits until the server has closed the connection; returns the seconds that this took."""
     started = time.monotonic()
     with suppress(ConnectionError):
         while connection.recv(4096):
@@ -97,17 +92,18 @@ def _closed_s(connection: socket.socket) -> float:
     return time.monotonic() - started
 
 
-def test_idle_connections_hold_neither_threads_nor_memory(port: Port) -> None:
+def test_idle_connections_keep_neither_threads_nor_memory(port: Port) -> None:
     quiet, before = port.threads, Scrape(port.address).value("process_resident_memory_bytes")
     with ExitStack() as open_ones:
         for number in range(_IDLE):
             open_ones.enter_context(port.connect())
             if number % 100 == 0:
-                assert Scrape(port.address)  # Nobody is locked out.
+                # Nobody is locked out.
+                assert Scrape(port.address)
                 assert port.threads <= quiet + 2 * MAX_CONNECTIONS + 2
         grown = Scrape(port.address).value("process_resident_memory_bytes") - before
         assert grown < 50 * _MIB
-    _until(port, quiet)
+    until(lambda: port.threads <= quiet, _PATIENCE_S)
     assert Scrape(port.address)
 
 
@@ -121,7 +117,7 @@ def test_a_request_that_trickles_in_is_ended(port: Port) -> None:
         assert time.monotonic() - began < _PATIENCE_S
 
 
-def test_an_answer_that_nobody_reads_is_ended(port: Port) -> None:
+def test_a_reply_that_nobody_reads_is_ended(port: Port) -> None:
     quiet = port.threads
     with ExitStack() as open_ones:
         for _ in range(4 * MAX_CONNECTIONS):
@@ -129,7 +125,7 @@ def test_an_answer_that_nobody_reads_is_ended(port: Port) -> None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
             with suppress(OSError):
                 connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        _until_scraped(port)
+        until(lambda: _is_scraped(port.address), CONNECTION_S + _PATIENCE_S)
         assert port.threads <= quiet + 2 * MAX_CONNECTIONS + 2
 
 
@@ -151,7 +147,8 @@ def test_the_token_is_required_and_may_be_replaced(tmp_path: Path) -> None:
                 Scrape(port.address, wrong)
         replaced = f"{_TOKEN}-again"
         path.write_text(replaced)
-        time.sleep(1.2)  # Files are checked once a second.
+        # The service checks the file once a second.
+        until(lambda: _is_scraped(port.address, replaced))
         assert Scrape(port.address, replaced).ours
         with pytest.raises(HTTPError, match="401"):
             Scrape(port.address, _TOKEN)
@@ -172,28 +169,31 @@ def test_strangers_that_never_shake_hands_do_not_stop_tls(
     }
     trusting = ssl.create_default_context(cafile=authority.ca_file)
     (address,) = free_addresses(1)
-    own = {**FAST, **settings, "HRAG_INDEXER_METRICS_ADDRESS": address}
-    with started(INDEXER, tmp_path / "store", own) as process, ExitStack() as open_ones:
+    all_settings = {**FAST, **settings, "HRAG_INDEXER_METRICS_ADDRESS": address}
+    with started(INDEXER, tmp_path / "store", all_settings) as process, ExitStack() as open_ones:
         port = Port(process, address)
-        _until_open(port)
+        until(lambda: _is_open(port), START_S)
         for _ in range(3 * MAX_CONNECTIONS):
             open_ones.enter_context(port.connect())
         assert Scrape(address, tls=trusting).ours
         with pytest.raises((OSError, HTTPException)):
-            Scrape(address)  # In plaintext.
+            # This request is in plaintext.
+            Scrape(address)
 
 
-def _until_open(port: Port) -> None:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
-        with suppress(OSError), port.connect():
-            return
-        time.sleep(0.05)
-    pytest.fail(port.process.log)
+def _is_open(port: Port) -> bool:
+    assert port.process.is_running, port.process.log
+    try:
+        port.connect().close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("setting", ["HRAG_INDEXER_METRICS_ADDRESS", "HRAG_METRICS_TLS"])
-def test_an_open_port_for_others_needs_an_acknowledgement(tmp_path: Path, setting: str) -> None:
+def test_a_metrics_port_for_other_machines_needs_an_acknowledgement(
+    tmp_path: Path, setting: str
+) -> None:
     value = {"HRAG_INDEXER_METRICS_ADDRESS": "0.0.0.0:0", "HRAG_METRICS_TLS": "true"}[setting]
     process = Process(INDEXER, tmp_path / "store", {**FAST, setting: value})
     assert process.wait() == 2
@@ -204,7 +204,7 @@ def test_an_open_port_for_others_needs_an_acknowledgement(tmp_path: Path, settin
     assert named[setting] in process.log
 
 
-def test_workers_are_behind_the_same_token(tmp_path: Path) -> None:
+def test_the_metrics_of_workers_need_the_same_token(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text(_TOKEN)
     (address,) = free_addresses(1)
@@ -217,10 +217,8 @@ def test_workers_are_behind_the_same_token(tmp_path: Path) -> None:
     with running(tmp_path / "store", settings) as services:
         services.client.ingest("acme", Document("Cats sleep.", "a"))
         services.client.search("acme", "cats")
-        end = time.monotonic() + START_S
-        while (scrape := Scrape(address, _TOKEN)).value("hrag_workers_serving") < 2:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        until(lambda: Scrape(address, _TOKEN).value("hrag_workers_serving") == 2, START_S)
+        scrape = Scrape(address, _TOKEN)
         assert scrape.value("hrag_calls_total", method="Search", code="OK") == 1
         with pytest.raises(HTTPError, match="401"):
             Scrape(address)

@@ -1,4 +1,4 @@
-"""Replies that a small request makes large: runs of spaces, batches, trees, lists, metadata."""
+"""Small requests cannot have huge replies: runs of spaces, batches, trees, lists, metadata."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
 LIMIT = 3 << 20
 SPACES = "word " + " " * 8000
-LONG = SPACES * 120  # About 1 MB, and one chunk of the upper level.
+# This text has about 1 MB and is one chunk of the upper level.
+LONG = SPACES * 120
 DOCUMENTS = 6
 MIB = 1 << 20
 
@@ -39,15 +40,18 @@ def services(
 
 
 def _refused(error: ReplyTooLarge) -> int:
-    """The number of bytes that the reply would have taken; the message says what to do."""
-    taken, allowed = re.findall(r"([\d,]+) bytes|at most ([\d,]+)", error.message)[:2]
+    """Returns the number of bytes that the reply would have needed.
+
+    Fails unless the message names the limit and says what to do.
+    """
+    needed, allowed = re.findall(r"([\d,]+) bytes|at most ([\d,]+)", error.message)[:2]
     assert int(allowed[1].replace(",", "")) == LIMIT
     assert "; " in error.message
-    return int(taken[0].replace(",", ""))
+    return int(needed[0].replace(",", ""))
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"limit": 100, "return_level": 1},
         {"mode": SearchMode.AUTO_MERGE, "return_level": 1, "limit": 100, "merge_ratio": 0.01},
@@ -56,18 +60,20 @@ def _refused(error: ReplyTooLarge) -> int:
     ],
     ids=["small to big", "auto merge", "context", "adjacent"],
 )
-def test_a_search_of_few_bytes_cannot_have_megabytes(
-    services: Running, asked: dict[str, Any]
+def test_a_small_search_cannot_have_a_reply_of_megabytes(
+    services: Running, options: dict[str, Any]
 ) -> None:
     with pytest.raises(ReplyTooLarge) as refused:
-        services.client.search("t", "word", **asked)
+        services.client.search("t", "word", **options)
     assert _refused(refused.value) > LIMIT
     assert services.client.search("t", "word", limit=1, return_level=0).passages
 
 
-def test_a_batch_is_as_small_as_a_search_and_costs_no_more_memory(services: Running) -> None:
+def test_the_reply_of_a_batch_has_the_limit_of_a_search_and_needs_little_memory(
+    services: Running,
+) -> None:
     def peak() -> int:
-        status = Path(f"/proc/{services.retriever._process.pid}/status").read_text("ascii")
+        status = Path(f"/proc/{services.retriever.pid}/status").read_text("ascii")
         (kilobytes,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
         return int(kilobytes) << 10
 
@@ -78,21 +84,21 @@ def test_a_batch_is_as_small_as_a_search_and_costs_no_more_memory(services: Runn
         retriever_pb2.BatchSearchRequest(searches=[search] * 32)
     )
     assert MIB // 2 < reply.ByteSize() <= LIMIT
-    assert next(each.WhichOneof("outcome") for each in reply.outcomes) == "response"
-    reasons = {each.error.reason for each in reply.outcomes if each.HasField("error")}
+    assert next(outcome.WhichOneof("outcome") for outcome in reply.outcomes) == "response"
+    reasons = {outcome.error.reason for outcome in reply.outcomes if outcome.HasField("error")}
     assert reasons == {"REPLY_TOO_LARGE"}
     assert peak() - before < 60 * MIB
 
 
-def test_an_answer_that_would_begin_with_megabytes_does_not_begin(services: Running) -> None:
+def test_an_answer_whose_passages_are_too_large_is_refused(services: Running) -> None:
     query = SearchQuery("t", "word", token_budget=2**31)
     with pytest.raises(ReplyTooLarge):
         next(iter(services.client.answer(query)))
 
 
 @pytest.mark.parametrize("depth", [1, 8])
-def test_a_tree_is_counted_before_it_is_made(services: Running, depth: int) -> None:
-    """The top level has five chunks of a megabyte or so; a leaf's siblings are many."""
+def test_the_size_of_a_tree_is_checked_before_it_is_built(services: Running, depth: int) -> None:
+    """The top level has five chunks of about a megabyte, and a leaf has many siblings."""
     request = retriever_pb2.GetHierarchyRequest(
         tenant_id="t", chunk_id="whole#1.0", depth=depth, include_content=True
     )
@@ -127,15 +133,15 @@ def test_a_page_of_documents_ends_before_it_is_too_large(services: Running) -> N
     for number in range(80):
         document = Document(f"Text {number}.", f"d{number:02}", metadata={"x": "y" * 60_000})
         services.client.ingest("pages", document)
-    found, token = [], ""
+    document_ids, token = [], ""
     while True:
         request = indexer_pb2.ListDocumentsRequest(
             tenant_id="pages", page_size=1000, page_token=token
         )
         page = services.raw_indexer.ListDocuments(request)
         assert page.ByteSize() <= LIMIT
-        found += [each.document_id for each in page.documents]
+        document_ids += [document.document_id for document in page.documents]
         token = page.next_page_token
         if not token:
             break
-    assert found == [f"d{number:02}" for number in range(80)]
+    assert document_ids == [f"d{number:02}" for number in range(80)]

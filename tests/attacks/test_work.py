@@ -1,4 +1,4 @@
-"""Calls that are small and cost seconds: each has a limit of work that its error names."""
+"""Small calls that would cost seconds have a limit of work, and the error names the limit."""
 
 import contextlib
 import re
@@ -15,7 +15,8 @@ from tests.support.servers.processes import FAST, Running, running
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
 LEAVES = 400
-PATIENCE_S = 10.0  # For calls that take far below a second on an idle machine.
+# On an idle machine these calls take far less than a second.
+PATIENCE_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +26,8 @@ def services(
     with running(tmp_path_factory.mktemp("work") / "store", FAST) as both:
         for number in range(20):
             text = " ".join(
-                f"Sentence {number} {each} tells a story of about as many words as others do."
-                for each in range(LEAVES)
+                f"Sentence {number} {sentence} tells a story of about as many words as others do."
+                for sentence in range(LEAVES)
             )
             both.client.ingest("t", Document(text, f"d{number}"))
         yield both
@@ -39,18 +40,18 @@ def test_the_texts_of_a_batch_are_bounded_together(services: Running) -> None:
     assert refused.value.field == "searches"
     assert f"{MAX_EMBEDDED_BYTES:,}" in refused.value.message
     short = services.client.batch_search([SearchQuery("t", text[:1000]) for text in texts])
-    assert not any(isinstance(each, HragError) for each in short)
+    assert not any(isinstance(outcome, HragError) for outcome in short)
 
 
 def test_sentences_are_bounded_and_the_error_names_a_limit_that_works(services: Running) -> None:
-    asked = {"mode": SearchMode.SENTENCE_WINDOW, "candidates": 10_000}
+    options = {"mode": SearchMode.SENTENCE_WINDOW, "candidates": 10_000}
     with pytest.raises(InvalidArgument, match="limit is too high") as refused:
-        services.client.search("t", "a story", limit=100, **asked)
+        services.client.search("t", "a story", limit=100, **options)
     (number,) = re.findall(r"a limit of (\d+)", refused.value.message)
     possible = int(number)
     assert 10 <= possible < 100
-    found = services.client.search("t", "a story", limit=possible // 2, **asked)
-    assert len(found.passages) == possible // 2
+    result = services.client.search("t", "a story", limit=possible // 2, **options)
+    assert len(result.passages) == possible // 2
 
 
 def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None:
@@ -59,13 +60,13 @@ def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None
         for number in range(32)
     ]
     outcomes = services.client.batch_search(queries)
-    refused = [each for each in outcomes if isinstance(each, InvalidArgument)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, InvalidArgument)]
     assert 0 < len(refused) < 32
-    assert all(each.field == "limit" for each in refused)
+    assert all(error.field == "limit" for error in refused)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"query": " ".join(f"term{number}" for number in range(3_500)), "candidates": 10_000},
         {"query": " ".join(f'"{number} tells a story"' for number in range(16))},
@@ -75,8 +76,8 @@ def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None
     ],
     ids=["terms", "phrases", "phrase", "merge", "context"],
 )
-def test_other_extremes_are_quick(services: Running, asked: dict[str, Any]) -> None:
+def test_other_extremes_are_quick(services: Running, options: dict[str, Any]) -> None:
     began = time.monotonic()
     with contextlib.suppress(ReplyTooLarge, TooLarge):
-        services.client.search("t", timeout_s=60, **asked)
+        services.client.search("t", timeout_s=60, **options)
     assert time.monotonic() - began < PATIENCE_S

@@ -38,16 +38,16 @@ class Guarded:
     services: Running
     key_file: Path
     attacker_key: str
-    """It may write for its own tenant."""
+    """A key of the role WRITE for the attacking tenant."""
     victim_key: str
     victim: Client
 
     def attacker(self) -> Client:
-        """A client of the attacking tenant, with its own connections."""
+        """Returns a client of the attacking tenant, with new connections."""
         return _client(self.services, self.attacker_key)
 
     def search(self) -> object:
-        """A search of the tenant that is not attacking."""
+        """Runs a search of the tenant that does not attack."""
         return self.victim.search(VICTIM, "which ship passed", limit=3, timeout_s=30)
 
 
@@ -57,7 +57,7 @@ def _client(services: Running, key: str) -> Client:
 
 @contextmanager
 def guarded_services(folder: Path, start: Start = Forked) -> Iterator[Guarded]:
-    """Runs both services, which keep their store, keys and logs in `folder`."""
+    """Runs both services, with their store, keys and logs in `folder`."""
     keys = folder / "keys.json"
     attacker_key = new_key(keys, ATTACKER, role=Role.WRITE)
     victim_key = new_key(keys, VICTIM, role=Role.WRITE)
@@ -74,7 +74,7 @@ def guarded_services(folder: Path, start: Start = Forked) -> Iterator[Guarded]:
 
 @contextmanager
 def everything_at_once(guarded: Guarded) -> Iterator[None]:
-    """Half-open calls of strangers and a tenant, idle streams, and replies that nobody reads."""
+    """Attacks with half-open calls of strangers and a tenant, idle streams and unread replies."""
     services, key = guarded.services, guarded.attacker_key
     retriever, indexer = services.retriever.address, services.indexer.address
     with (
@@ -90,6 +90,6 @@ def everything_at_once(guarded: Guarded) -> Iterator[None]:
 
 
 def large_batch() -> bytes:
-    """A request for 2 MB."""
+    """Returns a request whose reply has 2 MB."""
     search = pb.SearchRequest(tenant_id=ATTACKER, text="ship", limit=100, return_level=1)
     return pb.BatchSearchRequest(searches=[search] * 12).SerializeToString()

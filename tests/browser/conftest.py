@@ -1,7 +1,7 @@
 """The explorer in Chromium, on a real gateway and real services.
 
-`page` fails a test whose page writes an error to the console or asks another host for anything.
-Playwright is imported where it is used, since the tests are collected without it too.
+`opened` fails a test whose page writes an error to the console or sends a request to another host.
+Playwright is imported where it is used, because the tests are collected without it, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Served:
-    """Services that hold the site's documents, and a gateway to them."""
+    """Services with the site's documents, their chat endpoint, and a gateway to them."""
 
     running: Running
     chat: OpenAIServer
@@ -87,10 +87,10 @@ Open = Callable[..., Explorer]
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Open]:
-    """Opens explorers of a gateway; `context` are options of the browser's context.
+    """Opens explorers of a gateway. `context` are options of the browser's context.
 
-    When the test ends, none may have written an error to the console or asked another host.
-    Errors of calls that the test wants are `expected_errors`.
+    When the test ends, it fails if one has written an error to the console or sent a request to
+    another host. A test that provokes failed calls sets `expects_failed_calls`.
     """
     with _explorers(browser) as open_explorer:
         yield open_explorer
@@ -102,9 +102,9 @@ def _explorers(browser: Browser) -> Iterator[Open]:
 
     def open_explorer(gateway: Gateway, **context: Any) -> Explorer:
         options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **context}
-        own = browser.new_context(**options)
-        own.set_default_timeout(TIMEOUT_MS)
-        explorers.append(Explorer(own.new_page(), gateway.url))
+        new_context = browser.new_context(**options)
+        new_context.set_default_timeout(TIMEOUT_MS)
+        explorers.append(Explorer(new_context.new_page(), gateway.url))
         return explorers[-1]
 
     yield open_explorer
@@ -115,5 +115,5 @@ def _explorers(browser: Browser) -> Iterator[Open]:
 
 @pytest.fixture
 def explorer(opened: Open, served: Served) -> Explorer:
-    """An explorer of the site's gateway, with nothing loaded."""
+    """An explorer of the site's gateway, which has not loaded the page yet."""
     return opened(served.gateway)

@@ -1,4 +1,4 @@
-"""The explorer's page, as tests use it."""
+"""Drives the explorer's page for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Route
 
 TIMEOUT_MS = 15_000
-# What Chromium itself writes when a call ends with an error that the page then shows.
+# Chromium writes this to the console when a call fails, also if the page handles the error.
 _FAILED_CALL = "Failed to load resource"
 _BREAK_OFF = """([method, status]) => {
   const { fetch } = window;
@@ -27,7 +27,7 @@ _BREAK_OFF = """([method, status]) => {
 
 
 def expect(shown: Locator) -> Any:
-    """Playwright's assertions, which wait until they hold."""
+    """Returns Playwright's assertions, which wait until they are true."""
     from playwright.sync_api import expect as playwright_expect
 
     playwright_expect.set_options(TIMEOUT_MS)
@@ -39,7 +39,7 @@ def _link(view: str, collection: str, fields: dict[str, str]) -> str:
 
 
 class Explorer:
-    """One page, with what it wrote to the console and which hosts it asked."""
+    """A page, with the errors that it wrote to the console and the hosts of its requests."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
@@ -61,23 +61,26 @@ class Explorer:
             self._hosts.add(address.netloc)
 
     def assert_clean(self) -> None:
-        """Nothing was written to the console, and no other host was asked."""
-        calls = [each for each in self._problems if each.startswith(_FAILED_CALL)]
+        """Fails if the page wrote an error to the console or sent a request to another host."""
+        calls = [problem for problem in self._problems if problem.startswith(_FAILED_CALL)]
         assert bool(calls) <= self.expects_failed_calls, calls
-        assert [each for each in self._problems if each not in calls] == []
+        assert [problem for problem in self._problems if problem not in calls] == []
         assert self._hosts <= {urlsplit(self.url).netloc}
 
     def show(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
-        """Loads the page with an address."""
+        """Loads the page with an address that names view, collection and further fields."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.url}/#{_link(view, collection, fields)}")
 
     def break_off(self, method: str, status: int = 200) -> None:
-        """Whenever the page is loaded, the first reply of `method` breaks off in its body."""
+        """Makes the first reply of `method` break off in its body, whenever the page is loaded."""
         self.page.add_init_script(f"({_BREAK_OFF})({json.dumps([method, status])})")
 
     def hold(self, method: str) -> Callable[[], None]:
-        """Holds the next call of `method` back; returns what lets it go on and awaits its reply."""
+        """Holds the next call of `method` back.
+
+        Returns a function that lets the call continue and waits for its reply.
+        """
         held: list[Route] = []
 
         def hold_back(call: Route) -> None:
@@ -86,17 +89,18 @@ class Explorer:
         def let_go() -> None:
             with self.page.expect_event("requestfinished"):
                 held[0].continue_()
-            self.page.evaluate("() => new Promise(requestAnimationFrame)")  # The page has taken it.
+            # After the next frame, the page has handled the reply.
+            self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
         self.page.route(f"**/{method}", hold_back, times=1)
         return let_go
 
     def follow(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
-        """Opens a link in the page that is loaded."""
+        """Opens a link in the loaded page."""
         self.page.evaluate("(link) => { location.hash = link; }", _link(view, collection, fields))
 
     def search(self, text: str) -> Locator:
-        """Searches with the settings that are shown; returns the passages of setting A."""
+        """Searches with the shown settings; returns the passages of setting A."""
         self.page.get_by_role("searchbox", name="Query").fill(text)
         self.page.get_by_role("button", name="Search", exact=True).click()
         return self.passages()
@@ -114,11 +118,11 @@ class Explorer:
         return self.page.get_by_role("group", name=f"Setting {name}", exact=True)
 
     def tree_item(self, chunk: str) -> Locator:
-        """The item of a chunk such as `0.2`, without those below it."""
+        """Returns the item of a chunk, for example of `0.2`, without its descendants."""
         return self.page.get_by_role("tree").locator(f"[data-chunk$='#{chunk}']")
 
     def marked(self, kind: str, within: Locator | None = None) -> str:
-        """The text that carries a mark, its pieces joined."""
+        """Returns the text with a mark of this kind, all pieces joined."""
         place = within or self.page.locator("main")
         return "".join(place.locator(f"mark.mark-{kind}").all_text_contents())
 

@@ -1,4 +1,4 @@
-"""What the browser tests read: a small collection of every kind of document."""
+"""The documents of the browser tests: a small collection with every kind of document."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,8 @@ from hrag.types import Document, Page, SettingsRequest, SummaryUnit
 
 TENANT = "acme"
 GUIDE = "guide"
-ALIAS = "current"  # Another name of GUIDE.
+# This is an alias of GUIDE.
+ALIAS = "current"
 MANY = "many"
 MANY_DOCUMENTS = 30
 LEVELS = (32, 64, 128, 256)
@@ -23,7 +24,10 @@ CHINESE = "第三十九条 劳动者有下列情形之一的，用人单位可�
 
 
 def manual() -> str:
-    """Markdown of several top-level chunks, with sections; one sentence has the word `gasket`."""
+    """Returns Markdown of several top-level chunks, with sections.
+
+    One sentence has the word `gasket`.
+    """
     parts = ["# Pump manual\n"]
     for number in range(12):
         parts.append(f"## Section {number}\n")
@@ -34,7 +38,7 @@ def manual() -> str:
 
 
 def documents() -> Iterator[Document]:
-    """The documents of the collection GUIDE."""
+    """Yields the documents of the collection GUIDE."""
     yield Document(
         manual(),
         "manual.md",
@@ -55,7 +59,7 @@ def documents() -> Iterator[Document]:
 
 
 def fill(client: Client) -> None:
-    """Stores the collections; returns when all summaries are written."""
+    """Stores the collections, their documents and the alias."""
     settings = SettingsRequest(level_sizes=LEVELS, summaries=SummaryUnit.SECTION)
     client.create_collection(TENANT, GUIDE, settings)
     client.create_collection(TENANT, MANY, SettingsRequest(level_sizes=LEVELS))

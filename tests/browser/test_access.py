@@ -1,4 +1,4 @@
-"""Keys, and what the page says when something is wrong or gone."""
+"""The page takes API keys and explains errors and missing things."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ pytestmark = pytest.mark.browser
 
 @dataclass(frozen=True)
 class Guarded:
+    """A gateway to services that require a key, and a valid key."""
+
     gateway: Gateway
     key: str
 
@@ -28,7 +30,7 @@ class Guarded:
 def guarded(
     tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
 ) -> Iterator[Guarded]:
-    """Services that ask for a key."""
+    """Services that require a key."""
     folder = tmp_path_factory.mktemp("guarded")
     key = new_key(folder / "keys.json", role=Role.WRITE)
     settings = FAST | {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(folder / "keys.json")}
@@ -46,7 +48,7 @@ def use_key(explorer: Explorer, key: str) -> None:
     explorer.page.get_by_role("button", name="Use this key").click()
 
 
-def test_a_missing_a_wrong_and_a_right_key(opened: Open, guarded: Guarded) -> None:
+def test_the_page_asks_for_a_key_and_uses_it(opened: Open, guarded: Guarded) -> None:
     explorer = opened(guarded.gateway)
     explorer.expects_failed_calls = True
     explorer.show(collection="default", q="dogs")
@@ -59,8 +61,10 @@ def test_a_missing_a_wrong_and_a_right_key(opened: Open, guarded: Guarded) -> No
     expect(error).to_be_hidden()
     expect(explorer.search("dogs").first).to_contain_text("Dogs bark.")
     assert guarded.key not in explorer.page.url
-    kept = "[JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie]"
-    assert explorer.page.evaluate(kept) == ["{}", "{}", ""]
+    stored_by_page = (
+        "[JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie]"
+    )
+    assert explorer.page.evaluate(stored_by_page) == ["{}", "{}", ""]
     assert guarded.key not in explorer.page.content()
     explorer.page.get_by_label("Tenant").fill("globex")
     explorer.page.keyboard.press("Enter")
@@ -69,7 +73,7 @@ def test_a_missing_a_wrong_and_a_right_key(opened: Open, guarded: Guarded) -> No
     expect(error).to_contain_text("unauthenticated")
 
 
-def test_a_key_is_forgotten(opened: Open, guarded: Guarded) -> None:
+def test_a_key_can_be_forgotten(opened: Open, guarded: Guarded) -> None:
     explorer = opened(guarded.gateway)
     explorer.expects_failed_calls = True
     explorer.page.goto(explorer.url)
@@ -82,7 +86,7 @@ def test_a_key_is_forgotten(opened: Open, guarded: Guarded) -> None:
     expect(explorer.page.get_by_role("alert")).to_contain_text("unauthenticated")
 
 
-def test_errors_name_field_and_advice(explorer: Explorer) -> None:
+def test_errors_show_the_field_and_advice(explorer: Explorer) -> None:
     explorer.expects_failed_calls = True
     explorer.show()
     results = explorer.region("Results of setting A")
@@ -98,7 +102,7 @@ def test_errors_name_field_and_advice(explorer: Explorer) -> None:
     expect(explorer.passages().first).to_contain_text("gasket")
 
 
-def test_a_collection_that_does_not_exist(explorer: Explorer) -> None:
+def test_a_missing_collection_is_an_error_until_another_is_chosen(explorer: Explorer) -> None:
     explorer.expects_failed_calls = True
     explorer.show("documents", collection="nowhere")
     error = explorer.panel("Documents").get_by_role("alert")
@@ -108,7 +112,7 @@ def test_a_collection_that_does_not_exist(explorer: Explorer) -> None:
     expect(explorer.page.get_by_role("button", name="Pump manual")).to_be_visible()
 
 
-def test_a_document_that_is_gone(explorer: Explorer) -> None:
+def test_a_missing_document_is_an_error_with_a_way_back(explorer: Explorer) -> None:
     explorer.expects_failed_calls = True
     explorer.show("documents", doc="nowhere")
     error = explorer.panel("Documents").get_by_role("alert")
@@ -118,7 +122,7 @@ def test_a_document_that_is_gone(explorer: Explorer) -> None:
     expect(explorer.page.get_by_role("table")).to_be_visible()
 
 
-def test_services_that_are_down(opened: Open) -> None:
+def test_services_that_are_down_are_reported(opened: Open) -> None:
     with gateway_to(*free_addresses(2)) as gateway:
         explorer = opened(gateway)
         explorer.expects_failed_calls = True
@@ -128,7 +132,7 @@ def test_services_that_are_down(opened: Open) -> None:
         expect(error).to_contain_text("A service is starting, stopping or down.")
 
 
-def test_a_gateway_that_is_gone(opened: Open) -> None:
+def test_a_gateway_that_has_stopped_is_reported(opened: Open) -> None:
     with gateway_to(*free_addresses(2)) as gateway:
         explorer = opened(gateway)
         explorer.expects_failed_calls = True
@@ -163,7 +167,7 @@ def test_a_list_of_collections_that_breaks_off_leaves_a_page(explorer: Explorer)
     expect(explorer.search("gasket").first).to_contain_text("gasket")
 
 
-def test_a_reply_that_the_page_does_not_understand(explorer: Explorer) -> None:
+def test_a_reply_that_the_page_does_not_understand_is_an_error(explorer: Explorer) -> None:
     explorer.page.route("**/Search", lambda call: call.fulfill(json={"passages": 7}))
     explorer.show(q="gasket")
     error = explorer.region("Results of setting A").get_by_role("alert")

@@ -1,4 +1,4 @@
-"""Answers: streamed text, citations that lead to the text, failures, stopping."""
+"""Answers are streamed, cite passages, can be stopped, and failures are shown."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_citations_lead_to_the_sentence(explorer: Explorer, served: Served) -> N
     expect(passages.nth(1).locator(".mark-aim").first).to_be_in_viewport()
 
 
-def test_brackets_that_cite_nothing_stay_text(explorer: Explorer, served: Served) -> None:
+def test_brackets_without_a_citation_stay_text(explorer: Explorer, served: Served) -> None:
     others = "[1200-1999] [1-30000000] [1-9999999999] [1, 2000] [01] [1】 [3-1 ,2000]"
     served.chat.inject(says("Torque 40 [1, 1]. ", f"From {others}. ", "Known [2, 3-1]【1-2】."))
     ask(explorer)
@@ -47,8 +47,9 @@ def test_brackets_that_cite_nothing_stay_text(explorer: Explorer, served: Served
     expect(text).to_contain_text(f"From {others}. Known")
 
 
-def test_the_text_appears_while_it_is_written(explorer: Explorer, served: Served) -> None:
-    """And can be stopped, which ends the call."""
+def test_the_text_appears_while_it_is_written_and_can_be_stopped(
+    explorer: Explorer, served: Served
+) -> None:
     served.chat.inject(events(piece("First words "), 30.0, piece("never")))
     ask(explorer)
     answer = explorer.region("Answer")
@@ -70,8 +71,9 @@ def test_an_answer_without_its_end_is_an_error(explorer: Explorer) -> None:
     expect(answer.locator(".answer-text")).to_have_text("The valve must be")
 
 
-def test_another_collection_ends_the_answer(explorer: Explorer, served: Served) -> None:
-    """Without a trace of it."""
+def test_another_collection_ends_the_answer_and_removes_it(
+    explorer: Explorer, served: Served
+) -> None:
     served.chat.inject(events(piece("First words "), 30.0, piece("never")))
     ask(explorer)
     answer = explorer.region("Answer")
@@ -105,7 +107,7 @@ def test_a_models_markup_stays_text(explorer: Explorer, served: Served) -> None:
     assert explorer.page.evaluate("window.attacked") is None
 
 
-def test_without_passages_the_model_is_not_asked(explorer: Explorer) -> None:
+def test_without_passages_the_model_is_not_called(explorer: Explorer) -> None:
     explorer.show("answer")
     explorer.page.get_by_text("Search setting").click()
     explorer.page.get_by_role("tabpanel").get_by_label("Retrieval").select_option("LEXICAL")

@@ -1,4 +1,4 @@
-"""Languages, themes and widths; accessibility by axe-core; the keyboard alone."""
+"""The page works in all languages, themes and widths, and with the keyboard; axe-core checks it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ APPEARANCES = {
 
 
 def assert_accessible(explorer: Explorer) -> None:
-    """axe-core finds nothing serious or critical."""
+    """Fails if axe-core finds serious or critical violations."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(explorer.page).response["violations"]
-    grave = [each for each in found if each["impact"] in ("serious", "critical")]
-    places = [(each["id"], node["html"][:200]) for each in grave for node in each["nodes"]]
+    violations = Axe().run(explorer.page).response["violations"]
+    grave = [
+        violation for violation in violations if violation["impact"] in ("serious", "critical")
+    ]
+    places = [
+        (violation["id"], node["html"][:200]) for violation in grave for node in violation["nodes"]
+    ]
     assert places == []
 
 
@@ -72,7 +76,7 @@ def test_an_answer_and_an_error_are_accessible(explorer: Explorer) -> None:
     assert_accessible(explorer)
 
 
-def test_the_theme_is_switched(opened: Open, served: Served) -> None:
+def test_the_theme_can_be_switched(opened: Open, served: Served) -> None:
     explorer = opened(served.gateway, color_scheme="dark")
     explorer.show()
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -94,8 +98,8 @@ def test_an_unknown_language_counts_as_english(explorer: Explorer, lang: str) ->
     expect(explorer.page.locator("html")).to_have_attribute("lang", "en")
 
 
-def test_chinese(opened: Open, served: Served) -> None:
-    """By the browser's language; switching changes everything in place and loses nothing."""
+def test_the_page_is_chinese_in_a_chinese_browser(opened: Open, served: Served) -> None:
+    """Switching the language changes all texts in place and loses no result."""
     explorer = opened(served.gateway, locale="zh-CN")
     explorer.show(q="解除劳动合同")
     page = explorer.page
@@ -114,8 +118,8 @@ def test_chinese(opened: Open, served: Served) -> None:
     expect(page.get_by_role("tab", name="Search")).to_be_visible()
 
 
-def test_the_keyboard_alone(explorer: Explorer) -> None:
-    """From the tenant to a passage to its chunk in the document."""
+def test_the_keyboard_reaches_everything(explorer: Explorer) -> None:
+    """The test goes from the tenant to a passage and to its chunk in the document."""
     page = explorer.page
     page.goto(explorer.url)
     expect(page.get_by_label("Tenant")).to_be_focused()
@@ -151,10 +155,10 @@ def test_the_keyboard_alone(explorer: Explorer) -> None:
     tab_to(explorer, explorer.region("Text"))
 
 
-def tab_to(explorer: Explorer, wanted: Locator) -> None:
-    """Presses Tab until `wanted` has the focus."""
+def tab_to(explorer: Explorer, target: Locator) -> None:
+    """Presses Tab until `target` has the focus."""
     for _ in range(60):
         explorer.page.keyboard.press("Tab")
-        if wanted.evaluate("(each) => each === document.activeElement"):
+        if target.evaluate("(element) => element === document.activeElement"):
             return
-    raise AssertionError(f"the keyboard does not reach {wanted}")
+    raise AssertionError(f"the keyboard does not reach {target}")

@@ -1,4 +1,4 @@
-"""The list of documents with its status, and one document's tree, map and text."""
+"""The page shows documents with their status, and a document's tree, map and text."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_documents_are_listed_page_by_page(explorer: Explorer) -> None:
     expect(panel.get_by_role("button", name="note-00")).to_be_visible()
 
 
-def test_status_of_collection_and_documents(explorer: Explorer) -> None:
+def test_the_status_of_collection_and_documents_is_shown(explorer: Explorer) -> None:
     explorer.show("documents")
     panel = explorer.panel("Documents")
     expect(panel.locator(".figures > div", has_text="Documents").first).to_contain_text("5")
@@ -41,7 +41,7 @@ def refuse_status(explorer: Explorer) -> None:
 
 
 def test_a_failed_status_leaves_no_documents_of_another_collection(explorer: Explorer) -> None:
-    """And trying again reads everything."""
+    """Trying again reads everything."""
     explorer.show("documents")
     panel = explorer.panel("Documents")
     expect(panel.get_by_role("rowheader")).to_have_count(5)
@@ -53,7 +53,7 @@ def test_a_failed_status_leaves_no_documents_of_another_collection(explorer: Exp
     expect(panel.get_by_role("button", name="note-00")).to_be_visible()
 
 
-def test_documents_of_a_collection_that_was_left_are_dropped(explorer: Explorer) -> None:
+def test_late_documents_of_the_previous_collection_are_dropped(explorer: Explorer) -> None:
     let_go = explorer.hold("ListDocuments")
     with explorer.page.expect_request("**/ListDocuments"):
         explorer.show("documents")
@@ -91,7 +91,7 @@ def test_another_top_level_chunk_is_read_when_it_is_chosen(explorer: Explorer) -
     expect(explorer.region("Text")).to_contain_text("# Pump manual")
 
 
-def test_spans_are_right_behind_emoji(explorer: Explorer) -> None:
+def test_spans_are_right_after_emoji(explorer: Explorer) -> None:
     explorer.show("documents", doc="pets")
     explorer.page.locator("[role=treeitem][aria-level='4']").last.locator(".tree-label").click()
     text = explorer.region("Text")
@@ -100,7 +100,7 @@ def test_spans_are_right_behind_emoji(explorer: Explorer) -> None:
     assert text.inner_text() == PETS
 
 
-def test_what_neighbours_share_is_marked(explorer: Explorer) -> None:
+def test_text_shared_with_neighbours_is_marked(explorer: Explorer) -> None:
     explorer.show("documents", doc="manual.md", chunk="manual.md#0.2")
     text = explorer.region("Text")
     expect(text.locator(".mark-shared").first).to_be_visible()
@@ -120,7 +120,7 @@ def test_a_search_leads_to_the_place_in_the_document(explorer: Explorer) -> None
     expect(explorer.passages().first).to_contain_text("gasket")
 
 
-def test_a_document_is_closed_and_opened_by_its_address(explorer: Explorer) -> None:
+def test_a_document_is_opened_by_its_address_and_can_be_closed(explorer: Explorer) -> None:
     explorer.show("documents", doc="paged", chunk="paged#0.0")
     expect(explorer.page.get_by_role("heading", name="paged")).to_be_visible()
     expect(explorer.region("Text")).to_contain_text("Invoices")
@@ -137,7 +137,7 @@ def test_a_chunk_of_another_document_is_ignored(explorer: Explorer) -> None:
     explorer.page.wait_for_url("**&chunk=pets%23*")
 
 
-def test_a_collection_goes_by_its_alias(explorer: Explorer) -> None:
+def test_a_collection_can_be_shown_by_its_alias(explorer: Explorer) -> None:
     explorer.show("documents", ALIAS)
     expect(explorer.page.get_by_role("button", name="Pump manual")).to_be_visible()
     expect(explorer.page.get_by_label("Collection")).to_have_value(ALIAS)
@@ -153,7 +153,7 @@ def test_a_change_of_the_address_is_followed(explorer: Explorer) -> None:
     expect(explorer.page.get_by_label("Collection")).to_have_value("guide")
 
 
-def test_settings_in_force(explorer: Explorer) -> None:
+def test_the_settings_of_the_server_are_shown(explorer: Explorer) -> None:
     explorer.show("server")
     panel = explorer.panel("Settings")
     for name, value in (

@@ -37,25 +37,25 @@ _READ = """async (rows) => {
 }"""
 
 
-def test_values_are_read_as_those_of_the_command_line(explorer: Explorer) -> None:
+def test_values_are_read_as_the_command_line_reads_them(explorer: Explorer) -> None:
     explorer.page.goto(explorer.url)
     rows = [(key, operator, value) for key in KEYS for operator in SIGNS for value in VALUES]
     for row, (kind, message) in zip(rows, explorer.page.evaluate(_READ, rows), strict=True):
-        wanted = _of_the_command_line(*row)
-        if wanted is None:
+        expected = _of_the_command_line(*row)
+        if expected is None:
             assert (row, kind, message) == (row, "malformed", "invalid_argument")
         else:
-            assert (row, _filter(message)) == (row, wanted)
+            assert (row, _filter(message)) == (row, expected)
             assert kind != "malformed"
 
 
 def _of_the_command_line(key: str, operator: str, value: str) -> Filter | None:
     try:
-        found = parse_filters([f"{key}{SIGNS[operator]}{value}"])
+        parsed = parse_filters([f"{key}{SIGNS[operator]}{value}"])
     except typer.BadParameter:
         return None
-    assert isinstance(found, AllOf)
-    return found.filters[0]
+    assert isinstance(parsed, AllOf)
+    return parsed.filters[0]
 
 
 def _filter(message: dict[str, Any]) -> Filter:
@@ -76,7 +76,7 @@ def _filter(message: dict[str, Any]) -> Filter:
         ("date", "below", "2026-01-01", "timestamp"),
     ],
 )
-def test_a_row_says_what_it_is_read_as(
+def test_a_row_shows_the_kind_of_its_value(
     explorer: Explorer, key: str, operator: str, value: str, kind: str
 ) -> None:
     explorer.page.goto(explorer.url)

@@ -1,4 +1,4 @@
-"""Offsets in code points become places in JavaScript's texts of UTF-16 units."""
+"""Offsets in code points are converted to offsets in UTF-16 units, which JavaScript uses."""
 
 import random
 from typing import Any
@@ -30,13 +30,13 @@ def loaded(explorer: Explorer) -> Explorer:
     return explorer
 
 
-def test_every_code_point_has_its_place(loaded: Explorer) -> None:
-    wanted = [[text[:place] for place in range(len(text) + 1)] for text in TEXTS]
-    assert loaded.page.evaluate(_OFFSETS, TEXTS) == wanted
+def test_the_offset_of_every_code_point_is_converted(loaded: Explorer) -> None:
+    expected = [[text[:place] for place in range(len(text) + 1)] for text in TEXTS]
+    assert loaded.page.evaluate(_OFFSETS, TEXTS) == expected
 
 
-def test_marks_cover_what_they_name(loaded: Explorer) -> None:
-    """Random marks, overlapping, partly outside, on texts with wide characters."""
+def test_marks_cover_exactly_their_ranges(loaded: Explorer) -> None:
+    """Random marks overlap, are partly outside, and cover texts with wide characters."""
     draw = random.Random(7)
     for _ in range(40):
         text = "".join(draw.choices("ab 😀𠮷第", k=draw.randint(0, 30)))

@@ -1,4 +1,4 @@
-"""Searches: settings, filters, what is marked, scores, timings, plan."""
+"""Searches show passages with marks, scores, timings and plan, and take settings and filters."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_passages_show_citation_scores_and_marks(explorer: Explorer) -> None:
     assert explorer.marked("cited", passage).startswith("Replace the gasket with torque 40.")
 
 
-def test_marks_are_right_behind_emoji(explorer: Explorer) -> None:
+def test_marks_are_right_after_emoji(explorer: Explorer) -> None:
     explorer.show()
     passage = explorer.search("sleep").first
     expect(passage.get_by_role("heading")).to_have_text("Pets 😀")
@@ -39,7 +39,7 @@ def test_marks_are_right_in_chinese(explorer: Explorer) -> None:
     assert explorer.marked("cited", passage) in CHINESE
 
 
-def test_timings_and_plan_are_those_of_the_response(explorer: Explorer) -> None:
+def test_timings_and_plan_of_the_response_are_shown(explorer: Explorer) -> None:
     explorer.show()
     with explorer.page.expect_response("**/Search") as waited:
         explorer.search("gasket")
@@ -47,8 +47,8 @@ def test_timings_and_plan_are_those_of_the_response(explorer: Explorer) -> None:
     results = explorer.region("Results of setting A")
     expect(results).to_contain_text(f"{len(response['passages'])} passages")
     widths = [
-        float(each.get_attribute("style").removeprefix("width: ").removesuffix("%;"))
-        for each in results.locator(".timing-bar > span").all()
+        float(bar.get_attribute("style").removeprefix("width: ").removesuffix("%;"))
+        for bar in results.locator(".timing-bar > span").all()
     ]
     assert sum(widths) == pytest.approx(100, abs=1)
     results.get_by_text("Plan", exact=True).click()
@@ -56,7 +56,7 @@ def test_timings_and_plan_are_those_of_the_response(explorer: Explorer) -> None:
     expect(results.locator("dd", has_text=response["eligibleLeaves"]).first).to_be_visible()
 
 
-def test_two_settings_side_by_side(explorer: Explorer) -> None:
+def test_two_settings_are_compared(explorer: Explorer) -> None:
     explorer.show()
     explorer.page.get_by_role("switch", name="Compare two settings").check()
     explorer.setting("A").get_by_label("Limit").fill("2")
@@ -72,7 +72,7 @@ def test_two_settings_side_by_side(explorer: Explorer) -> None:
     expect(explorer.passages("A").last.get_by_text("not in B")).to_be_visible()
 
 
-def test_a_setting_is_copied(explorer: Explorer) -> None:
+def test_a_setting_can_be_copied(explorer: Explorer) -> None:
     explorer.show()
     explorer.page.get_by_role("switch", name="Compare two settings").check()
     explorer.setting("A").get_by_label("Token budget").fill("300")
@@ -104,7 +104,7 @@ FILTERS: list[tuple[str, str, str, set[str]]] = [
 ]
 
 
-def test_filters(explorer: Explorer) -> None:
+def test_filters_find_the_documents_that_pass(explorer: Explorer) -> None:
     explorer.show()
     setting = explorer.setting("A")
     setting.get_by_text("Filter", exact=True).click()
@@ -180,7 +180,7 @@ def test_summaries_show_their_sections(explorer: Explorer) -> None:
     expect(explorer.region("Text")).to_be_visible()
 
 
-def test_a_passage_is_cut_shown_whole_and_its_leaf_shown(explorer: Explorer) -> None:
+def test_a_long_passage_is_cut_and_can_be_shown_whole_with_its_leaf(explorer: Explorer) -> None:
     explorer.page.set_viewport_size({"width": 360, "height": 740})
     explorer.show(a='{"returnLevel": 3}')
     passage = explorer.search("gasket").first
@@ -193,14 +193,14 @@ def test_a_passage_is_cut_shown_whole_and_its_leaf_shown(explorer: Explorer) -> 
     assert "gasket" in explorer.marked("aim", passage)
 
 
-def test_nothing_found(explorer: Explorer) -> None:
+def test_a_search_without_results_says_so(explorer: Explorer) -> None:
     explorer.show()
     explorer.setting("A").get_by_label("Retrieval").select_option("LEXICAL")
     explorer.search("nonesuch")
     expect(explorer.region("Results of setting A")).to_contain_text("No passages")
 
 
-def test_a_search_lives_in_the_address(explorer: Explorer) -> None:
+def test_the_address_contains_the_search(explorer: Explorer) -> None:
     explorer.show()
     explorer.setting("A").get_by_label("Mode").select_option("CONTEXT")
     explorer.setting("A").get_by_label("Token budget").fill("77")
@@ -229,7 +229,7 @@ def test_a_link_in_the_same_tab_opens_its_search(explorer: Explorer) -> None:
     expect(explorer.page.get_by_role("searchbox", name="Query")).to_have_value("")
 
 
-def test_a_step_that_keeps_the_search_does_not_repeat_it(explorer: Explorer) -> None:
+def test_going_back_to_a_search_does_not_repeat_it(explorer: Explorer) -> None:
     explorer.show()
     passage = explorer.search("gasket").first
     searches: list[str] = []
@@ -252,10 +252,10 @@ def test_a_wrong_setting_in_the_address_is_ignored(explorer: Explorer) -> None:
         expect(explorer.setting("A").get_by_label("Mode")).to_have_value("SMALL_TO_BIG")
 
 
-def test_an_option_that_is_not_allowed_is_pointed_at(explorer: Explorer) -> None:
+def test_an_invalid_option_gets_the_focus(explorer: Explorer) -> None:
     explorer.show(a='{"candidates": 0}')
     fold = explorer.setting("A").locator("details").first
-    fold.evaluate("(each) => each.removeAttribute('open')")
+    fold.evaluate("(element) => element.removeAttribute('open')")
     explorer.search("gasket")
     expect(explorer.setting("A").get_by_label("Candidates")).to_be_focused()
     expect(explorer.passages()).to_have_count(0)

@@ -1,4 +1,4 @@
-"""What documents, names and addresses say is text and nothing else."""
+"""Documents, names and addresses are shown as text and never run as scripts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Uploads: chosen and dropped files, progress, outcomes, errors."""
+"""Chosen and dropped files are uploaded, with progress, outcomes and errors."""
 
 import pytest
 
@@ -19,11 +19,11 @@ _DROP = """([name, text]) => {
 }"""
 
 
-def files(explorer: Explorer, *given: tuple[str, bytes]) -> None:
+def files(explorer: Explorer, *uploads: tuple[str, bytes]) -> None:
     with explorer.page.expect_file_chooser() as waited:
         explorer.page.get_by_role("button", name="Choose files").click()
     waited.value.set_files(
-        [{"name": name, "mimeType": "", "buffer": content} for name, content in given]
+        [{"name": name, "mimeType": "", "buffer": content} for name, content in uploads]
     )
 
 
@@ -49,22 +49,22 @@ def test_files_are_stored_and_found(explorer: Explorer) -> None:
     expect(explorer.search("zebras").first).to_contain_text("Zebras graze at dawn.")
 
 
-def test_ids_and_types_are_those_of_the_command_line(explorer: Explorer) -> None:
+def test_ids_and_types_are_the_same_as_in_the_command_line(explorer: Explorer) -> None:
     explorer.page.goto(explorer.url)
     names = ["plain.md", "a note.txt", "报告.pdf", "_x", "a:b", "x" * 200, "dots..md", "😀.txt"]
     names += [f"file{extension}" for extension in EXTENSIONS]
     names += ["UPPER.MD", ".md", "none", "other.xyz"]
-    given = explorer.page.evaluate(
+    actual = explorer.page.evaluate(
         """async (names) => {
           const { documentId, mimeType } = await import("./upload_names.js");
           return Promise.all(names.map(async (name) => [await documentId(name), mimeType(name)]));
         }""",
         names,
     )
-    assert given == [[document_id(name), mime_type_of(name)] for name in names]
+    assert actual == [[document_id(name), mime_type_of(name)] for name in names]
 
 
-def test_a_refused_file_is_sent_again(explorer: Explorer) -> None:
+def test_a_refused_file_can_be_sent_again(explorer: Explorer) -> None:
     explorer.expects_failed_calls = True
     explorer.show("upload")
     files(explorer, (f"{ATTACK.replace('/', '')}.txt", b"  "))
@@ -77,8 +77,8 @@ def test_a_refused_file_is_sent_again(explorer: Explorer) -> None:
     assert explorer.page.evaluate("window.attacked") is None
 
 
-def test_a_reply_of_a_proxy_does_not_stop_the_others(explorer: Explorer) -> None:
-    """A sign-in page, for example, in place of the gateway's JSON."""
+def test_a_reply_of_a_proxy_does_not_stop_other_uploads(explorer: Explorer) -> None:
+    """A proxy may answer with a sign-in page, for example, instead of the gateway's JSON."""
     page = "<html>Sign in</html>"
     explorer.page.route(
         "**/IngestDocument", lambda call: call.fulfill(content_type="text/html", body=page), times=1
@@ -93,8 +93,8 @@ def test_a_reply_of_a_proxy_does_not_stop_the_others(explorer: Explorer) -> None
     expect(refused).to_contain_text("created")
 
 
-def test_collections_of_a_tenant_that_was_left_are_dropped(explorer: Explorer) -> None:
-    """They are read again after an upload, whether it was refused or not."""
+def test_late_collections_of_the_previous_tenant_are_dropped(explorer: Explorer) -> None:
+    """The page reads the collections again after each upload, also after a refused one."""
     explorer.expects_failed_calls = True
     explorer.show("upload")
     collection = explorer.page.get_by_label("Collection")

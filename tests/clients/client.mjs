@@ -1,5 +1,5 @@
-// A Node.js client made from the .proto files. It makes calls and prints a report as JSON, keyed by
-// the names of the functions below. The assertions are in test_node.py.
+// A Node.js client that is created from the .proto files. It makes calls and prints a report as
+// JSON, whose keys are the names of the functions below. The assertions are in test_node.py.
 //
 // Its one argument is JSON: addresses, valid credentials, and credentials that must be refused.
 
@@ -16,18 +16,18 @@ import {
   unstruct,
 } from "../../docs/examples/node/hrag.mjs";
 
-// The packages are those of the examples, where they are installed.
+// The packages are installed in the folder of the examples.
 const require = createRequire(new URL("../../docs/examples/node/hrag.mjs", import.meta.url));
 const grpc = require("@grpc/grpc-js");
 const { GrpcReflection } = require("grpc-js-reflection-client");
 
-const given = JSON.parse(process.argv[2]);
-const { indexer, retriever } = connect(given);
-const { tenant_id, text } = given;
+const input = JSON.parse(process.argv[2]);
+const { indexer, retriever } = connect(input);
+const { tenant_id, text } = input;
 const METADATA = { team: "zoo", year: 2026.5, open: true, until: null, of: ["cats", { dogs: 2 }] };
 const COLLECTION = "stream";
 
-/** The error of a call, reduced to what clients can rely on. */
+/** Returns the error of a call, reduced to the parts on which clients can rely. */
 async function failure(promise) {
   try {
     return { answered: await promise };
@@ -38,7 +38,7 @@ async function failure(promise) {
 }
 
 const search = (more) => call(retriever, "Search", { tenant_id, text, ...more });
-const found = ({ passages, mode }) => ({
+const summaryOf = ({ passages, mode }) => ({
   mode,
   chunks: passages.map(({ chunk }) => chunk.chunk_id),
   levels: passages.map(({ chunk }) => chunk.level),
@@ -53,7 +53,7 @@ async function collections() {
 }
 
 async function documents() {
-  const document = { document_id: "pets", title: "Pets", text: given.book, metadata: struct(METADATA) };
+  const document = { document_id: "pets", title: "Pets", text: input.book, metadata: struct(METADATA) };
   const request = { tenant_id, collection: "books", document };
   const first = await call(indexer, "IngestDocument", request);
   const second = await call(indexer, "IngestDocument", request);
@@ -62,19 +62,19 @@ async function documents() {
   return {
     first,
     second,
-    same_text: stored.text === given.book,
+    same_text: stored.text === input.book,
     metadata: unstruct(stored.document.metadata),
   };
 }
 
-/** A stream of documents, one of them blank; responses are read while it is sent. */
+/** Sends a stream of documents, one of them blank, and reads responses meanwhile. */
 async function stream() {
   await call(indexer, "CreateCollection", { tenant_id, name: COLLECTION });
   let sent = 0;
   function* requests() {
-    for (; sent < given.documents; sent += 1) {
-      const said = sent === given.blank ? " " : `Document ${sent} says so. `.repeat(1000);
-      const document = { document_id: `d${sent}`, text: said, metadata: struct({ number: sent }) };
+    for (; sent < input.documents; sent += 1) {
+      const body = sent === input.blank ? " " : `Document ${sent} says so. `.repeat(1000);
+      const document = { document_id: `d${sent}`, text: body, metadata: struct({ number: sent }) };
       yield { tenant_id, collection: COLLECTION, document };
     }
   }
@@ -87,14 +87,14 @@ async function stream() {
     outcomes.push(...response.outcomes);
   }
   const last = outcomes.at(-1).result.sequence;
-  const own = await search({ collection: COLLECTION, min_sequence: last, limit: 3 });
+  const result = await search({ collection: COLLECTION, min_sequence: last, limit: 3 });
   return {
     most_ahead,
     ids: outcomes.map(({ result, error }) => (result ?? error).document_id),
-    error: outcomes[given.blank].error,
+    error: outcomes[input.blank].error,
     last,
-    sequence_of_search: own.sequence,
-    passages: own.passages.length,
+    sequence_of_search: result.sequence,
+    passages: result.passages.length,
   };
 }
 
@@ -119,21 +119,21 @@ async function modes() {
     await pause(50);
     status = await call(indexer, "GetIndexStatus", place);
   } while (status.unsummarised_documents !== "0");
-  const seen = {};
-  for (const mode of ["UNSPECIFIED", ...given.modes]) {
+  const summaries = {};
+  for (const mode of ["UNSPECIFIED", ...input.modes]) {
     const name = `SEARCH_MODE_${mode}`;
-    seen[mode] = found(await search({ collection: "books", mode: name, limit: 2 }));
+    summaries[mode] = summaryOf(await search({ collection: "books", mode: name, limit: 2 }));
   }
-  return seen;
+  return summaries;
 }
 
 async function batch() {
   const searches = [{ limit: 1 }, { limit: 0 }, { collection: "none" }];
   const request = {
-    searches: searches.map((each) => ({ tenant_id, text, collection: "books", ...each })),
+    searches: searches.map((fields) => ({ tenant_id, text, collection: "books", ...fields })),
   };
   const { outcomes } = await call(retriever, "BatchSearch", request);
-  return outcomes.map(({ response, error }) => error ?? found(response));
+  return outcomes.map(({ response, error }) => error ?? summaryOf(response));
 }
 
 async function browsing() {
@@ -146,7 +146,7 @@ async function browsing() {
     same: chunk.content === passages[0].chunk.content,
     metadata: unstruct(chunk.metadata),
     child_ids,
-    below: descendants.map((each) => each.chunk.chunk_id),
+    below: descendants.map((descendant) => descendant.chunk.chunk_id),
     node: node.chunk.chunk_id,
   };
 }
@@ -158,7 +158,7 @@ async function answer() {
   const { citations, finish_reason, model } = events.at(-1).end;
   return {
     kinds: events.map(({ event }) => event),
-    text: events.map((each) => each.text ?? "").join(""),
+    text: events.map((event) => event.text ?? "").join(""),
     cited: citations.map(({ marker, document_id }) => [marker, document_id]),
     finish_reason,
     model,
@@ -178,13 +178,13 @@ async function deleting() {
   return { passages: passages.length, exhausted, again };
 }
 
-/** Waits without a deadline for a sequence that never comes and that no JavaScript number holds. */
+/** Waits without a deadline for a sequence that never comes and is no exact JavaScript number. */
 const sequences = () =>
   failure(
     call(
       retriever,
       "Search",
-      { tenant_id, text, collection: "books", min_sequence: given.far },
+      { tenant_id, text, collection: "books", min_sequence: input.far },
       { deadline: Infinity },
     ),
   );
@@ -195,25 +195,25 @@ const errors = async () => ({
   busy: await too_many_answers(),
 });
 
-/** Starts slow answers until the server refuses one, and leaves the other while it is written. */
+/** Starts two slow answers, of which the server refuses one, and cancels the other. */
 async function too_many_answers() {
-  const request = { search: { tenant_id, text: given.slow, collection: "books" } };
+  const request = { search: { tenant_id, text: input.slow, collection: "books" } };
   const writing = [retriever.Answer(request), retriever.Answer(request)];
   const endings = writing.map(
-    (each) =>
+    (answer) =>
       new Promise((resolve) => {
-        each.on("data", () => {});
-        each.on("error", (error) => resolve({ code: grpc.status[error.code], details: details(error) }));
-        each.on("end", () => resolve({}));
+        answer.on("data", () => {});
+        answer.on("error", (error) => resolve({ code: grpc.status[error.code], details: details(error) }));
+        answer.on("end", () => resolve({}));
       }),
   );
   const texts = writing.map(
-    (each) =>
-      new Promise((resolve) => each.on("data", ({ event }) => event === "text" && resolve())),
+    (answer) =>
+      new Promise((resolve) => answer.on("data", ({ event }) => event === "text" && resolve())),
   );
   const refused = await Promise.race(endings);
   await Promise.race(texts);
-  for (const each of writing) each.cancel();
+  for (const answer of writing) answer.cancel();
   return refused;
 }
 
@@ -231,22 +231,22 @@ async function deadlines() {
   return { code: passed.code, took_ms, cancelled };
 }
 
-/** The request id of a call that sends one, and of a call that does not. */
+/** Returns the request ids of a call that sends one and of a call that sends none. */
 async function request_ids() {
   const id_of = (metadata) =>
     new Promise((resolve, reject) => {
       const running = retriever.GetServerInfo({}, metadata, (error) => error && reject(error));
       running.on("status", (status) => resolve(status.metadata.get("x-request-id")));
     });
-  const own = new grpc.Metadata();
-  own.set("x-request-id", "from-node-4711");
-  return { own: await id_of(own), made: await id_of(new grpc.Metadata()) };
+  const sent = new grpc.Metadata();
+  sent.set("x-request-id", "from-node-4711");
+  return { sent: await id_of(sent), generated: await id_of(new grpc.Metadata()) };
 }
 
-/** The errors for wrong or missing keys and certificates. */
+/** Returns the errors for wrong or missing keys and certificates. */
 async function strangers() {
   const refusal = async (access, tenant = tenant_id) => {
-    const clients = connect({ ...given, ...access });
+    const clients = connect({ ...input, ...access });
     const request = { tenant_id: tenant, text, collection: "books" };
     const refused = await failure(
       call(clients.retriever, "Search", request, { deadline: Date.now() + 5000 }),
@@ -257,14 +257,14 @@ async function strangers() {
   };
   return {
     no_key: await refusal({ token: "" }),
-    wrong_key: await refusal({ token: given.unknown_key }),
-    other_tenant: await refusal({}, given.other_tenant),
-    other_authority: await refusal({ ca: given.other_ca }),
+    wrong_key: await refusal({ token: input.unknown_key }),
+    other_tenant: await refusal({}, input.other_tenant),
+    other_authority: await refusal({ ca: input.other_ca }),
     plaintext: await refusal({ ca: "" }),
   };
 }
 
-/** A text above the default message size of gRPC for Node.js. */
+/** Reads a text that is larger than the default message size of gRPC for Node.js. */
 async function large() {
   const document = { document_id: "large", text: "A long text, in words. ".repeat(220_000) };
   await call(indexer, "IngestDocument", { tenant_id, document }, { deadline: Date.now() + 60_000 });
@@ -280,46 +280,47 @@ async function large() {
   return { parts: parts.length, same_text: parts.join("") === document.text, refused };
 }
 
-/** Health, with a client made by server reflection; needs no key. */
+/** Checks health with a client that is created by server reflection. It needs no key. */
 async function health() {
-  const reflection = new GrpcReflection(given.retriever, credentials(given), CHANNEL);
+  const reflection = new GrpcReflection(input.retriever, credentials(input), CHANNEL);
   const described = await reflection.getDescriptorBySymbol("grpc.health.v1.Health");
   const { Health } = described.getPackageObject({ enums: String }).grpc.health.v1;
-  const client = new Health(given.retriever, credentials({ ca: given.ca }), CHANNEL);
+  const client = new Health(input.retriever, credentials({ ca: input.ca }), CHANNEL);
   const service = "hrag.v1.RetrieverService";
   const { status } = await call(client, "Check", { service });
   const unknown = await failure(call(client, "Check", { service: "hrag.v1.None" }));
   const watching = client.Watch({ service });
   const watched = await new Promise((resolve) => watching.on("data", resolve));
-  watching.on("error", () => {}); // Cancelling ends it with an error.
+  watching.on("error", () => {}); // A cancelled call ends with an error.
   watching.cancel();
   reflection.client.close();
   client.close();
   return { checked: status, watched: watched.status, unknown: unknown.code };
 }
 
-/** A connection without calls that sends keepalive pings. */
+/** Watches a connection without calls that sends keepalive pings. */
 async function idle() {
-  const client = new retriever.constructor(given.retriever, credentials(given), {
-    "grpc.keepalive_time_ms": given.ping_ms,
+  const client = new retriever.constructor(input.retriever, credentials(input), {
+    "grpc.keepalive_time_ms": input.ping_ms,
     "grpc.keepalive_permit_without_calls": 1,
   });
   await call(client, "GetServerInfo", {});
   const states = [];
-  const until = Date.now() + given.idle_ms;
+  const end = Date.now() + input.idle_ms;
   const channel = client.getChannel();
-  while (Date.now() < until) {
+  while (Date.now() < end) {
     states.push(channel.getConnectivityState(false));
     await pause(100);
   }
   await call(client, "GetServerInfo", {});
   client.close();
-  return { states: [...new Set(states)].map((each) => grpc.connectivityState[each]) };
+  return { states: [...new Set(states)].map((state) => grpc.connectivityState[state]) };
 }
 
-async function seen(done) {
+/** Runs a part; returns its report, or the stack of its error as `failed`. */
+async function outcomeOf(part) {
   try {
-    return await done();
+    return await part();
   } catch (error) {
     return { failed: error.stack };
   }
@@ -343,11 +344,11 @@ const PARTS = {
   health,
 };
 let waiting;
-const resting = seen(idle); // In parallel with everything below.
+const resting = outcomeOf(idle); // This part runs in parallel with all others.
 const report = {};
 for (const [name, part] of Object.entries(PARTS)) {
-  report[name] = await seen(part);
-  if (name === "documents") waiting = seen(sequences);
+  report[name] = await outcomeOf(part);
+  if (name === "documents") waiting = outcomeOf(sequences);
 }
 report.idle = await resting;
 report.sequences = await waiting;

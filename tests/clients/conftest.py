@@ -1,6 +1,6 @@
 """Both services with TLS and keys, and the report of a Node.js client that calls them.
 
-Without Node.js or its packages the tests fail and say so; they are never skipped.
+Without Node.js or its packages the tests fail with a message. They are never skipped.
 """
 
 import json
@@ -35,7 +35,7 @@ _PROGRAM_S = 180.0
 
 
 class Chat(OpenAIServer):
-    """Answers SLOW with a stream that lasts until it is cancelled."""
+    """A chat endpoint that answers SLOW with a stream that lasts until it is cancelled."""
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
         reply = super().answer(request, authorization)
@@ -56,17 +56,17 @@ class Secured:
 
 
 def _command(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         pytest.fail(f"these tests need Node.js 20 or newer: there is no `{name}` on the PATH")
-    return found
+    return program
 
 
 @pytest.fixture(scope="session")
 def packages() -> None:
     """Installs the examples' packages from npm if package.json has changed."""
-    wanted, stamp = EXAMPLES / "package.json", EXAMPLES / "node_modules" / ".package-lock.json"
-    if stamp.exists() and stamp.stat().st_mtime >= wanted.stat().st_mtime:
+    manifest, stamp = EXAMPLES / "package.json", EXAMPLES / "node_modules" / ".package-lock.json"
+    if stamp.exists() and stamp.stat().st_mtime >= manifest.stat().st_mtime:
         return
     done = subprocess.run(
         [_command("npm"), "install", "--no-audit", "--no-fund", "--ignore-scripts"],
@@ -77,7 +77,7 @@ def packages() -> None:
         check=False,
     )
     if done.returncode != 0:
-        pytest.fail(f"npm cannot install the packages of {wanted}:\n{done.stderr}")
+        pytest.fail(f"npm cannot install the packages of {manifest}:\n{done.stderr}")
 
 
 def node(*arguments: str | Path, settings: Mapping[str, str] | None = None) -> str:
@@ -99,7 +99,7 @@ def node(*arguments: str | Path, settings: Mapping[str, str] | None = None) -> s
 def secured(
     tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
 ) -> Iterator[Secured]:
-    """Services with TLS, keys and a chat model that writes one answer at a time."""
+    """Services with TLS, keys and a chat model, which give one answer at a time."""
     folder = tmp_path_factory.mktemp("secured")
     authority, other = Authority(folder, "ours"), Authority(folder, "theirs")
     pair, keys = authority.issue(), folder / "keys.json"
@@ -127,7 +127,7 @@ def secured(
 @pytest.fixture(scope="session")
 def report(packages: None, secured: Secured) -> dict[str, Any]:
     """The report of client.mjs, keyed by the names of its parts."""
-    given = {
+    arguments = {
         "indexer": secured.services.indexer,
         "retriever": secured.services.retriever,
         "ca": str(secured.ca_file),
@@ -146,17 +146,17 @@ def report(packages: None, secured: Secured) -> dict[str, Any]:
         "ping_ms": PING_MS,
         "idle_ms": IDLE_MS,
     }
-    found: dict[str, Any] = json.loads(node(_PROGRAM, json.dumps(given)))
-    return found
+    parts: dict[str, Any] = json.loads(node(_PROGRAM, json.dumps(arguments)))
+    return parts
 
 
 @pytest.fixture
-def seen(report: dict[str, Any]) -> Callable[[str], Any]:
-    """Looks one part of the report up; fails if that part failed."""
+def reported(report: dict[str, Any]) -> Callable[[str], Any]:
+    """Returns a function that returns a part of the report. It fails if the part failed."""
 
     def part(name: str) -> Any:
-        found = report[name]
-        assert "failed" not in found, found["failed"]
-        return found
+        reported_part = report[name]
+        assert "failed" not in reported_part, reported_part["failed"]
+        return reported_part
 
     return part

@@ -1,6 +1,6 @@
-"""Clients of the gateway that others wrote: Connect's for Node.js, and one made from OpenAPI.
+"""Foreign clients call the gateway: Connect's client for Node.js, and one generated from OpenAPI.
 
-The services have TLS and keys, and so has the gateway.
+The services and the gateway have TLS and require keys.
 """
 
 import json
@@ -37,10 +37,10 @@ document = Document(document_id="otters", text="Otters hold hands while they sle
 stored = ingest_document.sync(
     client=client, body=IngestDocumentRequest(**place, document=document)
 )
-asked = SearchRequest(**place, text="otters", limit=1)
-found = search.sync(client=client, body=asked)
+query = SearchRequest(**place, text="otters", limit=1)
+result = search.sync(client=client, body=query)
 refused = search.sync(client=client, body=SearchRequest(tenant_id=tenant_id, text="a", limit=1000))
-print(json.dumps([str(stored.outcome), found.passages[0].chunk.content, refused.code]))
+print(json.dumps([str(stored.outcome), result.passages[0].chunk.content, refused.code]))
 """
 
 
@@ -73,7 +73,7 @@ def test_the_example_stores_finds_and_reads_an_answer(
 
 @pytest.fixture(scope="module")
 def tools() -> Path:
-    """The folder of programs of an environment that has the generator and the validator."""
+    """The folder of programs in an environment with the generator and the validator."""
     tools = _ENVIRONMENT / "bin"
     if not (tools / "python").exists():
         subprocess.run([sys.executable, "-m", "venv", _ENVIRONMENT], check=True)
@@ -90,19 +90,19 @@ def document(gateway: Gateway, tmp_path: Path) -> Path:
     return path
 
 
-def test_the_document_is_valid(tools: Path, document: Path) -> None:
+def test_the_openapi_document_is_valid(tools: Path, document: Path) -> None:
     subprocess.run([tools / "openapi-spec-validator", document], check=True)
 
 
-def test_a_client_made_from_the_document_stores_and_finds(
+def test_a_client_generated_from_the_document_stores_and_finds(
     tools: Path, document: Path, gateway: Gateway, secured: Secured, tmp_path: Path
 ) -> None:
-    made = tmp_path / "made"
-    options = ["--path", document, "--output-path", made, "--meta", "none"]
+    package = tmp_path / "made"
+    options = ["--path", document, "--output-path", package, "--meta", "none"]
     subprocess.run([tools / "openapi-python-client", "generate", *options], check=True)
-    given = [gateway.url, secured.token, TENANT, str(gateway.ca_file)]
+    arguments = [gateway.url, secured.token, TENANT, str(gateway.ca_file)]
     done = subprocess.run(
-        [tools / "python", "-c", _PROGRAM, *given],
+        [tools / "python", "-c", _PROGRAM, *arguments],
         check=True,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""Builds the image and starts docker-compose.yml, once for all tests."""
+"""Builds the image and starts docker-compose.yml, once for all tests of a session."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.containers.stack import Stack, new_key
 @pytest.fixture(scope="session")
 def stack(_no_settings_from_outside: None) -> Iterator[Stack]:
     indexer, retriever, prometheus = free_addresses(3)
-    used = engine.found(
+    used = engine.find_engine(
         {
             "HRAG_INDEXER_PORT": indexer.rpartition(":")[2],
             "HRAG_RETRIEVER_PORT": retriever.rpartition(":")[2],
@@ -28,7 +28,7 @@ def stack(_no_settings_from_outside: None) -> Iterator[Stack]:
         used.up()
         stack = Stack(used, {INDEXER: indexer, RETRIEVER: retriever})
         stack.wait_until_serving()
-        yield replace(stack, token=new_key(used))
+        yield replace(stack, token=new_key(stack))
     finally:
-        print(used.logs())  # noqa: T201 - pytest shows it for a test that failed
+        print(used.logs())  # noqa: T201 - pytest shows the logs if a test failed
         used.down("--volumes")

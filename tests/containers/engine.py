@@ -1,29 +1,30 @@
-"""The container engine of this machine: Docker's where one runs, else podman.
+"""The container engine of this machine: Docker's if one runs, otherwise podman.
 
-If neither works, the tests fail with instructions; they are never skipped.
+If neither works, the tests fail with instructions. They are never skipped.
 """
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import CompletedProcess
+
+from tests.support.until import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OWN = ROOT / ".containers"
 PROJECT = "hrag-test"
 IMAGE = "hrag"
 COMPOSE_FILE = "docker-compose.yml"
-_COMMAND_S = 600.0  # The first build installs everything.
-_POLL_S = 0.2
+# The first build of the image installs everything.
+_COMMAND_S = 600.0
 _PREPARE = "run tests/containers/prepare as root on Debian (`make test-containers` does)"
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The commands of an engine: one for containers, one for compose files."""
+    """A container engine: its commands for containers and for compose files, and these files."""
 
     container: tuple[str, ...]
     compose: tuple[str, ...]
@@ -35,22 +36,22 @@ class Engine:
         return replace(self, files=self.files + files, env=self.env | settings)
 
     def run(self, *arguments: str) -> CompletedProcess[str]:
-        """Runs `docker run` with these arguments; see `_run`."""
+        """Runs a command of the engine, for example `run`, with its arguments."""
         return _run([*self.container, *arguments], self.env)
 
     def build(self, folder: Path = ROOT, image: str = IMAGE) -> None:
         """Builds an image from the Dockerfile in `folder`."""
-        # podman's own format has no health checks.
+        # The native image format of podman has no health checks, so it builds Docker's format.
         done = self.run("build", *self._build_options, "--tag", image, str(folder))
         assert done.returncode == 0, done.stderr
 
     def up(self, *services: str) -> None:
-        """Starts the named services, or all without a profile."""
+        """Starts the named services, or all services without a profile."""
         done = self._compose("up", "--detach", *services)
         assert done.returncode == 0, done.stderr
 
     def down(self, *options: str) -> None:
-        """Removes the containers, those of the profiles included."""
+        """Removes all containers, including the containers of profiles."""
         done = self._compose("--profile", "monitoring", "--profile", "http", "down", *options)
         assert done.returncode == 0, done.stderr
 
@@ -66,15 +67,15 @@ class Engine:
         """Runs a command in a service's container."""
         return self._compose("exec", "-T", "-e", f"HRAG_TOKEN={token}", service, *command)
 
-    def beside(
+    def run_with_files(
         self, service: str, folder: Path, *command: str, token: str
     ) -> CompletedProcess[str]:
-        """Runs a command in another container of a service, which has `folder` at /files."""
+        """Runs a command in a new container of a service, with `folder` at /files."""
         options = ("--volume", f"{folder}:/files:ro", "-e", f"HRAG_TOKEN={token}")
         return self._compose("run", "--rm", "-T", *options, service, *command)
 
     def keys(self, *arguments: str) -> CompletedProcess[str]:
-        """Runs `docker compose run --rm -T keys`; podman-compose needs the profile."""
+        """Runs `docker compose run --rm -T keys`. podman-compose also needs the profile."""
         return self._compose("--profile", "keys", "run", "--rm", "-T", "keys", *arguments)
 
     def logs(self) -> str:
@@ -85,11 +86,11 @@ class Engine:
     def _build_options(self) -> tuple[str, ...]:
         if self.container != ("podman",):
             return ()
-        # The base image was made here, so it has the tag but not the digest.
+        # On this machine the base image was built, so it has the tag but not the digest.
         return ("--format", "docker", "--build-arg", f"BASE={_base_image()}")
 
     def _compose(self, *arguments: str) -> CompletedProcess[str]:
-        files = [each for file in self.files for each in ("-f", file)]
+        files = [argument for file in self.files for argument in ("-f", file)]
         return _run([*self.compose, *files, "--project-name", PROJECT, *arguments], self.env)
 
 
@@ -103,8 +104,8 @@ def _base_image() -> str:
     return line.removeprefix("ARG BASE=").partition("@")[0]
 
 
-def found(settings: dict[str, str]) -> Engine:
-    """Returns the engine of this machine, with `settings`; raises AssertionError if none works."""
+def find_engine(settings: dict[str, str]) -> Engine:
+    """Returns the engine of this machine, with `settings`. Raises AssertionError if none works."""
     env = {**os.environ, **settings}
     if _works(["docker", "info"], env):
         return Engine(("docker",), ("docker", "compose"), (COMPOSE_FILE,), env)
@@ -116,12 +117,9 @@ def found(settings: dict[str, str]) -> Engine:
     return Engine(("podman",), (str(compose),), (COMPOSE_FILE, "deploy/podman.yml"), env)
 
 
-def eventually(true: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Waits until `true`; fails with `what` otherwise."""
-    until = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < until, f"after {timeout_s:.0f} s still not: {what}"
-        time.sleep(_POLL_S)
+def eventually(condition: Callable[[], object], description: str, timeout_s: float = 60.0) -> None:
+    """Waits until the condition is true. Fails with the description after `timeout_s`."""
+    until(condition, timeout_s, description)
 
 
 def _works(command: list[str], env: dict[str, str]) -> bool:

@@ -1,17 +1,17 @@
-"""The services of docker-compose.yml, for tests."""
+"""The running services of docker-compose.yml, as tests use them."""
 
-import time
 from dataclasses import dataclass
 
 from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.cli.status import is_serving
 from hrag.client import Client
 from hrag.client.credentials import Access
+from hrag.errors import Unauthenticated
 from hrag.server.auth import Role
 from tests.containers.engine import Engine, eventually
 
-NOTICED_S = 1.2  # Services check the key file once a second.
-# Found by its command line; both containers see all processes of the shared namespace.
+# This program finds a service's process by its command line and kills it. Both containers see all
+# processes of the shared PID namespace.
 _KILL = """
 import os, signal, sys
 from pathlib import Path
@@ -25,7 +25,7 @@ for path in Path("/proc").glob("[0-9]*/cmdline"):
 
 @dataclass(frozen=True)
 class Stack:
-    """The running stack; `token` is a key for all tenants with the role admin."""
+    """The running services. `token` is a key for all tenants with the role admin."""
 
     engine: Engine
     addresses: dict[Service, str]
@@ -48,18 +48,32 @@ class Stack:
             eventually(lambda s=service: self.serves(s, access), f"{service.name} serves")
 
     def kill(self, service: Service) -> None:
-        """SIGKILL to a service's process, sent from the other's container.
+        """Sends SIGKILL to a service's process, from the container of the other service.
 
-        Not `docker kill`, which counts as a stop that was wanted: nothing restarts then.
+        `docker kill` would count as a deliberate stop, after which nothing is restarted.
         """
         other = {INDEXER: RETRIEVER, RETRIEVER: INDEXER}[service]
         done = self.engine.inside(other.name, "python3", "-c", _KILL, service.module)
         assert done.stdout.count("killed") == 1, done.stdout + done.stderr
 
 
-def new_key(engine: Engine, tenant: str = "*", role: Role = Role.ADMIN) -> str:
-    """Creates a key by the documented command, and waits until the services have loaded it."""
-    done = engine.keys("create", "--tenant", tenant, "--role", role.value)
+def is_admitted(client: Client, tenant: str) -> bool:
+    """Returns True if both services know the client's key. They check the file once a second."""
+    try:
+        client.list_collections(tenant)
+        client.server_info()
+    except Unauthenticated:
+        return False
+    return True
+
+
+def new_key(stack: Stack, tenant: str = "*", role: Role = Role.ADMIN) -> str:
+    """Creates a key by the documented command, and waits until both services know it."""
+    done = stack.engine.keys("create", "--tenant", tenant, "--role", role.value)
     assert done.returncode == 0, done.stderr
-    time.sleep(NOTICED_S)
-    return done.stdout.removesuffix("\n")
+    key = done.stdout.removesuffix("\n")
+    with stack.client(Access(key)) as client:
+        eventually(
+            lambda: is_admitted(client, "acme" if tenant == "*" else tenant), "the key is known"
+        )
+    return key

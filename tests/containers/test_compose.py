@@ -1,4 +1,4 @@
-"""docker-compose.yml as users start it: each container is killed, and nothing is lost."""
+"""With docker-compose.yml as users start it, each container may be killed and nothing is lost."""
 
 import threading
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_files_are_ingested_and_found_by_commands_in_containers(stack, tmp_path)
     (tmp_path / "pets.md").write_text("# Pets\n\nCats sleep. Dogs bark.\n")
     tmp_path.chmod(0o755)
     ingest = ("hrag", "ingest", "/files", "--tenant", "cli")
-    done = stack.engine.beside("retriever", tmp_path, *ingest, token=stack.token)
+    done = stack.engine.run_with_files("retriever", tmp_path, *ingest, token=stack.token)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 created" in done.stdout
     search = ("hrag", "search", "what do dogs do?", "--tenant", "cli")
@@ -68,17 +68,19 @@ def test_a_killed_indexer_restarts_and_nothing_is_lost(stack, client):
             killer.start()
         try:
             client.ingest("acme", Document(_text(number), f"document-{number}"), timeout_s=60)
-        except HragError:  # Not acknowledged, so it may be lost.
+        except HragError:
+            # The document was not acknowledged, so it may be lost.
             continue
         acknowledged.append(number)
     killer.join()
-    assert stack.serves(RETRIEVER)  # The namespaces do not belong to the indexer.
+    # The namespaces do not belong to the indexer's container.
+    assert stack.serves(RETRIEVER)
     eventually(lambda: stack.serves(INDEXER), "the indexer serves again")
     assert len(acknowledged) >= KILL_AFTER
     for number in acknowledged:
         assert client.get_text("acme", f"document-{number}") == _text(number)
-    found = client.search("acme", _text(7), limit=1)
-    assert found.passages[0].chunk.document_id == "document-7"
+    result = client.search("acme", _text(7), limit=1)
+    assert result.passages[0].chunk.document_id == "document-7"
 
 
 def test_a_killed_retriever_restarts(stack, client):

@@ -1,4 +1,4 @@
-"""docker-compose.yml as Docker Compose parses it; nothing is started."""
+"""Docker Compose parses docker-compose.yml to the expected services. Nothing is started."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_both_services_share_store_and_namespaces(everything):
         service = everything[name]
         assert service["pid"] == service["network_mode"] == "service:namespaces"
         assert service["environment"]["HRAG_AUTH"] == "api_key"
-        mounts = {each["target"]: each for each in service["volumes"]}
+        mounts = {volume["target"]: volume for volume in service["volumes"]}
         assert mounts["/data"]["source"] == "store"
         assert mounts["/keys"]["read_only"]
 
@@ -67,7 +67,7 @@ def test_every_container_has_limits_and_no_privileges(everything):
 
 
 def test_ports_are_published_on_loopback_only(everything):
-    published = [port for each in everything.values() for port in each.get("ports", ())]
+    published = [port for service in everything.values() for port in service.get("ports", ())]
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
     assert {port["target"] for port in published} == {50051, 50052, 8080, 9090, 3000}
 
@@ -81,14 +81,14 @@ def test_images_from_registries_are_pinned(everything):
 def test_the_keys_may_be_in_a_host_folder(tmp_path):
     folder = str(tmp_path)
     for service in _read("--profile", "keys", HRAG_KEYS=folder)["services"].values():
-        mounts = {each["target"]: each for each in service.get("volumes", ())}
+        mounts = {volume["target"]: volume for volume in service.get("volumes", ())}
         assert "/keys" not in mounts or mounts["/keys"]["source"] == folder
 
 
 def test_tls_needs_an_address_to_publish():
     files = ("-f", FILE, "-f", "deploy/tls.yml")
     services = _read(*files, HRAG_PUBLISH_ADDRESS=OTHERS_REACH)["services"]
-    published = {(each["host_ip"], each["target"]) for each in services["namespaces"]["ports"]}
+    published = {(port["host_ip"], port["target"]) for port in services["namespaces"]["ports"]}
     addresses = ("127.0.0.1", OTHERS_REACH)
     assert published == {(address, port) for address in addresses for port in (50051, 50052)}
     for name in SERVICES:
@@ -105,14 +105,14 @@ def test_a_copy_of_the_example_changes_no_path_and_no_protection(tmp_path):
     usual = _read()["services"]
     for name in SERVICES:
         settings = copied[name]["environment"]
-        assert not [each for each in settings.items() if each[1].startswith("#")]
+        assert not [setting for setting in settings.items() if setting[1].startswith("#")]
         assert usual[name]["environment"].items() <= settings.items()
         assert {**copied[name], "environment": 0} == {**usual[name], "environment": 0}
 
 
-def test_the_file_for_postgres_is_one_that_compose_knows():
-    found = _read("--file", "deploy/postgres.yml", HRAG_POSTGRES_SECRETS="/secrets")["services"]
-    assert found.keys() == {"postgres", "migrate", "indexer", "retriever-1", "retriever-2"}
-    for name, service in found.items():
-        ports = [each["host_ip"] for each in service.get("ports", ())]
+def test_the_file_for_postgres_is_valid_for_compose():
+    services = _read("--file", "deploy/postgres.yml", HRAG_POSTGRES_SECRETS="/secrets")["services"]
+    assert services.keys() == {"postgres", "migrate", "indexer", "retriever-1", "retriever-2"}
+    for name, service in services.items():
+        ports = [port["host_ip"] for port in service.get("ports", ())]
         assert set(ports) <= {"127.0.0.1"}, name

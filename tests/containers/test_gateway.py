@@ -1,4 +1,4 @@
-"""The profile `http`: the gateway finds both services, and passes on its callers' keys."""
+"""In the profile `http`, the gateway finds both services and forwards its callers' keys."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def ask(stack: Stack) -> Iterator[Ask]:
-    """Sends a request to the gateway, which is started like `--profile http`."""
+    """Sends a request to the gateway, which is started as by `--profile http`."""
     (address,) = free_addresses(1)
     settings = {"COMPOSE_PROFILES": "http", "HRAG_HTTP_PORT": address.rpartition(":")[2]}
     engine = stack.engine.also(**settings)
@@ -31,13 +31,14 @@ def ask(stack: Stack) -> Iterator[Ask]:
             headers["authorization"] = f"Bearer {token}"
         body = json.dumps(values).encode() if values else None
         with urlopen(Request(f"http://{address}{path}", body, headers), timeout=10) as reply:
-            found: dict[str, Any] = json.load(reply)
-            return found
+            answer: dict[str, Any] = json.load(reply)
+            return answer
 
     def is_ready() -> bool:
         try:
             return all(ask("/healthz/ready").values())
-        except (URLError, ConnectionError):  # It is starting.
+        except (URLError, ConnectionError):
+            # The gateway is starting.
             return False
 
     engine.up("gateway")
@@ -48,11 +49,11 @@ def ask(stack: Stack) -> Iterator[Ask]:
         engine.stop("gateway")
 
 
-def test_a_search_over_http_finds_what_the_services_have(stack: Stack, ask: Ask) -> None:
+def test_a_search_over_http_finds_documents_of_the_services(stack: Stack, ask: Ask) -> None:
     with stack.client() as client:
         client.ingest("http", Document("Cats sleep. Dogs bark.", "pets"))
     search = "/hrag.v1.RetrieverService/Search"
-    found = ask(search, stack.token, tenantId="http", text="dogs", limit=1)
-    assert found["passages"][0]["chunk"]["content"] == "Cats sleep. Dogs bark."
+    result = ask(search, stack.token, tenantId="http", text="dogs", limit=1)
+    assert result["passages"][0]["chunk"]["content"] == "Cats sleep. Dogs bark."
     with pytest.raises(HTTPError, match="401"):
         ask(search, tenantId="http", text="dogs", limit=1)

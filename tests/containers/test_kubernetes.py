@@ -1,4 +1,4 @@
-"""The manifests are valid for the schemas of Kubernetes; nothing is started."""
+"""The manifests are valid for the schemas of Kubernetes. Nothing is started."""
 
 import subprocess
 
@@ -21,7 +21,7 @@ def _validate(path):
 
 
 @pytest.mark.parametrize("manifest", RESOURCES, ids=lambda path: path.name)
-def test_every_field_is_one_that_kubernetes_knows(manifest):
+def test_every_field_of_the_manifests_is_known_to_kubernetes(manifest):
     done = _validate(manifest)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (done.stdout + done.stderr).count("passed for resource") == RESOURCES[manifest]

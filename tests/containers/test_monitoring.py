@@ -1,6 +1,7 @@
-"""The profile `monitoring`: Prometheus is started, with Debian's package instead of its image.
+"""In the profile `monitoring`, Prometheus scrapes both services and loads all rules.
 
-Grafana is not started, because Debian has no package of it: only its files are checked.
+The tests start Debian's package of Prometheus instead of its image. Debian has no package of
+Grafana, so only Grafana's files are checked.
 """
 
 import json
@@ -26,7 +27,7 @@ def _yaml(path):
 
 @pytest.fixture(scope="module")
 def prometheus(stack):
-    """Queries Prometheus, which is started like `--profile monitoring`."""
+    """Queries Prometheus, which is started as by `--profile monitoring`."""
     stack.engine.build(HERE, IMAGE)
     engine = stack.engine.also(
         str(HERE / "compose.yml"),
@@ -46,12 +47,16 @@ def prometheus(stack):
 
 
 def _up(prometheus):
-    """Returns the services that Prometheus has scraped at least once, and whether they are up."""
+    """Returns `1` for each service that is up and `0` for each other one, by name.
+
+    Services that Prometheus has never scraped are missing.
+    """
     try:
-        found = prometheus("query", query="up")["result"]
-    except OSError:  # It is starting.
+        series = prometheus("query", query="up")["result"]
+    except OSError:
+        # Prometheus is starting.
         return {}
-    return {each["metric"]["job"]: each["value"][1] for each in found}
+    return {entry["metric"]["job"]: entry["value"][1] for entry in series}
 
 
 def test_prometheus_scrapes_both_services_and_loads_all_rules(prometheus):
@@ -96,10 +101,10 @@ def test_grafana_is_provisioned_with_data_source_and_dashboard():
         assert target == f"/etc/grafana/provisioning/{kind}/hrag.yml"
     assert all((ROOT / path).exists() for path in mounted if path.startswith("./"))
     (chosen,) = (
-        each
-        for each in json.loads((ROOT / "docs/operations/dashboard.json").read_text("utf-8"))[
+        variable
+        for variable in json.loads((ROOT / "docs/operations/dashboard.json").read_text("utf-8"))[
             "templating"
         ]["list"]
-        if each["type"] == "datasource"
+        if variable["type"] == "datasource"
     )
     assert chosen["query"] == source["type"]

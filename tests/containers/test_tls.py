@@ -1,4 +1,4 @@
-"""deploy/tls.yml: connections from other machines and inside the containers use TLS."""
+"""With deploy/tls.yml, connections from other machines and inside the containers use TLS."""
 
 import socket
 import ssl
@@ -13,12 +13,13 @@ from tests.support.servers.pki import Authority
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-OTHERS_REACH = "127.0.0.2"  # An address of this machine that nothing else listens at.
+# No other program listens at this address of the machine.
+OTHERS_REACH = "127.0.0.2"
 
 
 @pytest.fixture
 def authority(tmp_path):
-    """An authority whose certificates are in the folder that containers mount."""
+    """An authority that has put a certificate into the folder that containers mount."""
     authority = Authority(tmp_path, "authority")
     pair = authority.issue()
     pair.cert_file.rename(tmp_path / "service.pem")

@@ -42,7 +42,7 @@ def store(opened):
     documents = [prepared(f"d{n}", sentences(4 * n + 4, n), SUMMARISED, n) for n in range(5)]
     metadata = {"a": {"b": [1, None]}}
     opened.fill(*documents, prepared("outline", outline, SUMMARISED, 9, metadata=metadata))
-    summarise(opened.writer, ModelSummaries(opened.model), most=5, empty=frozenset({"d3"}))
+    summarise(opened.writer, ModelSummaries(opened.model), max_documents=5, empty=frozenset({"d3"}))
     opened.writer.create_collection("t2", "plain", PLAIN)
     plain = opened.writer.open("t2", "plain")
     opened.writer.put_many(

@@ -1,6 +1,7 @@
-"""Runs the notebooks of docs/examples: `make notebooks` stores what they print, a test compares.
+"""Runs the notebooks of docs/examples. `make notebooks` stores their output, a test compares it.
 
-Counts of executions and the version of Python are not stored: they change with nothing to read.
+Execution counts and the version of Python are not stored, because their changes mean nothing to
+readers.
 """
 
 from pathlib import Path
@@ -12,17 +13,18 @@ from traitlets.config import Config
 
 from tests.support.manuals import ROOT
 
-_TIMEOUT_S = 120  # Of one cell.
+# This is the time limit of one cell.
+_TIMEOUT_S = 120
 _NO_PORTS = Config({"KernelManager": {"transport": "ipc"}})
 
 
 def stored(path: Path) -> NotebookNode:
-    """Returns a notebook as it lies in the repository."""
+    """Returns a notebook as the repository has it."""
     return nbformat.read(path, as_version=4)
 
 
 def executed(path: Path) -> NotebookNode:
-    """Returns a notebook with what its cells print now. Raises CellExecutionError."""
+    """Runs a notebook; returns it with its new output. Raises CellExecutionError."""
     notebook = stored(path)
     language = notebook.metadata.language_info
     options = {"timeout": _TIMEOUT_S, "coalesce_streams": True, "config": _NO_PORTS}
@@ -38,5 +40,5 @@ def executed(path: Path) -> NotebookNode:
 
 
 if __name__ == "__main__":
-    for each in (ROOT / "docs" / "examples").glob("*.ipynb"):
-        nbformat.write(executed(each), each)
+    for path in (ROOT / "docs" / "examples").glob("*.ipynb"):
+        nbformat.write(executed(path), path)

@@ -1,4 +1,4 @@
-"""The notebooks run, and print what is stored in them."""
+"""The notebooks run and print the output that is stored in them."""
 
 from pathlib import Path
 
@@ -12,7 +12,8 @@ NOTEBOOKS = sorted((ROOT / "docs" / "examples").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=page_id)
-def test_a_notebook_prints_what_it_shows(path: Path) -> None:
-    from tests.docs.notebooks import executed, stored  # They need the extra `docs`.
+def test_a_notebook_prints_its_stored_output(path: Path) -> None:
+    # This module needs the extra `docs`.
+    from tests.docs.notebooks import executed, stored
 
     assert executed(path) == stored(path), "run `make notebooks`"

@@ -1,4 +1,4 @@
-"""The built site: complete in itself, without requests to other hosts, every link alive."""
+"""The built site is complete, loads nothing from other hosts, and has no broken link."""
 
 import re
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ _LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "lin
 _REMOTE = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"]?)(?:https?:)?//")
 
 _NO_PROSE = ("code", "pre", "script", "style")
-# Marks of Markdown that has not become HTML: the Git hosts' dialect and the site's differ.
+# These marks remain if Markdown was not converted: dialects of Git hosts and of the site differ.
 _MARKS = re.compile(r"\]\(|\*\*|```|^ *[-*|] |^ *:::", re.MULTILINE)
 
 
 class _Page(HTMLParser):
-    """What a page loads, where its links lead, its anchors, and its prose."""
+    """The files that a page loads, its links, its anchors, and its prose."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -29,17 +29,18 @@ class _Page(HTMLParser):
         self.links: list[str] = []
         self.anchors: set[str] = set()
         self.prose: list[str] = []
-        self._unread = 0  # Elements around the text that hold no prose.
+        # This counts the open elements whose text is no prose.
+        self._unread = 0
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.anchors.add(given.get("id", ""))
+        attributes = {name: value or "" for name, value in attrs}
+        self.anchors.add(attributes.get("id", ""))
         self._unread += tag in _NO_PROSE
-        if given.get(_LOADED.get(tag, ""), ""):
-            self.loaded.append(given[_LOADED[tag]])
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
+        if attributes.get(_LOADED.get(tag, ""), ""):
+            self.loaded.append(attributes[_LOADED[tag]])
+        if tag == "a" and "href" in attributes:
+            self.links.append(attributes["href"])
 
     def handle_endtag(self, tag: str) -> None:
         self._unread -= tag in _NO_PROSE
@@ -56,9 +57,9 @@ def _page(path: Path) -> _Page:
 
 @pytest.fixture(scope="module")
 def paths() -> list[Path]:
-    found = sorted(SITE.rglob("*.html"))
-    assert found, "there is no site: `make docs` builds it"
-    return found
+    pages = sorted(SITE.rglob("*.html"))
+    assert pages, "there is no site: `make docs` builds it"
+    return pages
 
 
 def _is_remote(address: str) -> bool:
@@ -87,8 +88,9 @@ def _broken(path: Path) -> Iterator[str]:
             yield link
 
 
-def test_every_link_leads_somewhere(paths: list[Path]) -> None:
-    inner = [path for path in paths if path.name != "404.html"]  # Its links begin at the root.
+def test_every_link_has_a_target(paths: list[Path]) -> None:
+    # The links of 404.html begin at the root of the host.
+    inner = [path for path in paths if path.name != "404.html"]
     broken = {str(path.relative_to(SITE)): [*_broken(path)] for path in inner}
     assert {name: links for name, links in broken.items() if links} == {}
 
@@ -107,15 +109,15 @@ def test_every_link_leads_somewhere(paths: list[Path]) -> None:
         ("examples/search_modes.ipynb.html", "modes"),
     ],
 )
-def test_references_are_complete(page: str, anchor: str) -> None:
+def test_the_reference_has_an_anchor_for_each_name(page: str, anchor: str) -> None:
     assert anchor in _page(SITE / page).anchors
 
 
-def test_all_markdown_has_become_html(paths: list[Path]) -> None:
-    left = {
+def test_all_markdown_is_converted_to_html(paths: list[Path]) -> None:
+    unconverted = {
         f"{path.relative_to(SITE)}: {text.strip()[:80]}"
         for path in paths
         for text in _page(path).prose
         if _MARKS.search(text)
     }
-    assert left == set()
+    assert unconverted == set()

@@ -1,7 +1,7 @@
-"""Running services, shared by a whole session because tenants keep tests apart.
+"""Running services for a whole session. Tests share them, because each test has its own tenant.
 
 With `--engine=postgres` their stores are databases of the session's PostgreSQL server. Tests of
-what only the embedded engine has are marked `embedded_only`, with the reason.
+features that only the embedded engine has are marked `embedded_only`, with the reason.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,8 @@ from tests.support.servers.processes import FAST, Running, running
 
 _HERE = Path(__file__).parent
 CHAT_KEY = "sk-test-4711"
-AT_A_TIME = 2  # Answers.
+# The services of `answering` give this number of answers concurrently.
+AT_A_TIME = 2
 MAX_TOKENS = 200
 DOGS = "Dogs bark at night. They dig holes in gardens."
 CATS = "猫睡觉。它们喜欢鱼。"
@@ -27,7 +28,7 @@ _numbers = count(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--engine=postgres`, marks all tests so, but skips those that are `embedded_only`."""
+    """With `--engine=postgres`, marks all tests so and skips tests that are `embedded_only`."""
     if config.getoption("--engine") == "embedded":
         return
     for item in items:
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _engine(request: pytest.FixtureRequest, _no_settings_from_outside: None) -> Iterator[None]:
-    """Puts the stores where `--engine` says."""
+    """Puts the stores into the engine that `--engine` names."""
     with ExitStack() as closing:
         if request.config.getoption("--engine") == "postgres":
             closing.enter_context(stores.in_postgres(request.getfixturevalue("postgres")))
@@ -49,21 +50,21 @@ def _engine(request: pytest.FixtureRequest, _no_settings_from_outside: None) -> 
 
 @pytest.fixture(autouse=True)
 def _no_store_left(tmp_path: Path) -> Iterator[None]:
-    """Drops the databases of a test, which no folder holds, when it has ended."""
+    """Drops the databases of a test when it has ended. Folders are removed by pytest."""
     yield
     stores.drop_below(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[Running]:
-    """Both services with pseudo-embeddings: fast, and scores that mean nothing."""
+    """Both services with pseudo-embeddings, which are fast and have meaningless scores."""
     with running(tmp_path_factory.mktemp("hash") / "store") as both:
         yield both
 
 
 @pytest.fixture(scope="session")
 def builtin_services(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[Running]:
-    """Both services with the embedder that knows what words mean."""
+    """Both services with the built-in embedder, whose vectors reflect the meaning of words."""
     with running(tmp_path_factory.mktemp("builtin") / "store", {}) as both:
         yield both
 
@@ -76,13 +77,13 @@ def tenant() -> str:
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """Where a store may come to be."""
+    """A folder for a new store. It does not exist yet."""
     return tmp_path / "store"
 
 
 @pytest.fixture(scope="session")
 def chat_endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
-    """A chat endpoint that does as it is told."""
+    """A chat endpoint whose replies and faults tests determine."""
     with OpenAIServer() as server:
         yield server
 
@@ -91,7 +92,7 @@ def chat_endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 def answering(
     chat_endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """Services whose retriever has a chat model, few answers at once and little patience."""
+    """Services with a chat model, few concurrent answers and a short time limit for the model."""
     settings = {
         "HRAG_CHAT_MODEL": "test-model",
         "HRAG_CHAT_BASE_URL": chat_endpoint.base_url,

@@ -1,4 +1,4 @@
-"""`hrag mcp` as a process, and the official SDK's client of it."""
+"""Runs `hrag mcp` as a process, and connects the client of the official SDK to it."""
 
 import os
 import re
@@ -42,7 +42,10 @@ def mcp_process(services: Running, *options: str) -> Iterator[subprocess.Popen[s
 
 @contextmanager
 def http(services: Running, *options: str) -> Iterator[str]:
-    """The URL of a server that must write nothing to standard output and stop cleanly."""
+    """Runs a server over HTTP; yields its URL.
+
+    Fails if the server writes to standard output or does not stop cleanly.
+    """
     with mcp_process(services, "--http", "127.0.0.1:0", *options) as process:
         assert process.stderr is not None
         assert process.stdout is not None

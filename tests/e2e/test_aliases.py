@@ -1,4 +1,4 @@
-"""Other settings without downtime: searches go on while an alias is set to a new collection."""
+"""Settings change without downtime: searches run while an alias is set to a new collection."""
 
 import threading
 from collections.abc import Callable
@@ -42,7 +42,11 @@ def versions_of(result: SearchResult) -> set[str]:
 
 
 class Searching:
-    """Searches over and over in a thread; keeps what went wrong, and tells what was seen."""
+    """Repeats searches in a thread.
+
+    `problems` has errors and wrong results. The events of `saw` are set when all searches have
+    returned that version.
+    """
 
     def __init__(self, searches: list[Callable[[], SearchResult]]) -> None:
         self.problems: list[Any] = []
@@ -62,13 +66,13 @@ class Searching:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                found = [versions_of(search()) for search in self._searches]
+                versions_by_search = [versions_of(search()) for search in self._searches]
             except Exception as error:
                 self.problems.append(error)
                 return
-            self.problems += [each for each in found if len(each) != 1]
+            self.problems += [versions for versions in versions_by_search if len(versions) != 1]
             for version, event in self.saw.items():
-                if all(each == {version} for each in found):
+                if all(versions == {version} for versions in versions_by_search):
                     event.set()
 
 
@@ -90,8 +94,8 @@ def test_settings_change_while_searches_run(services, tenant: str) -> None:
         counts = [client.count_documents(tenant, collection=f"docs-{n}").documents for n in (1, 2)]
         assert counts == [len(TEXTS)] * 2
         switched = client.set_alias(tenant, "docs", "docs-2")
-        after = [each(min_sequence=switched.sequence) for each in searches]
-        assert [versions_of(each) for each in after] == [{"docs-2"}] * 3
+        after = [search(min_sequence=switched.sequence) for search in searches]
+        assert [versions_of(result) for result in after] == [{"docs-2"}] * 3
         assert searching.saw["docs-2"].wait(30)
     assert searching.problems == []
     with pytest.raises(CollectionHasAliases, match="'docs'"):
@@ -100,19 +104,19 @@ def test_settings_change_while_searches_run(services, tenant: str) -> None:
     assert client.list_aliases(tenant) == (Alias("docs", "docs-2"),)
 
 
-def test_both_services_take_an_alias(services, tenant: str) -> None:
+def test_both_services_resolve_an_alias(services, tenant: str) -> None:
     client: Client = services.client
     client.create_collection(tenant, "real")
     assert client.set_alias(tenant, "default", "real").previous_collection == ""
     client.ingest(tenant, Document("Dogs bark.", "d"))
     assert client.get_collection(tenant, "default").name == "real"
-    assert [each.name for each in client.list_collections(tenant).items] == ["real"]
+    assert [collection.name for collection in client.list_collections(tenant).items] == ["real"]
     assert client.get_document(tenant, "d", collection="real").text_bytes == len("Dogs bark.")
     assert client.get_chunk(tenant, "d#0.0").chunk.content == "Dogs bark."
     assert client.get_hierarchy(tenant, "d#0.0").node.chunk.document_id == "d"
     assert client.index_status(tenant).document_count == 1
     sent = [Document("Cats sleep.", "d"), Document("Dogs bark.", "d")]
-    assert [each.outcome.name for each in client.ingest_many(tenant, sent)] == ["UPDATED"] * 2
+    assert [result.outcome.name for result in client.ingest_many(tenant, sent)] == ["UPDATED"] * 2
     client.delete_alias(tenant, "default")
     with pytest.raises(CollectionNotFound):
         client.search(tenant, "dogs")
@@ -126,7 +130,7 @@ def test_both_services_take_an_alias(services, tenant: str) -> None:
 
 
 def test_an_alias_moves_to_vectors_and_back(services, tenant: str) -> None:
-    """What the retriever remembers of a name does not outlive the alias."""
+    """The retriever's cached facts about a name become invalid when the alias changes."""
     client: Client = services.client
     for name, settings in (("words", SettingsRequest(embedder=NO_EMBEDDER)), ("vectors", OLD)):
         client.create_collection(tenant, name, settings)

@@ -1,4 +1,4 @@
-"""Answers through real gRPC, from a chat endpoint that does as it is told."""
+"""Answers through real gRPC, from a chat endpoint whose replies the tests determine."""
 
 import asyncio
 import time
@@ -39,8 +39,8 @@ AT_ONCE = "0.001"
 
 
 @dataclass(frozen=True)
-class Told:
-    """An answer, taken apart; the order of its events has been checked."""
+class CollectedAnswer:
+    """The parts of an answer, whose events came in the right order."""
 
     passages: SearchResult
     text: str
@@ -49,44 +49,47 @@ class Told:
     @property
     def cited(self) -> list[tuple[int, str]]:
         return [
-            (each.marker, self.text[each.statement_start : each.statement_end])
-            for each in self.end.citations
+            (citation.marker, self.text[citation.statement_start : citation.statement_end])
+            for citation in self.end.citations
         ]
 
 
-def told(answer: Iterator[AnswerEvent]) -> Told:
+def collected(answer: Iterator[AnswerEvent]) -> CollectedAnswer:
+    """Reads an answer to its end. Fails unless its events come in the right order."""
     passages, *texts, end = answer
     assert isinstance(passages, SearchResult)
     assert isinstance(end, AnswerEnd)
     assert all(isinstance(text, str) and text for text in texts)
     assert end.total_us >= end.first_text_us
     assert bool(texts) == (end.first_text_us > 0)
-    return Told(passages, "".join(map(str, texts)), end)
+    return CollectedAnswer(passages, "".join(map(str, texts)), end)
 
 
-def ask(services: Running, tenant: str, text: str = "what do dogs do?", **more: Any) -> Told:
-    return told(services.client.answer(SearchQuery(tenant, text), **more))
+def ask(
+    services: Running, tenant: str, text: str = "what do dogs do?", **more: Any
+) -> CollectedAnswer:
+    return collected(services.client.answer(SearchQuery(tenant, text), **more))
 
 
-# What comes
+# The events of an answer.
 
 
-def test_passages_come_first_then_text_then_what_supports_it(
+def test_passages_come_first_then_text_then_citations(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
-    found = ask(answering, stored)
-    assert {passage.chunk.document_id for passage in found.passages.passages} == {"dogs", "cats"}
-    assert found.text == "".join(SAID)
-    assert found.end.finish_reason is FinishReason.STOP
-    assert found.end.error is None
-    assert found.end.model == "openai/test-model"
-    assert (found.end.prompt_tokens, found.end.completion_tokens) == (
+    answer = ask(answering, stored)
+    assert {passage.chunk.document_id for passage in answer.passages.passages} == {"dogs", "cats"}
+    assert answer.text == "".join(SAID)
+    assert answer.end.finish_reason is FinishReason.STOP
+    assert answer.end.error is None
+    assert answer.end.model == "openai/test-model"
+    assert (answer.end.prompt_tokens, answer.end.completion_tokens) == (
         PROMPT_TOKENS,
         COMPLETION_TOKENS,
     )
-    assert found.cited == [(1, "Dogs bark")]
-    (citation,) = found.end.citations
-    first = found.passages.passages[0].chunk
+    assert answer.cited == [(1, "Dogs bark")]
+    (citation,) = answer.end.citations
+    first = answer.passages.passages[0].chunk
     assert (citation.document_id, citation.chunk_id) == (first.document_id, first.chunk_id)
     assert -1 <= (citation.score or -2) <= 1
     assert chat_endpoint.authorizations[-1] == f"Bearer {CHAT_KEY}"
@@ -95,13 +98,13 @@ def test_passages_come_first_then_text_then_what_supports_it(
 def test_the_model_is_asked_about_the_passages_by_number(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
-    found = ask(answering, stored, "what do dogs do, $question?", max_tokens=17)
+    answer = ask(answering, stored, "what do dogs do, $question?", max_tokens=17)
     request = chat_endpoint.requests[-1]
     assert request["max_completion_tokens"] == 17
     (message,) = request["messages"]
     prompt = message["content"]
     assert prompt.rstrip().endswith("Question: what do dogs do, $question?")
-    for number, passage in enumerate(found.passages.passages, 1):
+    for number, passage in enumerate(answer.passages.passages, 1):
         chunk = passage.chunk
         heading = f"[{number}] {chunk.title}" + (", pages 1-2" if chunk.first_page else "")
         assert f"{heading}\n{quoted_lines(chunk.content.strip())}" in prompt
@@ -127,19 +130,19 @@ def test_unknown_markers_are_dropped(
     chat_endpoint.inject(
         says("Dogs bark [", "7]. They dig [2", ", 9][3] and `a[9]` stays [1-", "100].")
     )
-    found = ask(answering, stored)
-    assert found.text == "Dogs bark. They dig [2] and `a[9]` stays [1, 2]."
-    assert found.cited == [(2, "They dig"), (1, "and `a[9]` stays"), (2, "and `a[9]` stays")]
+    answer = ask(answering, stored)
+    assert answer.text == "Dogs bark. They dig [2] and `a[9]` stays [1, 2]."
+    assert answer.cited == [(2, "They dig"), (1, "and `a[9]` stays"), (2, "and `a[9]` stays")]
 
 
 def test_the_sentence_that_supports_a_statement_is_found(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
-    """By exact words, because pseudo-embeddings know no others."""
+    """Pseudo-embeddings match only the exact words, so the statement repeats the sentence."""
     search = SearchQuery(stored, DOGS, limit=1)
     chat_endpoint.inject(says("They dig holes in gardens. [1] Otherwise [1]."))
-    found = told(answering.client.answer(search))
-    sure, unsure = found.end.citations
+    answer = collected(answering.client.answer(search))
+    sure, unsure = answer.end.citations
     assert sure.score == pytest.approx(1, abs=COSINE_TOLERANCE)
     text = answering.client.get_text(stored, sure.document_id)
     assert text[sure.span.char_start : sure.span.char_end] == "They dig holes in gardens."
@@ -153,20 +156,20 @@ def test_a_citation_is_on_the_page_of_its_sentence(
 ) -> None:
     chat_endpoint.inject(says("Fish swim. [1] 猫睡觉。[1]"))
     search = SearchQuery(stored, "pets", mode=mode, filter=Match("document_id", ("cats",)))
-    found = told(answering.client.answer(search))
-    (passage,) = found.passages.passages
+    answer = collected(answering.client.answer(search))
+    (passage,) = answer.passages.passages
     assert (passage.chunk.first_page, passage.chunk.last_page) == (1, 2)
-    pages = [(each.first_page, each.last_page) for each in found.end.citations]
+    pages = [(citation.first_page, citation.last_page) for citation in answer.end.citations]
     assert pages == [(1, 1), (2, 2)]
 
 
 def test_answers_in_chinese(answering: Running, chat_endpoint: OpenAIServer, stored: str) -> None:
     chat_endpoint.inject(says("它们喜", "欢鱼。【", "2】", "【9】"))
     search = SearchQuery(stored, "猫喜欢什么？", limit=2)
-    found = told(answering.client.answer(search))
-    assert found.text == "它们喜欢鱼。【2】"
-    assert found.cited == [(2, "它们喜欢鱼。")]
-    (citation,) = found.end.citations
+    answer = collected(answering.client.answer(search))
+    assert answer.text == "它们喜欢鱼。【2】"
+    assert answer.cited == [(2, "它们喜欢鱼。")]
+    (citation,) = answer.end.citations
     text = answering.client.get_text(stored, citation.document_id)
     quoted = text[citation.span.char_start : citation.span.char_end]
     assert text.encode()[citation.span.byte_start : citation.span.byte_end].decode() == quoted
@@ -178,7 +181,7 @@ def test_a_search_by_vector_has_a_question(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     search = SearchQuery(stored, [1.0] * 64)
-    assert told(answering.client.answer(search, question="why?")).text == "".join(SAID)
+    assert collected(answering.client.answer(search, question="why?")).text == "".join(SAID)
     assert chat_endpoint.requests[-1]["messages"][0]["content"].rstrip().endswith("Question: why?")
 
 
@@ -186,9 +189,9 @@ def test_without_passages_no_model_is_asked(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     calls = chat_endpoint.calls
-    found = told(answering.client.answer(SearchQuery(stored, "dogs?", min_score=2)))
-    assert (found.passages.passages, found.text) == ((), "")
-    assert found.end.finish_reason is FinishReason.NO_PASSAGES
+    answer = collected(answering.client.answer(SearchQuery(stored, "dogs?", min_score=2)))
+    assert (answer.passages.passages, answer.text) == ((), "")
+    assert answer.end.finish_reason is FinishReason.NO_PASSAGES
     assert chat_endpoint.calls == calls
 
 
@@ -198,14 +201,14 @@ def test_passages_are_bounded_unless_the_search_bounds_them(
     text = "".join(f"Sentence {number} tells a story. " for number in range(4000))
     answering.client.ingest(tenant, Document(text))
     search = SearchQuery(tenant, "a story", limit=40)
-    found = told(answering.client.answer(search)).passages.passages
-    assert 8000 < sum(each.chunk.token_count for each in found) <= 8192
+    passages = collected(answering.client.answer(search)).passages.passages
+    assert 8000 < sum(passage.chunk.token_count for passage in passages) <= 8192
     bounded = SearchQuery(tenant, "a story", limit=40, token_budget=1500)
-    found = told(answering.client.answer(bounded)).passages.passages
-    assert 0 < sum(each.chunk.token_count for each in found) <= 1500
+    passages = collected(answering.client.answer(bounded)).passages.passages
+    assert 0 < sum(passage.chunk.token_count for passage in passages) <= 1500
 
 
-def test_another_tenants_documents_are_not_told(
+def test_prompts_contain_no_documents_of_another_tenant(
     answering: Running, chat_endpoint: OpenAIServer, stored: str, tenant: str
 ) -> None:
     with pytest.raises(errors.CollectionNotFound):
@@ -218,19 +221,19 @@ def test_another_tenants_documents_are_not_told(
     assert "Dogs bark" not in prompt
 
 
-async def test_the_asyncio_client_gives_the_same(
+async def test_the_asyncio_client_returns_the_same_answer(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     addresses = (answering.indexer.address, answering.retriever.address)
     async with AsyncClient(*addresses) as client:
         answer = client.answer(SearchQuery(stored, "what do dogs do?"))
-        found = told(iter([event async for event in answer]))
-        assert found.text == "".join(SAID)
+        collected_answer = collected(iter([event async for event in answer]))
+        assert collected_answer.text == "".join(SAID)
         with pytest.raises(errors.InvalidArgument, match="limit is 0"):
             _ = [event async for event in client.answer(SearchQuery(stored, "dogs?", limit=0))]
 
 
-# What goes wrong with the model
+# Failures of the model.
 
 
 @pytest.mark.parametrize(
@@ -272,7 +275,7 @@ async def test_the_asyncio_client_gives_the_same(
         ),
     ],
 )
-def test_a_model_that_fails_costs_neither_passages_nor_text(
+def test_a_failed_model_loses_neither_passages_nor_text(
     answering: Running,
     chat_endpoint: OpenAIServer,
     stored: str,
@@ -282,19 +285,19 @@ def test_a_model_that_fails_costs_neither_passages_nor_text(
     text: str,
 ) -> None:
     chat_endpoint.inject(fault, times=3 if "answered" in words else 1)
-    found = ask(answering, stored)
-    assert len(found.passages.passages) == 2
-    assert found.text == text
-    assert found.end.finish_reason is FinishReason.FAILED
-    assert type(found.end.error) is error
+    answer = ask(answering, stored)
+    assert len(answer.passages.passages) == 2
+    assert answer.text == text
+    assert answer.end.finish_reason is FinishReason.FAILED
+    assert type(answer.end.error) is error
     with pytest.raises(error, match=words):
-        raise found.end.error
-    assert CHAT_KEY not in found.end.error.message
-    assert len(found.end.citations) == text.count("[1]")
+        raise answer.end.error
+    assert CHAT_KEY not in answer.end.error.message
+    assert len(answer.end.citations) == text.count("[1]")
     assert ask(answering, stored).end.finish_reason is FinishReason.STOP
 
 
-def test_a_text_that_is_cut_at_its_bound_says_so(
+def test_the_finish_reason_says_if_a_text_was_cut(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     chat_endpoint.inject(says("Dogs", finish="length"))
@@ -317,14 +320,14 @@ def test_a_deadline_ends_the_call(
         list(answer)
 
 
-# Who asks
+# Callers.
 
 
 @pytest.mark.parametrize("way", ["close", "deadline"])
-def test_a_client_that_is_gone_frees_the_model(
+def test_a_client_that_leaves_ends_the_stream_of_the_model(
     answering: Running, chat_endpoint: OpenAIServer, stored: str, way: str
 ) -> None:
-    left = chat_endpoint.streams_left
+    streams_left = chat_endpoint.streams_left
     chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 1000))
     answer = answering.client.answer(SearchQuery(stored, "dogs?"), timeout_s=2)
     next(answer)
@@ -334,13 +337,13 @@ def test_a_client_that_is_gone_frees_the_model(
     else:
         with pytest.raises(errors.DeadlineExceeded):
             list(answer)
-    until(lambda: chat_endpoint.streams_left > left)
+    until(lambda: chat_endpoint.streams_left > streams_left)
 
 
-async def test_a_task_that_is_cancelled_frees_the_model(
+async def test_a_cancelled_task_ends_the_stream_of_the_model(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
-    left = chat_endpoint.streams_left
+    streams_left = chat_endpoint.streams_left
     chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 1000))
     addresses = (answering.indexer.address, answering.retriever.address)
 
@@ -351,12 +354,12 @@ async def test_a_task_that_is_cancelled_frees_the_model(
     async with AsyncClient(*addresses) as client:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(listen(), 0.5)
-    await asyncio.to_thread(until, lambda: chat_endpoint.streams_left > left)
+    await asyncio.to_thread(until, lambda: chat_endpoint.streams_left > streams_left)
 
 
-def ask_when_free(answering: Running, tenant: str) -> Told:
-    """An answer that an earlier test has left may keep its place for a moment."""
-    answers: list[Told] = []
+def ask_when_free(answering: Running, tenant: str) -> CollectedAnswer:
+    """Asks until a place is free. An abandoned answer of an earlier test may still occupy one."""
+    answers: list[CollectedAnswer] = []
 
     def is_answered() -> bool:
         with suppress(errors.TooBusy):
@@ -372,7 +375,8 @@ def test_answers_never_take_the_last_thread_from_searches(
 ) -> None:
     chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 30, piece(".", "stop")), times=AT_A_TIME)
     calls = chat_endpoint.calls
-    other = f"{stored}-other"  # While others ask, a tenant has half of the answers.
+    # While others ask, a tenant gets half of the concurrent answers.
+    other = f"{stored}-other"
     answering.client.ingest(other, Document(DOGS, "dogs"))
     with ThreadPoolExecutor(AT_A_TIME) as callers:
         writing = [callers.submit(ask_when_free, answering, tenant) for tenant in (stored, other)]

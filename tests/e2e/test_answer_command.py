@@ -35,7 +35,9 @@ def shell(answering: Running, stored: str) -> Shell:
     return run
 
 
-def test_it_shows_the_text_and_numbered_sources(shell: Shell, chat_endpoint: OpenAIServer) -> None:
+def test_the_command_shows_the_text_and_numbered_sources(
+    shell: Shell, chat_endpoint: OpenAIServer
+) -> None:
     chat_endpoint.inject(says("They dig holes in gardens. ", "[1]", " Yes\x1b[31m [9]."))
     done = shell(DOGS, "--limit", "2")
     assert done.exit_code == 0, done.output
@@ -51,13 +53,13 @@ def test_it_shows_the_text_and_numbered_sources(shell: Shell, chat_endpoint: Ope
     assert {"[1] Dogs · dogs#0.0", "[1] Cats · p. 1-2 · cats#0.0"} & set(cited)
 
 
-def test_it_gives_one_json_document(shell: Shell) -> None:
-    told = json.loads(shell("dogs?", "--question", "why?", "--max-tokens", "9", "--json").output)
-    assert told["text"] == "".join(SAID)
-    assert len(told["passages"]["passages"]) == 2
-    assert told["end"]["finish_reason"] == "stop"
-    assert told["end"]["error"] is None
-    assert told["end"]["citations"][0]["marker"] == 1
+def test_the_command_prints_one_json_document(shell: Shell) -> None:
+    answer = json.loads(shell("dogs?", "--question", "why?", "--max-tokens", "9", "--json").output)
+    assert answer["text"] == "".join(SAID)
+    assert len(answer["passages"]["passages"]) == 2
+    assert answer["end"]["finish_reason"] == "stop"
+    assert answer["end"]["error"] is None
+    assert answer["end"]["citations"][0]["marker"] == 1
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -70,9 +72,9 @@ def test_failed_model_still_shows_passages_and_text(
     assert done.stderr.startswith('{"error": ' if options else "error: the chat endpoint ")
     assert "ended the reply early" in done.stderr
     if options:
-        told = json.loads(done.stdout)
-        assert (told["text"], told["end"]["finish_reason"]) == ("Dogs ", "failed")
-        assert "ended the reply early" in told["end"]["error"]
+        answer = json.loads(done.stdout)
+        assert (answer["text"], answer["end"]["finish_reason"]) == ("Dogs ", "failed")
+        assert "ended the reply early" in answer["end"]["error"]
     else:
         assert done.stdout.startswith("Dogs ")
         assert "[2] " in done.stdout

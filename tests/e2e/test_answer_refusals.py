@@ -1,4 +1,4 @@
-"""Which questions the services refuse, through real gRPC."""
+"""The services refuse invalid questions, through real gRPC."""
 
 import grpc
 import pytest
@@ -14,14 +14,16 @@ from tests.support.servers.openai_server import (
 from tests.support.servers.processes import Running
 
 
-def test_the_server_says_what_it_answers_with(services: Running, answering: Running) -> None:
+def test_the_server_reports_its_model_and_its_limits(services: Running, answering: Running) -> None:
     info = answering.client.server_info()
     assert info.chat_model == "openai/test-model"
     assert (info.limits.answer_tokens, info.limits.concurrent_answers) == (MAX_TOKENS, AT_A_TIME)
     assert services.client.server_info().chat_model == ""
 
 
-def test_a_service_without_a_model_says_which_variable(services: Running, tenant: str) -> None:
+def test_a_service_without_a_model_names_the_variable_to_set(
+    services: Running, tenant: str
+) -> None:
     services.client.ingest(tenant, Document(DOGS))
     with pytest.raises(errors.ChatNotConfigured, match="set HRAG_CHAT_MODEL"):
         list(services.client.answer(SearchQuery(tenant, "dogs?")))
@@ -92,7 +94,7 @@ _LONG = "字" * (32 * 1024 // 3 + 1)
         ),
     ],
 )
-def test_bad_input_is_refused_by_field_before_any_event(
+def test_bad_input_is_refused_with_its_field_before_any_event(
     answering: Running,
     chat_endpoint: OpenAIServer,
     stored: str,
@@ -122,7 +124,7 @@ def test_bad_input_is_refused_by_field_before_any_event(
         pytest.param(b"\x18\x80", id="half a number"),
     ],
 )
-def test_a_request_that_is_no_message_is_refused(answering: Running, message: bytes) -> None:
+def test_bytes_that_are_no_message_are_refused(answering: Running, message: bytes) -> None:
     with grpc.insecure_channel(answering.retriever.address) as channel:
         call = channel.unary_stream("/hrag.v1.RetrieverService/Answer")
         with pytest.raises(grpc.RpcError) as caught:
@@ -130,7 +132,7 @@ def test_a_request_that_is_no_message_is_refused(answering: Running, message: by
     assert error_from(caught.value).field == "request"
 
 
-def test_the_sdk_refuses_what_cannot_be_sent(answering: Running, tenant: str) -> None:
+def test_the_sdk_refuses_values_that_cannot_be_sent(answering: Running, tenant: str) -> None:
     query = SearchQuery(tenant, "dogs?")
     for wrong in ({"question": "\ud800"}, {"max_tokens": -1}, {"max_tokens": 1 << 32}):
         with pytest.raises(errors.InvalidArgument) as refused:

@@ -1,6 +1,6 @@
 """Running services with API keys, from `hrag keys create` to a refusal."""
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -17,6 +17,7 @@ from hrag.types import Document, IngestResult, SearchQuery
 from hrag.v1 import indexer_pb2, types_pb2
 from tests.support.servers.credentials import OTHER, TENANT, id_of, new_key
 from tests.support.servers.processes import FAST, Process, Running, running
+from tests.support.until import until
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +26,8 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(key_file: Path) -> dict[str, str]:
-    """Keys by purpose."""
+def tokens(key_file: Path) -> dict[str, str]:
+    """New keys, by purpose."""
     return {
         "own": new_key(key_file, role=Role.WRITE),
         "other": new_key(key_file, OTHER, role=Role.ADMIN),
@@ -36,10 +37,10 @@ def made(key_file: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def guarded(key_file: Path, made: dict[str, str], tmp_path_factory: pytest.TempPathFactory):
-    """Services that require keys; two retriever processes, because each checks for itself."""
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file), "HRAG_WORKERS": "2"}
-    with running(tmp_path_factory.mktemp("auth") / "store", {**FAST, **own}) as both:
+def guarded(key_file: Path, tokens: dict[str, str], tmp_path_factory: pytest.TempPathFactory):
+    """Services that require keys, with two retriever processes, each of which checks keys."""
+    settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file), "HRAG_WORKERS": "2"}
+    with running(tmp_path_factory.mktemp("auth") / "store", {**FAST, **settings}) as both:
         yield both
 
 
@@ -47,8 +48,8 @@ def _client(services: Running, token: str) -> Client:
     return Client(services.indexer.address, services.retriever.address, token=token)
 
 
-def test_a_key_reaches_only_the_data_of_its_tenants(guarded, made):
-    with _client(guarded, made["own"]) as client, _client(guarded, made["other"]) as stranger:
+def test_a_key_reaches_only_the_data_of_its_tenants(guarded, tokens):
+    with _client(guarded, tokens["own"]) as client, _client(guarded, tokens["other"]) as stranger:
         stored = list(client.ingest_many(TENANT, [Document("Cats sleep.", "cats")]))
         assert isinstance(stored[0], IngestResult)
         assert client.search(TENANT, "cats").passages
@@ -65,41 +66,52 @@ def test_a_key_reaches_only_the_data_of_its_tenants(guarded, made):
         assert client.get_text(TENANT, "cats") == "Cats sleep."
 
 
-def test_a_stream_keeps_documents_before_that_of_another_tenant(guarded, made):
+def test_a_stream_stores_the_documents_before_one_of_another_tenant(guarded, tokens):
     def requests():
         for tenant, name in (("first", "a"), (TENANT, "b"), ("first", "c")):
             document = types_pb2.Document(document_id=name, text=f"Text {name}.")
             yield indexer_pb2.IngestDocumentsRequest(tenant_id=tenant, document=document)
 
-    headers = (("authorization", f"Bearer {made['first']}"),)
+    headers = (("authorization", f"Bearer {tokens['first']}"),)
     with pytest.raises(grpc.RpcError, match="may not act for tenant"):
         list(guarded.raw_indexer.IngestDocuments(requests(), metadata=headers))
-    with _client(guarded, made["first"]) as client:
+    with _client(guarded, tokens["first"]) as client:
         listed = [info.document_id for info in client.list_documents("first").items]
     assert listed == ["a"]
 
 
-def test_a_revoked_key_is_refused_within_two_seconds(guarded, key_file, made):
-    key = made["withdrawn"]
-    clients = [_client(guarded, key) for _ in range(6)]  # Connections of both workers.
+def test_a_revoked_key_is_refused_within_two_seconds(guarded, key_file, tokens):
+    key = tokens["withdrawn"]
+    # Six connections reach both workers.
+    clients = [_client(guarded, key) for _ in range(6)]
     for client in clients:
         client.server_info()
     api_keys.revoke(key_file, id_of(key))
-    time.sleep(2)
+    until(lambda: not any(_is_admitted(client.server_info) for client in clients), 2)
     for client in clients:
-        with pytest.raises(Unauthenticated):
-            client.server_info()
         client.close()
 
 
-def test_a_damaged_key_file_locks_nobody_out(guarded, key_file, made):
+def _is_admitted(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except Unauthenticated:
+        return False
+    return True
+
+
+def test_a_damaged_key_file_locks_nobody_out(guarded, key_file, tokens):
     good = key_file.read_bytes()
     key_file.write_bytes(good[:50])
-    time.sleep(1.1)
-    with _client(guarded, made["own"]) as client:
-        client.list_collections(TENANT)
+    with _client(guarded, tokens["own"]) as client:
+
+        def has_noticed() -> bool:
+            """Sends a call, since the indexer checks the file only when it is called."""
+            client.list_collections(TENANT)
+            return "reload_failed" in guarded.indexer.log
+
+        until(has_noticed)
     key_file.write_bytes(good)
-    assert "reload_failed" in guarded.indexer.log
 
 
 def _run(services: Running, token: str, *arguments: str):
@@ -112,11 +124,16 @@ def _run(services: Running, token: str, *arguments: str):
     return CliRunner().invoke(app, arguments, env=env)
 
 
-def test_every_command_takes_a_token_made_while_services_run(guarded, key_file, tmp_path):
+def test_every_command_takes_a_token_created_while_services_run(guarded, key_file, tmp_path):
     arguments = ["keys", "create", "--file", str(key_file), "--tenant", "cli", "--role", "write"]
     key = CliRunner().invoke(app, arguments).stdout.strip()
     (tmp_path / "cats.md").write_text("# Cats\n\nCats sleep all day.\n", "utf-8")
-    time.sleep(1.1)  # The services check the file once a second.
+    # Sixteen connections reach both workers. The services check the file once a second.
+    clients = [_client(guarded, key) for _ in range(16)]
+    until(lambda: _is_admitted(lambda: clients[0].list_collections("cli")))
+    until(lambda: all(_is_admitted(client.server_info) for client in clients))
+    for client in clients:
+        client.close()
     for arguments in (
         ("ingest", str(tmp_path)),
         ("search", "cats"),
@@ -132,11 +149,11 @@ def test_every_command_takes_a_token_made_while_services_run(guarded, key_file, 
     assert "may not act for tenant" in denied.stderr
 
 
-def test_commands_find_services_that_listen_on_all_addresses(guarded, made):
-    """As in containers, whose settings name wildcard addresses; the token goes to loopback only."""
+def test_commands_find_services_that_listen_on_all_addresses(guarded, tokens):
+    """In containers, settings name wildcard addresses. The token is sent to loopback only."""
     port = guarded.indexer.address.rpartition(":")[2]
     arguments = ("status", "--tenant", TENANT, "--indexer", f"0.0.0.0:{port}")
-    done = _run(guarded, made["own"], *arguments)
+    done = _run(guarded, tokens["own"], *arguments)
     assert done.exit_code == 0, done.output
 
 
@@ -144,7 +161,7 @@ def test_no_log_contains_a_key(guarded, key_file):
     listed = {key.id for key in api_keys.read(key_file)}
     for process in (guarded.indexer, guarded.retriever):
         assert "hrag_" not in process.log
-        assert any(f"credential={each}" in process.log for each in listed)
+        assert any(f"credential={key_id}" in process.log for key_id in listed)
 
 
 @pytest.mark.parametrize("service", [INDEXER, RETRIEVER])
@@ -152,7 +169,7 @@ def test_a_service_without_authentication_listens_on_loopback_only(data_dir, ser
     address = "0.0.0.0:0"
     process = Process(service, data_dir, FAST, address)
     assert process.wait() == 2
-    assert all(each in process.log for each in (address, "HRAG_INSECURE_NO_AUTH", NO_AUTH_WORDS))
+    assert all(word in process.log for word in (address, "HRAG_INSECURE_NO_AUTH", NO_AUTH_WORDS))
 
 
 def test_the_sdk_raises_errors_of_hrag(guarded):

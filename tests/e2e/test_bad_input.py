@@ -1,4 +1,4 @@
-"""Each kind of bad input has its own status and a message that says what is allowed."""
+"""Each kind of bad input gets its status and a message that says what is allowed."""
 
 import grpc
 import pytest
@@ -14,7 +14,7 @@ INVALID, MISSING = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
 
 
 def failure(call, request):
-    """The status code, and the error that the client makes of it."""
+    """Makes a call that must fail; returns its status code and the error that clients raise."""
     with pytest.raises(grpc.RpcError) as caught:
         call(request, timeout=60)
     return caught.value.code(), error_from(caught.value)
@@ -47,7 +47,7 @@ def big_metadata():
     ],
     ids=lambda value: None if isinstance(value, dict) else value[:20],
 )
-def test_documents_that_cannot_be_stored(services, tenant, document, field, says):
+def test_invalid_documents_are_refused_with_their_field(services, tenant, document, field, says):
     request = indexer_pb2.IngestDocumentRequest(
         tenant_id=tenant, document=types_pb2.Document(**document)
     )
@@ -104,7 +104,7 @@ def vector(*values):
         (vector(), "vector", ""),
     ],
 )
-def test_searches_that_make_no_sense(services, tenant, search, field, says):
+def test_invalid_searches_are_refused_with_their_field(services, tenant, search, field, says):
     services.client.ingest(tenant, Document("Some text."))
     request = retriever_pb2.SearchRequest(tenant_id=tenant, **search)
     code, error = failure(services.raw_retriever.Search, request)
@@ -113,13 +113,13 @@ def test_searches_that_make_no_sense(services, tenant, search, field, says):
 
 
 def test_a_search_far_too_large_is_refused_by_its_length(services, tenant):
-    """Without taking memory: what is 4 MB on the wire may be hundreds as a message."""
+    """It is not parsed, because 4 MB on the wire may need hundreds of MB as a message."""
     request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x" * (16 << 20))
     code, error = failure(services.raw_retriever.Search, request)
     assert (code, type(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, TooLarge)
 
 
-def test_what_does_not_exist_is_not_found(services, tenant):
+def test_calls_on_missing_things_fail_with_not_found(services, tenant):
     unknown = retriever_pb2.SearchRequest(tenant_id=tenant, text="x")
     assert failure(services.raw_retriever.Search, unknown)[0] is MISSING
     elsewhere = indexer_pb2.IngestDocumentRequest(
@@ -139,7 +139,7 @@ def test_one_bad_document_does_not_end_a_stream(services, tenant):
     assert kinds == ["IngestResult", "BlankDocument", "IngestResult"]
 
 
-def test_a_deadline_that_passes(services, tenant):
+def test_a_call_ends_at_its_deadline(services, tenant):
     services.client.ingest(tenant, Document("Some text."))
     request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x", min_sequence=1 << 40)
     with pytest.raises(grpc.RpcError) as caught:
@@ -147,11 +147,11 @@ def test_a_deadline_that_passes(services, tenant):
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_a_sequence_that_is_not_reached_says_how_far_the_store_is(services, tenant):
+def test_a_search_for_an_unreached_sequence_ends_at_its_deadline(services, tenant):
     written = services.client.ingest(tenant, Document("Some text."))
     request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x", min_sequence=1 << 40)
     with pytest.raises(grpc.RpcError) as caught:
         services.raw_retriever.Search(request, timeout=0.5)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    found = services.client.search(tenant, "x", min_sequence=written.sequence)
-    assert found.sequence >= written.sequence
+    result = services.client.search(tenant, "x", min_sequence=written.sequence)
+    assert result.sequence >= written.sequence

@@ -1,4 +1,4 @@
-"""The quality benchmark on the miniature, so that it is not found broken when it is needed."""
+"""The quality benchmark runs on the miniature, so it is known to work when it is needed."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ DATA = Path(__file__).parent.parent / "data" / "quality"
 
 
 def test_sets_are_ingested_and_searched_through_services(services: Running) -> None:
-    """Pseudo-embeddings know nothing, so vectors alone find less than words do."""
+    """Pseudo-embeddings have no meaning, so vectors alone find less than words do."""
     measured = run(services.client, read_sets(DATA), "standard,small_to_big:dense", "a test")
     assert measured.about["systems"] == ["standard", "small_to_big:dense"]
     recall = {
         system: [
-            measured.figures[f"quality.miniature.{system}.recall_{each}"].value
-            for each in (1000, 8000)
+            measured.figures[f"quality.miniature.{system}.recall_{budget}"].value
+            for budget in (1000, 8000)
         ]
         for system in ("standard", "small_to_big_dense")
     }
@@ -29,10 +29,10 @@ def test_sets_are_ingested_and_searched_through_services(services: Running) -> N
 
 
 @pytest.mark.slow
-def test_a_run_starts_its_own_services_and_is_stored(
+def test_a_run_starts_services_and_its_figures_are_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Words that the embedder knows: what answers is nearly always found first."""
+    """With real embeddings, the passages that answer a question nearly always come first."""
     arguments = [str(DATA), "--results", str(tmp_path), "--compare", "context,standard:dense"]
     assert main([*arguments, "--store"]) == 0
     stored = Results.read(tmp_path / STORED / FIGURES)

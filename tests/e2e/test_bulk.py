@@ -1,4 +1,4 @@
-"""A stream of documents between real processes: order, ends, what is kept."""
+"""Streams of documents between real processes keep their order and what they have confirmed."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,8 @@ from tests.support.servers.processes import Running, running
 
 Results = Iterator[IngestResult | errors.HragError]
 
-EXIT_S = 5.0  # Far less than HRAG_DRAIN_S, which a stream must not use up.
+# This is far less than HRAG_DRAIN_S, which a stream must not use up.
+EXIT_S = 5.0
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def client(services: Running) -> Client:
 
 
 def _documents() -> Iterator[Document]:
-    """Without end: d0, d1 and so on."""
+    """Yields documents d0, d1 and so on, without end."""
     return (Document(f"Text {number} says this.", f"d{number}") for number in count())
 
 
@@ -38,7 +39,7 @@ def _stored(result: IngestResult | errors.HragError) -> IngestResult:
     return result
 
 
-# Order
+# Order.
 
 
 def test_a_second_run_changes_nothing(client: Client, tenant: str) -> None:
@@ -63,7 +64,9 @@ def test_versions_of_a_document_in_one_stream_are_stored_in_order(
     assert client.index_status(tenant).document_count == 1
 
 
-def test_a_client_that_waits_for_each_answer_is_served(client: Client, tenant: str) -> None:
+def test_a_client_may_wait_for_each_result_before_it_sends_more(
+    client: Client, tenant: str
+) -> None:
     answered = Event()
     answered.set()
 
@@ -73,20 +76,22 @@ def test_a_client_that_waits_for_each_answer_is_served(client: Client, tenant: s
             answered.clear()
             yield document
 
-    found = []
+    document_ids = []
     for result in client.ingest_many(tenant, one_by_one(), timeout_s=60):
-        found.append(_stored(result).document_id)
+        document_ids.append(_stored(result).document_id)
         answered.set()
-    assert found == [f"d{number}" for number in range(30)]
+    assert document_ids == [f"d{number}" for number in range(30)]
 
 
-def test_what_was_answered_is_found_while_the_stream_goes_on(client: Client, tenant: str) -> None:
+def test_confirmed_documents_are_found_while_the_stream_continues(
+    client: Client, tenant: str
+) -> None:
     results = client.ingest_many(tenant, _documents())
     for answered in range(1, 200):
         stored = _stored(next(results))
         if answered % 50 == 0:
-            found = client.search(tenant, "x", limit=100, min_sequence=stored.sequence)
-            assert len(found.passages) >= min(answered, 100)
+            result = client.search(tenant, "x", limit=100, min_sequence=stored.sequence)
+            assert len(result.passages) >= min(answered, 100)
 
 
 def test_documents_of_all_sizes_share_a_stream(client: Client, tenant: str) -> None:
@@ -99,22 +104,22 @@ def test_documents_of_all_sizes_share_a_stream(client: Client, tenant: str) -> N
     assert client.get_text(tenant, "large") == large
 
 
-# Ends
+# Ends of streams.
 
 
 def _collect(results: Results, answered: list[str], at: int, act: Callable[[], None]) -> None:
-    """Adds the ids of what is stored; acts once there are so many."""
+    """Adds the ids of stored documents to `answered`. Calls `act` once there are `at` ids."""
     for result in results:
         answered.append(_stored(result).document_id)
         if len(answered) == at:
             act()
 
 
-def _stop_amid(services: Running, documents: Iterator[Document], after: int) -> list[str]:
-    """Stops the indexer after so many answers; all that it answered before it was gone.
+def _stop_during_stream(services: Running, documents: Iterator[Document], after: int) -> list[str]:
+    """Stops the indexer after `after` results. Returns the ids that it confirmed until it ended.
 
-    A connection that ends while its client still sends may lose what was sent last to that
-    client: answers, and that the service stops.
+    A connection that ends while its client sends may lose the last messages to the client: results,
+    and the notice that the service stops.
     """
     answered: list[str] = []
     results = services.client.ingest_many("t", documents)
@@ -129,28 +134,28 @@ def _stop_amid(services: Running, documents: Iterator[Document], after: int) -> 
 
 
 def _all_ids(client: Client, tenant: str) -> set[str]:
-    found: set[str] = set()
+    document_ids: set[str] = set()
     token = ""
     while True:
         page = client.list_documents(tenant, page_size=1000, page_token=token)
-        found |= {info.document_id for info in page.items}
+        document_ids |= {info.document_id for info in page.items}
         token = page.next_page_token
         if not token:
-            return found
+            return document_ids
 
 
 @pytest.mark.slow
-def test_a_stop_ends_a_busy_stream_and_what_was_answered_is_stored(data_dir: Path) -> None:
+def test_a_stop_ends_a_busy_stream_and_confirmed_documents_are_stored(data_dir: Path) -> None:
     with running(data_dir) as services:
-        answered = _stop_amid(services, _documents(), 500)
+        answered = _stop_during_stream(services, _documents(), 500)
         assert "some calls were still running" not in services.indexer.log
     assert answered == [f"d{number}" for number in range(len(answered))]
     with running(data_dir) as services:
         stored = _all_ids(services.client, "t")
         assert stored >= set(answered)
         assert stored == {f"d{number}" for number in range(len(stored))}
-        rest = islice(_documents(), len(stored) + 100)
-        outcomes = _outcomes(services.client.ingest_many("t", rest))
+        documents = islice(_documents(), len(stored) + 100)
+        outcomes = _outcomes(services.client.ingest_many("t", documents))
     assert outcomes == [IngestOutcome.UNCHANGED] * len(stored) + [IngestOutcome.CREATED] * 100
 
 
@@ -162,15 +167,16 @@ def test_a_stop_ends_a_stream_that_waits_for_its_client(data_dir: Path) -> None:
         over.wait(30)
 
     with running(data_dir) as services:
-        assert len(_stop_amid(services, silent(), 10)) == 10
+        assert len(_stop_during_stream(services, silent(), 10)) == 10
         over.set()
 
 
-def test_a_client_that_goes_away_amid_a_stream_leaves_what_was_answered(
+def test_documents_are_stored_if_the_client_leaves_after_their_results(
     services: Running, client: Client, tenant: str
 ) -> None:
     answered: list[str] = []
-    for _ in range(20):  # More streams than the service has threads: none may hang.
+    # There are more streams than the service has threads, so none may hang.
+    for _ in range(20):
         with closing(services.new_client()) as other:
             results = other.ingest_many(tenant, _documents())
             answered += [_stored(result).document_id for result in islice(results, 50)]

@@ -1,4 +1,4 @@
-"""Calls whose callers have gone, or whose time is over, let go of their threads and models."""
+"""Calls whose callers have left, or whose deadline has passed, free their threads and models."""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.support.until import until
 
 _THREADS = 2
 _FAR = 1 << 40
-# Some twelve requests to the endpoint.
+# The endpoint embeds this text in about twelve requests.
 _LONG = "A sentence that fills a request. " * (12 * MAX_REQUEST_BYTES // 33)
 _SLOW_S = 0.4
 
@@ -31,8 +31,8 @@ def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def few(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Services with two threads each, which an endpoint embeds for."""
+def services(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Services with two threads each, and an endpoint as embedder."""
     settings = {
         "HRAG_EMBEDDER": "openai",
         "OPENAI_BASE_URL": endpoint.base_url,
@@ -46,38 +46,35 @@ def few(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def stored(few: Running, endpoint: OpenAIServer, tenant: str) -> Iterator[str]:
-    """A tenant with a document; what was to spoil replies is forgotten afterwards."""
-    few.client.ingest(tenant, Document("Dogs bark.", "dogs"))
+def stored(services: Running, endpoint: OpenAIServer, tenant: str) -> Iterator[str]:
+    """A tenant with a document. Faults that the endpoint still has are removed afterwards."""
+    services.client.ingest(tenant, Document("Dogs bark.", "dogs"))
     yield tenant
     endpoint.forget_faults()
 
 
-def _search_still_answers(few: Running, tenant: str) -> None:
+def _search_still_answers(services: Running, tenant: str) -> None:
     vector = rpb.Vector(values=[1.0] * DEFAULT_DIMENSION)
     request = rpb.SearchRequest(tenant_id=tenant, vector=vector)
-    assert len(few.raw_retriever.Search(request, timeout=3).passages) == 1
+    assert len(services.raw_retriever.Search(request, timeout=3).passages) == 1
 
 
 def test_cancelled_searches_that_wait_for_a_change_free_their_threads(
-    few: Running, stored: str
+    services: Running, stored: str
 ) -> None:
     request = rpb.SearchRequest(tenant_id=stored, text="dogs", min_sequence=_FAR)
-    waiting = [few.raw_retriever.Search.future(request) for _ in range(_THREADS)]
+    waiting = [services.raw_retriever.Search.future(request) for _ in range(_THREADS)]
     with pytest.raises(grpc.FutureTimeoutError):
         waiting[0].result(0.5)
-    for each in waiting:
-        each.cancel()
-    _search_still_answers(few, stored)
-    until = time.monotonic() + 10
-    while few.retriever.log.count("code=CANCELLED") < _THREADS:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    for call in waiting:
+        call.cancel()
+    _search_still_answers(services, stored)
+    until(lambda: services.retriever.log.count("code=CANCELLED") >= _THREADS, 10)
 
 
 @pytest.mark.parametrize("fault", [slow(60), refuse(429, retry_after="60")], ids=["slow", "limits"])
-def test_searches_whose_time_is_over_do_not_wait_for_an_embedder(
-    few: Running, endpoint: OpenAIServer, stored: str, fault: Any
+def test_searches_past_their_deadline_do_not_wait_for_an_embedder(
+    services: Running, endpoint: OpenAIServer, stored: str, fault: Any
 ) -> None:
     endpoint.inject(fault, times=_THREADS)
     for number in range(_THREADS):
@@ -85,32 +82,32 @@ def test_searches_whose_time_is_over_do_not_wait_for_an_embedder(
             tenant_id=stored, text=f"{stored} {number}", retrieval=rpb.RETRIEVAL_DENSE
         )
         with pytest.raises(grpc.RpcError):
-            few.raw_retriever.Search(request, timeout=0.5)
-    _search_still_answers(few, stored)
+            services.raw_retriever.Search(request, timeout=0.5)
+    _search_still_answers(services, stored)
 
 
 @pytest.mark.parametrize("way", ["cancel", "deadline"])
-def test_a_document_nobody_waits_for_is_not_embedded_to_its_end(
-    few: Running, endpoint: OpenAIServer, stored: str, way: str
+def test_a_document_without_a_waiting_caller_is_not_embedded_to_its_end(
+    services: Running, endpoint: OpenAIServer, stored: str, way: str
 ) -> None:
     before = endpoint.calls
     endpoint.inject(slow(_SLOW_S), times=30)
     document = tpb.Document(document_id="long", text=_LONG)
     request = ipb.IngestDocumentRequest(tenant_id=stored, document=document)
     timeout = None if way == "cancel" else 4 * _SLOW_S
-    storing = few.raw_indexer.IngestDocument.future(request, timeout=timeout)
+    storing = services.raw_indexer.IngestDocument.future(request, timeout=timeout)
     if way == "cancel":
         until(lambda: endpoint.calls > before)
         storing.cancel()
     with pytest.raises((grpc.RpcError, grpc.FutureCancelledError)):
         storing.result(20)
-    _stands_still(endpoint)
+    _wait_until_unused(endpoint)
     assert endpoint.calls - before < 6
-    assert [info.document_id for info in few.client.list_documents(stored).items] == ["dogs"]
+    assert [info.document_id for info in services.client.list_documents(stored).items] == ["dogs"]
 
 
-def test_a_stream_nobody_waits_for_is_not_embedded_to_its_end(
-    few: Running, endpoint: OpenAIServer, stored: str
+def test_a_stream_without_a_waiting_caller_is_not_embedded_to_its_end(
+    services: Running, endpoint: OpenAIServer, stored: str
 ) -> None:
     before = endpoint.calls
     endpoint.inject(slow(_SLOW_S), times=30)
@@ -123,17 +120,22 @@ def test_a_stream_nobody_waits_for_is_not_embedded_to_its_end(
             yield ipb.IngestDocumentsRequest(tenant_id=stored, document=document)
         over.wait(20)
 
-    storing = few.raw_indexer.IngestDocuments(documents())
+    storing = services.raw_indexer.IngestDocuments(documents())
     until(lambda: endpoint.calls > before)
     storing.cancel()
     over.set()
-    _stands_still(endpoint)
+    _wait_until_unused(endpoint)
     assert endpoint.calls - before < 6
 
 
-def _stands_still(endpoint: OpenAIServer) -> None:
-    """Waits until nothing is asked any more."""
-    seen = -1
-    while endpoint.calls > seen:
-        seen = endpoint.calls
-        time.sleep(3 * _SLOW_S)
+def _wait_until_unused(endpoint: OpenAIServer) -> None:
+    """Waits until the endpoint has got no request for three times the time of a reply."""
+    calls, since = endpoint.calls, time.monotonic()
+
+    def is_unused() -> bool:
+        nonlocal calls, since
+        if endpoint.calls > calls:
+            calls, since = endpoint.calls, time.monotonic()
+        return time.monotonic() - since > 3 * _SLOW_S
+
+    until(is_unused)

@@ -1,4 +1,4 @@
-"""Counting, changing and deleting documents by filter, through both services."""
+"""Documents are counted, changed and deleted by filter, through both services."""
 
 import pytest
 
@@ -31,11 +31,11 @@ def test_documents_are_counted_and_listed_by_filter(client: Client, tenant: str)
     assert client.count_documents(tenant, filter=DRAFT) == DocumentCount(3, 5, 6)
     assert client.count_documents(tenant) == DocumentCount(5, 5, 6)
     first = client.list_documents(tenant, filter=DRAFT, page_size=2)
-    rest = client.list_documents(
+    second = client.list_documents(
         tenant, filter=DRAFT, page_size=2, page_token=first.next_page_token
     )
-    ids = [info.document_id for page in (first, rest) for info in page.items]
-    assert (ids, rest.next_page_token) == (["d0", "d1", "d2"], "")
+    ids = [info.document_id for page in (first, second) for info in page.items]
+    assert (ids, second.next_page_token) == (["d0", "d1", "d2"], "")
     with pytest.raises(InvalidArgument) as caught:
         client.count_documents(tenant, filter=Match("colour", ("red",)))
     assert caught.value.field == "filter.match.field"
@@ -43,13 +43,13 @@ def test_documents_are_counted_and_listed_by_filter(client: Client, tenant: str)
         client.count_documents(tenant, collection="missing")
 
 
-def test_what_a_filter_selects_is_deleted(services, client: Client, tenant: str) -> None:
+def test_documents_that_pass_a_filter_are_deleted(services, client: Client, tenant: str) -> None:
     used = client.index_status(tenant).tenant.documents
     deletion = client.delete_documents(tenant, DRAFT)
     assert (deletion.documents, deletion.sequence) == (3, 9)
     assert client.index_status(tenant).tenant.documents == used - 3
-    found = client.search(tenant, "dogs", limit=9, min_sequence=deletion.sequence).passages
-    assert {passage.chunk.document_id for passage in found} == {"d3", "d4"}
+    passages = client.search(tenant, "dogs", limit=9, min_sequence=deletion.sequence).passages
+    assert {passage.chunk.document_id for passage in passages} == {"d3", "d4"}
     again = client.delete_documents(tenant, DRAFT)
     assert (again.documents, again.sequence) == (0, 9)
     assert client.count_documents(f"{tenant}.other").documents == 5
@@ -67,10 +67,10 @@ def test_changed_metadata_is_found_and_cited(client: Client, tenant: str) -> Non
     assert updated.outcome is IngestOutcome.UPDATED
     assert updated.document.metadata == {"state": "final", "by": {"name": "Ann"}}
     by_ann = Match("metadata.by.name", ("Ann",))
-    found = client.search(tenant, "dogs", filter=by_ann, limit=9).passages
-    assert [passage.chunk.metadata for passage in found] == [updated.document.metadata]
-    found = client.search(tenant, "dogs", filter=DRAFT, limit=9).passages
-    assert {passage.chunk.document_id for passage in found} == {"d1", "d2"}
+    passages = client.search(tenant, "dogs", filter=by_ann, limit=9).passages
+    assert [passage.chunk.metadata for passage in passages] == [updated.document.metadata]
+    passages = client.search(tenant, "dogs", filter=DRAFT, limit=9).passages
+    assert {passage.chunk.document_id for passage in passages} == {"d1", "d2"}
     sequence = updated.document.sequence
     moved = client.update_metadata(
         tenant, "d0", replace=True, source="s3://b", expected_sequence=sequence
@@ -83,7 +83,9 @@ def test_changed_metadata_is_found_and_cited(client: Client, tenant: str) -> Non
     assert client.count_documents(f"{tenant}.other", filter=DRAFT).documents == 3
 
 
-def test_ingesting_a_changed_document_restores_what_was_sent(client: Client, tenant: str) -> None:
+def test_ingesting_a_document_again_restores_its_changed_metadata(
+    client: Client, tenant: str
+) -> None:
     original = Document("Dogs number 3.", "d3", metadata={"state": "final", "number": 3})
     assert client.ingest(tenant, original).outcome is IngestOutcome.UNCHANGED
     same = client.update_metadata(tenant, "d3", {"number": 3})

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.servers.forked import HRAG, ran
+from tests.support.until import until
 
 _HRAG = [sys.executable, *HRAG]
 _SETTINGS = {"HRAG_EMBEDDER": "hash:64", "NO_COLOR": "1", "COLUMNS": "100"}
@@ -25,7 +25,7 @@ _GUIDE = "# The guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 150
 
 @dataclass
 class Serving:
-    """A running `hrag serve`, and a way to run commands beside it."""
+    """A running `hrag serve`, and a method that runs commands while it runs."""
 
     process: subprocess.Popen[str]
     env: dict[str, str]
@@ -34,13 +34,16 @@ class Serving:
         return ran(*HRAG, *arguments, environment=self.env)
 
     def children(self) -> dict[str, int]:
-        """Process ids of the services by module."""
+        """Returns the process ids of the services by module."""
         pid = self.process.pid
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         commands = {
-            int(each): Path(f"/proc/{each}/cmdline").read_text().split("\0") for each in found
+            int(child_pid): Path(f"/proc/{child_pid}/cmdline").read_text().split("\0")
+            for child_pid in pids
         }
-        return {command[command.index("-m") + 1]: each for each, command in commands.items()}
+        return {
+            command[command.index("-m") + 1]: child_pid for child_pid, command in commands.items()
+        }
 
 
 @contextmanager
@@ -56,7 +59,7 @@ def _serve(folder: Path) -> Iterator[Serving]:
     try:
         assert process.stdout is not None
         for name in ("INDEXER", "RETRIEVER"):
-            line = next(each for each in process.stdout if "serves at" in each)
+            line = next(line for line in process.stdout if "serves at" in line)
             env[f"HRAG_{name}_ADDRESS"] = re.findall(r"127\.0\.0\.1:\d+", line)[0]
         alarm.cancel()
         yield Serving(process, env)
@@ -88,7 +91,7 @@ def test_exit_code_reports_health(serving):
     done = serving.hrag("health")
     assert done.returncode == 0
     assert re.search(r"^indexer serves at .+\nretriever serves at .+\n$", done.stdout)
-    # Each service reports its own health.
+    # Each service reports only its health.
     wrong = ("--retriever", serving.env["HRAG_INDEXER_ADDRESS"])
     done = serving.hrag("health", *wrong)
     assert done.returncode == 1
@@ -119,7 +122,7 @@ def test_missing_collection_fails_without_create(serving, files):
     assert serving.hrag(*arguments, "--create").returncode == 0
 
 
-def test_search_shows_citation_and_marks_what_matched(serving):
+def test_search_shows_citations_and_marks_matches(serving):
     done = serving.hrag("search", "keys", "--limit", "1")
     assert done.returncode == 0
     scores = r"\d\.\d{3} \(lexical \d\.\d{3}, dense -?\d\.\d{3}\)"
@@ -129,13 +132,13 @@ def test_search_shows_citation_and_marks_what_matched(serving):
     assert "in the service" in done.stdout
 
 
-def test_a_document_is_cited_by_its_own_title_or_else_by_its_file(serving, files):
+def test_a_document_is_cited_by_its_title_or_else_by_its_file(serving, files):
     done = serving.hrag("search", "notes", "--limit", "9")
     assert f"  The guide · Keys · {files}/guide.md · guide.md#2." in done.stdout
     assert f"  {files}/sub/notes.txt · sub:notes.txt#2.0" in done.stdout
 
 
-def test_search_as_json_is_one_document_and_nothing_else(serving):
+def test_search_as_json_prints_exactly_one_document(serving):
     done = serving.hrag("search", "keys", "--json", "--mode", "standard", "--limit", "3")
     result = json.loads(done.stdout)
     assert (result["mode"], len(result["passages"])) == ("standard", 3)
@@ -144,7 +147,7 @@ def test_search_as_json_is_one_document_and_nothing_else(serving):
         assert len(passage["chunk"]["content"]) == span["char_end"] - span["char_start"]
 
 
-def test_search_filters(serving):
+def test_search_takes_filters(serving):
     done = serving.hrag("search", "keys", "--json", "--filter", "title=Nobody's")
     result = json.loads(done.stdout)
     assert (result["passages"], result["eligible_leaves"]) == ([], 0)
@@ -157,13 +160,16 @@ def test_search_filters(serving):
 
 
 def _until_summarised(serving: Serving, tenant: str) -> str:
-    """The output of `hrag status` once no document waits for summaries."""
-    end = time.monotonic() + _START_S
-    while True:
-        found = json.loads(serving.hrag("status", "--tenant", tenant, "--json").stdout)
-        if not any(each["status"]["unsummarised_documents"] for each in found["collections"]):
-            return serving.hrag("status", "--tenant", tenant).stdout
-        assert time.monotonic() < end
+    """Waits until no document waits for summaries; returns the output of `hrag status` then."""
+
+    def is_summarised() -> bool:
+        status = json.loads(serving.hrag("status", "--tenant", tenant, "--json").stdout)
+        return not any(
+            collection["status"]["unsummarised_documents"] for collection in status["collections"]
+        )
+
+    until(is_summarised, _START_S)
+    return serving.hrag("status", "--tenant", tenant).stdout
 
 
 @pytest.mark.slow
@@ -221,19 +227,19 @@ def test_tree_draws_every_chunk_of_the_document(serving):
     assert "Keys" in done.stdout
 
 
-def test_status_counts_what_is_stored(serving):
+def test_status_counts_stored_documents(serving):
     shown = serving.hrag("status")
     assert "hash" in shown.stdout
     assert "collections in memory: " in shown.stdout
-    found = json.loads(serving.hrag("status", "--json").stdout)
+    status = json.loads(serving.hrag("status", "--json").stdout)
     collection = next(
-        each for each in found["collections"] if each["collection"]["name"] == "default"
+        listed for listed in status["collections"] if listed["collection"]["name"] == "default"
     )
     assert collection["status"]["document_count"] == 2
-    assert found["server"]["embedder"] == collection["collection"]["settings"]["embedder"]
+    assert status["server"]["embedder"] == collection["collection"]["settings"]["embedder"]
 
 
-def test_check_runs_beside_the_services(serving):
+def test_check_runs_while_the_services_run(serving):
     done = serving.hrag("check")
     assert done.returncode == 0, done.stdout
     assert "the store is sound" in done.stdout
@@ -243,7 +249,10 @@ def test_check_runs_beside_the_services(serving):
     "number",
     [
         signal.SIGTERM,
-        *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGHUP)),
+        *(
+            pytest.param(number, marks=pytest.mark.slow)
+            for number in (signal.SIGINT, signal.SIGHUP)
+        ),
     ],
 )
 def test_signals_stop_both_services_cleanly(tmp_path, number):

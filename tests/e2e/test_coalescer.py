@@ -1,4 +1,4 @@
-"""Concurrent searches share requests to the embedding endpoint, and nothing else."""
+"""Concurrent searches share requests to the embedding endpoint, but no errors or deadlines."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ SLOW_S = 0.1
 
 
 class Particular(OpenAIServer):
-    """Is slow, and rejects a whole request for one bad text."""
+    """An endpoint that is slow, and rejects a whole request if one of its texts is bad."""
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
         reply = replace(super().answer(request, authorization), delay_s=SLOW_S)
@@ -35,7 +35,7 @@ def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module")
 def crowded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Services with a thread for each caller."""
+    """Services with one thread per caller."""
     settings = {
         "HRAG_EMBEDDER": "openai",
         "OPENAI_BASE_URL": endpoint.base_url,
@@ -63,9 +63,9 @@ def texts_of(tenant: str) -> list[str]:
 def at_once(
     crowded: Running, tenant: str, texts: Sequence[str], timeouts: Sequence[float] = (20,)
 ) -> list[Any]:
-    """Starts concurrent searches, with the timeouts in turn."""
-    asked = {"tenant_id": tenant, "limit": 1, "retrieval": rpb.RETRIEVAL_DENSE}
-    requests = [rpb.SearchRequest(text=text, **asked) for text in texts]
+    """Starts concurrent searches, to which the timeouts are assigned in turn."""
+    fields = {"tenant_id": tenant, "limit": 1, "retrieval": rpb.RETRIEVAL_DENSE}
+    requests = [rpb.SearchRequest(text=text, **fields) for text in texts]
     return [
         crowded.raw_retriever.Search.future(request, timeout=timeouts[number % len(timeouts)])
         for number, request in enumerate(requests)
@@ -73,20 +73,21 @@ def at_once(
 
 
 def assert_found(search: Any, number: int) -> None:
-    """Asserts that the document with the query's text is first, so the vector was the right one."""
+    """Fails unless the document with the query's text is first, so that its vector was right."""
     (passage,) = search.result().passages
     assert passage.chunk.document_id == f"d{number}"
     assert passage.score == pytest.approx(1, abs=COSINE_TOLERANCE)
 
 
-def test_concurrent_callers_share_requests_and_get_their_own_results(
+def test_concurrent_callers_share_requests_and_each_gets_its_result(
     crowded: Running, endpoint: OpenAIServer, stored: str
 ) -> None:
     texts = texts_of(stored)
     for number, search in enumerate(at_once(crowded, stored, texts)):
         assert_found(search, number)
     assert sorted(endpoint.texts) == sorted(texts)
-    assert endpoint.calls < CALLERS  # How many fewer depends on the machine.
+    # The exact number depends on the machine.
+    assert endpoint.calls < CALLERS
     assert max(len(request["input"]) for request in endpoint.requests) <= MAX_TEXTS
 
 

@@ -1,4 +1,4 @@
-"""`hrag demo` on a few files: what it prints, and that it leaves nothing behind."""
+"""`hrag demo` on a few files prints all parts and leaves no files."""
 
 import os
 import subprocess
@@ -40,8 +40,8 @@ def files(tmp_path) -> Path:
     return folder
 
 
-@pytest.mark.slow  # `make demo` runs all parts too.
-def test_demo_on_given_files_runs_all_parts_and_cleans_up(tmp_path, files):
+@pytest.mark.slow  # `make demo` also runs all parts.
+def test_demo_on_files_runs_all_parts_and_cleans_up(tmp_path, files):
     done = _demo(tmp_path, str(files), "--searches", "10")
     assert done.returncode == 0, done.stderr
     assert "3 of 3 documents: 3 created" in done.stdout
@@ -54,17 +54,17 @@ def test_demo_on_given_files_runs_all_parts_and_cleans_up(tmp_path, files):
 
 
 @pytest.mark.slow
-def test_demo_asks_the_given_question(tmp_path, files):
+def test_demo_asks_the_question_of_its_option(tmp_path, files):
     done = _demo(tmp_path, str(files), "--ask", "How long should tea draw?", "--searches", "1")
     assert done.returncode == 0, done.stderr
-    asked, _, rest = done.stdout.partition("1. How long should tea draw?")
-    assert asked
-    assert "tea.txt" in rest.splitlines()[1]
+    before, _, after = done.stdout.partition("1. How long should tea draw?")
+    assert before
+    assert "tea.txt" in after.splitlines()[1]
 
 
 @pytest.mark.slow
 def test_demo_ignores_the_chat_model_setting(tmp_path, files):
-    """A chat model may cost money; this one would never answer."""
+    """A chat model may cost money. The address of this model never answers."""
     model = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}
     done = _demo(tmp_path, str(files), "--searches", "1", **model)
     assert done.returncode == 0, done.stderr

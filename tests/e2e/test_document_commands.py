@@ -52,7 +52,7 @@ def test_documents_are_listed_page_by_page(run):
     token = first.stderr.split("2 of 3 documents; next page: --page-token ")[1].strip()
     second = run("documents", "--page-token", token, "--json")
     listed = json.loads(second.stdout)
-    assert [each["document_id"] for each in listed["documents"]] == ["c"]
+    assert [document["document_id"] for document in listed["documents"]] == ["c"]
     assert (listed["next_page_token"], listed["document_count"]) == ("", 3)
     assert len(run("documents", "--all").stdout.splitlines()) == 4
     assert "page_token is 'x'" in run("documents", "--page-token", "x", code=1).stderr
@@ -64,10 +64,10 @@ def test_a_document_is_shown_with_its_metadata_and_its_tree(run):
     assert 'metadata    标签: ["甲", 2]' in shown
     assert "chunks      1 of level 0, 1 of level 1, 1 of level 2, 1 of level 3" in shown
     assert run("get", "b", "--text").stdout_bytes.decode() == TEXT
-    found = json.loads(run("get", "b", "--text", "--json").stdout)
-    assert (found["text"], found["mime_type"]) == (TEXT, "text/markdown")
+    document = json.loads(run("get", "b", "--text", "--json").stdout)
+    assert (document["text"], document["mime_type"]) == (TEXT, "text/markdown")
     tree = json.loads(run("tree", "b", "--json").stdout)
-    assert [each["chunk_id"] for each in tree["chunks"]] == ["b#3.0", "b#2.0", "b#1.0", "b#0.0"]
+    assert [chunk["chunk_id"] for chunk in tree["chunks"]] == ["b#3.0", "b#2.0", "b#1.0", "b#0.0"]
     assert tree["chunks"][1]["parent_id"] == "b#3.0"
     assert tree["chunks"][0]["parent_id"] is None
 
@@ -77,8 +77,8 @@ def test_documents_are_deleted_and_missing_ones_named(run):
     deleted = run("delete", "a", "none", "c", "a", code=3)
     assert deleted.stdout == "deleted a\ndeleted c\n"
     assert "no document 'none'" in deleted.stderr
-    left = json.loads(run("delete", "b", "--json").stdout)
-    assert [each["document_id"] for each in left["deleted"]] == ["b"]
+    deletion = json.loads(run("delete", "b", "--json").stdout)
+    assert [document["document_id"] for document in deletion["deleted"]] == ["b"]
     assert json.loads(run("documents", "--json").stdout)["documents"] == []
 
 
@@ -121,9 +121,9 @@ def test_metadata_is_set_and_removed(run, services, tenant):
 
 def test_a_collection_is_created_listed_and_deleted(run):
     settings = ("--level-sizes", "128,512", "--embedder", "none", "--no-index-headings")
-    made = json.loads(run("collections", "create", "books", *settings, "--json").stdout)
-    assert made["settings"]["tree"]["level_sizes"] == [128, 512]
-    assert made["settings"]["index_headings"] is False
+    collection = json.loads(run("collections", "create", "books", *settings, "--json").stdout)
+    assert collection["settings"]["tree"]["level_sizes"] == [128, 512]
+    assert collection["settings"]["index_headings"] is False
     assert "already" in run("collections", "create", "books", code=1).stderr
     assert "books\t0\t128,512\t0.1\tnone\tenglish" in run("collections", "list").stdout
     refused = run("collections", "delete", "books", code=2)

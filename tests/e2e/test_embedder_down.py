@@ -1,4 +1,4 @@
-"""What clients see of an embedding endpoint that is down, slow, limiting or wrong."""
+"""Clients get clear errors if an embedding endpoint is down, slow, limiting or wrong."""
 
 import re
 import time
@@ -26,15 +26,17 @@ from tests.support.servers.openai_server import (
 )
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.stores import COSINE_TOLERANCE, content_of
+from tests.support.until import until
 
 TEXT = "".join(f"Sentence {number} tells a story. " for number in range(200))
 KEY = "sk-test-4711"
-AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+# This Retry-After keeps the tests fast.
+AT_ONCE = "0.001"
 
 
 def _settings(base_url: str, **more: str) -> dict[str, str]:
-    own = {"HRAG_EMBEDDER": "openai", "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": KEY}
-    return {**own, **more}
+    settings = {"HRAG_EMBEDDER": "openai", "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": KEY}
+    return {**settings, **more}
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +47,13 @@ def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module")
 def embedded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Services that embed by the endpoint."""
+    """Services with the endpoint as embedder."""
     folder = tmp_path_factory.mktemp("openai") / "store"
     with running(folder, _settings(endpoint.base_url)) as both:
         yield both
 
 
-def test_re_ingesting_a_corpus_embeds_nothing_and_leaves_the_store_as_it_is(
+def test_ingesting_a_corpus_again_embeds_nothing_and_changes_no_stored_byte(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     corpus = [Document(f"{number}. {TEXT}", f"d{number}") for number in range(4)]
@@ -66,7 +68,7 @@ def test_re_ingesting_a_corpus_embeds_nothing_and_leaves_the_store_as_it_is(
     assert content_of(embedded.data_dir) == content
 
 
-def test_a_query_asked_again_is_not_embedded_again(
+def test_a_repeated_query_is_not_embedded_again(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     embedded.client.ingest(tenant, Document(TEXT))
@@ -77,7 +79,7 @@ def test_a_query_asked_again_is_not_embedded_again(
     assert again.passages == first.passages
 
 
-def test_a_shuffled_answer_is_put_in_order(
+def test_a_shuffled_reply_is_sorted_by_its_indexes(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     endpoint.inject(shuffled)
@@ -88,7 +90,7 @@ def test_a_shuffled_answer_is_put_in_order(
     assert best.dense_score == pytest.approx(1, abs=COSINE_TOLERANCE)
 
 
-def test_a_limit_that_passes_goes_unnoticed(
+def test_a_short_rate_limit_is_retried_without_an_error(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     calls = endpoint.calls
@@ -97,7 +99,7 @@ def test_a_limit_that_passes_goes_unnoticed(
     assert endpoint.calls == calls + 4
 
 
-def test_a_limit_that_lasts_is_told_once_with_when_to_try_again(
+def test_a_long_rate_limit_is_an_error_after_five_attempts(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     embedded.client.ingest(tenant, Document(TEXT, "d"))
@@ -116,7 +118,7 @@ def test_a_limit_that_lasts_is_told_once_with_when_to_try_again(
         (refuse(401), "answered 401: check OPENAI_API_KEY"),
     ],
 )
-def test_an_endpoint_that_answers_wrong_needs_an_operator(
+def test_wrong_replies_of_an_endpoint_are_not_retried(
     embedded: Running, endpoint: OpenAIServer, tenant: str, fault: object, words: str
 ) -> None:
     embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
@@ -136,7 +138,7 @@ def test_an_endpoint_that_answers_wrong_needs_an_operator(
     assert embedded.client.get_text(tenant, "d") == "Cats sleep."
 
 
-def test_an_answer_of_another_size_is_refused(
+def test_vectors_of_another_size_are_refused(
     embedded: Running, endpoint: OpenAIServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
@@ -145,7 +147,7 @@ def test_an_answer_of_another_size_is_refused(
         embedded.client.ingest(tenant, Document("Dogs bark.", "d"))
 
 
-def test_a_slow_endpoint_costs_a_caller_no_more_than_its_deadline(
+def test_a_slow_endpoint_delays_a_caller_only_to_its_deadline(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
@@ -156,14 +158,15 @@ def test_a_slow_endpoint_costs_a_caller_no_more_than_its_deadline(
         search(tenant, f"slow {tenant}")
     assert time.monotonic() - began < 0.9
     endpoint.inject(slow(0.6))
+    calls_in_log = embedded.indexer.log.count("/IngestDocument")
     with pytest.raises(errors.DeadlineExceeded):
         embedded.client.ingest(tenant, Document("Dogs bark.", "d"), timeout_s=0.3)
-    time.sleep(0.6)
-    assert embedded.client.get_text(tenant, "d") == "Cats sleep.", "nobody waited for this write"
+    until(lambda: embedded.indexer.log.count("/IngestDocument") > calls_in_log)
+    assert embedded.client.get_text(tenant, "d") == "Cats sleep.", "the call wrote after its end"
 
 
 def _gone(endpoint: OpenAIServer) -> None:
-    """Neither connections that are open nor new ones are answered."""
+    """Closes the endpoint, so that neither open nor new connections are answered."""
     endpoint.inject(hang_up, times=20)
     endpoint.__exit__()
 
@@ -173,7 +176,7 @@ def _hanging(endpoint: OpenAIServer) -> None:
 
 
 def _fails_while_the_rest_serves(services: Running, words: str) -> None:
-    """A search and an ingest give up at the same time; the store does not need the endpoint."""
+    """Fails unless calls that need the endpoint end with an error while all others succeed."""
     client = services.client
     with ThreadPoolExecutor(2) as callers:
         calls = (
@@ -203,10 +206,10 @@ def _spoil(data_dir: Path, how: Callable[[OpenAIServer], None], words: str) -> N
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_is_down_or_hangs_is_told_and_what_is_stored_still_serves(
+def test_services_report_a_missing_or_hanging_endpoint_and_serve_stored_documents(
     tmp_path: Path,
 ) -> None:
-    """Side by side, because a service tries for some seconds before it gives up."""
+    """Both cases run concurrently, because a service retries for some seconds."""
     with ThreadPoolExecutor(2) as both:
         gone = both.submit(_spoil, tmp_path / "gone", _gone, "cannot be reached")
         hangs = both.submit(_spoil, tmp_path / "hangs", _hanging, r"did not answer within 0\.5 s")

@@ -17,7 +17,7 @@ from tests.support.servers.processes import Running
 
 MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
 QUESTIONS = 20
-# Pseudo-embeddings know nothing, so by vectors alone only large budgets find much.
+# Pseudo-embeddings have no meaning, so vectors alone find much only with large budgets.
 COMPARE = ("--compare", "small_to_big:dense,standard")
 
 Shell = Callable[..., Any]
@@ -25,7 +25,7 @@ Shell = Callable[..., Any]
 
 @pytest.fixture
 def shell(services: Running, chat_endpoint: OpenAIServer, tenant: str) -> Shell:
-    """Runs the command for a tenant of its own, with a chat model."""
+    """Runs the command with a chat model, for the test's tenant."""
     env = {
         "NO_COLOR": "1",
         "NO_PROXY": "127.0.0.1",
@@ -44,7 +44,7 @@ def shell(services: Running, chat_endpoint: OpenAIServer, tenant: str) -> Shell:
 
 @pytest.fixture
 def stored(shell: Shell) -> Shell:
-    """The same, with the miniature ingested; its questions are only counted here."""
+    """Runs the same command, after the miniature was ingested."""
     done = shell(MINIATURE, "--ingest", MINIATURE, "--compare", "standard", "--sample", "1")
     assert done.exit_code == 0, done.output
     return shell
@@ -54,7 +54,7 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-def test_modes_are_compared_on_a_corpus_and_a_run_goes_on(shell: Shell, tmp_path: Path) -> None:
+def test_modes_are_compared_on_a_corpus_and_a_run_is_resumed(shell: Shell, tmp_path: Path) -> None:
     report, page, journal = (tmp_path / name for name in ("r.json", "r.html", "run.jsonl"))
     options = (*COMPARE, "--budgets", "500,200000", "--json", report, "--resume", journal)
     done = shell(MINIATURE, "--ingest", MINIATURE, *options)
@@ -66,28 +66,28 @@ def test_modes_are_compared_on_a_corpus_and_a_run_goes_on(shell: Shell, tmp_path
     assert "12 of 12 documents: 12 created" in done.stdout
     assert re.search(r"^standard +\d+\.\d \[\d+, \d+\] +100\.0 \[100, 100\]$", done.stdout, re.M)
     assert "20 questions" in done.stdout
-    found = read(report)
-    assert found["retrieval"]["budgets"] == [500, 8000]
-    assert found["retrieval"]["baseline"] == "standard"
-    for system in found["retrieval"]["systems"]:
-        # All the documents together have some 3,000 tokens.
+    figures = read(report)
+    assert figures["retrieval"]["budgets"] == [500, 8000]
+    assert figures["retrieval"]["baseline"] == "standard"
+    for system in figures["retrieval"]["systems"]:
+        # All documents together have about 3,000 tokens.
         assert system["estimates"]["recall@8000"]["mean"] == 1
         assert (system["searches"], system["failures"]) == (QUESTIONS, [])
         assert system["latency_p50_us"] > 0
-    by_vectors, by_both = found["retrieval"]["systems"]
+    by_vectors, by_both = figures["retrieval"]["systems"]
     assert 0 < by_vectors["estimates"]["recall@500"]["mean"] < 0.9
     assert by_vectors["differences"]["recall@500"]["high"] < 0
     assert by_both["estimates"]["recall@500"]["mean"] > 0.9
     assert "<svg" in page.read_text()
-    # The journal has all searches: services that are not there are not missed by them.
+    # The journal has all searches, so the second run makes none.
     assert journal.read_text().count("\n") == 1 + 2 * QUESTIONS
     shell(MINIATURE, *options)
     again = read(report)
-    assert again["retrieval"] == found["retrieval"]
+    assert again["retrieval"] == figures["retrieval"]
 
 
 def test_blank_documents_of_a_corpus_are_skipped_and_counted(shell: Shell, tmp_path: Path) -> None:
-    """BEIR's corpora have some, which no search could find."""
+    """BEIR's corpora contain blank documents, which no search can find."""
     corpus = tmp_path / "corpus.jsonl"
     blank = "".join(
         json.dumps({"_id": str(n), "title": "", "text": n * " "}) + "\n" for n in (0, 1)
@@ -99,7 +99,7 @@ def test_blank_documents_of_a_corpus_are_skipped_and_counted(shell: Shell, tmp_p
     assert "12 of 12 documents: 12 created" in done.stdout
 
 
-def test_tables_of_documents_and_quotes_are_enough(stored: Shell, tmp_path: Path) -> None:
+def test_questions_may_be_a_table_of_document_ids_and_quotes(stored: Shell, tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
     path.write_text(
         "question,document_id,quote\n"
@@ -114,15 +114,17 @@ def test_tables_of_documents_and_quotes_are_enough(stored: Shell, tmp_path: Path
         in (done.stdout)
     )
     assert "1 expected quotes are in no passage" in done.stdout
-    found = read(tmp_path / "r.json")
-    assert [each["estimates"]["recall@8000"]["mean"] for each in found["retrieval"]["systems"]] == [
+    figures = read(tmp_path / "r.json")
+    assert [
+        system["estimates"]["recall@8000"]["mean"] for system in figures["retrieval"]["systems"]
+    ] == [
         0.5,
         0.5,
     ]
 
 
 def reply(prompt: str) -> str:
-    """An answer that repeats the first passage, or a verdict for what comes first."""
+    """Returns an answer that repeats the first passage, or a verdict for the first answer."""
     if "Answer A:" in prompt:
         return json.dumps(dict.fromkeys(CRITERIA, "A"))
     return prompt.partition("Passages:\n\n")[2][:200]
@@ -151,7 +153,7 @@ def test_a_judge_that_always_takes_the_first_answer_decides_nothing(
     assert "the first answer is preferred in 100 %" in done.stdout
 
 
-def test_a_failed_call_is_shown_and_the_exit_code_says_so(
+def test_a_failed_call_is_shown_and_changes_the_exit_code(
     stored: Shell, chat_endpoint: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_endpoint, "script", reply)
@@ -165,7 +167,8 @@ def test_a_failed_call_is_shown_and_the_exit_code_says_so(
     calls = chat_endpoint.calls
     done = stored(MINIATURE, *options, *journal)
     assert done.exit_code == 0, done.output
-    assert 1 <= chat_endpoint.calls - calls <= 4  # What belongs to the question that failed.
+    # Only the calls of the failed question are made again.
+    assert 1 <= chat_endpoint.calls - calls <= 4
 
 
 def test_questions_are_written_from_the_collection_and_then_asked(
@@ -186,12 +189,12 @@ def test_questions_are_written_from_the_collection_and_then_asked(
     assert done.exit_code == 0, done.output
     assert f"3 questions written to {path}, which has 3" in done.stdout
     assert "openai/test-model: 5 calls, 0 failed, 60 + 15 tokens" in done.stdout
-    found = read(report)
-    assert found["generated"]["added"] == 3
-    assert found["generated"]["rejected"] == {"no JSON in the reply": 2}
+    figures = read(report)
+    assert figures["generated"]["added"] == 3
+    assert figures["generated"]["rejected"] == {"no JSON in the reply": 2}
     assert len(path.read_text().splitlines()) == 3
-    # Spans that are wrong by one character could not all be found.
-    assert found["retrieval"]["systems"][1]["estimates"]["recall@8000"]["mean"] == 1
+    # If spans were wrong by one character, some would not be found.
+    assert figures["retrieval"]["systems"][1]["estimates"]["recall@8000"]["mean"] == 1
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,8 @@ def test_questions_are_written_from_the_collection_and_then_asked(
         (("--compare", "best"), {}, "mode 'best'; it must be one of"),
         (("--baseline", "context", *COMPARE), {}, "baseline is 'context'; it must be one of"),
         (("--resume", MINIATURE / "meta.json"), {}, "it is not a journal"),
-        ((*COMPARE,), {}, "mini"),  # The collection, which this tenant does not have.
+        # This tenant has no collection `mini`.
+        ((*COMPARE,), {}, "mini"),
     ],
 )
 def test_errors_are_one_line(

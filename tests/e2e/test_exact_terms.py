@@ -1,4 +1,4 @@
-"""Texts that differ in one exact term, such as a code: the right one comes first, every time."""
+"""Texts that differ in one exact term, for example a code, are found by that term every time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,13 +9,14 @@ from hrag.client import Client
 from hrag.types import Document, Retrieval, SearchMode, SearchQuery, SearchResult
 from tests.support.servers.processes import Running
 
-_BATCH = 32  # The most that one call takes.
+# A call takes at most this number of searches.
+_BATCH = 32
 _DIGITS = "零一二三四五六七八九"
 
 
 @dataclass(frozen=True)
 class Case:
-    """Texts, and for each a question that only its exact term answers."""
+    """Texts, and a question for each that only the exact term of the text answers."""
 
     texts: tuple[str, ...]
     questions: tuple[str, ...]
@@ -28,10 +29,10 @@ def _case(text: str, question: str, terms: list[str]) -> Case:
 
 
 def _chinese(number: int) -> str:
-    """A number from 100 to 999 as laws write it: 187 is 一百八十七."""
-    hundreds, tens, ones = number // 100, number // 10 % 10, number % 10
-    middle = f"{_DIGITS[tens]}十" if tens else "零" if ones else ""
-    return f"{_DIGITS[hundreds]}百{middle}{_DIGITS[ones] if ones else ''}"
+    """Returns a number from 100 to 999 as laws write it: 187 is 一百八十七."""
+    hundreds, tens, units = number // 100, number // 10 % 10, number % 10
+    middle = f"{_DIGITS[tens]}十" if tens else "零" if units else ""
+    return f"{_DIGITS[hundreds]}百{middle}{_DIGITS[units] if units else ''}"
 
 
 _REASONS = (
@@ -89,45 +90,47 @@ CASES = {
 
 def _stored(client: Client, tenant: str, case: Case) -> None:
     documents = (Document(text, f"d{number}") for number, text in enumerate(case.texts))
-    assert all(not isinstance(each, Exception) for each in client.ingest_many(tenant, documents))
+    assert all(
+        not isinstance(result, Exception) for result in client.ingest_many(tenant, documents)
+    )
 
 
 def _firsts(client: Client, tenant: str, case: Case, retrieval: Retrieval) -> Iterator[str]:
-    """The id of the first document that each question finds."""
-    asked = [
+    """Yields the id of the first document that each question finds."""
+    queries = [
         SearchQuery(tenant, question, mode=SearchMode.STANDARD, limit=1, retrieval=retrieval)
         for question in case.questions
     ]
-    for start in range(0, len(asked), _BATCH):
-        for result in client.batch_search(asked[start : start + _BATCH]):
+    for start in range(0, len(queries), _BATCH):
+        for result in client.batch_search(queries[start : start + _BATCH]):
             assert isinstance(result, SearchResult)
             assert (result.retrieval, result.fallback) == (retrieval, "")
             yield result.passages[0].chunk.document_id
 
 
-def _assert_right_ones_first(
+def _assert_right_texts_first(
     services: Running, tenant: str, case: Case, retrieval: Retrieval
 ) -> None:
     _stored(services.client, tenant, case)
-    found = _firsts(services.client, tenant, case, retrieval)
+    firsts = _firsts(services.client, tenant, case, retrieval)
     wrong = {
         question: document_id
-        for number, (question, document_id) in enumerate(zip(case.questions, found, strict=True))
+        for number, (question, document_id) in enumerate(zip(case.questions, firsts, strict=True))
         if document_id != f"d{number}"
     }
     assert wrong == {}
 
 
 def test_each_of_293_error_codes_is_found(services: Running, tenant: str) -> None:
-    """By words: vectors of the fake embedder mean nothing."""
-    _assert_right_ones_first(services, tenant, ERRORS, Retrieval.LEXICAL)
+    """The search is by words, because vectors of the fake embedder have no meaning."""
+    _assert_right_texts_first(services, tenant, ERRORS, Retrieval.LEXICAL)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_terms_in_chinese_and_mixed_text_are_found(
     services: Running, tenant: str, case: Case
 ) -> None:
-    _assert_right_ones_first(services, tenant, case, Retrieval.LEXICAL)
+    _assert_right_texts_first(services, tenant, case, Retrieval.LEXICAL)
 
 
 @pytest.mark.slow
@@ -135,5 +138,5 @@ def test_terms_in_chinese_and_mixed_text_are_found(
 def test_vectors_do_not_hide_exact_terms(
     builtin_services: Running, tenant: str, case: Case
 ) -> None:
-    """The default retrieval and embedder."""
-    _assert_right_ones_first(builtin_services, tenant, case, Retrieval.HYBRID)
+    """This holds for the default retrieval and the default embedder."""
+    _assert_right_texts_first(builtin_services, tenant, case, Retrieval.HYBRID)

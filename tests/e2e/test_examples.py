@@ -1,4 +1,4 @@
-"""The examples run unchanged against real services; only the model is a fake."""
+"""The example of an agent runs unchanged against real services. Only the model is a fake."""
 
 import subprocess
 import sys
@@ -42,11 +42,11 @@ def _ingest_pets(services: Running, tenant: str) -> None:
 
 
 class ScriptedModel:
-    """A model that searches once, then answers with what the tool returned."""
+    """A model that searches once, then answers with the result of the tool."""
 
     def __init__(self, **arguments: Any) -> None:
         self.arguments = arguments
-        self.seen: list[str] = []
+        self.parameters: list[str] = []
         self.reply = ""
         self.model = FunctionModel(self._answer)
 
@@ -59,7 +59,7 @@ class ScriptedModel:
         ]
         if not returned:
             (tool,) = info.function_tools
-            self.seen = list(tool.parameters_json_schema["properties"])
+            self.parameters = list(tool.parameters_json_schema["properties"])
             return ModelResponse([ToolCallPart(TOOL, self.arguments)])
         self.reply = returned[0].model_response_str()
         findings = returned[0].content
@@ -79,13 +79,13 @@ async def test_the_agent_searches_and_cites(
     scripted = ScriptedModel(query="what do dogs do?", limit=3)
     agent = example.librarian(services.client, tenant)
     answer = (await agent.run("What do dogs do?", model=scripted.model)).output
-    assert scripted.seen == ["query", "limit"]
+    assert scripted.parameters == ["query", "limit"]
     assert "[Pets, pages 1-2]" in scripted.reply, "the model must see the heading"
     assert "Dogs bark at night." in answer.text
     assert answer.sources == ["[Pets, pages 1-2]"]
 
 
-async def test_what_goes_wrong_reaches_the_model_and_the_run_goes_on(
+async def test_the_model_gets_errors_of_the_search_and_the_run_continues(
     services: Running, tenant: str, example: ModuleType
 ) -> None:
     scripted = ScriptedModel(query="  ")
@@ -96,7 +96,7 @@ async def test_what_goes_wrong_reaches_the_model_and_the_run_goes_on(
 
 
 def test_the_example_runs_as_a_program(services: Running, tenant: str) -> None:
-    """With pydantic-ai's own `test` model, which calls every tool and invents an answer."""
+    """It runs with pydantic-ai's model `test`, which calls every tool and invents an answer."""
     _ingest_pets(services, tenant)
     command = [sys.executable, str(EXAMPLE), "What do dogs do?", "--model", "test"]
     command += ["--tenant", tenant, "--retriever", services.retriever.address]

@@ -1,4 +1,4 @@
-"""`hrag export` and `hrag import`: what leaves a collection comes back as it was."""
+"""Documents that `hrag export` writes come back unchanged by `hrag import`."""
 
 import io
 import json
@@ -52,7 +52,7 @@ def exported(services: Running, tenant: str) -> str:
 def test_documents_come_back_with_their_pages(run, services, tenant, exported, tmp_path):
     file = tmp_path / "out.jsonl"
     assert "exported 2 documents" in run("export", "--collection", exported, "-o", file).stderr
-    assert [each.name for each in tmp_path.iterdir()] == ["out.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
     into = ("--collection", "to", "--create")
     assert "2 created" in run("import", file, *into).stdout
     assert "2 unchanged" in run("import", file, *into).stdout
@@ -65,11 +65,16 @@ def test_documents_come_back_with_their_pages(run, services, tenant, exported, t
             for collection in ("from", "to")
         )
         same = ("title", "source", "mime_type", "metadata", "chunks_per_level", "page_count")
-        assert [getattr(before, each) for each in same] == [getattr(after, each) for each in same]
-        texts = [client.get_text(tenant, name, collection=each) for each in ("from", "to")]
+        assert [getattr(before, field) for field in same] == [
+            getattr(after, field) for field in same
+        ]
+        texts = [
+            client.get_text(tenant, name, collection=collection) for collection in ("from", "to")
+        ]
         assert texts[0] == texts[1]
     chunks = [
-        client.get_chunk(tenant, "paged#1.2", collection=each).chunk for each in ("from", "to")
+        client.get_chunk(tenant, "paged#1.2", collection=collection).chunk
+        for collection in ("from", "to")
     ]
     assert chunks[0] == chunks[1]
     assert chunks[0].first_page > 0
@@ -97,7 +102,7 @@ def test_bad_lines_are_named_and_the_others_stored(run, services, tenant, export
     assert reasons == {"line 3", "line 5", "line 6", "line 7", "line 8"}
     assert "2 created, 0 updated, 0 unchanged, 5 failed" in done.stdout
     stored = services.client.list_documents(tenant).items
-    assert [each.document_id for each in stored] == ["good", "last"]
+    assert [document.document_id for document in stored] == ["good", "last"]
     *_, summary = run(
         "import", "-", "--json", data="\n".join(lines).encode(), code=1
     ).stdout.splitlines()

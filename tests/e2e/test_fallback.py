@@ -1,4 +1,4 @@
-"""What a search is worth while the embedding endpoint is down."""
+"""Hybrid searches fall back to words while the embedding endpoint is down."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ DOWN = "answered 401"
 
 
 @dataclass(frozen=True)
-class Two:
-    """Clients of two retrievers on one store: one falls back, the other fails."""
+class Retrievers:
+    """Clients of two retrievers on one store: `lenient` falls back, `strict` fails."""
 
     endpoint: OpenAIServer
     lenient: Client
@@ -25,7 +25,9 @@ class Two:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None) -> Iterator[Two]:
+def retrievers(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Retrievers]:
     folder = tmp_path_factory.mktemp("fallback") / "store"
     with OpenAIServer() as endpoint:
         settings = {
@@ -42,36 +44,36 @@ def two(tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: Non
             other.wait_until_serving()
             both.client.ingest("t", Document("Cats sleep all day.", "cats"))
             both.client.ingest("t", Document("Dogs bark.", "dogs"))
-            yield Two(endpoint, both.client, strict)
+            yield Retrievers(endpoint, both.client, strict)
 
 
 @pytest.fixture(autouse=True)
-def _down(two: Two) -> None:
-    """Queries cannot be embedded; those asked before are in the cache."""
-    two.endpoint.inject(refuse(401), times=20)
+def _down(retrievers: Retrievers) -> None:
+    """Makes the endpoint refuse queries. Queries that were embedded before are in the cache."""
+    retrievers.endpoint.inject(refuse(401), times=20)
 
 
-def test_hybrid_answers_by_words_and_says_so(two: Two) -> None:
-    found = two.lenient.search("t", "sleeping cats")
-    assert found.retrieval is Retrieval.LEXICAL
-    assert DOWN in found.fallback
-    (passage,) = found.passages
+def test_a_hybrid_search_falls_back_to_words_and_reports_it(retrievers: Retrievers) -> None:
+    result = retrievers.lenient.search("t", "sleeping cats")
+    assert result.retrieval is Retrieval.LEXICAL
+    assert DOWN in result.fallback
+    (passage,) = result.passages
     assert (passage.chunk.document_id, passage.dense_score) == ("cats", None)
     assert passage.score == passage.lexical_score
 
 
-def test_hybrid_fails_where_a_setting_wants_that(two: Two) -> None:
+def test_a_hybrid_search_fails_if_the_setting_forbids_the_fallback(retrievers: Retrievers) -> None:
     with pytest.raises(errors.EmbedderRejected, match=DOWN):
-        two.strict.search("t", "sleeping cats")
+        retrievers.strict.search("t", "sleeping cats")
 
 
 @pytest.mark.parametrize("whose", ["lenient", "strict"])
-def test_words_need_no_embedder(two: Two, whose: str) -> None:
-    client: Client = getattr(two, whose)
-    calls = two.endpoint.calls
-    found = client.search("t", "sleeping cats", retrieval=Retrieval.LEXICAL)
-    assert (found.retrieval, found.fallback, len(found.passages)) == (Retrieval.LEXICAL, "", 1)
-    assert two.endpoint.calls == calls
+def test_a_search_by_words_needs_no_embedder(retrievers: Retrievers, whose: str) -> None:
+    client: Client = getattr(retrievers, whose)
+    calls = retrievers.endpoint.calls
+    result = client.search("t", "sleeping cats", retrieval=Retrieval.LEXICAL)
+    assert (result.retrieval, result.fallback, len(result.passages)) == (Retrieval.LEXICAL, "", 1)
+    assert retrievers.endpoint.calls == calls
 
 
 @pytest.mark.parametrize(
@@ -81,38 +83,38 @@ def test_words_need_no_embedder(two: Two, whose: str) -> None:
         SearchQuery("t", "barking dogs", mode=SearchMode.SENTENCE_WINDOW),
     ],
 )
-def test_what_needs_vectors_fails(two: Two, query: SearchQuery) -> None:
-    (found,) = two.lenient.batch_search([query])
-    assert isinstance(found, errors.EmbedderRejected)
-    assert DOWN in found.message
+def test_searches_that_need_vectors_fail(retrievers: Retrievers, query: SearchQuery) -> None:
+    (error,) = retrievers.lenient.batch_search([query])
+    assert isinstance(error, errors.EmbedderRejected)
+    assert DOWN in error.message
 
 
-def test_a_batch_falls_back_search_by_search(two: Two) -> None:
-    asked = [
+def test_each_search_of_a_batch_falls_back_separately(retrievers: Retrievers) -> None:
+    queries = [
         SearchQuery("t", "sleeping dogs"),
         SearchQuery("t", "barking cats", retrieval=Retrieval.DENSE),
         SearchQuery("t", "sleeping dogs", mode=SearchMode.CONTEXT),
     ]
-    hybrid, dense, context = two.lenient.batch_search(asked)
-    for found in (hybrid, context):
-        assert isinstance(found, SearchResult)
-        assert (found.retrieval, len(found.passages)) == (Retrieval.LEXICAL, 2)
-        assert DOWN in found.fallback
+    hybrid, dense, context = retrievers.lenient.batch_search(queries)
+    for result in (hybrid, context):
+        assert isinstance(result, SearchResult)
+        assert (result.retrieval, len(result.passages)) == (Retrieval.LEXICAL, 2)
+        assert DOWN in result.fallback
     assert isinstance(dense, errors.EmbedderRejected)
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_hangs_leaves_time_for_the_words(two: Two) -> None:
-    two.endpoint.forget_faults()
-    two.endpoint.inject(slow(20), times=20)
-    found = two.lenient.search("t", "day by day", timeout_s=5)
-    assert (found.retrieval, len(found.passages)) == (Retrieval.LEXICAL, 1)
-    assert "did not answer within its share" in found.fallback
+def test_a_hanging_endpoint_leaves_time_for_the_search_by_words(retrievers: Retrievers) -> None:
+    retrievers.endpoint.forget_faults()
+    retrievers.endpoint.inject(slow(20), times=20)
+    result = retrievers.lenient.search("t", "day by day", timeout_s=5)
+    assert (result.retrieval, len(result.passages)) == (Retrieval.LEXICAL, 1)
+    assert "did not answer within its share" in result.fallback
     with pytest.raises(errors.DeadlineExceeded):
-        two.strict.search("t", "day by day", timeout_s=1)
+        retrievers.strict.search("t", "day by day", timeout_s=1)
 
 
-def test_it_is_hybrid_again_as_soon_as_the_endpoint_is_back(two: Two) -> None:
-    two.endpoint.forget_faults()
-    found = two.lenient.search("t", "sleeping cats")
-    assert (found.retrieval, found.fallback) == (Retrieval.HYBRID, "")
+def test_a_search_is_hybrid_again_when_the_endpoint_is_back(retrievers: Retrievers) -> None:
+    retrievers.endpoint.forget_faults()
+    result = retrievers.lenient.search("t", "sleeping cats")
+    assert (result.retrieval, result.fallback) == (Retrieval.HYBRID, "")

@@ -9,7 +9,7 @@ BUF = Path(sys.executable).with_name("buf")
 
 
 def curl(address, *arguments):
-    """Returns the output of `buf curl` for a method, without .proto files."""
+    """Calls a method by `buf curl` without .proto files; returns the output."""
     *options, method = arguments
     command = [BUF, "curl", "--protocol", "grpc", "--http2-prior-knowledge", *options]
     command.append(f"http://{address}{method}")
@@ -18,7 +18,7 @@ def curl(address, *arguments):
     return done.stdout
 
 
-def test_services_are_listed(services):
+def test_the_methods_of_services_are_listed(services):
     methods = curl(services.retriever.address, "--list-methods", "")
     assert "hrag.v1.RetrieverService/Search" in methods
     assert "hrag.v1.IndexerService/IngestDocument" in curl(
@@ -26,7 +26,7 @@ def test_services_are_listed(services):
     )
 
 
-def test_ingest_and_search(services, tenant):
+def test_documents_are_ingested_and_searched(services, tenant):
     document = {"document_id": "pets", "text": "Cats sleep. Dogs bark.", "metadata": {"n": 1}}
     ingest = json.dumps({"tenant_id": tenant, "document": document})
     method = "/hrag.v1.IndexerService/IngestDocument"
@@ -34,6 +34,6 @@ def test_ingest_and_search(services, tenant):
     assert done["outcome"] == "INGEST_OUTCOME_CREATED"
     search = json.dumps({"tenant_id": tenant, "text": "what do dogs do?", "limit": 3})
     method = "/hrag.v1.RetrieverService/Search"
-    found = json.loads(curl(services.retriever.address, "--data", search, method))
-    chunk = found["passages"][0]["chunk"]
+    result = json.loads(curl(services.retriever.address, "--data", search, method))
+    chunk = result["passages"][0]["chunk"]
     assert (chunk["content"], chunk["metadata"]) == ("Cats sleep. Dogs bark.", {"n": 1})

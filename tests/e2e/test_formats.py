@@ -1,4 +1,4 @@
-"""A folder of twelve formats, as the command line sends it, is searched and cited."""
+"""A folder with twelve formats is searched and cited, as the command line sends it."""
 
 import json
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ FILES: Mapping[str, bytes] = {
     "k.py": CODE.encode(),
     "l.jsonl": "\n".join(map(json.dumps, LINES)).encode(),
 }
-# Document: title, section path of the sentence that answers, its pages, what it says.
+# For each document: its title; and of the sentence that answers: section path, pages, text.
 EXPECTED = {
     "a.txt": ("", (), (0, 0), HONEY),
     "b.md": (TITLE, (TITLE, "Honey"), (0, 0), HONEY),
@@ -64,11 +64,16 @@ def folder(tmp_path: Path) -> Path:
 
 def _cited(passage: Passage) -> tuple[str, tuple[str, ...], tuple[int, int], str]:
     chunk, sentence = passage.chunk, passage.matched_sentence
-    said = chunk.content[
+    sentence_text = chunk.content[
         sentence.span.char_start - chunk.span.char_start : sentence.span.char_end
         - chunk.span.char_start
     ]
-    return chunk.title, sentence.section_path, (sentence.first_page, sentence.last_page), said
+    return (
+        chunk.title,
+        sentence.section_path,
+        (sentence.first_page, sentence.last_page),
+        sentence_text,
+    )
 
 
 def test_twelve_formats_are_cited_by_title_section_and_page(
@@ -76,17 +81,17 @@ def test_twelve_formats_are_cited_by_title_section_and_page(
 ) -> None:
     client: Client = services.client
     results = list(
-        client.ingest_many(tenant, (each.read().document for each in find([folder]).documents))
+        client.ingest_many(tenant, (file.read().document for file in find([folder]).documents))
     )
-    assert all(isinstance(each, IngestResult) for each in results), results
+    assert all(isinstance(result, IngestResult) for result in results), results
     assert len(results) == len(FILES) + 1
 
-    found = client.search(tenant, "ripens", limit=100, retrieval=Retrieval.LEXICAL).passages
-    cited = {each.chunk.document_id: _cited(each) for each in found}
+    passages = client.search(tenant, "ripens", limit=100, retrieval=Retrieval.LEXICAL).passages
+    cited = {passage.chunk.document_id: _cited(passage) for passage in passages}
     assert cited.keys() == EXPECTED.keys()
-    for name, (title, path, pages, said) in EXPECTED.items():
+    for name, (title, path, pages, answer) in EXPECTED.items():
         assert cited[name][:3] == (title, path, pages), name
-        assert said in " ".join(cited[name][3].split()), name
+        assert answer in " ".join(cited[name][3].split()), name
 
     (sheet,) = client.search(tenant, "share sold", limit=1, retrieval=Retrieval.LEXICAL).passages
     assert (sheet.chunk.document_id, sheet.matched_sentence.section_path) == ("g.xlsx", ("Honey",))
@@ -98,9 +103,7 @@ def test_twelve_formats_are_cited_by_title_section_and_page(
         assert not client.search(tenant, hidden, retrieval=Retrieval.LEXICAL).passages
 
 
-def test_a_file_of_the_wrong_type_is_the_error_of_its_document_alone(
-    services: Running, tenant: str
-) -> None:
+def test_a_file_of_the_wrong_type_fails_only_its_document(services: Running, tenant: str) -> None:
     documents = [
         Document(docx_file(), "a.xlsx", mime_type="application/vnd.ms-excel"),
         Document(docx_file(), "b", mime_type="application/epub+zip"),

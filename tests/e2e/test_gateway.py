@@ -1,11 +1,10 @@
-"""Both services over HTTP: with curl and the guide's examples, by TLS, with keys of all kinds."""
+"""Both services work over HTTP: with curl and the guide's examples, with TLS and with keys."""
 
 import json
 import re
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from tests.support.servers.gateways import (
 )
 from tests.support.servers.pki import Authority
 from tests.support.servers.processes import FAST, STOP_S, Running, free_addresses, running
+from tests.support.until import until
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "http.md"
 _REVOKED_S = 10.0
@@ -47,8 +47,8 @@ def guarded(
     key_file: Path, key: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """Services that require keys."""
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file)}
-    with running(tmp_path_factory.mktemp("gateway") / "store", {**FAST, **own}) as both:
+    settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file)}
+    with running(tmp_path_factory.mktemp("gateway") / "store", {**FAST, **settings}) as both:
         yield both
 
 
@@ -71,22 +71,22 @@ def _document(document_id: str, text: str = "Cats sleep. Dogs bark.") -> dict[st
     return {"tenantId": TENANT, "document": {"documentId": document_id, "text": text}}
 
 
-def test_a_document_is_stored_and_found_by_tls_with_a_key(gateway: Gateway, key: str) -> None:
+def test_a_document_is_stored_and_found_over_tls_with_a_key(gateway: Gateway, key: str) -> None:
     stored = gateway.post(INGEST, _document("pets"), _bearer(key))
     assert stored.json["outcome"] == "INGEST_OUTCOME_CREATED"
     query = {"tenantId": TENANT, "text": "dogs", "minSequence": stored.json["sequence"]}
-    found = gateway.post(SEARCH, query, _bearer(key)).json
-    assert found["passages"][0]["chunk"]["content"] == "Cats sleep. Dogs bark."
+    result = gateway.post(SEARCH, query, _bearer(key)).json
+    assert result["passages"][0]["chunk"]["content"] == "Cats sleep. Dogs bark."
 
 
-def test_a_page_of_metadata_comes_back_as_it_was_sent(gateway: Gateway, key: str) -> None:
+def test_metadata_comes_back_as_it_was_sent(gateway: Gateway, key: str) -> None:
     metadata = {"team": "zoo", "year": 2026.5, "n": 3, "open": True, "until": None, "of": ["a", {}]}
     document = {**_document("meta")["document"], "metadata": metadata}
     gateway.post(INGEST, {"tenantId": TENANT, "document": document}, _bearer(key))
-    asked = {"tenantId": TENANT, "documentId": "meta", "includeText": True}
-    got = gateway.post("/hrag.v1.IndexerService/GetDocument", asked, _bearer(key)).json
-    assert got["document"]["metadata"] == metadata
-    assert got["text"] == "Cats sleep. Dogs bark."
+    request = {"tenantId": TENANT, "documentId": "meta", "includeText": True}
+    reply = gateway.post("/hrag.v1.IndexerService/GetDocument", request, _bearer(key)).json
+    assert reply["document"]["metadata"] == metadata
+    assert reply["text"] == "Cats sleep. Dogs bark."
 
 
 @pytest.mark.parametrize(
@@ -112,68 +112,72 @@ def test_strangers_are_refused(
 def test_a_revoked_key_is_refused(gateway: Gateway, key_file: Path) -> None:
     revoked = new_key(key_file)
     query = {"tenantId": TENANT, "text": "dogs"}
-    until = time.monotonic() + _REVOKED_S
-    while gateway.post(SEARCH, query, _bearer(revoked)).status == 401:
-        assert time.monotonic() < until
+
+    def is_admitted() -> bool:
+        return gateway.post(SEARCH, query, _bearer(revoked)).status != 401
+
+    until(is_admitted, _REVOKED_S)
     api_keys.revoke(key_file, id_of(revoked))
-    while gateway.post(SEARCH, query, _bearer(revoked)).status != 401:
-        assert time.monotonic() < until
+    until(lambda: not is_admitted(), _REVOKED_S)
 
 
 def test_the_audit_log_names_the_request_and_the_credential(
     gateway: Gateway, guarded: Running, key: str
 ) -> None:
     gateway.post(INGEST, _document("audited"), {**_bearer(key), "x-request-id": "by-http"})
-    (line,) = (each for each in guarded.indexer.log.splitlines() if "document=audited" in each)
+    (line,) = (line for line in guarded.indexer.log.splitlines() if "document=audited" in line)
     assert "request_id=by-http" in line
     assert f"credential={id_of(key)}" in line
 
 
-def test_dify_finds_it_too(gateway: Gateway, key: str) -> None:
+def test_dify_finds_documents(gateway: Gateway, key: str) -> None:
     text = "Otters hold hands while they sleep."
     gateway.post(INGEST, _document("otters", text), _bearer(key))
-    asked = {
+    request = {
         "knowledge_id": f"{TENANT}/default",
         "query": "otters",
         "retrieval_setting": {"top_k": 1, "score_threshold": 0.1},
     }
-    (record,) = gateway.post("/retrieval", asked, _bearer(key)).json["records"]
+    (record,) = gateway.post("/retrieval", request, _bearer(key)).json["records"]
     assert record["content"] == text
     assert 0 < record["score"] <= 1
     assert record["metadata"]["document_id"] == "otters"
-    unknown = {**asked, "knowledge_id": f"{TENANT}/nothing"}
+    unknown = {**request, "knowledge_id": f"{TENANT}/nothing"}
     assert gateway.post("/retrieval", unknown, _bearer(key)).json["error_code"] == 2001
 
 
-def test_a_question_without_a_chat_model_has_a_status(gateway: Gateway, key: str) -> None:
+def test_a_question_without_a_chat_model_is_refused_with_a_reason(
+    gateway: Gateway, key: str
+) -> None:
     refused = gateway.post(ANSWER, {"search": {"tenantId": TENANT, "text": "?"}}, _bearer(key))
     assert (refused.status, refused.reason) == (400, "CHAT_NOT_CONFIGURED")
 
 
-# Without TLS
+# Gateways without TLS.
 
 
 def test_the_examples_of_the_guide_run(services: Running) -> None:
-    """With curl, against services without authentication."""
+    """They run with curl, against services without authentication."""
     assert shutil.which("curl"), "this test needs curl"
     blocks = re.findall(r"^```sh\n(.*?)^```", _GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     examples = [block for block in blocks if "curl" in block]
     addresses = (services.indexer.address, services.retriever.address)
     with gateway_to(*addresses) as gateway:
-        said = [_run(each, gateway) for each in examples]
-    stored, found = said[0]
+        outputs = [_run(example, gateway) for example in examples]
+    stored, result = outputs[0]
     assert stored["documentId"] == "pets"
-    assert found["passages"][0]["chunk"]["documentId"] == "pets"
-    first, second = said[1]
+    assert result["passages"][0]["chunk"]["documentId"] == "pets"
+    first, second = outputs[1]
     assert first["result"]["documentId"] == "a"
     assert (second["line"], second["error"]["error"]["field"]) == (2, "document.txet")
-    assert said[2][0]["code"] == "failed_precondition"  # There is no chat model.
-    assert said[3][0]["records"]
-    assert len(said) == 4
+    # The services have no chat model.
+    assert outputs[2][0]["code"] == "failed_precondition"
+    assert outputs[3][0]["records"]
+    assert len(outputs) == 4
 
 
 def _run(example: str, gateway: Gateway) -> list[Any]:
-    """What an example prints: JSON documents."""
+    """Runs an example; returns the JSON documents that it prints."""
     script = f"URL={gateway.url}\n" + example.replace("URL=http://127.0.0.1:8080\n", "")
     script = script.replace("curl ", "curl --silent --write-out '\\n' ")
     done = subprocess.run(
@@ -185,8 +189,8 @@ def _run(example: str, gateway: Gateway) -> list[Any]:
 def test_the_command_serves_until_it_is_stopped(services: Running) -> None:
     (address,) = free_addresses(1)
     options = ["--indexer", services.indexer.address, "--retriever", services.retriever.address]
-    with talking(*HRAG, "gateway", "--address", address, *options) as (program, said):
-        assert any("serving" in line for line in said)
+    with talking(*HRAG, "gateway", "--address", address, *options) as (program, lines):
+        assert any("serving" in line for line in lines)
         gateway = Gateway(int(address.rpartition(":")[2]))
         assert gateway.send("GET", "/healthz/ready").status == 200
         program.terminate()

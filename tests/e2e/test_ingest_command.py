@@ -1,4 +1,4 @@
-"""`hrag ingest`: what it stores, skips, deletes and says."""
+"""`hrag ingest` stores, skips and deletes documents and reports it."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def run(services: Running, tenant: str) -> Run:
 def ids(services: Running, tenant: str) -> Callable[[], list[str]]:
     """Lists the ids of the tenant's documents."""
     client = services.client
-    return lambda: [each.document_id for each in client.list_documents(tenant).items]
+    return lambda: [info.document_id for info in client.list_documents(tenant).items]
 
 
 @pytest.fixture
@@ -52,15 +52,15 @@ def _lines(result: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_metadata_title_and_encodings_are_stored_and_told(run, services, tenant, folder):
+def test_metadata_title_and_encodings_are_stored_and_reported(run, services, tenant, folder):
     shown = run(folder, "--meta", "团队=搜索", "--meta", "year=2026").stdout
     assert f"{folder}/子/b.txt: read as gb18030\n" in shown
     assert "2 of 2 documents: 2 created" in shown
     assert "skipped 2: 1 empty, 1 of unknown format (.bin)\n" in shown
     client = services.client
     stored = client.list_documents(tenant).items
-    assert [each.metadata for each in stored] == [{"团队": "搜索", "year": 2026}] * 2
-    assert [each.title for each in stored] == ["概要", ""]
+    assert [info.metadata for info in stored] == [{"团队": "搜索", "year": 2026}] * 2
+    assert [info.title for info in stored] == ["概要", ""]
     assert stored[1].source == f"{folder}/子/b.txt"
     assert client.get_text(tenant, stored[1].document_id).startswith("中文的文档")
     run(folder / "a.md", "--title", "新标题", "--id", "a.md")
@@ -71,12 +71,12 @@ def test_metadata_title_and_encodings_are_stored_and_told(run, services, tenant,
 
 def test_every_file_has_a_line_of_json(run, folder):
     *files, summary = _lines(run(folder, folder / "none.md", "--json", code=1))
-    found = {Path(each["input"]).name: each for each in files}
-    assert found["a.md"]["outcome"] == "created"
-    assert found["a.md"]["document_id"] == "a.md"
-    assert found["b.txt"]["encoding"] == "gb18030"
-    assert found["none.md"]["error"]["message"] == "No such file or directory"
-    assert (found["empty.md"]["outcome"], found["empty.md"]["reason"]) == ("skipped", "empty")
+    by_name = {Path(file["input"]).name: file for file in files}
+    assert by_name["a.md"]["outcome"] == "created"
+    assert by_name["a.md"]["document_id"] == "a.md"
+    assert by_name["b.txt"]["encoding"] == "gb18030"
+    assert by_name["none.md"]["error"]["message"] == "No such file or directory"
+    assert (by_name["empty.md"]["outcome"], by_name["empty.md"]["reason"]) == ("skipped", "empty")
     counts = summary["summary"]
     assert (counts["created"], counts["failed"], counts["deleted"]) == (2, 1, 0)
     assert counts["skipped"] == {"of unknown format": 1, "empty": 1}
@@ -95,7 +95,9 @@ def test_standard_input_is_one_document(run, services, tenant):
     assert run("-", code=1, data=b" ").stdout.startswith("standard input: ")
 
 
-def test_pruning_deletes_what_its_own_folder_lacks(run, services, tenant, folder, tmp_path, ids):
+def test_pruning_deletes_documents_whose_files_are_gone_from_the_folder(
+    run, services, tenant, folder, tmp_path, ids
+):
     other = tmp_path / "other"
     other.mkdir()
     (other / "o.md").write_text("of another root")
@@ -111,26 +113,28 @@ def test_pruning_deletes_what_its_own_folder_lacks(run, services, tenant, folder
     assert "would delete a.md\nwould delete old.md\n" in planned
     assert f"would store {folder}/new.md\n" in planned
     assert ids() == before
-    # What is there and not selected is not gone.
+    # A file that exists and does not match the pattern is not gone.
     done = run(folder, "--prune", "--glob", "*.txt").stdout
     assert "deleted a.md: its file is gone\ndeleted old.md: its file is gone\n" in done
     *_, summary = _lines(run(folder, "--prune", "--json"))
     assert summary["summary"]["deleted"] == 0
-    kept = [name for name in before if name not in ("a.md", "old.md")]
-    assert ids() == sorted([*kept, "new.md"])
+    remaining = [name for name in before if name not in ("a.md", "old.md")]
+    assert ids() == sorted([*remaining, "new.md"])
 
 
-def test_nothing_is_pruned_without_a_whole_view_of_the_folder(run, folder, tmp_path, ids):
+def test_nothing_is_pruned_unless_the_whole_folder_is_read(run, folder, tmp_path, ids):
     for path in (tmp_path / "none", folder / "a.md"):
-        said = re.sub(r"[\s│]+", " ", run(path, "--prune", code=2).stderr)  # It is in a box.
-        assert "is not a folder" in said
+        message = re.sub(
+            r"[\s│]+", " ", run(path, "--prune", code=2).stderr
+        )  # Typer draws a box around it.
+        assert "is not a folder" in message
     run(folder, "--prune", "--root", "docs")
     empty = tmp_path / "unmounted"
     empty.mkdir()
     assert "no files to ingest" in run(empty, "--prune", "--root", "docs", code=1).stderr
     assert "is allowed only with --prune" in run(folder, "--root", "docs", code=2).stderr
-    one = ("--glob", "a.md", "--id", "x", "--prune")
-    assert "not allowed with --prune" in run(folder, *one, code=2).stderr
+    options = ("--glob", "a.md", "--id", "x", "--prune")
+    assert "not allowed with --prune" in run(folder, *options, code=2).stderr
     moved = folder.rename(tmp_path / "moved")
     (moved / "a.md").unlink()
     done = run(moved, "--prune", "--root", "docs").stdout

@@ -1,7 +1,6 @@
-"""Starting, stopping, restarting, and working meanwhile."""
+"""Services start, stop and restart cleanly, also while they work."""
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -13,9 +12,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hrag import errors
-from hrag.cli.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
 from hrag.types import Document
+from tests.support.servers.metrics_page import Scrape
 from tests.support.servers.openai_server import OpenAIServer, slow
 from tests.support.servers.processes import FAST, Process, Running, running, started
 from tests.support.servers.stores import check_store, is_embedded
@@ -26,44 +26,44 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def _text(number: int, sentences: int = 60) -> str:
-    return "".join(f"Text {number} says sentence {each}. " for each in range(sentences))
+    return "".join(f"Text {number} says sentence {sentence}. " for sentence in range(sentences))
 
 
-@pytest.fixture
-def own_services(data_dir: Path) -> Iterator[Running]:
-    """Services that the test may stop."""
-    with running(data_dir) as both:
-        yield both
+# Stopping.
 
 
-# Stopping
+def test_a_graceful_stop_is_announced_and_lets_a_running_search_end(data_dir: Path) -> None:
+    (metrics,) = free_addresses(1)
+    with running(data_dir, {**FAST, "HRAG_RETRIEVER_METRICS_ADDRESS": metrics}) as services:
+        _stop_during_a_search(services, metrics)
 
 
-def test_a_graceful_stop_says_so_and_lets_a_running_search_end(own_services: Running) -> None:
-    client, retriever = own_services.client, own_services.retriever
+def _stop_during_a_search(services: Running, metrics: str) -> None:
+    client, retriever = services.client, services.retriever
     stored = client.ingest("t", Document("Cats sleep.", "a"))
     with grpc.insecure_channel(retriever.address) as channel, ThreadPoolExecutor(1) as caller:
         health = health_pb2_grpc.HealthStub(channel)
         request = health_pb2.HealthCheckRequest(service=RETRIEVER.health_name)
         watched = health.Watch(request, timeout=20)
         assert next(watched).status == _SERVING
+        calls = Scrape(metrics).value("hrag_calls_running")
         running_search = caller.submit(
             client.search, "t", "x", min_sequence=stored.sequence + 1, timeout_s=15
         )
-        time.sleep(0.2)
+        until(lambda: Scrape(metrics).value("hrag_calls_running") == calls + 1)
         retriever.terminate()
         assert next(watched).status == _NOT_SERVING
         watched.cancel()
         assert retriever.is_running
         assert not running_search.done()
         client.ingest("t", Document("Dogs bark.", "b"))
-        found = running_search.result(10)
-    assert {passage.chunk.document_id for passage in found.passages} == {"a", "b"}
+        result = running_search.result(10)
+    assert {passage.chunk.document_id for passage in result.passages} == {"a", "b"}
     assert retriever.wait() == 0
 
 
 @pytest.mark.slow
-def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
+def test_a_call_that_never_ends_does_not_delay_a_stop(data_dir: Path) -> None:
     with OpenAIServer() as endpoint:
         settings = {
             "HRAG_EMBEDDER": "openai",
@@ -72,10 +72,10 @@ def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
         }
         with running(data_dir, settings) as services, ThreadPoolExecutor(1) as caller:
             services.client.ingest("t", Document("Cats sleep.", "a"))
-            seen = endpoint.calls
+            calls = endpoint.calls
             endpoint.inject(slow(60))
             hanging = caller.submit(services.client.ingest, "t", Document("Dogs bark.", "b"))
-            until(lambda: endpoint.calls > seen, 60)
+            until(lambda: endpoint.calls > calls, 60)
             began = time.monotonic()
             assert services.indexer.stop() == 0
             assert time.monotonic() - began < 5
@@ -85,7 +85,7 @@ def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
         assert [info.document_id for info in services.client.list_documents("t").items] == ["a"]
 
 
-# Starting
+# Starting.
 
 
 @pytest.mark.embedded_only("any number of indexers may share a database")
@@ -101,13 +101,13 @@ def test_a_port_in_use_ends_the_service_and_is_named(
     services: Running, data_dir: Path, service: Service
 ) -> None:
     folder = services.data_dir if service is RETRIEVER else data_dir
-    taken = services.retriever.address
-    second = Process(service, folder, FAST, taken)
+    address = services.retriever.address
+    second = Process(service, folder, FAST, address)
     assert second.wait() == 1
-    assert f"cannot listen on {taken}" in second.log
+    assert f"cannot listen on {address}" in second.log
 
 
-def test_a_retriever_that_comes_first_waits_and_then_serves(data_dir: Path) -> None:
+def test_a_retriever_that_starts_first_waits_for_the_store_and_then_serves(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir) as retriever:
         until(lambda: "waiting_for_store" in retriever.log, 60)
         assert not retriever.serves()
@@ -128,13 +128,13 @@ def test_a_retriever_can_be_stopped_while_it_waits(data_dir: Path) -> None:
 
 def test_a_restart_keeps_everything(data_dir: Path) -> None:
     def state(client: Client) -> Any:
-        found = client.search("t", "sentence", limit=100)
+        result = client.search("t", "sentence", limit=100)
         return (
             client.list_collections("t"),
             client.list_documents("t"),
             [client.get_text("t", f"d{number}") for number in range(5)],
             client.index_status("t"),
-            (found.passages, found.sequence),
+            (result.passages, result.sequence),
         )
 
     with running(data_dir) as services:
@@ -148,19 +148,22 @@ def test_a_restart_keeps_everything(data_dir: Path) -> None:
         assert state(services.client) == before
 
 
-# Working
+# Working.
 
 
 def _searches(services: Running, stop: Event) -> int:
-    """Searches until told to stop; whatever it finds must be whole."""
+    """Searches until `stop` is set; returns the number of searches.
+
+    Fails unless every passage belongs to one version of a document.
+    """
     done = 0
     with closing(services.new_client()) as client:
         while not stop.is_set():
-            found = client.search(
+            result = client.search(
                 "t", f"query {done}", limit=10, return_level=done % 4, keep_overlap=True
             )
-            assert len(found.passages) == 10 or found.exhausted
-            for passage in found.passages:
+            assert len(result.passages) == 10 or result.exhausted
+            for passage in result.passages:
                 number = passage.chunk.document_id[1:]
                 assert f"Text {number} says" in passage.chunk.content
             done += 1
@@ -183,10 +186,11 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
                     services.client.delete_document("t", f"d{number}")
                 writes += 1
             stop.set()
-            assert all(each.result() > 0 for each in searching)
+            assert all(search.result() > 0 for search in searching)
         assert writes > 20
         if not is_embedded():
             return
-        for number in range(12):  # A slow machine has written too little for a segment.
+        # A slow machine may have written too little for a segment.
+        for number in range(12):
             services.client.ingest("t", Document(_text(number, 200), f"last{number}"))
         until(lambda: services.client.index_status("t").embedded.segments != (), 60)

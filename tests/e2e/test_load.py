@@ -1,4 +1,4 @@
-"""The load tests against running services: the generator, h2load, ghz's settings."""
+"""The tools of load tests work against running services: the generator, h2load, ghz's settings."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def filled(services):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_mixed_load_of_many_tenants(filled, processes):
+def test_the_generator_runs_a_mixed_load_of_many_tenants(filled, processes):
     options = ("--rate", "50", "--duration-s", "2", "--write-share", "0.3")
     done = _load(filled, "run", *options, "--processes", processes)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The logs of running services: every call with its request id, and no secrets."""
+"""The logs of running services have every call with its request id, and no secrets."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,8 @@ def _use(services: Running, endpoint: OpenAIServer) -> None:
     assert any(isinstance(e, AnswerEnd) for e in client.answer(SearchQuery("t", f"{_SECRET}?")))
     client.batch_search([SearchQuery("t", f"{_SECRET}!"), SearchQuery("t", "")])
     for fault in (refuse(400, words=_SECRET), hang_up):
-        endpoint.inject(fault, times=2)  # The indexer may meet one too, in the background.
+        # The indexer's background work may take one of the faults.
+        endpoint.inject(fault, times=2)
         with suppress(HragError):
             client.search("t", f"{_SECRET} in trouble")
     for wrong in (
@@ -112,9 +113,9 @@ def test_every_call_is_logged_with_method_tenant_and_code(services: Running) -> 
 @pytest.mark.parametrize("service", ["indexer", "retriever"])
 def test_all_calls_have_different_ids(services: Running, service: str) -> None:
     calls = [line for line in _lines(getattr(services, service)) if line["event"] == "call"]
-    made = [call["request_id"] for call in calls if call["request_id"] != "mine-17"]
-    assert len(made) > 3
-    assert len(set(made)) == len(made)
+    request_ids = [call["request_id"] for call in calls if call["request_id"] != "mine-17"]
+    assert len(request_ids) > 3
+    assert len(set(request_ids)) == len(request_ids)
     assert {call["tenant"] for call in calls} <= {"t", ""}
 
 

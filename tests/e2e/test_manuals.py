@@ -1,6 +1,6 @@
-"""The programs in the manuals run as they stand, and the tutorial prints what it shows.
+"""The programs in the manuals run unchanged, and the tutorial prints the output that it shows.
 
-A program finds `client` connected, and the tenant `acme` with documents.
+Programs have a connected `client`, and the tenant `acme` has documents.
 """
 
 import ast
@@ -27,9 +27,11 @@ from tests.support.servers.stores import check_store
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 TENANT = "acme"
-_INTEGRATIONS = "hrag.integrations."  # They need what an extra of each installs.
+# Each integration needs the packages of its extra.
+_INTEGRATIONS = "hrag.integrations."
 _TUTORIAL_S = 300.0
-_NOT_RUN = ("make setup",)  # Tests run in what it has built.
+# Tests run in the environment that this command has created.
+_NOT_RUN = ("make setup",)
 _DOCUMENTS = (
     Document("We decided to retry a failed call three times.", "retries", "Retries"),
     Document("Dogs bark at night. Clean the filter every three months.", "dogs", "Dogs"),
@@ -43,10 +45,10 @@ _PROGRAMS = [
 
 @pytest.fixture
 def connected(answering: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A client, which clients made without addresses are like."""
+    """A client of the services. Clients that are created without addresses call them, too."""
     defaults = (answering.indexer.address, answering.retriever.address, TIMEOUT_S)
-    for each in (Client, AsyncClient):
-        monkeypatch.setattr(each.__init__, "__defaults__", defaults)
+    for client_class in (Client, AsyncClient):
+        monkeypatch.setattr(client_class.__init__, "__defaults__", defaults)
     with Client() as client:
         for document in _DOCUMENTS:
             client.ingest(TENANT, document)
@@ -57,7 +59,7 @@ def connected(answering: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
 
 @pytest.fixture(autouse=True)
 def _no_paid_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frameworks get a model that calls each tool once, whatever model a program names."""
+    """Replaces every model that a program names by one that calls each tool once."""
     models = pytest.importorskip("pydantic_ai.models")
     test = pytest.importorskip("pydantic_ai.models.test")
     monkeypatch.setattr(models, "infer_model", lambda *_: test.TestModel())
@@ -65,7 +67,7 @@ def _no_paid_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _event_loop() -> Iterator[None]:
-    """One to use: a library that finds none makes one, and leaves it open."""
+    """Provides an event loop. Otherwise a library would create one and never close it."""
     with asyncio.Runner() as runner:
         runner.get_loop()
         yield
@@ -91,16 +93,16 @@ def test_programs_in_the_manuals_run(
         if not module.startswith("hrag.") or module.startswith(_INTEGRATIONS):
             pytest.importorskip(module, exc_type=ImportError)
     monkeypatch.chdir(tmp_path)
-    here = program.replace(INDEXER_ADDRESS, answering.indexer.address)
-    here = here.replace(RETRIEVER_ADDRESS, answering.retriever.address)
-    code = compile(here, "manual", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    runnable = program.replace(INDEXER_ADDRESS, answering.indexer.address)
+    runnable = runnable.replace(RETRIEVER_ADDRESS, answering.retriever.address)
+    code = compile(runnable, "manual", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     running = eval(code, {"client": connected, "__name__": "__main__"})
     if inspect.iscoroutine(running):
         asyncio.run(running)
 
 
 def _script(preamble: str) -> str:
-    """The tutorial as a script of the shell, which runs programs with `preamble` before them."""
+    """Returns the tutorial as a shell script. It puts `preamble` before each program."""
     parts = ["set -e"]
     for block in blocks(TUTORIAL, "sh", "python"):
         if block.language == "python":
@@ -113,7 +115,7 @@ def _script(preamble: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2 * _TUTORIAL_S)
-def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
+def test_the_tutorial_prints_the_output_that_it_shows(tmp_path: Path) -> None:
     indexer, retriever = free_addresses(2)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     addresses = {"HRAG_INDEXER_ADDRESS": indexer, "HRAG_RETRIEVER_ADDRESS": retriever}

@@ -27,7 +27,8 @@ TOOL = "search_knowledge_base"
 _PAGES = (Page("Cats sleep all day."), Page("Dogs bark at night."))
 _GUIDE = "# Guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 400
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_AGAIN_S = 20.0  # How long a client may take to notice that a service is back.
+# A client may need so long to notice that a service is back.
+_AGAIN_S = 20.0
 
 Refusal = Callable[..., tuple[int, str]]
 
@@ -59,9 +60,9 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
         assert TOOL in client.instructions
         tool, *others = (await client.list_tools()).tools
         result = await client.call_tool(TOOL, {"query": "what do dogs do?"})
-    assert [each.name for each in (tool, *others)] == [TOOL, "expand_chunk", "get_document"]
+    assert [listed.name for listed in (tool, *others)] == [TOOL, "expand_chunk", "get_document"]
     assert "The documents: All about pets." in tool.description
-    for hints in (each.annotations for each in (tool, *others)):
+    for hints in (listed.annotations for listed in (tool, *others)):
         assert (hints.read_only_hint, hints.idempotent_hint) == (True, True)
         assert not hints.destructive_hint
     properties = tool.input_schema["properties"]
@@ -88,9 +89,9 @@ async def test_options_control_the_search(services: Running, tenant: str) -> Non
     options = ("--tenant", tenant, "--filter", "lang=de", "--limit", "3")
     leaves = ("--mode", "standard", "--token-budget", "1000")
     async with agent("stdio", services, *options, *leaves) as client:
-        few = _passages(await client.call_tool(TOOL, {"query": "keys"}))
+        three = _passages(await client.call_tool(TOOL, {"query": "keys"}))
         more = _passages(await client.call_tool(TOOL, {"query": "keys", "limit": 5}))
-    assert (len(few), len(more)) == (3, 4), "four leaves fit the budget"
+    assert (len(three), len(more)) == (3, 4), "four leaves fit the budget"
     assert {passage["document_id"] for passage in more} == {"de"}
     assert all(re.fullmatch(r"de#0\.\d+", passage["chunk_id"]) for passage in more)
     assert {passage["heading"] for passage in more} == {"[Guide - Keys]"}
@@ -125,7 +126,7 @@ _BAD_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
 
 
 async def test_bad_arguments_are_reported_to_the_model(url: str) -> None:
-    """All in one session, which continues after each error."""
+    """All calls are made in one session, which continues after each error."""
     async with Client(url) as client:
         for arguments, says in _BAD_ARGUMENTS:
             result = await client.call_tool(TOOL, arguments)
@@ -175,7 +176,7 @@ async def test_tenant_without_documents_is_reported(services: Running, tenant: s
 async def test_bad_http_requests_are_refused(
     url: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
-    """In a DNS rebinding attack, a web page sends its own Host header."""
+    """In a DNS rebinding attack, a web page sends the Host header of its site."""
     usual = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     response = httpx2.post(url, content=body, headers={**usual, **headers}, trust_env=False)
     assert response.status_code == status
@@ -197,9 +198,9 @@ async def test_unavailable_retriever_is_reported_and_used_again_later(data_dir) 
             assert down.structured_content == {"passages": [], "error": text(down)}
             with started(RETRIEVER, data_dir, FAST, services.retriever.address) as back:
                 back.wait_until_serving()
-                until = time.monotonic() + _AGAIN_S
+                end = time.monotonic() + _AGAIN_S
                 while (await client.call_tool(TOOL, {"query": "cats"})).is_error:
-                    assert time.monotonic() < until
+                    assert time.monotonic() < end
 
 
 def _line(process: subprocess.Popen[str], message: str) -> None:
@@ -246,7 +247,8 @@ def test_standard_output_has_only_the_protocol_and_end_of_input_ends_the_server(
 
 @pytest.mark.slow
 def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Running) -> None:
-    (nobody,) = free_addresses(1)  # Calling there takes a second: time to die.
+    # A call to an address without a server takes a second, during which the host ends.
+    (nobody,) = free_addresses(1)
     with mcp_process(services, "--retriever", nobody) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -262,7 +264,7 @@ def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Runni
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.slow) for each in _STOPS[1:])],
+    [signal.SIGINT, *(pytest.param(number, marks=pytest.mark.slow) for number in _STOPS[1:])],
 )
 def test_signal_ends_the_server_while_its_input_is_open(services: Running, number: int) -> None:
     with mcp_process(services) as process:
@@ -288,7 +290,7 @@ def test_a_signal_ends_an_http_server(services: Running, number: int) -> None:
 
 @pytest.fixture
 def refusal() -> Iterator[Refusal]:
-    """The exit code and the message of a command that fails before it serves."""
+    """Runs a command that must fail before it serves; returns its exit code and message."""
 
     def run(*options: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["mcp", *options], env={"NO_COLOR": "1", "COLUMNS": "300"})
@@ -328,8 +330,8 @@ def test_exposed_address_is_served(services: Running) -> None:
 
 
 def test_address_in_use_is_reported(refusal: Refusal) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         code, says = refusal("--http", address)
     assert code == 1
     assert says.startswith(f"error: cannot listen on {address}: Address already in use")

@@ -1,4 +1,4 @@
-"""The MCP tools that read on from what a search returned, called by the official SDK's client."""
+"""The MCP tools read documents and larger chunks after a search, called by the official client."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,7 +44,7 @@ def server_of(client: AsyncClient, collection: str) -> Any:
 
 @asynccontextmanager
 async def agent_of(stored: Running, collection: str = "default") -> AsyncIterator[Client]:
-    """A client of a server whose filter shows the documents of the team `open` alone."""
+    """Yields a client of a server whose filter shows only the documents of the team `open`."""
     addresses = stored.indexer.address, stored.retriever.address
     async with (
         AsyncClient(*addresses) as client,
@@ -53,7 +53,7 @@ async def agent_of(stored: Running, collection: str = "default") -> AsyncIterato
         yield agent
 
 
-def found(result: CallToolResult) -> dict[str, Any]:
+def content_of(result: CallToolResult) -> dict[str, Any]:
     assert not result.is_error, text(result)
     assert result.structured_content is not None
     return result.structured_content
@@ -63,8 +63,8 @@ async def test_a_document_is_read_in_parts(stored: Running) -> None:
     async with agent_of(stored) as agent:
         parts, start = [], 0
         while start or not parts:
-            asked = {"document_id": "guide", "start": start}
-            part = found(await agent.call_tool("get_document", asked))
+            arguments = {"document_id": "guide", "start": start}
+            part = content_of(await agent.call_tool("get_document", arguments))
             assert len(part["text"].encode()) <= MAX_PART_BYTES
             assert (part["heading"], part["start"]) == ("[Guide]", start)
             parts.append(part["text"])
@@ -73,15 +73,17 @@ async def test_a_document_is_read_in_parts(stored: Running) -> None:
         assert len(parts) > 1
 
 
-async def test_the_model_reads_the_document_quoted_and_how_to_go_on(stored: Running) -> None:
+async def test_the_model_gets_the_document_quoted_and_the_start_of_the_next_part(
+    stored: Running,
+) -> None:
     async with agent_of(stored) as agent:
         whole = await agent.call_tool("get_document", {"document_id": "pets"})
         assert text(whole).startswith("[Pets (1)]\n> Cats sleep all day.")
-        shown = found(whole)
+        shown = content_of(whole)
         assert (shown["source"], shown["page_count"]) == ("pets.pdf", 2)
         assert (shown["metadata"], shown["next_start"]) == ({"team": "open"}, 0)
         part = await agent.call_tool("get_document", {"document_id": "guide"})
-        assert text(part).endswith(f"The next part has start={found(part)['next_start']}.")
+        assert text(part).endswith(f"The next part has start={content_of(part)['next_start']}.")
 
 
 async def test_a_chunk_is_expanded_step_by_step_until_the_largest(stored: Running) -> None:
@@ -89,7 +91,7 @@ async def test_a_chunk_is_expanded_step_by_step_until_the_largest(stored: Runnin
         chunk_id, texts = "guide#0.5", []
         for level in (1, 2, 3):
             result = await agent.call_tool("expand_chunk", {"chunk_id": chunk_id})
-            around = found(result)
+            around = content_of(result)
             texts.append(around["text"])
             chunk_id = around["chunk_id"]
             assert chunk_id.startswith(f"guide#{level}.")
@@ -102,7 +104,7 @@ async def test_a_chunk_is_expanded_step_by_step_until_the_largest(stored: Runnin
         assert "is one of the largest chunks; get_document with start=" in text(last)
 
 
-async def test_an_expanded_chunk_has_a_largest_size(stored: Running) -> None:
+async def test_the_size_of_an_expanded_chunk_is_bounded(stored: Running) -> None:
     async with agent_of(stored, "wide") as agent:
         result = await agent.call_tool("expand_chunk", {"chunk_id": "long#0.0"})
         assert result.is_error
@@ -135,10 +137,10 @@ _REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_what_cannot_be_read_is_said_and_what_is_hidden_does_not_exist(
+async def test_unreadable_documents_are_reported_and_hidden_ones_do_not_exist(
     stored: Running,
 ) -> None:
-    """All in one session, which continues after each error."""
+    """All calls are made in one session, which continues after each error."""
     async with agent_of(stored) as agent:
         for tool, arguments, says in _REFUSED:
             result = await agent.call_tool(tool, arguments)
@@ -146,10 +148,10 @@ async def test_what_cannot_be_read_is_said_and_what_is_hidden_does_not_exist(
             assert says in text(result)
             assert "Traceback" not in text(result)
             assert "Secret." not in text(result)
-        assert found(await agent.call_tool("get_document", {"document_id": "pets"}))
+        assert content_of(await agent.call_tool("get_document", {"document_id": "pets"}))
 
 
-async def test_nobody_can_be_asked() -> None:
+async def test_an_unreachable_service_is_reported() -> None:
     nobody = "127.0.0.1:1"
     async with (
         AsyncClient(nobody, nobody, timeout_s=0.2) as client,

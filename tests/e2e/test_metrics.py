@@ -1,4 +1,4 @@
-"""Metrics of running services, as Prometheus scrapes them."""
+"""Running services serve metrics that Prometheus scrapes."""
 
 import json
 import os
@@ -37,7 +37,7 @@ _MANUAL = (_OPERATIONS / "monitoring.md").read_text("utf-8")
 _STAGES = {"embed", "filter", "search", "climb", "fetch"}
 
 
-_OF_ALL = pytest.mark.embedded_only("it has all metrics that there are")
+_ALL_METRICS = pytest.mark.embedded_only("only this engine has all metrics")
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,11 @@ class Monitored:
 
 def _monitored(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
     indexer, retriever = free_addresses(2)
-    own = {"HRAG_INDEXER_METRICS_ADDRESS": indexer, "HRAG_RETRIEVER_METRICS_ADDRESS": retriever}
-    return {**FAST, **settings, **own}, indexer, retriever
+    addresses = {
+        "HRAG_INDEXER_METRICS_ADDRESS": indexer,
+        "HRAG_RETRIEVER_METRICS_ADDRESS": retriever,
+    }
+    return {**FAST, **settings, **addresses}, indexer, retriever
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +93,7 @@ def test_calls_are_counted_by_method_and_code(monitored: Monitored, tenant: str)
     for wrong in ("nobody", "not a tenant"):
         with suppress(HragError):
             client.search(wrong, "cats")
-    found = monitored.retrieved
+    after = monitored.retrieved
 
     def counted(code: str, scrape: Scrape) -> float:
         try:
@@ -99,13 +102,13 @@ def test_calls_are_counted_by_method_and_code(monitored: Monitored, tenant: str)
             return 0
 
     grown = {
-        code: counted(code, found) - counted(code, before)
+        code: counted(code, after) - counted(code, before)
         for code in ("OK", "NOT_FOUND", "INVALID_ARGUMENT")
     }
     assert grown == {"OK": 3, "NOT_FOUND": 1, "INVALID_ARGUMENT": 1}
-    assert found.value("hrag_call_seconds_count", method="Search") >= 5
-    assert found.value("hrag_call_seconds_bucket", method="Search", le="+Inf") >= 5
-    assert found.value("hrag_calls_running") == 0
+    assert after.value("hrag_call_seconds_count", method="Search") >= 5
+    assert after.value("hrag_call_seconds_bucket", method="Search", le="+Inf") >= 5
+    assert after.value("hrag_calls_running") == 0
 
 
 def test_a_waiting_search_counts_as_running_and_keeps_no_thread_busy(
@@ -128,20 +131,20 @@ def test_stages_caches_and_models_are_counted(monitored: Monitored, tenant: str)
     for _ in range(2):
         client.search(tenant, f"what do the dogs of {tenant} do?")
     list(client.answer(SearchQuery(tenant, f"what do the dogs of {tenant} do?")))
-    found = monitored.retrieved
+    after = monitored.retrieved
 
     def grown(series: str, **labels: str) -> float:
-        return found.value(series, **labels) - before.value(series, **labels)
+        return after.value(series, **labels) - before.value(series, **labels)
 
-    assert found.value("hrag_search_stage_seconds_count", stage="climb") >= 3
-    stages = {s.labels["stage"] for s in found["hrag_search_stage_seconds"].samples}
+    assert after.value("hrag_search_stage_seconds_count", stage="climb") >= 3
+    stages = {s.labels["stage"] for s in after["hrag_search_stage_seconds"].samples}
     assert stages <= _STAGES
     assert grown("hrag_cache_lookups_total", cache="query", outcome="miss") == 1
     assert grown("hrag_cache_lookups_total", cache="query", outcome="hit") == 2
-    assert found.value("hrag_chat_calls_total", outcome="ok") >= 1
-    assert found.value("hrag_chat_tokens_total", kind="prompt") >= PROMPT_TOKENS
-    assert found.value("hrag_chat_tokens_total", kind="completion") >= COMPLETION_TOKENS
-    assert found.value("hrag_embedder_calls_total", outcome="ok") >= 1
+    assert after.value("hrag_chat_calls_total", outcome="ok") >= 1
+    assert after.value("hrag_chat_tokens_total", kind="prompt") >= PROMPT_TOKENS
+    assert after.value("hrag_chat_tokens_total", kind="completion") >= COMPLETION_TOKENS
+    assert after.value("hrag_embedder_calls_total", outcome="ok") >= 1
 
 
 def test_a_failing_embedder_is_counted(
@@ -151,9 +154,9 @@ def test_a_failing_embedder_is_counted(
     chat_endpoint.inject(refuse(400))
     with pytest.raises(HragError):
         monitored.services.client.ingest(tenant, Document("Cows graze.", "b"))
-    found = monitored.indexed
-    assert found.value("hrag_embedder_calls_total", outcome="EmbedderRejected") >= 1
-    assert found.value("hrag_documents_total", outcome="failed") >= 1
+    scrape = monitored.indexed
+    assert scrape.value("hrag_embedder_calls_total", outcome="EmbedderRejected") >= 1
+    assert scrape.value("hrag_documents_total", outcome="failed") >= 1
 
 
 def test_documents_and_the_store_are_measured(monitored: Monitored, tenant: str) -> None:
@@ -165,20 +168,20 @@ def test_documents_and_the_store_are_measured(monitored: Monitored, tenant: str)
     outcomes = list(client.ingest_many(tenant, documents, collection="c"))
     assert len(outcomes) == 3
     client.ingest(tenant, Document("Longer now.", "b"), collection="c")
-    found = monitored.indexed
+    after = monitored.indexed
 
     def grown(series: str, **labels: str) -> float:
         try:
-            return found.value(series, **labels) - before.value(series, **labels)
+            return after.value(series, **labels) - before.value(series, **labels)
         except KeyError:
-            return found.value(series, **labels)
+            return after.value(series, **labels)
 
     assert grown("hrag_documents_total", outcome="created") == 2
     assert grown("hrag_documents_total", outcome="unchanged") == 1
     assert grown("hrag_documents_total", outcome="updated") == 1
     assert grown("hrag_store_documents") == 2
     assert grown("hrag_store_leaves") > 64
-    stages = {s.labels["stage"] for s in found["hrag_ingest_stage_seconds"].samples}
+    stages = {s.labels["stage"] for s in after["hrag_ingest_stage_seconds"].samples}
     assert stages == {"extract", "cut", "embed", "commit"}
     until(lambda: monitored.indexed.value("hrag_store_unsummarised_documents") == 0)
     assert monitored.indexed.value("hrag_store_summaries") >= 2
@@ -192,11 +195,13 @@ def test_segments_disk_and_memory_are_measured(monitored: Monitored, tenant: str
     monitored.services.client.search(tenant, "a story")
     assert monitored.indexed.value("hrag_store_segment_min_leaves") == 64
     until(lambda: monitored.indexed.value("hrag_store_segments") >= 1)
-    found = monitored.indexed
-    assert found.value("hrag_segment_build_seconds_count", kind="tail") >= 1
-    assert found.value("hrag_store_segment_bytes") > 0
-    assert found.value("hrag_store_disk_free_bytes") > found.value("hrag_store_disk_reserve_bytes")
-    sequence = found.value("hrag_store_sequence")
+    scrape = monitored.indexed
+    assert scrape.value("hrag_segment_build_seconds_count", kind="tail") >= 1
+    assert scrape.value("hrag_store_segment_bytes") > 0
+    assert scrape.value("hrag_store_disk_free_bytes") > scrape.value(
+        "hrag_store_disk_reserve_bytes"
+    )
+    sequence = scrape.value("hrag_store_sequence")
     until(lambda: monitored.retrieved.value("hrag_reader_applied_sequence") >= sequence)
     until(lambda: monitored.retrieved.value("hrag_reader_lag_seconds") == 0)
     assert monitored.retrieved.value("hrag_reader_loaded_bytes") > 0
@@ -218,12 +223,12 @@ def test_a_metrics_address_in_use_stops_the_service(monitored: Monitored, tmp_pa
     assert f"cannot listen on {monitored.indexer} for metrics" in second.log
 
 
-# Documentation, alerts and dashboard
+# Documentation, alerts and dashboard.
 
 
 @pytest.fixture(scope="module")
 def served(monitored: Monitored) -> Mapping[str, Metric]:
-    """All metrics, after the services have been used as in the tests above."""
+    """All metrics, after calls that set every metric."""
     client = monitored.services.client
     client.ingest("served", Document("".join(f"Cat {n} sleeps. " for n in range(3000)), "a"))
     list(client.answer(SearchQuery("served", "cats", filter=Match("document_id", ("a",)))))
@@ -235,7 +240,7 @@ def served(monitored: Monitored) -> Mapping[str, Metric]:
 
 
 def _series(served: Mapping[str, Metric]) -> set[str]:
-    """Returns the names of all series, also of those without samples yet."""
+    """Returns the names of all series, including series without samples."""
     suffixes = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
     return {
         f"{name}{suffix}"
@@ -244,8 +249,8 @@ def _series(served: Mapping[str, Metric]) -> set[str]:
     }
 
 
-@_OF_ALL
-def test_the_documented_metrics_are_those_that_are_served(served: Mapping[str, Metric]) -> None:
+@_ALL_METRICS
+def test_the_documentation_lists_exactly_the_served_metrics(served: Mapping[str, Metric]) -> None:
     rows = re.findall(r"^\| `(hrag_\w+)` \| (\w+) \| (.*?) ?\| (.+) \|$", _MANUAL, re.MULTILINE)
     documented = {name: (kind, meaning) for name, kind, _, meaning in rows}
     ours = {name: family for name, family in served.items() if name.startswith("hrag_")}
@@ -269,7 +274,7 @@ def _expressions() -> dict[str, str]:
     return queried
 
 
-@_OF_ALL
+@_ALL_METRICS
 @pytest.mark.parametrize(("name", "expression"), _expressions().items())
 def test_alerts_and_panels_query_existing_series(
     name: str, expression: str, served: Mapping[str, Metric]
@@ -277,7 +282,7 @@ def test_alerts_and_panels_query_existing_series(
     queried = set(re.findall(r"\b(?:hrag|process)_\w+", expression))
     assert queried or "up{" in expression
     assert queried <= _series(served)
-    known = {label for each in served.values() for s in each.samples for label in s.labels}
+    known = {label for family in served.values() for s in family.samples for label in s.labels}
     matched = re.findall(r"[{,](\w+)(?:=~|!~|!=|=)", expression)
     grouped = ", ".join(re.findall(r"by \((.*?)\)", expression)).split(", ")
     assert {*matched, *filter(None, grouped)} <= known | {"job", "instance"}
@@ -288,7 +293,7 @@ def test_the_runbook_has_a_section_for_each_alert() -> None:
     assert sections == [name for name in _expressions() if name.startswith("Hrag")]
 
 
-def test_there_is_an_alert_for_every_critical_condition() -> None:
+def test_every_critical_condition_has_an_alert() -> None:
     queried = " ".join(_expressions().values())
     for series in ("up", "code", "lag_seconds", "tail_leaves", "damaged_segments", "disk_free"):
         assert series in queried

@@ -1,6 +1,7 @@
-"""What each mode returns of a document small enough to be checked by hand.
+"""Each mode returns the right passages of a document that is small enough to check by hand.
 
-Eight paragraphs, one leaf each; two of them make a chunk of level 1, four one of level 2:
+The document has eight paragraphs of one leaf each. Two leaves form a chunk of level 1, four leaves
+form a chunk of level 2:
 
     level 2   [      0      ]  [      1      ]
     level 1   [  0 ]  [  1  ]  [  2 ]  [  3  ]
@@ -42,14 +43,14 @@ _PARAGRAPHS = [
     ),
 ]
 TEXT = "\n\n".join(_PARAGRAPHS)
-# Without headings, so that a leaf's vector is that of its text.
+# Headings are not indexed, so a leaf's vector is the vector of its text.
 SETTINGS = SettingsRequest(level_sizes=(32, 64, 128), overlap_ratio=0.0, index_headings=False)
 WITH_SUMMARIES = replace(SETTINGS, summaries=SummaryUnit.CHUNK)
 
 
 @pytest.fixture
 def search(services, tenant):
-    """Searches with leaves that match, so many candidates, and options."""
+    """Searches with the leaves that match best, as many candidates, and further options."""
     client = services.client
     client.create_collection(tenant, "c", SETTINGS)
     result = client.ingest(tenant, Document(TEXT, "d", mime_type=MARKDOWN), collection="c")
@@ -58,11 +59,11 @@ def search(services, tenant):
     assert [leaf.strip() for leaf in leaves] == _PARAGRAPHS
     vectors = HashEmbedder(64).embed(leaves)
 
-    def run(matched, **asked):
+    def run(matched, **options):
         query = np.sum(vectors[matched], axis=0).tolist()
-        asked = {"mode": SearchMode.AUTO_MERGE, "return_level": 2, **asked}
-        found = client.search(tenant, query, collection="c", candidates=len(matched), **asked)
-        return sorted(found.passages, key=lambda passage: passage.chunk.span.char_start)
+        options = {"mode": SearchMode.AUTO_MERGE, "return_level": 2, **options}
+        result = client.search(tenant, query, collection="c", candidates=len(matched), **options)
+        return sorted(result.passages, key=lambda passage: passage.chunk.span.char_start)
 
     return run
 
@@ -80,7 +81,9 @@ def search(services, tenant):
         ([3, 4], {}, ["d#0.3", "d#0.4"]),
     ],
 )
-def test_auto_merge(search, matched, options, expected):
+def test_auto_merge_returns_the_smallest_chunks_with_enough_matches(
+    search, matched, options, expected
+):
     passages = search(matched, limit=len(expected), **options)
     assert [passage.chunk.chunk_id for passage in passages] == expected
 
@@ -118,7 +121,7 @@ def test_passages_apart_are_not_joined(search):
     assert [passage.merged_chunk_ids for passage in passages] == [("d#0.0", "d#0.1"), ()]
 
 
-# Windows
+# Windows of sentences.
 
 _SENTENCES_OF_PAGES = [
     *("Cats sleep all day. ", "Dr. Who has a cat. ", "It wakes at 5 p.m. and eats. "),
@@ -130,7 +133,7 @@ _PAGES = ("".join(_SENTENCES_OF_PAGES[:4]).strip(), "".join(_SENTENCES_OF_PAGES[
 
 @pytest.fixture
 def windows(services, tenant):
-    """What a sentence leads to; leaves hold several sentences, and the document two pages."""
+    """Searches for a sentence of a document with two pages, whose leaves have several sentences."""
     client = services.client
     client.create_collection(tenant, "w", WITH_SUMMARIES)
     pages = tuple(map(Page, _PAGES))
@@ -143,12 +146,12 @@ def windows(services, tenant):
         for number in range(info.chunks_per_level[0])
     ]
 
-    def run(sentence, **asked):
-        """Asks for the leaf that holds the sentence, and for the sentence, as much."""
+    def run(sentence, **options):
+        """Searches with a query that is as near to the sentence as to the leaf that contains it."""
         leaf = next(leaf for leaf in leaves if sentence in leaf)
         query = HashEmbedder(64).embed([leaf, sentence]).sum(axis=0).tolist()
-        asked = {"mode": SearchMode.SENTENCE_WINDOW, **asked}
-        return client.search(tenant, query, collection="w", **asked).passages
+        options = {"mode": SearchMode.SENTENCE_WINDOW, **options}
+        return client.search(tenant, query, collection="w", **options).passages
 
     return run
 
@@ -165,7 +168,9 @@ def windows(services, tenant):
         ("Dogs bark.", 20, _SENTENCES_OF_PAGES, (1, 2)),
     ],
 )
-def test_a_sentence_and_what_is_around_it(windows, sentence, around, expected, shown_pages):
+def test_a_passage_is_the_sentence_and_its_neighbours(
+    windows, sentence, around, expected, shown_pages
+):
     (passage,) = windows(sentence, window_sentences=around, limit=1)
     chunk = passage.chunk
     assert chunk.content == "".join(expected)
@@ -194,12 +199,12 @@ def test_a_budget_cuts_the_last_passage_at_a_sentence(windows, mode):
     assert cut.chunk.content.strip().endswith((".", "。", "！"))
 
 
-# Filters
+# Filters.
 
 
 @pytest.fixture
 def library(services, tenant):
-    """Five documents that say the same, and what a filter lets through of them."""
+    """Lists the documents that pass a filter, of five documents with the same text."""
     metadata = {
         "cats": {"lang": "en", "year": 2024, "tags": ["pets", "small"], "day": "2024-05-06"},
         "dogs": {"lang": "en", "year": 2025, "tags": ["pets"], "author": {"name": "Ann"}},
@@ -213,11 +218,11 @@ def library(services, tenant):
         services.client.ingest(tenant, document)
 
     def passing(chosen):
-        found = services.client.search(tenant, "cats", limit=50, filter=chosen)
-        assert found.exhausted
-        assert found.plan is SearchPlan.SCAN
-        assert found.eligible_leaves == len(found.passages)
-        return sorted(passage.chunk.document_id for passage in found.passages)
+        result = services.client.search(tenant, "cats", limit=50, filter=chosen)
+        assert result.exhausted
+        assert result.plan is SearchPlan.SCAN
+        assert result.eligible_leaves == len(result.passages)
+        return sorted(passage.chunk.document_id for passage in result.passages)
 
     return passing
 
@@ -251,16 +256,16 @@ def library(services, tenant):
         (AnyOf((Match("metadata.lang", ("fr",)), Exists("metadata.author"))), ["chats", "dogs"]),
     ],
 )
-def test_a_filter_lets_through(library, chosen, expected):
+def test_a_filter_finds_the_documents_that_pass(library, chosen, expected):
     assert library(chosen) == expected
 
 
-def test_a_filter_follows_updates_and_ends_with_the_document(services, tenant):
+def test_a_filter_sees_updates_and_deletions(services, tenant):
     def passing():
-        found = services.client.search(
+        result = services.client.search(
             tenant, "cats", filter=Match("metadata.lang", ("en",)), limit=50
         )
-        return {passage.chunk.document_id for passage in found.passages}
+        return {passage.chunk.document_id for passage in result.passages}
 
     services.client.ingest(tenant, Document(TEXT, "a", metadata={"lang": "en"}))
     services.client.ingest(tenant, Document(TEXT, "b", metadata={"lang": "de"}))
@@ -274,12 +279,12 @@ def test_a_filter_follows_updates_and_ends_with_the_document(services, tenant):
 
 
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_every_mode_filters(services, tenant, mode):
+def test_every_mode_takes_filters(services, tenant, mode):
     client = services.client
     client.create_collection(tenant, "c", WITH_SUMMARIES)
     for name in ("a", "b"):
         client.ingest(tenant, Document(TEXT, name, metadata={"name": name}), collection="c")
     wait_until_summarised(client, tenant, "c")
     only_b = Match("metadata.name", ("b",))
-    found = client.search(tenant, "cats", collection="c", mode=mode, limit=50, filter=only_b)
-    assert {passage.chunk.document_id for passage in found.passages} == {"b"}
+    result = client.search(tenant, "cats", collection="c", mode=mode, limit=50, filter=only_b)
+    assert {passage.chunk.document_id for passage in result.passages} == {"b"}

@@ -1,4 +1,4 @@
-"""hrag as a peer: called directly, and run by the driver."""
+"""hrag takes part in the comparison of peers: called directly, and run by the driver."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def vectors_of(texts):
     return Vectors(list(map(key_of, texts)), HashEmbedder(DIMENSION).embed(texts))
 
 
-def test_both_ways_to_hrag_find_the_same(tmp_path):
+def test_hrag_in_process_and_over_grpc_finds_the_same(tmp_path):
     (tmp_path / "services").mkdir()
     peers = [InProcess(tmp_path / "store"), OverGrpc(tmp_path / "services")]
     try:
@@ -33,19 +33,19 @@ def test_both_ways_to_hrag_find_the_same(tmp_path):
         vectors = vectors_of(leaves)
         row = vectors.of([leaves[-1]])[0]
         query = Query("", row, row.tolist())
-        found = []
+        results = []
         for peer in peers:
             assert peer.leaf_texts(DOCUMENTS) == leaves
             indexed = peer.index(DOCUMENTS, vectors)
             assert indexed.leaves == len(leaves)
             assert peer.stored_bytes() > len(leaves) * DIMENSION * 4
             assert peer.processes()
-            found.append(peer.search(query, candidates=10, limit=1))
+            results.append(peer.search(query, candidates=10, limit=1))
     finally:
         for peer in peers:
             peer.close()
-    assert found[0] == found[1]
-    (passage,) = found[0]
+    assert results[0] == results[1]
+    (passage,) = results[0]
     assert passage.document_id == "second"
     assert leaves[-1] in passage.text
     assert DOCUMENTS[1].text.startswith(passage.text, passage.start)
@@ -60,8 +60,8 @@ def test_hybrid_search_finds_by_words_and_fills_a_budget(tmp_path):
         for peer in peers:
             peer.index(DOCUMENTS, vectors)
         assert LINES[187] in peers[0].search(query, candidates=10, limit=1)[0].text
-        found = peers[1].filled(query, candidates=10, budget=300)
-        assert 250 < sum(len(tokens.encode(each.text)) for each in found) <= 300
+        passages = peers[1].filled(query, candidates=10, budget=300)
+        assert 250 < sum(len(tokens.encode(passage.text)) for passage in passages) <= 300
     finally:
         for peer in peers:
             peer.close()
@@ -76,7 +76,7 @@ def test_a_leaf_without_a_vector_stops_the_run(tmp_path):
 
 
 def test_a_run_measures_installed_peers_and_reports_the_others(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("benchmarks.peers.registry._ENVIRONMENT", tmp_path / "nowhere")
+    monkeypatch.setattr("benchmarks.peers.registry.PEERS_PYTHON", tmp_path / "nowhere")
     timed = Corpus("timed", False, DOCUMENTS, [Question(line, {}) for line in LINES[:5]])
     gold = {"second": [(0, len(LINES[100]))]}
     scored = Corpus("scored", False, DOCUMENTS, [Question(LINES[100], gold)])
@@ -85,7 +85,7 @@ def test_a_run_measures_installed_peers_and_reports_the_others(tmp_path, capsys,
     assert "not installed" in results.skipped["langchain"]
     assert "SKIPPED" in capsys.readouterr().out
     assert list(results.indexed) == ["hrag"]
-    assert {most: len(took) for most, took in results.searched["hrag"].items()} == {10: 6, 50: 6}
+    assert {limit: len(took) for limit, took in results.searched["hrag"].items()} == {10: 6, 50: 6}
     scores = results.recall["hrag"]["scored"]
     assert len(scores) == 4
     assert {score["lost"] for score in scores} == {0}

@@ -1,4 +1,4 @@
-"""Running services with quotas, from the quota file to a refusal and its details."""
+"""Running services enforce quotas: from the quota file to a refusal and its details."""
 
 import asyncio
 import subprocess
@@ -37,12 +37,10 @@ from hrag.values.quotas import Quota
 from tests.support.engines.summary_model import wait_until_summarised
 from tests.support.servers.metrics_page import Scrape
 from tests.support.servers.processes import FAST, Running, running
+from tests.support.until import until
 
 TEXT = "Cats sleep all day. They dream of mice and fish. " * 20
-RELOADED_S = 1.1  # Files are checked once a second.
-
-
-# Tenants with a quota of their own.
+# Each of these tenants has a separate quota.
 EXCEPTIONS = """
 [noisy]
 calls_per_s = 1
@@ -78,10 +76,19 @@ def exceptions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _rewrite(path: Path, text: str) -> None:
-    """Rewrites the file and waits until the services have reloaded it."""
+def _rewrite(services: Running, path: Path, text: str, event: str = "reloaded") -> None:
+    """Rewrites the file and waits until the indexer has logged the event.
+
+    A service checks the file at calls, at most once a second.
+    """
+    logged = services.indexer.log.count(f"] {event} ")
     path.write_text(text, "ascii")
-    time.sleep(RELOADED_S)
+
+    def has_noticed() -> bool:
+        services.client.list_collections("probe")
+        return services.indexer.log.count(f"] {event} ") > logged
+
+    until(has_noticed)
 
 
 @pytest.fixture(scope="module")
@@ -94,17 +101,17 @@ def bounded(
     exceptions: Path, metrics_address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """Services with a quota of 50 documents per tenant, and the quota file."""
-    own = {
+    settings = {
         "HRAG_TENANT_MAX_DOCUMENTS": "50",
         "HRAG_TENANT_QUOTAS_FILE": str(exceptions),
         "HRAG_INDEXER_METRICS_ADDRESS": metrics_address,
     }
-    with running(tmp_path_factory.mktemp("bounded") / "store", {**FAST, **own}) as both:
+    with running(tmp_path_factory.mktemp("bounded") / "store", {**FAST, **settings}) as both:
         yield both
 
 
 def _details(failure: grpc.RpcError) -> dict[str, Any]:
-    found = rpc_status.from_call(failure)
+    status = rpc_status.from_call(failure)
     kinds = (
         error_details_pb2.ErrorInfo(),
         error_details_pb2.RetryInfo(),
@@ -114,12 +121,12 @@ def _details(failure: grpc.RpcError) -> dict[str, Any]:
     return {
         kind.DESCRIPTOR.name: kind
         for kind in kinds
-        if any(detail.Unpack(kind) for detail in found.details)
+        if any(detail.Unpack(kind) for detail in status.details)
     }
 
 
 def _calls(call: Callable[[str], object], tenant: str, count: int) -> list[RateQuotaExceeded]:
-    """Makes several calls in a row and returns the refusals."""
+    """Makes `count` calls in a row and returns the refusals."""
     refused = []
     for _ in range(count):
         try:
@@ -131,13 +138,13 @@ def _calls(call: Callable[[str], object], tenant: str, count: int) -> list[RateQ
 
 def test_a_tenant_above_its_rate_is_refused_and_others_are_not(bounded, tenant):
     client = bounded.client
-    for each in ("noisy", tenant):
-        client.ingest(each, Document(TEXT, "cats"))
+    for tenant_id in ("noisy", tenant):
+        client.ingest(tenant_id, Document(TEXT, "cats"))
     for call in (lambda who: client.search(who, "cats"), client.index_status):
         refused = _calls(call, "noisy", 6)
         assert 3 <= len(refused) <= 5
-        assert all(0 < each.retry_s <= 1 for each in refused)
-        assert {(each.tenant_id, each.field) for each in refused} == {("noisy", "calls")}
+        assert all(0 < error.retry_s <= 1 for error in refused)
+        assert {(error.tenant_id, error.field) for error in refused} == {("noisy", "calls")}
         assert not _calls(call, tenant, 20)
     assert "reason=RATE_QUOTA_EXCEEDED" in bounded.retriever.log
 
@@ -184,9 +191,9 @@ def test_a_refusal_names_the_quota_and_neither_sdk_retries(bounded, metrics_addr
     assert "HRAG_TENANT_MAX_DOCUMENTS" in caught.value.details()
     assert ("grpc-retry-pushback-ms", "-1") in caught.value.trailing_metadata()
     assert refused() == before + 1
-    with pytest.raises(StorageQuotaExceeded) as found:
+    with pytest.raises(StorageQuotaExceeded) as storage_error:
         bounded.client.ingest("full", Document("Dogs bark.", "b"))
-    assert (found.value.retry_s, found.value.field) == (None, "documents")
+    assert (storage_error.value.retry_s, storage_error.value.field) == (None, "documents")
     asyncio.run(_refused_by_aio(bounded.indexer.address))
     assert refused() == before + 3
     ended = [line for line in bounded.indexer.log.splitlines() if "] call " in line]
@@ -203,7 +210,9 @@ def test_documents_of_a_stream_fail_one_by_one_above_the_quota(bounded):
     documents = [Document(TEXT, "a"), Document(TEXT, "b"), Document(TEXT * 9, "large")]
     documents += [Document("Dogs bark.", "c"), Document(TEXT, "a"), Document("Fish swim.", "a")]
     results = list(bounded.client.ingest_many("a.b", documents))
-    outcomes = [one.outcome if isinstance(one, IngestResult) else type(one) for one in results]
+    outcomes = [
+        result.outcome if isinstance(result, IngestResult) else type(result) for result in results
+    ]
     created, updated = IngestOutcome.CREATED, IngestOutcome.UPDATED
     unchanged = IngestOutcome.UNCHANGED
     assert outcomes == [created, created, StorageQuotaExceeded, created, unchanged, updated]
@@ -229,8 +238,8 @@ def test_concurrent_ingests_cannot_exceed_a_quota(bounded):
     def work(number: int) -> None:
         documents = [Document(f"{number} {n}", f"d{number}-{n}") for n in range(6)]
         with bounded.new_client() as client:
-            many = client.ingest_many("crowded", documents[:3])
-            stored.extend(isinstance(each, IngestResult) for each in many)
+            results = client.ingest_many("crowded", documents[:3])
+            stored.extend(isinstance(result, IngestResult) for result in results)
             for document in documents[3:]:
                 with suppress(StorageQuotaExceeded):
                     client.ingest("crowded", document)
@@ -246,8 +255,8 @@ def test_concurrent_ingests_cannot_exceed_a_quota(bounded):
 
 def test_summaries_count_and_are_written_even_above_the_quota(bounded):
     client = bounded.client
-    wanted = SettingsRequest(summaries=SummaryUnit.CHUNK)
-    client.create_collection("summarised", "s", wanted)
+    settings = SettingsRequest(summaries=SummaryUnit.CHUNK)
+    client.create_collection("summarised", "s", settings)
     client.ingest("summarised", Document(TEXT, "a"), collection="s")
     before = client.index_status("summarised", collection="s")
     status = wait_until_summarised(client, "summarised", "s")
@@ -267,13 +276,13 @@ def test_hrag_status_shows_usage_and_quota(bounded):
 
 
 def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
-    """A changed quota file is applied, an invalid one is not."""
+    """This also shows that a changed quota file is applied, and an invalid one is not."""
     client, document = bounded.client, Document(TEXT, "cats", metadata={"a": 1})
     client.ingest(f"{tenant}-trial", document)
     size = client.index_status(f"{tenant}-trial").tenant.stored_bytes
     assert size > len(TEXT)
     bounds = f"{EXCEPTIONS}[{tenant}]\nmax_bytes = {size}"
-    _rewrite(exceptions, bounds)
+    _rewrite(bounded, exceptions, bounds)
     assert client.ingest(tenant, document).outcome is IngestOutcome.CREATED
     assert client.ingest(tenant, document).outcome is IngestOutcome.UNCHANGED
     usage = client.index_status(tenant).tenant
@@ -283,7 +292,7 @@ def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
     with pytest.raises(StorageQuotaExceeded, match=r"at least [0-9,]+ more"):
         client.ingest(tenant, longer)
     assert client.get_text(tenant, "cats") == TEXT
-    _rewrite(exceptions, f"{bounds}\nmax_documents = many")
+    _rewrite(bounded, exceptions, f"{bounds}\nmax_documents = many", "reload_failed")
     with pytest.raises(StorageQuotaExceeded):
         client.ingest(tenant, Document("x", "y"))
     assert "reload_failed" in bounded.indexer.log
@@ -291,7 +300,7 @@ def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
     assert client.ingest(tenant, shorter).outcome is IngestOutcome.UPDATED
     client.delete_document(tenant, "cats")
     assert client.ingest(tenant, document).outcome is IngestOutcome.CREATED
-    _rewrite(exceptions, f"{EXCEPTIONS}[{tenant}]\nmax_bytes = 'unlimited'")
+    _rewrite(bounded, exceptions, f"{EXCEPTIONS}[{tenant}]\nmax_bytes = 'unlimited'")
     assert client.ingest(tenant, longer).outcome is IngestOutcome.UPDATED
 
 

@@ -1,4 +1,4 @@
-"""Reranked searches over gRPC, and what clients see of a reranker that fails."""
+"""Searches are reranked over gRPC, and clients learn of a reranker that fails."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,7 @@ def metrics_address() -> str:
 def reranked(
     endpoint: RerankServer, metrics_address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """Services whose retriever has a reranker and little patience."""
+    """Services with a reranker and a short time limit for it."""
     settings = {
         "HRAG_RERANK_BASE_URL": f"{endpoint.base_url}/v1",
         "HRAG_RERANK_MODEL": "m",
@@ -65,7 +65,7 @@ def reranked(
         yield both
 
 
-def found(result: SearchResult) -> list[str]:
+def ids_of(result: SearchResult) -> list[str]:
     return [passage.chunk.document_id for passage in result.passages]
 
 
@@ -74,7 +74,7 @@ def test_the_reranker_orders_the_passages(reranked: Running, endpoint: RerankSer
     assert (plain.reranked, plain.rerank_failure, plain.timings.rerank_us) == (False, "", 0)
     calls = endpoint.calls
     result = reranked.client.search("t", QUERY)
-    assert found(result) == BEST_FIRST
+    assert ids_of(result) == BEST_FIRST
     assert (result.reranked, result.rerank_failure, result.exhausted) == (True, "", True)
     assert [passage.rerank_score for passage in result.passages] == [4, 3, 1, 0]
     scores = {passage.chunk.document_id: passage.score for passage in plain.passages}
@@ -86,10 +86,10 @@ def test_the_reranker_orders_the_passages(reranked: Running, endpoint: RerankSer
     }
 
 
-def test_fewer_passages_come_in_the_same_order(reranked: Running) -> None:
+def test_a_smaller_limit_keeps_the_order(reranked: Running) -> None:
     for limit in range(1, 4):
         result = reranked.client.search("t", QUERY, limit=limit, rerank=True)
-        assert (found(result), result.exhausted) == (BEST_FIRST[:limit], False)
+        assert (ids_of(result), result.exhausted) == (BEST_FIRST[:limit], False)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_fewer_passages_come_in_the_same_order(reranked: Running) -> None:
     ],
     ids=["down", "page", "refused", "lost", "slow", "short", "duplicate", "nan", "nonsense"],
 )
-def test_a_failing_reranker_costs_the_order_and_nothing_else(
+def test_a_failing_reranker_changes_only_the_order(
     reranked: Running, endpoint: RerankServer, fault: Fault, words: str
 ) -> None:
     plain = reranked.client.search("t", QUERY, rerank=False)
@@ -120,11 +120,12 @@ def test_a_failing_reranker_costs_the_order_and_nothing_else(
     assert endpoint.address in result.rerank_failure
     assert KEY not in result.rerank_failure + reranked.retriever.log
     assert "rerank_failed" in reranked.retriever.log
-    assert found(reranked.client.search("t", QUERY)) == BEST_FIRST
+    assert ids_of(reranked.client.search("t", QUERY)) == BEST_FIRST
 
 
-def test_metrics_tell_of_the_reranker(reranked: Running, metrics_address: str) -> None:
-    reranked.client.search("t", QUERY)  # A series begins with its first call.
+def test_metrics_count_the_calls_of_the_reranker(reranked: Running, metrics_address: str) -> None:
+    # A series begins with its first call.
+    reranked.client.search("t", QUERY)
     before = Scrape(metrics_address)
     reranked.client.search("t", QUERY)
     after = Scrape(metrics_address)
@@ -137,7 +138,7 @@ def test_metrics_tell_of_the_reranker(reranked: Running, metrics_address: str) -
     assert grown("hrag_search_stage_seconds_count", stage="rerank") == 1
 
 
-def test_what_cannot_be_reranked_is_refused(reranked: Running, services: Running) -> None:
+def test_searches_that_cannot_be_reranked_are_refused(reranked: Running, services: Running) -> None:
     with pytest.raises(InvalidArgument, match="SENTENCE_WINDOW is not reranked"):
         reranked.client.search("t", QUERY, mode=SearchMode.SENTENCE_WINDOW, rerank=True)
     assert not reranked.client.search("t", QUERY, mode=SearchMode.SENTENCE_WINDOW).reranked

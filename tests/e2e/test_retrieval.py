@@ -1,4 +1,4 @@
-"""Searches by words, by vectors and by both, through the wire."""
+"""Searches by words, by vectors and by both work over gRPC."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +36,7 @@ TEXTS = {
     "cats": "Cats sleep all day. Cats wake in the evening.",
     "zh": "错误代码E-4711表示门没有关好。请先关门。",
 }
-# One of each kind; others are tested with the engine.
+# These modes represent all kinds. The tests of the engine cover the others.
 _MODES = (
     SearchMode.SMALL_TO_BIG,
     SearchMode.STANDARD,
@@ -66,7 +66,7 @@ def names(result: SearchResult) -> list[str]:
 
 
 def highlights(passage: Passage) -> list[str]:
-    """The text of each of the passage's term spans."""
+    """Returns the text of each of the passage's term spans."""
     start = passage.chunk.span.char_start
     return [
         passage.chunk.content[span.char_start - start : span.char_end - start]
@@ -74,13 +74,13 @@ def highlights(passage: Passage) -> list[str]:
     ]
 
 
-# Sources
+# Sources.
 
 
-def test_words_find_what_has_them_and_nothing_else(client: Client, library: str) -> None:
-    found = client.search(library, "sleeping cats", retrieval=Retrieval.LEXICAL, limit=50)
-    (passage,) = found.passages
-    assert (found.retrieval, found.fallback, found.exhausted) == (Retrieval.LEXICAL, "", True)
+def test_words_find_exactly_the_passages_that_contain_them(client: Client, library: str) -> None:
+    result = client.search(library, "sleeping cats", retrieval=Retrieval.LEXICAL, limit=50)
+    (passage,) = result.passages
+    assert (result.retrieval, result.fallback, result.exhausted) == (Retrieval.LEXICAL, "", True)
     assert passage.chunk.document_id == "cats"
     assert passage.score == passage.lexical_score
     assert 0 < passage.score <= 1
@@ -93,45 +93,47 @@ def test_words_find_what_has_them_and_nothing_else(client: Client, library: str)
     )
 
 
-def test_vectors_find_everything_by_its_cosine(client: Client, library: str) -> None:
-    found = client.search(library, TEXTS["cats"], retrieval=Retrieval.DENSE, limit=50)
-    assert sorted(names(found)) == sorted(TEXTS)
-    assert found.retrieval is Retrieval.DENSE
-    assert found.passages[0].chunk.document_id == "cats"
-    assert found.passages[0].score == pytest.approx(1, abs=COSINE_TOLERANCE)
-    for passage in found.passages:
+def test_vectors_rank_every_passage_by_its_cosine(client: Client, library: str) -> None:
+    result = client.search(library, TEXTS["cats"], retrieval=Retrieval.DENSE, limit=50)
+    assert sorted(names(result)) == sorted(TEXTS)
+    assert result.retrieval is Retrieval.DENSE
+    assert result.passages[0].chunk.document_id == "cats"
+    assert result.passages[0].score == pytest.approx(1, abs=COSINE_TOLERANCE)
+    for passage in result.passages:
         assert passage.score == passage.dense_score
         assert (passage.lexical_score, passage.term_spans) == (None, ())
 
 
 @pytest.mark.parametrize("weight", [None, 0.0, 0.25, 1.0])
 def test_hybrid_weighs_both_scores(client: Client, library: str, weight: float | None) -> None:
-    found = client.search(library, "the key to the code", limit=50, lexical_weight=weight)
-    assert (found.retrieval, sorted(names(found))) == (Retrieval.HYBRID, sorted(TEXTS))
+    result = client.search(library, "the key to the code", limit=50, lexical_weight=weight)
+    assert (result.retrieval, sorted(names(result))) == (Retrieval.HYBRID, sorted(TEXTS))
     share = 0.5 if weight is None else weight
-    for passage in found.passages:
+    for passage in result.passages:
         assert passage.lexical_score is not None
         assert passage.dense_score is not None
         fused = share * passage.lexical_score + (1 - share) * (1 + passage.dense_score) / 2
         assert passage.score == pytest.approx(fused, abs=COSINE_TOLERANCE)
         child = passage.matched_children[0]
         assert (child.score, child.lexical_score) == (passage.score, passage.lexical_score)
-    scores = [passage.score for passage in found.passages]
+    scores = [passage.score for passage in result.passages]
     assert scores == sorted(scores, reverse=True)
 
 
 def test_reciprocal_ranks_are_an_option(client: Client, library: str) -> None:
-    found = client.search(
+    result = client.search(
         library, "sleeping cats", fusion=FusionMethod.RECIPROCAL_RANK, lexical_weight=1.0
     )
-    assert found.passages[0].chunk.document_id == "cats"
-    assert found.passages[0].score == pytest.approx(1 / 61, abs=1e-5)
+    assert result.passages[0].chunk.document_id == "cats"
+    assert result.passages[0].score == pytest.approx(1 / 61, abs=1e-5)
 
 
-def test_a_vector_beside_a_text_serves_the_dense_source_alone(client: Client, library: str) -> None:
+def test_a_vector_with_a_text_is_used_by_the_dense_source_only(
+    client: Client, library: str
+) -> None:
     vector = vector_of(TEXTS["cats"])
-    found = client.search(library, "E-4711", vector=vector, limit=50)
-    by_name = {passage.chunk.document_id: passage for passage in found.passages}
+    result = client.search(library, "E-4711", vector=vector, limit=50)
+    by_name = {passage.chunk.document_id: passage for passage in result.passages}
     assert by_name["cats"].dense_score == pytest.approx(1, abs=COSINE_TOLERANCE)
     assert by_name["cats"].lexical_score == 0
     assert highlights(by_name["code"]) == ["E-4711"]
@@ -141,7 +143,7 @@ def test_a_vector_beside_a_text_serves_the_dense_source_alone(client: Client, li
     assert dense.retrieval is alone.retrieval is Retrieval.DENSE
 
 
-# Required parts
+# Required parts.
 
 
 @pytest.mark.parametrize("mode", _MODES)
@@ -156,7 +158,7 @@ def test_a_vector_beside_a_text_serves_the_dense_source_alone(client: Client, li
         ('+cats "no such words"', set()),
     ],
 )
-def test_what_is_required_is_in_every_passage(
+def test_required_parts_are_in_every_passage(
     client: Client,
     library: str,
     retrieval: Retrieval,
@@ -164,55 +166,57 @@ def test_what_is_required_is_in_every_passage(
     text: str,
     expected: set[str],
 ) -> None:
-    found = client.search(library, text, retrieval=retrieval, mode=mode, limit=50)
-    assert set(names(found)) == expected
-    assert found.exhausted
+    result = client.search(library, text, retrieval=retrieval, mode=mode, limit=50)
+    assert set(names(result)) == expected
+    assert result.exhausted
     with_vector = client.search(
         library, text, vector=vector_of("x"), retrieval=retrieval, mode=mode, limit=50
     )
     assert set(names(with_vector)) == expected
 
 
-def test_what_is_required_is_in_every_window(client: Client, library: str) -> None:
-    found = client.search(library, '"access denied"', mode=SearchMode.SENTENCE_WINDOW)
-    assert names(found) == ["denied"]
+def test_required_parts_are_in_every_window(client: Client, library: str) -> None:
+    result = client.search(library, '"access denied"', mode=SearchMode.SENTENCE_WINDOW)
+    assert names(result) == ["denied"]
 
 
-# Bounds
+# Bounds.
 
 
 @pytest.mark.parametrize("retrieval", Retrieval)
 @pytest.mark.parametrize("mode", _MODES)
-def test_passages_below_the_least_score_are_left_out(
+def test_passages_below_the_minimum_score_are_left_out(
     client: Client, library: str, retrieval: Retrieval, mode: SearchMode
 ) -> None:
-    asked: dict[str, Any] = {"retrieval": retrieval, "mode": mode, "limit": 50}
-    everything = client.search(library, "the open door to a key", **asked).passages
+    options: dict[str, Any] = {"retrieval": retrieval, "mode": mode, "limit": 50}
+    everything = client.search(library, "the open door to a key", **options).passages
     assert len(everything) > 2
     bound = everything[1].score
-    found = client.search(library, "the open door to a key", min_score=bound, **asked)
-    assert found.passages == tuple(each for each in everything if each.score >= bound)
-    assert found.exhausted
+    result = client.search(library, "the open door to a key", min_score=bound, **options)
+    assert result.passages == tuple(passage for passage in everything if passage.score >= bound)
+    assert result.exhausted
 
 
 @pytest.mark.parametrize("mode", [SearchMode.STANDARD, SearchMode.SMALL_TO_BIG])
-def test_no_document_gives_more_passages_than_it_may(
+def test_no_document_has_more_passages_than_allowed(
     client: Client, library: str, mode: SearchMode
 ) -> None:
     long = "".join(f"Key number {number} opens a door. " for number in range(600))
     client.ingest(library, Document(long, "long"))
-    asked: dict[str, Any] = {"mode": mode, "return_level": None if mode.name == "STANDARD" else 1}
-    free = client.search(library, "which key opens the door?", limit=20, **asked)
+    options: dict[str, Any] = {"mode": mode, "return_level": None if mode.name == "STANDARD" else 1}
+    free = client.search(library, "which key opens the door?", limit=20, **options)
     assert names(free).count("long") > 2
     bounded = client.search(
-        library, "which key opens the door?", limit=20, max_per_document=2, **asked
+        library, "which key opens the door?", limit=20, max_per_document=2, **options
     )
     assert sorted(names(bounded)) == sorted([*TEXTS, "long", "long"])
-    kept = [each for each in free.passages if each.chunk.document_id == "long"][:2]
-    assert [each for each in bounded.passages if each.chunk.document_id == "long"] == kept
+    expected = [passage for passage in free.passages if passage.chunk.document_id == "long"][:2]
+    assert [
+        passage for passage in bounded.passages if passage.chunk.document_id == "long"
+    ] == expected
 
 
-# Context
+# Context.
 
 
 @pytest.fixture
@@ -242,40 +246,40 @@ def test_a_context_fills_its_budget_and_repeats_nothing(client: Client, handbook
     text = client.get_text(handbook, "handbook")
     covered: set[int] = set()
     for budget in (100, 400, 1600, 0):
-        found = client.search(
+        result = client.search(
             handbook, "keys of room 7", mode=SearchMode.CONTEXT, token_budget=budget
         )
-        assert (found.mode, found.retrieval) == (SearchMode.CONTEXT, Retrieval.HYBRID)
-        tokens = sum(passage.chunk.token_count for passage in found.passages)
+        assert (result.mode, result.retrieval) == (SearchMode.CONTEXT, Retrieval.HYBRID)
+        tokens = sum(passage.chunk.token_count for passage in result.passages)
         assert (budget or 4096) * 0.8 < tokens <= (budget or 4096)
-        spans = spans_of(found)
+        spans = spans_of(result)
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
-        for passage in found.passages:
+        for passage in result.passages:
             span = passage.chunk.span
             assert passage.chunk.content == text[span.char_start : span.char_end]
             assert passage.chunk.content.rstrip().endswith(".")
         now = {place for start, end in spans for place in range(start, end)}
-        assert covered <= now, "a larger budget keeps what a smaller one has"
+        assert covered <= now, "a larger budget keeps the text of a smaller budget"
         covered = now
 
 
-def test_a_context_may_have_a_limit_too(client: Client, handbook: str) -> None:
-    asked: dict[str, Any] = {"mode": SearchMode.CONTEXT, "neighbour_bonus": 0.0}
-    found = client.search(handbook, "keys of room 7", limit=2, **asked)
-    assert len(found.passages) == 2
-    free = client.search(handbook, "keys of room 7", **asked)
+def test_a_context_may_also_have_a_limit(client: Client, handbook: str) -> None:
+    options: dict[str, Any] = {"mode": SearchMode.CONTEXT, "neighbour_bonus": 0.0}
+    result = client.search(handbook, "keys of room 7", limit=2, **options)
+    assert len(result.passages) == 2
+    free = client.search(handbook, "keys of room 7", **options)
     assert len(free.passages) > 2
 
 
 @pytest.mark.parametrize("mode", _MODES)
-def test_the_place_to_cite_is_that_of_the_sentence(
+def test_a_citation_names_section_and_pages_of_the_sentence(
     client: Client, tenant: str, mode: SearchMode
 ) -> None:
-    """In Markdown, PDFs and given pages: whatever the passage, the sentence is cited."""
+    """This holds in Markdown, in PDFs and in pages, and for passages of every size."""
     ids = [f"d{number}" for number in range(len(CASES))]
     pairs = zip(ids, CASES, strict=True)
     list(client.ingest_many(tenant, (replace(c.document, document_id=name) for name, c in pairs)))
-    asked = [
+    queries = [
         SearchQuery(
             tenant,
             case.query,
@@ -285,30 +289,32 @@ def test_the_place_to_cite_is_that_of_the_sentence(
         )
         for name, case in zip(ids, CASES, strict=True)
     ]
-    found = {}
-    for name, case, result in zip(ids, CASES, client.batch_search(asked), strict=True):
+    citations = {}
+    for name, case, result in zip(ids, CASES, client.batch_search(queries), strict=True):
         assert isinstance(result, SearchResult)
         cited = result.passages[0].matched_sentence
         assert cited is not None
         sentence = client.get_text(tenant, name)[cited.span.char_start : cited.span.char_end]
         pages = (cited.first_page, cited.last_page)
-        found[case.name] = (sentence, cited.section_path, pages)
-    assert found == {each.name: (each.sentence, each.section_path, each.pages) for each in CASES}
+        citations[case.name] = (sentence, cited.section_path, pages)
+    assert citations == {
+        case.name: (case.sentence, case.section_path, case.pages) for case in CASES
+    }
 
 
-# Collections
+# Collections.
 
 
 def test_a_collection_without_vectors_is_searched_by_words(client: Client, tenant: str) -> None:
-    made = client.create_collection(tenant, "c", SettingsRequest(embedder="none"))
-    assert (made.settings.embedder, made.settings.dimension) == ("none", 0)
+    collection = client.create_collection(tenant, "c", SettingsRequest(embedder="none"))
+    assert (collection.settings.embedder, collection.settings.dimension) == ("none", 0)
     for name, text in TEXTS.items():
         client.ingest(tenant, Document(text, name), collection="c")
     assert client.index_status(tenant, collection="c").vector_bytes == 0
     for retrieval in (None, Retrieval.LEXICAL, Retrieval.HYBRID):
-        found = client.search(tenant, "sleeping cats", collection="c", retrieval=retrieval)
-        assert (found.retrieval, found.fallback) == (Retrieval.LEXICAL, "")
-        assert names(found) == ["cats"]
+        result = client.search(tenant, "sleeping cats", collection="c", retrieval=retrieval)
+        assert (result.retrieval, result.fallback) == (Retrieval.LEXICAL, "")
+        assert names(result) == ["cats"]
     context = client.search(tenant, "cats", collection="c", mode=SearchMode.CONTEXT)
     assert context.passages[0].chunk.content == TEXTS["cats"]
     wrong: list[tuple[Any, dict[str, Any]]] = [
@@ -316,9 +322,9 @@ def test_a_collection_without_vectors_is_searched_by_words(client: Client, tenan
         ([1.0] * 64, {}),
         ("cats", {"mode": SearchMode.SENTENCE_WINDOW}),
     ]
-    for query, asked in wrong:
+    for query, options in wrong:
         with pytest.raises(errors.NoVectors, match="no vectors"):
-            client.search(tenant, query, collection="c", **asked)
+            client.search(tenant, query, collection="c", **options)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +340,7 @@ def test_a_collection_without_vectors_is_searched_by_words(client: Client, tenan
         ),
     ],
 )
-def test_settings_that_make_no_collection(
+def test_invalid_settings_create_no_collection(
     client: Client, tenant: str, settings: SettingsRequest, field: str, words: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument, match=words) as caught:
@@ -342,37 +348,37 @@ def test_settings_that_make_no_collection(
     assert caught.value.field == field
 
 
-def test_a_language_has_its_own_stems(client: Client, tenant: str) -> None:
-    found = {}
+def test_words_are_stemmed_in_the_language_of_the_collection(client: Client, tenant: str) -> None:
+    results = {}
     for language in ("german", "simple"):
-        made = client.create_collection(tenant, language, SettingsRequest(analyzer=language))
-        assert made.settings.analyzer == f"{language}/1"
+        collection = client.create_collection(tenant, language, SettingsRequest(analyzer=language))
+        assert collection.settings.analyzer == f"{language}/1"
         client.ingest(tenant, Document("Die Häuser am Fluss sind alt.", "d"), collection=language)
-        asked: dict[str, Any] = {"collection": language, "retrieval": Retrieval.LEXICAL}
-        found[language] = client.search(tenant, "altes Haus", **asked)
-    assert [highlights(each) for each in found["german"].passages] == [["Häuser", "alt"]]
-    assert found["simple"].passages == ()
+        options: dict[str, Any] = {"collection": language, "retrieval": Retrieval.LEXICAL}
+        results[language] = client.search(tenant, "altes Haus", **options)
+    assert [highlights(passage) for passage in results["german"].passages] == [["Häuser", "alt"]]
+    assert results["simple"].passages == ()
 
 
-def test_a_leaf_is_found_by_its_title_and_section_unless_told_otherwise(
+def test_a_leaf_is_found_by_its_title_and_section_unless_they_are_not_indexed(
     client: Client, tenant: str
 ) -> None:
     document = Document("# Valves\n\nTen bar.", "d", title="Pumps", mime_type=MARKDOWN)
     for name, headings in (("with", None), ("without", False)):
         client.create_collection(tenant, name, SettingsRequest(index_headings=headings))
         client.ingest(tenant, document, collection=name)
-        asked: dict[str, Any] = {"collection": name, "retrieval": Retrieval.LEXICAL}
-        (passage,) = client.search(tenant, "valves", **asked).passages
+        options: dict[str, Any] = {"collection": name, "retrieval": Retrieval.LEXICAL}
+        (passage,) = client.search(tenant, "valves", **options).passages
         assert passage.chunk.content == "# Valves\n\nTen bar."
-        assert len(client.search(tenant, "pumps", **asked).passages) == (headings is None)
+        assert len(client.search(tenant, "pumps", **options).passages) == (headings is None)
 
 
-# Batches
+# Batches.
 
 
 def test_the_searches_of_a_batch_may_end_in_every_way(client: Client, library: str) -> None:
     client.create_collection(library, "words", SettingsRequest(embedder="none"))
-    asked = [
+    queries = [
         SearchQuery(library, "sleeping cats", retrieval=Retrieval.LEXICAL),
         SearchQuery(library, "sleeping cats", collection="words", retrieval=Retrieval.DENSE),
         SearchQuery(library, "sleeping cats", lexical_weight=2.0),
@@ -380,7 +386,7 @@ def test_the_searches_of_a_batch_may_end_in_every_way(client: Client, library: s
         SearchQuery(library, vector_of("x"), retrieval=Retrieval.LEXICAL),
         SearchQuery(library, "+door +window"),
     ]
-    lexical, without, weight, context, vector, nothing = client.batch_search(asked)
+    lexical, without, weight, context, vector, nothing = client.batch_search(queries)
     assert isinstance(lexical, SearchResult)
     assert names(lexical) == ["cats"]
     assert isinstance(without, errors.NoVectors)
@@ -393,7 +399,7 @@ def test_the_searches_of_a_batch_may_end_in_every_way(client: Client, library: s
     assert (nothing.passages, nothing.exhausted) == ((), True)
 
 
-# A service without an embedder
+# A service without an embedder.
 
 
 @pytest.fixture(scope="module")
@@ -405,15 +411,15 @@ def without_embedder(
         yield both
 
 
-def test_a_service_without_an_embedder_makes_collections_without_vectors(
+def test_a_service_without_an_embedder_creates_collections_without_vectors(
     without_embedder: Running, tenant: str
 ) -> None:
     client = without_embedder.client
     client.ingest(tenant, Document("Die Häuser am Fluss.", "d"))
     settings = client.get_collection(tenant, "default").settings
     assert (settings.embedder, settings.dimension, settings.analyzer) == ("none", 0, "german/1")
-    found = client.search(tenant, "Haus")
-    assert (found.retrieval, found.fallback, names(found)) == (Retrieval.LEXICAL, "", ["d"])
+    result = client.search(tenant, "Haus")
+    assert (result.retrieval, result.fallback, names(result)) == (Retrieval.LEXICAL, "", ["d"])
     assert client.server_info().embedder == "none"
     with pytest.raises(errors.NoVectors):
         client.search(tenant, "Haus", retrieval=Retrieval.DENSE)

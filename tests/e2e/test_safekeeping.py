@@ -1,4 +1,4 @@
-"""Backup, restore, check, vacuum and reindex, as an operator runs them beside services."""
+"""Backup, restore, check, vacuum and reindex work while services run, if that is allowed."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.support.servers.forked import HRAG, ran
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.stores import check_store
 
-pytestmark = pytest.mark.embedded_only("PostgreSQL has means of its own for these")
+pytestmark = pytest.mark.embedded_only("PostgreSQL has programs for these tasks")
 
 _SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
 _ENV = {"NO_COLOR": "1", "COLUMNS": "200", "HRAG_SEGMENT_MIN_LEAVES": "64"}
@@ -43,7 +43,10 @@ def succeeds(*arguments: str | Path) -> str:
 
 
 def fails(*arguments: str | Path, code: int = 1) -> str:
-    """The one line that says why; commands that change something are audited before."""
+    """Runs a command that must fail; returns its error, which must be one line.
+
+    Commands that change the store also write a line of the audit log.
+    """
     done = hrag(*arguments)
     assert done.returncode == code, done.stdout + done.stderr
     *audited, why = done.stderr.splitlines()
@@ -54,11 +57,11 @@ def fails(*arguments: str | Path, code: int = 1) -> str:
 
 
 def text(number: int, version: int = 0) -> str:
-    return "".join(f"Text {number}.{version} says sentence {each}. " for each in range(60))
+    return "".join(f"Text {number}.{version} says sentence {sentence}. " for sentence in range(60))
 
 
 class Writing:
-    """A client that never stops: new documents, updates and deletions."""
+    """A client that writes until the block ends: new documents, updates and deletions."""
 
     def __init__(self, client: Client) -> None:
         self.stored: dict[str, str] = {}
@@ -77,7 +80,7 @@ class Writing:
             self._failures.append(error)
 
     def _step(self, number: int) -> None:
-        """A new document, a change to one of the last, and an end to one of the changing."""
+        """Ingests a new document, changes another one and sometimes deletes that."""
         new, changed = f"d{number}", f"changing{number % 7}"
         self._client.ingest("t", Document(text(number), new))
         self.stored[new] = text(number)
@@ -106,7 +109,7 @@ def loaded(data_dir: Path) -> Iterator[Running]:
 
 @pytest.fixture
 def stopped(data_dir: Path) -> Path:
-    """The store of services that have stopped: a segment, a tail, and much that is deleted."""
+    """The store of stopped services, with a segment, a tail and many deleted documents."""
     with running(data_dir, _SEALS) as services:
         for number in range(60):
             services.client.ingest("t", Document(text(number), f"d{number}"))
@@ -116,21 +119,21 @@ def stopped(data_dir: Path) -> Path:
 
 
 def assert_has(data_dir: Path, stored: dict[str, str]) -> None:
-    """Services on the store find every document with its exact text, and can go on."""
+    """Fails unless services on the store return every document exactly and accept new ones."""
     with running(data_dir, _SEALS) as services:
         for name, expected in stored.items():
             assert services.client.get_text("t", name) == expected
-            found = services.client.search("t", expected[:40], limit=3)
-            assert found.passages
+            result = services.client.search("t", expected[:40], limit=3)
+            assert result.passages
         services.client.ingest("t", Document("And it goes on.", "later"))
         assert services.client.get_text("t", "later") == "And it goes on."
 
 
-# Backup and restore
+# Backup and restore.
 
 
 @pytest.mark.slow
-def test_a_backup_during_writes_holds_all_that_was_acknowledged_before(
+def test_a_backup_during_writes_has_all_writes_acknowledged_before_it(
     loaded: Running, tmp_path: Path
 ) -> None:
     with closing(loaded.new_client()) as client, Writing(client) as writing:
@@ -138,40 +141,40 @@ def test_a_backup_during_writes_holds_all_that_was_acknowledged_before(
             assert loaded.indexer.is_running
         for name in ("first", "second"):
             before = dict(writing.stored)
-            said = succeeds("backup", tmp_path / name, "--data-dir", loaded.data_dir)
-            assert re.search(r"^backed up [\d,]+ documents as of sequence", said, re.MULTILINE)
+            output = succeeds("backup", tmp_path / name, "--data-dir", loaded.data_dir)
+            assert re.search(r"^backed up [\d,]+ documents as of sequence", output, re.MULTILINE)
             assert not (tmp_path / f"{name}.partial").exists()
         during = len(writing.stored)
     assert during > len(before)
     restored = tmp_path / "restored"
-    said = succeeds("restore", tmp_path / "second", "--data-dir", restored)
-    assert "checking the copy" in said
+    output = succeeds("restore", tmp_path / "second", "--data-dir", restored)
+    assert "checking the copy" in output
     assert "the store is sound" in succeeds("check", "--data-dir", restored)
     assert_has(restored, before)
 
 
 @pytest.mark.slow
-def test_a_restore_refuses_a_folder_that_holds_a_store(loaded: Running, tmp_path: Path) -> None:
+def test_a_restore_refuses_a_folder_with_a_store(loaded: Running, tmp_path: Path) -> None:
     succeeds("backup", tmp_path / "b", "--data-dir", loaded.data_dir)
-    said = fails("restore", tmp_path / "b", "--data-dir", loaded.data_dir, code=NOT_USABLE)
-    assert f"the store in {loaded.data_dir} is in use by a running service" in said
+    output = fails("restore", tmp_path / "b", "--data-dir", loaded.data_dir, code=NOT_USABLE)
+    assert f"the store in {loaded.data_dir} is in use by a running service" in output
     other = tmp_path / "other"
     succeeds("restore", tmp_path / "b", "--data-dir", other)
-    said = fails("restore", tmp_path / "b", "--data-dir", other, code=NOT_USABLE)
-    assert f"{other} holds a store" in said
-    said = fails("restore", other, "--data-dir", tmp_path / "third", code=NOT_USABLE)
-    assert "is no backup" in said
+    output = fails("restore", tmp_path / "b", "--data-dir", other, code=NOT_USABLE)
+    assert f"{other} holds a store" in output
+    output = fails("restore", other, "--data-dir", tmp_path / "third", code=NOT_USABLE)
+    assert "is no backup" in output
     check_store(other)
 
 
 @pytest.mark.slow
-def test_a_full_disk_fails_a_backup_and_nothing_else(loaded: Running, tmp_path: Path) -> None:
+def test_a_full_disk_fails_only_the_backup(loaded: Running, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 16 * MIB) as disk:
         ballast = Ballast(disk)
         ballast.fill(leave_bytes=60_000)
         target = disk / "b"
-        said = fails("backup", target, "--data-dir", loaded.data_dir)
-        assert f"the disk of {target}.partial is full" in said
+        output = fails("backup", target, "--data-dir", loaded.data_dir)
+        assert f"the disk of {target}.partial is full" in output
         assert [path.name for path in disk.iterdir()] == ["ballast"]
         loaded.client.ingest("t", Document("Still here.", "later"))
         assert loaded.client.search("t", "Still here.").passages
@@ -185,95 +188,100 @@ def assert_no_lock_files(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"backup.json", "data.mdb", "segments"}
 
 
-def test_a_backup_of_nothing_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
-    said = fails("backup", tmp_path / "b", "--data-dir", tmp_path / "none", code=MISSING)
-    assert "holds no store" in said
+def test_a_backup_without_a_store_is_an_error_and_creates_no_file(tmp_path: Path) -> None:
+    output = fails("backup", tmp_path / "b", "--data-dir", tmp_path / "none", code=MISSING)
+    assert "holds no store" in output
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_a_backup_says_what_it_is(stopped: Path, tmp_path: Path) -> None:
+def test_a_backup_has_a_label_with_its_contents(stopped: Path, tmp_path: Path) -> None:
     succeeds("backup", tmp_path / "b", "--data-dir", stopped)
     label = json.loads((tmp_path / "b" / "backup.json").read_text())
     assert label["documents"] == 10
     assert label["data_bytes"] == (tmp_path / "b" / "data.mdb").stat().st_size
 
 
-# Vacuum and reindex
+# Vacuum and reindex.
 
 
 @pytest.mark.slow
-def test_a_vacuum_waits_for_services_to_be_stopped(loaded: Running) -> None:
-    said = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
-    assert "in use by a running service; stop both services first" in said
+def test_a_vacuum_is_refused_until_both_services_are_stopped(loaded: Running) -> None:
+    output = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
+    assert "in use by a running service; stop both services first" in output
     loaded.indexer.stop()
-    said = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
-    assert "stop both services first" in said
+    output = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
+    assert "stop both services first" in output
     loaded.retriever.stop()
     assert "vacuumed" in succeeds("vacuum", "--data-dir", loaded.data_dir)
 
 
 @pytest.mark.slow
-def test_a_vacuum_gives_back_what_deletions_freed(stopped: Path) -> None:
+def test_a_vacuum_shrinks_the_file_after_deletions(stopped: Path) -> None:
     before = (stopped / "data.mdb").stat().st_size
-    said = succeeds("vacuum", "--data-dir", stopped)
+    output = succeeds("vacuum", "--data-dir", stopped)
     after = (stopped / "data.mdb").stat().st_size
-    assert f" to {after:,} bytes)" in said
+    assert f" to {after:,} bytes)" in output
     assert after < before / 2, "before, the file had the reserve for deletions too"
     assert_has(stopped, {f"d{number}": text(number) for number in range(10)})
 
 
 @pytest.mark.slow
-def test_reindexing_brings_lost_segments_back(stopped: Path) -> None:
+def test_reindexing_restores_lost_segments(stopped: Path) -> None:
     for path in (stopped / "segments").iterdir():
         shutil.rmtree(path)
-    found = hrag("check", "--data-dir", stopped)
-    assert found.returncode == 1
-    assert re.search(r"collection t/default: segment \d+: .*cannot be read", found.stdout)
-    said = succeeds("reindex", "--data-dir", stopped)
-    assert re.search(r"^collection t/default: [1-9][\d,]* leaves indexed$", said, re.MULTILINE)
+    checked = hrag("check", "--data-dir", stopped)
+    assert checked.returncode == 1
+    assert re.search(r"collection t/default: segment \d+: .*cannot be read", checked.stdout)
+    output = succeeds("reindex", "--data-dir", stopped)
+    assert re.search(r"^collection t/default: [1-9][\d,]* leaves indexed$", output, re.MULTILINE)
     assert "the store is sound" in succeeds("check", "--data-dir", stopped)
     assert_has(stopped, {f"d{number}": text(number) for number in range(10)})
 
 
 @pytest.mark.slow
-def test_reindexing_needs_the_indexer_stopped_but_not_the_retriever(loaded: Running) -> None:
-    said = fails("reindex", "--data-dir", loaded.data_dir, code=NOT_USABLE)
-    assert "another indexer has the store" in said
-    assert "stop that one first" in said
+def test_reindexing_needs_a_stopped_indexer_but_not_a_stopped_retriever(loaded: Running) -> None:
+    output = fails("reindex", "--data-dir", loaded.data_dir, code=NOT_USABLE)
+    assert "another indexer has the store" in output
+    assert "stop that one first" in output
     loaded.indexer.stop()
     assert "leaves indexed" in succeeds("reindex", "--data-dir", loaded.data_dir)
     leaf = loaded.client.get_chunk("t", "d3#0.0").chunk
-    found = loaded.client.search("t", leaf.content, limit=1)
-    assert found.passages[0].chunk.document_id == "d3"
+    result = loaded.client.search("t", leaf.content, limit=1)
+    assert result.passages[0].chunk.document_id == "d3"
 
 
 @pytest.mark.parametrize("command", ["reindex", "vacuum"])
-def test_without_a_store_nothing_is_made(tmp_path: Path, command: str) -> None:
+def test_without_a_store_commands_create_no_file(tmp_path: Path, command: str) -> None:
     assert "holds no store" in fails(command, "--data-dir", tmp_path / "none", code=MISSING)
     assert list(tmp_path.iterdir()) == []
 
 
-# Check
+# Check.
 
 
-def test_check_says_by_its_exit_code_what_it_found(stopped: Path, tmp_path: Path) -> None:
+def test_the_exit_code_of_check_differs_for_sound_and_damaged_stores(
+    stopped: Path, tmp_path: Path
+) -> None:
     assert "the store is sound" in succeeds("check", "--data-dir", stopped)
     assert "holds no store" in fails("check", "--data-dir", tmp_path / "none", code=2)
     lose_a_text(stopped)
-    found = hrag("check", "--data-dir", stopped)
-    assert found.returncode == 1
-    assert "collection t/default: document d0 (ordinal 1): text, tree or vectors" in found.stdout
+    checked = hrag("check", "--data-dir", stopped)
+    assert checked.returncode == 1
+    assert "collection t/default: document d0 (ordinal 1): text, tree or vectors" in checked.stdout
     os.truncate(stopped / "data.mdb", 20_000)
     assert "data.mdb is damaged" in fails("check", "--data-dir", stopped, code=2)
 
 
-# Who may have it
+# Other PID namespaces.
 
 
 @contextmanager
-def _namespace_of_its_own() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Runs a command in a PID namespace of its own; skips where none may be made."""
+def _new_pid_namespace() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Yields a function that runs a command in a new PID namespace.
+
+    Skips the test if the machine allows none.
+    """
     before = ("unshare", "--pid", "--fork", "--kill-child")
     if shutil.which("unshare") is None:
         pytest.skip("there is no program unshare")
@@ -295,8 +303,8 @@ def _namespace_of_its_own() -> Iterator[Callable[..., subprocess.CompletedProces
 
 
 @pytest.mark.slow
-def test_a_process_of_another_pid_namespace_is_told_what_to_do(loaded: Running) -> None:
-    with _namespace_of_its_own() as apart:
+def test_a_process_in_another_pid_namespace_is_refused_with_advice(loaded: Running) -> None:
+    with _new_pid_namespace() as apart:
         done = apart("check", "--data-dir", loaded.data_dir)
         assert done.returncode == 2
         assert "in use from another PID namespace" in done.stderr

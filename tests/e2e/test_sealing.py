@@ -1,6 +1,5 @@
-"""Sealing is invisible: the same passages before, while and after a tail becomes a segment."""
+"""Searches return the same passages before, while and after a tail becomes a segment."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from hrag.client import Client
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Document, IndexStatus, SearchMode, SearchResult
 from tests.support.servers.processes import FAST, Running, running
+from tests.support.until import until
 
 SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
 QUERIES = [f"query {number}" for number in range(20)]
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.embedded_only("other engines have no segments")
 
 
 def _text(number: int, sentences: int = 200) -> str:
-    return "".join(f"Document {number} says sentence {each}. " for each in range(sentences))
+    return "".join(f"Document {number} says sentence {sentence}. " for sentence in range(sentences))
 
 
 def _ingest(client: Client, numbers: range) -> None:
@@ -27,14 +27,16 @@ def _ingest(client: Client, numbers: range) -> None:
 
 
 def _sealed(client: Client) -> IndexStatus:
-    """The status once there is a segment and nothing to seal."""
-    until = time.monotonic() + 15
-    while True:
-        status = client.index_status("t")
-        if status.embedded.segments and status.embedded.tail_leaf_count < 64:
-            return status
-        assert time.monotonic() < until, status
-        time.sleep(0.05)
+    """Waits until there is a segment and the tail is too short to seal; returns the status."""
+    statuses: list[IndexStatus] = []
+
+    def is_sealed() -> bool:
+        statuses[:] = [client.index_status("t")]
+        embedded = statuses[0].embedded
+        return bool(embedded.segments) and embedded.tail_leaf_count < 64
+
+    until(is_sealed)
+    return statuses[0]
 
 
 def _answers(client: Client) -> list[SearchResult]:
@@ -46,12 +48,12 @@ def _answers(client: Client) -> list[SearchResult]:
 
 
 def _assert_same(before: list[SearchResult], after: list[SearchResult]) -> None:
-    for one, other in zip(before, after, strict=True):
-        assert [passage.chunk for passage in one.passages] == [
-            passage.chunk for passage in other.passages
+    for expected, actual in zip(before, after, strict=True):
+        assert [passage.chunk for passage in expected.passages] == [
+            passage.chunk for passage in actual.passages
         ]
-        assert [passage.score for passage in other.passages] == pytest.approx(
-            [passage.score for passage in one.passages], abs=_TOLERANCE
+        assert [passage.score for passage in actual.passages] == pytest.approx(
+            [passage.score for passage in expected.passages], abs=_TOLERANCE
         )
 
 
@@ -74,25 +76,25 @@ def test_a_sealed_collection_answers_as_its_tail_did(data_dir: Path) -> None:
             == in_tail.committed_sequence
         )
         _assert_same(before, _answers(services.client))
-        _new_documents_are_found_at_once(services)
-        _dead_documents_are_not_found_any_more(services)
+        _assert_new_documents_are_found_at_once(services)
+        _assert_deleted_documents_are_not_found(services)
 
 
-def _new_documents_are_found_at_once(services: Running) -> None:
-    """Beside a segment, and while the next one is built."""
+def _assert_new_documents_are_found_at_once(services: Running) -> None:
+    """Fails unless new documents are found, also while the next segment is built."""
     client = services.client
     for number in range(40, 60):
         client.ingest("t", Document(_text(number), f"d{number}"))
         leaf = client.get_chunk("t", f"d{number}#0.1").chunk
-        found = client.search("t", leaf.content, mode=SearchMode.STANDARD, limit=1)
-        assert found.passages[0].chunk == leaf
-        assert found.passages[0].dense_score == pytest.approx(1, abs=_TOLERANCE)
-        assert (found.passages[0].lexical_score or 0) > 0
+        result = client.search("t", leaf.content, mode=SearchMode.STANDARD, limit=1)
+        assert result.passages[0].chunk == leaf
+        assert result.passages[0].dense_score == pytest.approx(1, abs=_TOLERANCE)
+        assert (result.passages[0].lexical_score or 0) > 0
     _sealed(client)
 
 
-def _dead_documents_are_not_found_any_more(services: Running) -> None:
-    """Though a segment still holds their vectors."""
+def _assert_deleted_documents_are_not_found(services: Running) -> None:
+    """Fails if a search returns deleted documents, whose vectors a segment still contains."""
     client = services.client
     gone, changed = (client.get_chunk("t", f"d{number}#0.1").chunk for number in (0, 1))
     client.delete_document("t", "d0")
@@ -100,9 +102,9 @@ def _dead_documents_are_not_found_any_more(services: Running) -> None:
     for leaf in (gone, changed):
         vector = HashEmbedder(64).embed([leaf.content])[0].tolist()
         for level in range(4):
-            found = client.search("t", vector, limit=100, return_level=level)
-            assert all(passage.score < 0.99 for passage in found.passages)
-            assert "d0" not in {passage.chunk.document_id for passage in found.passages}
+            result = client.search("t", vector, limit=100, return_level=level)
+            assert all(passage.score < 0.99 for passage in result.passages)
+            assert "d0" not in {passage.chunk.document_id for passage in result.passages}
 
 
 @pytest.mark.slow
@@ -118,12 +120,12 @@ def test_a_restart_finds_segments_and_tail_again(data_dir: Path) -> None:
 
 
 def test_equal_texts_are_all_found_in_a_segment(data_dir: Path) -> None:
-    """Thousands of equal vectors ruin the recall of a graph that holds each of them."""
+    """Thousands of equal vectors would ruin the recall of a graph with a node for each of them."""
     with running(data_dir, SEALS) as services:
         client = services.client
         same = [Document("The same words.", f"same{number}") for number in range(150)]
         list(client.ingest_many("t", [*same, Document("Other words.", "other")]))
         _sealed(client)
-        found = client.search("t", "The same words.", limit=100)
-        assert min(passage.dense_score or 0 for passage in found.passages) > 1 - _TOLERANCE
-        assert len({passage.chunk.document_id for passage in found.passages}) == 100
+        result = client.search("t", "The same words.", limit=100)
+        assert min(passage.dense_score or 0 for passage in result.passages) > 1 - _TOLERANCE
+        assert len({passage.chunk.document_id for passage in result.passages}) == 100

@@ -1,4 +1,4 @@
-"""What a search promises, through the wire."""
+"""Searches over gRPC keep their promises."""
 
 import itertools
 
@@ -13,7 +13,7 @@ SHORT = "Sentence of a short text, number {}."
 
 @pytest.fixture
 def filled(services, tenant):
-    """One long document, into which all first candidates may collapse, and twelve short ones."""
+    """A tenant with a long document, which may have all first candidates, and twelve short ones."""
     services.client.ingest(tenant, Document(LONG, document_id="long"))
     for number in range(12):
         services.client.ingest(tenant, Document(SHORT.format(number), document_id=f"s{number}"))
@@ -21,7 +21,7 @@ def filled(services, tenant):
 
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_passages_are_distinct_ancestors_that_hold_their_matches(services, filled, level):
+def test_passages_are_distinct_ancestors_that_contain_their_matches(services, filled, level):
     result = services.client.search(filled, "anything", limit=50, return_level=level)
     ids = [passage.chunk.chunk_id for passage in result.passages]
     assert len(ids) == len(set(ids))
@@ -35,18 +35,18 @@ def test_passages_are_distinct_ancestors_that_hold_their_matches(services, fille
 
 
 @pytest.mark.parametrize("candidates", [1, 10, 50, 10_000])
-def test_the_limit_is_filled_however_few_candidates_are_looked_at(services, filled, candidates):
+def test_the_limit_is_filled_even_with_few_candidates(services, filled, candidates):
     result = services.client.search(filled, "x", limit=10, return_level=3, candidates=candidates)
     assert len(result.passages) == 10
 
 
-def test_a_collection_with_fewer_passages_says_that_it_is_exhausted(services, tenant):
+def test_a_result_is_exhausted_if_the_collection_has_fewer_passages(services, tenant):
     services.client.ingest(tenant, Document("One short text."))
     result = services.client.search(tenant, "text", limit=10)
     assert (len(result.passages), result.exhausted) == (1, True)
 
 
-def test_content_is_the_texts_own_span(services, filled):
+def test_the_content_is_the_span_of_the_text(services, filled):
     text = services.client.get_text(filled, "long")
     for passage in services.client.search(filled, "few things", limit=20).passages:
         if passage.chunk.document_id == "long":
@@ -63,25 +63,25 @@ def test_standard_returns_the_leaves(services, filled):
 
 
 def test_auto_merge_returns_large_chunks_where_most_of_them_matched(services, tenant):
-    """With every leaf a candidate all merge; with one, it stays a leaf."""
+    """If all leaves are candidates, they all merge. If one leaf is, it stays a leaf."""
     client = services.client
     client.ingest(tenant, Document(LONG[:8000], document_id="d"))
     whole = client.search(tenant, "things", mode=SearchMode.AUTO_MERGE, limit=100, return_level=3)
     assert [passage.chunk.chunk_id for passage in whole.passages] == ["d#3.0"]
     assert whole.returned_at_level == 3
-    few = client.search(
+    narrow = client.search(
         tenant, "things", mode=SearchMode.AUTO_MERGE, limit=1, candidates=1, merge_ratio=1.0
     )
-    (passage,) = few.passages
+    (passage,) = narrow.passages
     assert [child.chunk_id for child in passage.matched_children] == [passage.chunk.chunk_id]
 
 
-def test_joined_passages_hold_no_text_twice(services, filled):
+def test_joined_passages_contain_no_text_twice(services, filled):
     text = services.client.get_text(filled, "long")
     result = services.client.search(
         filled, "things", mode=SearchMode.STANDARD, limit=20, merge_adjacent=True
     )
-    long = [each for each in result.passages if each.chunk.document_id == "long"]
+    long = [passage for passage in result.passages if passage.chunk.document_id == "long"]
     assert any(passage.merged_chunk_ids for passage in long)
     spans = sorted((p.chunk.span.char_start, p.chunk.span.char_end) for p in long)
     assert all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
@@ -91,17 +91,19 @@ def test_joined_passages_hold_no_text_twice(services, filled):
 
 
 @pytest.mark.parametrize("mode", [SearchMode.STANDARD, SearchMode.SMALL_TO_BIG])
-def test_passages_leave_out_what_better_ones_have(services, filled, mode):
+def test_passages_leave_out_the_text_of_better_passages(services, filled, mode):
     client = services.client
-    found = client.search(filled, "things", mode=mode, limit=100)
-    spans = [each.chunk.span for each in found.passages if each.chunk.document_id == "long"]
+    result = client.search(filled, "things", mode=mode, limit=100)
+    spans = [
+        passage.chunk.span for passage in result.passages if passage.chunk.document_id == "long"
+    ]
     chars = [char for span in spans for char in range(span.char_start, span.char_end)]
     assert len(chars) == len(set(chars))
     whole = client.search(filled, "things", mode=mode, limit=100, keep_overlap=True)
-    chunks = [each.chunk for each in whole.passages]
-    assert {each.chunk_id for each in chunks} == {p.chunk.chunk_id for p in found.passages}
-    assert sum(each.token_count for each in chunks) > sum(
-        each.chunk.token_count for each in found.passages
+    chunks = [passage.chunk for passage in whole.passages]
+    assert {chunk.chunk_id for chunk in chunks} == {p.chunk.chunk_id for p in result.passages}
+    assert sum(chunk.token_count for chunk in chunks) > sum(
+        passage.chunk.token_count for passage in result.passages
     )
     for chunk in chunks:
         assert client.get_chunk(filled, chunk.chunk_id).chunk.content == chunk.content
@@ -121,7 +123,7 @@ def test_joined_passages_have_no_overlap_to_keep(services, filled, joins):
     assert refused.value.field == "keep_overlap"
 
 
-def test_passages_below_the_least_score_are_left_out(services, filled):
+def test_passages_below_the_minimum_score_are_left_out(services, filled):
     best = services.client.search(filled, "things", limit=10).passages
     bound = best[4].score
     result = services.client.search(filled, "things", limit=10, min_score=bound)
@@ -129,18 +131,18 @@ def test_passages_below_the_least_score_are_left_out(services, filled):
     assert result.exhausted
 
 
-def test_a_batch_answers_each_search_as_it_would_be_alone(services, filled):
+def test_a_batch_returns_the_same_as_separate_searches(services, filled):
     client = services.client
-    asked = [
+    queries = [
         SearchQuery(filled, "things", limit=3),
         SearchQuery(filled, "Sentence", mode=SearchMode.STANDARD),
         SearchQuery(filled, "things", limit=0),
         SearchQuery("nobody", "things"),
         SearchQuery(filled, "things", mode=SearchMode.AUTO_MERGE, merge_adjacent=True),
     ]
-    one, other, refused, missing, merged = client.batch_search(asked)
-    assert one.passages == client.search(filled, "things", limit=3).passages
-    assert other.passages == client.search(filled, "Sentence", mode=SearchMode.STANDARD).passages
+    first, second, refused, missing, merged = client.batch_search(queries)
+    assert first.passages == client.search(filled, "things", limit=3).passages
+    assert second.passages == client.search(filled, "Sentence", mode=SearchMode.STANDARD).passages
     assert (type(refused), refused.field) == (InvalidArgument, "limit")
     assert isinstance(missing, CollectionNotFound)
     assert merged.mode is SearchMode.AUTO_MERGE
@@ -153,7 +155,7 @@ def test_a_token_budget_bounds_the_passages(services, filled):
     assert 0 < sum(passage.chunk.token_count for passage in result.passages) <= 1500
 
 
-def test_meaning_finds_the_right_document(builtin_services, tenant):
+def test_a_document_is_found_by_meaning(builtin_services, tenant):
     client = builtin_services.client
     client.ingest(tenant, Document("Cats purr and sleep all day long.", document_id="cats"))
     client.ingest(tenant, Document("The stock market fell sharply today.", document_id="stocks"))
@@ -161,14 +163,14 @@ def test_meaning_finds_the_right_document(builtin_services, tenant):
     assert client.search(tenant, "shares lost value").passages[0].chunk.document_id == "stocks"
 
 
-def test_writes_are_read_by_the_very_next_search(services, tenant):
+def test_the_next_search_sees_a_write(services, tenant):
     client = services.client
     client.ingest(tenant, Document(LONG, document_id="d"))
     for level in range(4):
         client.ingest(tenant, Document(f"Version {level}. {LONG}", document_id="d"))
-        found = client.search(tenant, "version", limit=100, return_level=level).passages
-        first = next(passage for passage in found if passage.chunk.index == 0)
+        passages = client.search(tenant, "version", limit=100, return_level=level).passages
+        first = next(passage for passage in passages if passage.chunk.index == 0)
         assert first.chunk.content.startswith(f"Version {level}.")
-        assert sum(p.chunk.content.startswith("Version") for p in found) == 1
+        assert sum(p.chunk.content.startswith("Version") for p in passages) == 1
     client.delete_document(tenant, "d")
     assert client.search(tenant, "version", limit=100).passages == ()

@@ -1,4 +1,4 @@
-"""The settings of the environment do what they say; wrong ones stop the service."""
+"""The settings of the environment take effect, and invalid settings stop the service."""
 
 import itertools
 
@@ -13,7 +13,7 @@ TEXT = "".join(f"This is sentence number {number} of a text. " for number in ran
 
 
 def spans(client, tenant, level):
-    """The character spans and token counts of one level's chunks, in order."""
+    """Returns the character spans and token counts of a level's chunks, in order."""
     count = client.get_document(tenant, "d").chunks_per_level[level]
     nodes = (client.get_chunk(tenant, f"d#{level}.{index}") for index in range(count))
     return [(n.chunk.span.char_start, n.chunk.span.char_end, n.chunk.token_count) for n in nodes]
@@ -24,8 +24,8 @@ def spans(client, tenant, level):
     [
         ({"HIERARCHICAL_EMBEDDING_LEVEL": "1"}, (256, 512, 1024, 2048), 1, 2),
         *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
                 ({"HIERARCHICAL_CHUNKS_ENABLED": "false"}, (256,), 0, 0),
                 ({"HIERARCHICAL_CHUNK_LEVELS": "128,500,1300"}, (128, 500, 1300), 0, 2),
                 ({"SMALL_TO_BIG_RETURN_LEVEL": "3"}, (256, 512, 1024, 2048), 0, 3),
@@ -46,16 +46,16 @@ def test_settings_shape_trees_and_searches(data_dir, settings, sizes, matched, r
         assert {passage.chunk.level for passage in leaves.passages} == {matched}
         ratio = float(settings.get("HIERARCHICAL_OVERLAP_RATIO", "0.1"))
         for level, size in enumerate(sizes):
-            found = spans(client, "t", level)
-            assert max(tokens for *_, tokens in found) <= size
-            shared = [end > start for (_, end, _), (start, _, _) in itertools.pairwise(found)]
+            chunk_spans = spans(client, "t", level)
+            assert max(tokens for *_, tokens in chunk_spans) <= size
+            shared = [end > start for (_, end, _), (start, _, _) in itertools.pairwise(chunk_spans)]
             assert all(shared) if ratio else not any(shared)
 
 
-def test_a_collection_can_have_settings_of_its_own(services, tenant):
-    wanted = SettingsRequest(level_sizes=(64, 200), overlap_ratio=0.25, return_level=1)
-    made = services.client.create_collection(tenant, "own", wanted)
-    assert made.settings.tree.level_sizes == (64, 200)
+def test_a_collection_can_have_separate_settings(services, tenant):
+    settings = SettingsRequest(level_sizes=(64, 200), overlap_ratio=0.25, return_level=1)
+    collection = services.client.create_collection(tenant, "own", settings)
+    assert collection.settings.tree.level_sizes == (64, 200)
     services.client.ingest(tenant, Document(TEXT, document_id="d"), collection="own")
     result = services.client.search(tenant, "sentence", collection="own")
     assert result.returned_at_level == 1
@@ -87,8 +87,8 @@ def test_a_wrong_setting_stops_the_service(data_dir, service, variable, value, r
 def test_a_wrong_setting_of_answers_stops_a_retriever_that_has_a_model(
     data_dir, variable, value, rule
 ):
-    own = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}
-    process = Process(RETRIEVER, data_dir, {**FAST, **own, variable: value})
+    chat = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}
+    process = Process(RETRIEVER, data_dir, {**FAST, **chat, variable: value})
     assert process.wait() == 2
     assert all(part in process.log for part in (variable, value, rule))
 
@@ -100,7 +100,7 @@ def test_a_return_level_below_the_embedded_one_stops_the_service(data_dir):
     assert "SMALL_TO_BIG_RETURN_LEVEL is 1" in process.log
 
 
-def test_another_embedder_is_refused_by_name(data_dir):
+def test_a_service_with_another_embedder_refuses_the_collection_and_names_both(data_dir):
     with running(data_dir) as services:
         services.client.ingest("t", Document("Some text.", document_id="d"))
     with running(data_dir, {"HRAG_EMBEDDER": "hash:32"}) as services:

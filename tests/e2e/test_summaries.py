@@ -1,4 +1,4 @@
-"""Searches that look at summaries first, over a document small enough to be checked by hand."""
+"""Searches by summaries first return the right sections of a document of three sections."""
 
 import pytest
 
@@ -48,15 +48,15 @@ def client(builtin_services):
 
 @pytest.fixture
 def guide(client, tenant):
-    """A document with three sections, each summarised; returns the search by summaries."""
+    """Searches by summaries in a document with three summarised sections."""
     client.create_collection(tenant, "guide", SECTIONS)
     client.ingest(tenant, Document(TEXT, "guide", mime_type=MARKDOWN), collection="guide")
     status = wait_until_summarised(client, tenant, "guide")
     assert (status.summary_count, status.summary_tokens) == (1 + 3, 0)
 
-    def search(text, **asked):
-        asked = {"mode": SearchMode.SUMMARY_FIRST, "return_level": 0, "limit": 50, **asked}
-        return client.search(tenant, text, collection="guide", **asked)
+    def search(text, **options):
+        options = {"mode": SearchMode.SUMMARY_FIRST, "return_level": 0, "limit": 50, **options}
+        return client.search(tenant, text, collection="guide", **options)
 
     return search
 
@@ -69,39 +69,41 @@ def guide(client, tenant):
         ("when do I plant vegetables?", "Growing tomatoes"),
     ],
 )
-def test_all_that_comes_back_is_of_the_section_whose_summary_answers(guide, question, heading):
-    found = guide(question, top_sections=1)
-    (section,) = found.sections
+def test_all_passages_belong_to_the_section_whose_summary_answers(guide, question, heading):
+    result = guide(question, top_sections=1)
+    (section,) = result.sections
     assert section.section_path == (heading,)
     assert section.document_id == "guide"
     assert section.summary in " ".join(TEXT.split())
     start, end = section.span.char_start, section.span.char_end
-    assert {passage.chunk.section_path for passage in found.passages} == {(heading,)}
-    for passage in found.passages:
+    assert {passage.chunk.section_path for passage in result.passages} == {(heading,)}
+    for passage in result.passages:
         assert start <= passage.chunk.span.char_start < passage.chunk.span.char_end <= end
     assert (
         "".join(
             passage.chunk.content
-            for passage in sorted(found.passages, key=lambda each: each.chunk.span.char_start)
+            for passage in sorted(
+                result.passages, key=lambda passage: passage.chunk.span.char_start
+            )
         )
         == TEXT[start:end]
     )
-    assert found.exhausted
-    assert found.eligible_leaves == len(found.passages) > 1
+    assert result.exhausted
+    assert result.eligible_leaves == len(result.passages) > 1
 
 
 def test_the_limit_is_filled_from_the_sections(guide):
     whole = guide("coffee", top_sections=1).passages
     assert len(whole) > 1
     for limit in range(1, len(whole) + 1):
-        found = guide("coffee", top_sections=1, limit=limit)
-        assert found.passages == whole[:limit]
-        assert found.exhausted == (limit == len(whole))
+        result = guide("coffee", top_sections=1, limit=limit)
+        assert result.passages == whole[:limit]
+        assert result.exhausted == (limit == len(whole))
 
 
-def test_all_sections_together_are_a_plain_search(guide):
+def test_a_search_of_all_sections_is_a_plain_search(guide):
     everything = guide("how do I mend it?", top_sections=1000)
-    assert sorted(each.section_path[0] for each in everything.sections) == sorted(_HEADINGS)
+    assert sorted(section.section_path[0] for section in everything.sections) == sorted(_HEADINGS)
     plain = {"mode": SearchMode.STANDARD, "return_level": None, "neighbour_bonus": 0.0}
     assert everything.passages == guide("how do I mend it?", **plain).passages
     big = {"return_level": 2}
@@ -111,7 +113,7 @@ def test_all_sections_together_are_a_plain_search(guide):
     )
 
 
-def test_documents_first(client, tenant):
+def test_summaries_of_documents_may_be_searched_first(client, tenant):
     client.create_collection(tenant, "c", SECTIONS)
     for heading, text in _ABOUT.items():
         document = Document(
@@ -122,18 +124,18 @@ def test_documents_first(client, tenant):
         )
         client.ingest(tenant, document, collection="c")
     wait_until_summarised(client, tenant, "c")
-    asked = {"collection": "c", "mode": SearchMode.SUMMARY_FIRST, "top_sections": 2}
-    found = client.search(
-        tenant, "tomatoes in the garden", summary_scope=SummaryScope.DOCUMENTS, limit=50, **asked
+    options = {"collection": "c", "mode": SearchMode.SUMMARY_FIRST, "top_sections": 2}
+    result = client.search(
+        tenant, "tomatoes in the garden", summary_scope=SummaryScope.DOCUMENTS, limit=50, **options
     )
-    assert len(found.sections) == 2
-    assert found.sections[0].document_id == "tomatoes"
-    assert found.sections[0].title == "Growing tomatoes"
-    chosen = {section.document_id for section in found.sections}
-    assert {passage.chunk.document_id for passage in found.passages} == chosen
+    assert len(result.sections) == 2
+    assert result.sections[0].document_id == "tomatoes"
+    assert result.sections[0].title == "Growing tomatoes"
+    chosen = {section.document_id for section in result.sections}
+    assert {passage.chunk.document_id for passage in result.passages} == chosen
 
 
-def test_pages_and_one_too_short_for_a_summary(client, tenant):
+def test_pages_are_summarised_unless_they_are_too_short(client, tenant):
     settings = SettingsRequest(
         level_sizes=(32, 64, 128), overlap_ratio=0.0, summaries=SummaryUnit.PAGE
     )
@@ -143,16 +145,16 @@ def test_pages_and_one_too_short_for_a_summary(client, tenant):
     client.ingest(tenant, Document(pages, "book"), collection="c")
     status = wait_until_summarised(client, tenant, "c")
     assert status.summary_count == 1 + 2
-    found = client.search(
+    result = client.search(
         tenant, "repair my bike", collection="c", mode=SearchMode.SUMMARY_FIRST, top_sections=1
     )
-    (section,) = found.sections
+    (section,) = result.sections
     assert section.last_page == 3
     assert "bicycle" in section.summary
-    assert {passage.chunk.last_page for passage in found.passages} == {3}
+    assert {passage.chunk.last_page for passage in result.passages} == {3}
 
 
-def test_chinese(client, tenant):
+def test_chinese_sections_are_summarised_and_found(client, tenant):
     client.create_collection(tenant, "c", SECTIONS)
     text = (
         "# 咖啡\n\n研磨咖啡豆以后应该马上冲泡。水温最好在九十度左右。滤纸可以过滤掉多余的油脂。"
@@ -162,20 +164,20 @@ def test_chinese(client, tenant):
     )
     client.ingest(tenant, Document(text, "zh", mime_type=MARKDOWN), collection="c")
     wait_until_summarised(client, tenant, "c")
-    found = client.search(
+    result = client.search(
         tenant, "怎么修理轮胎？", collection="c", mode=SearchMode.SUMMARY_FIRST, top_sections=1
     )
-    assert found.sections[0].section_path == ("自行车",)
-    assert {passage.chunk.section_path for passage in found.passages} <= {("咖啡",), ("自行车",)}
+    assert result.sections[0].section_path == ("自行车",)
+    assert {passage.chunk.section_path for passage in result.passages} <= {("咖啡",), ("自行车",)}
 
 
-def test_summaries_follow_updates_and_end_with_their_document(client, tenant):
+def test_summaries_change_with_updates_and_end_with_their_document(client, tenant):
     def chosen():
         wait_until_summarised(client, tenant, "c")
-        found = client.search(
+        result = client.search(
             tenant, "coffee", collection="c", mode=SearchMode.SUMMARY_FIRST, top_sections=100
         )
-        return {(section.document_id, section.summary) for section in found.sections}
+        return {(section.document_id, section.summary) for section in result.sections}
 
     client.create_collection(tenant, "c", SECTIONS)
     first, second = list(_ABOUT.values())[:2]
@@ -188,14 +190,14 @@ def test_summaries_follow_updates_and_end_with_their_document(client, tenant):
     assert chosen() == set()
 
 
-def test_a_collection_without_summaries_says_so(client, tenant):
+def test_a_search_by_summaries_without_summaries_is_refused(client, tenant):
     client.ingest(tenant, Document(TEXT, "d"))
     with pytest.raises(NoSummaries, match="no summaries"):
         client.search(tenant, "coffee", mode=SearchMode.SUMMARY_FIRST)
     assert client.get_collection(tenant, "default").settings.summaries is SummaryUnit.NONE
 
 
-def test_settings_say_what_is_summarised(client, tenant):
+def test_the_setting_of_summaries_is_stored_with_the_collection(client, tenant):
     for unit in SummaryUnit:
         settings = SettingsRequest(summaries=unit)
         client.create_collection(tenant, unit.value, settings)

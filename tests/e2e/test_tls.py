@@ -1,4 +1,4 @@
-"""Running services with TLS and client certificates, and the commands."""
+"""Services and commands work with TLS and client certificates."""
 
 import os
 import signal
@@ -28,8 +28,8 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def secured(authority: Authority, tmp_path: Path):
-    """Settings of services with two retriever processes, and the access of a client."""
-    pair, own = authority.issue(), authority.issue("client")
+    """Settings of services with two retriever processes, and the credentials of a client."""
+    pair, client_pair = authority.issue(), authority.issue("client")
     token = new_key(tmp_path / "keys.json", role=Role.WRITE)
     settings = {
         **FAST,
@@ -43,15 +43,15 @@ def secured(authority: Authority, tmp_path: Path):
     access = {
         "token": token,
         "ca_file": authority.ca_file,
-        "cert_file": own.cert_file,
-        "key_file": own.key_file,
+        "cert_file": client_pair.cert_file,
+        "key_file": client_pair.key_file,
     }
     return settings, access
 
 
 def test_services_on_all_addresses_serve_clients_with_certificate_and_key(secured, tmp_path):
     settings, access = secured
-    ports = [each.rpartition(":")[2] for each in free_addresses(2)]
+    ports = [address.rpartition(":")[2] for address in free_addresses(2)]
     services = Services(
         tmp_path / "data", *(f"0.0.0.0:{port}" for port in ports), settings=settings
     )
@@ -73,24 +73,24 @@ def test_services_on_all_addresses_serve_clients_with_certificate_and_key(secure
             "HRAG_TOKEN": access["token"],
             "HRAG_CA_FILE": str(access["ca_file"]),
         }
-        own = ["--cert", str(access["cert_file"]), "--key", str(access["key_file"])]
+        certificate = ["--cert", str(access["cert_file"]), "--key", str(access["key_file"])]
         for command in (["search", "cats"], ["status"], ["tree", "cats"]):
-            result = CliRunner().invoke(app, [*command, "--tenant", TENANT, *own], env=env)
+            result = CliRunner().invoke(app, [*command, "--tenant", TENANT, *certificate], env=env)
             assert result.exit_code == 0, result.output
-        wrong = CliRunner().invoke(app, ["search", "cats", *own[:2]], env=env)
+        wrong = CliRunner().invoke(app, ["search", "cats", *certificate[:2]], env=env)
         assert "go together" in wrong.stderr
     services.check_stopped_cleanly()
 
 
 @pytest.mark.slow
-def test_hrag_serve_needs_no_certificate_of_its_own(secured, tmp_path):
+def test_hrag_serve_needs_no_client_certificate(secured, tmp_path):
     settings, access = secured
     indexer, retriever = free_addresses(2)
     main = "from hrag.cli import main; main()"
     command = [sys.executable, "-c", main, "serve", "--data-dir", str(tmp_path / "data")]
-    own = {"HRAG_INDEXER_ADDRESS": indexer, "HRAG_RETRIEVER_ADDRESS": retriever}
+    addresses = {"HRAG_INDEXER_ADDRESS": indexer, "HRAG_RETRIEVER_ADDRESS": retriever}
     serving = subprocess.Popen(
-        command, env={**os.environ, **settings, **own}, stdout=subprocess.PIPE, text=True
+        command, env={**os.environ, **settings, **addresses}, stdout=subprocess.PIPE, text=True
     )
     try:
         assert serving.stdout is not None

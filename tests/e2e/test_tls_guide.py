@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hrag.cli.services.processes import Services, free_addresses
 
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from tests.support.manuals import ROOT, blocks
 from tests.support.servers.processes import FAST, START_S

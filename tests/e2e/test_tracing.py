@@ -1,4 +1,4 @@
-"""Traces that running services export to a collector."""
+"""Running services export traces to a collector."""
 
 import sys
 import time
@@ -18,6 +18,7 @@ from hrag.observe import tracing
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
 from tests.support.servers.processes import FAST, running
+from tests.support.until import until
 
 _SECRET = "Zyzzyva"
 _SEARCH = "/hrag.v1.RetrieverService/Search"
@@ -25,30 +26,30 @@ _ERROR = 2
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Stores all received spans, with the names of their services."""
+    """A collector that stores all received spans, with the names of their services."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, Any]] = []
 
     def Export(self, request: Any, context: Any) -> Any:
-        for each in request.resource_spans:
+        for resource in request.resource_spans:
             (service,) = (
                 attribute.value.string_value
-                for attribute in each.resource.attributes
+                for attribute in resource.resource.attributes
                 if attribute.key == "service.name"
             )
-            self.spans += [(service, span) for scope in each.scope_spans for span in scope.spans]
+            self.spans += [
+                (service, span) for scope in resource.scope_spans for span in scope.spans
+            ]
         return trace_service_pb2.ExportTraceServiceResponse()
 
     def await_spans(self, name: str, count: int) -> list[Any]:
         """Waits for `count` spans of this name and returns them."""
-        end = time.monotonic() + 20
-        while True:
-            found = [span for _, span in self.spans if span.name == name]
-            if len(found) >= count:
-                return found
-            assert time.monotonic() < end, [span.name for _, span in self.spans]
-            time.sleep(0.05)
+        until(lambda: len(self._named(name)) >= count)
+        return self._named(name)
+
+    def _named(self, name: str) -> list[Any]:
+        return [span for _, span in self.spans if span.name == name]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A retriever of several worker processes."""
+"""A retriever with several worker processes serves, stops and reports errors like one process."""
 
 import os
 import re
@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from operator import ge
 from pathlib import Path
-from threading import Event
+from threading import Event, Semaphore
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.types import Document
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
+from tests.support.servers.metrics_page import Scrape
 from tests.support.servers.processes import (
     FAST,
     Process,
@@ -37,19 +39,26 @@ from tests.support.until import until
 _COUNT = 3
 _MEMORY_BYTES = 96 << 20
 _WORKERS = {**FAST, "HRAG_WORKERS": str(_COUNT), "HRAG_MEMORY_BYTES": str(_MEMORY_BYTES)}
-_CHANNELS = 40  # They miss one of three workers once in a million runs.
+# Fewer than one of a million runs distributes them over only two of three workers.
+_CHANNELS = 40
 _ESTABLISHED = "01"
 
 
 def _served(retriever: Process) -> int:
-    """Returns how many workers have started to serve."""
+    """Returns the number of workers that have started to serve, including ended workers."""
     return len(re.findall(r"\] serving ", retriever.log))
 
 
 @pytest.fixture
-def services(data_dir: Path) -> Iterator[Running]:
+def metrics_address() -> str:
+    return free_addresses(1)[0]
+
+
+@pytest.fixture
+def services(data_dir: Path, metrics_address: str) -> Iterator[Running]:
     """An indexer and a retriever of three workers, with one document."""
-    with running(data_dir, _WORKERS) as services:
+    settings = {**_WORKERS, "HRAG_RETRIEVER_METRICS_ADDRESS": metrics_address}
+    with running(data_dir, settings) as services:
         services.client.ingest("t", Document("Cats sleep.", "a"))
         until(lambda: _served(services.retriever) == _COUNT)
         yield services
@@ -57,7 +66,7 @@ def services(data_dir: Path) -> Iterator[Running]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
-    """A stub with its own connection and the retry policy of a client."""
+    """Yields a stub with a new connection and the retry policy of a client."""
     options = [*channel_options(address), ("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(address, options) as channel:
         yield retriever_pb2_grpc.RetrieverServiceStub(channel)
@@ -65,25 +74,26 @@ def _connected(address: str) -> Iterator[Any]:
 
 def _search(stub: Any) -> list[str]:
     request = retriever_pb2.SearchRequest(tenant_id="t", text="x")
-    found = stub.Search(request, timeout=20)
-    return [passage.chunk.document_id for passage in found.passages]
+    response = stub.Search(request, timeout=20)
+    return [passage.chunk.document_id for passage in response.passages]
 
 
 def _connections(pid: int, port: int) -> int:
-    """Returns how many connections a process has accepted on a port."""
+    """Returns the number of connections that a process has accepted on a port."""
     sockets = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text("ascii").splitlines()[1:]:
             fields = line.split()
             if fields[3] == _ESTABLISHED and int(fields[1].rpartition(":")[2], 16) == port:
                 sockets.add(f"socket:[{fields[9]}]")
-    return sum(1 for each in Path(f"/proc/{pid}/fd").iterdir() if _target(each) in sockets)
+    return sum(1 for link in Path(f"/proc/{pid}/fd").iterdir() if _target(link) in sockets)
 
 
 def _target(link: Path) -> str:
     try:
         return str(link.readlink())
-    except FileNotFoundError:  # Closed since the folder was listed.
+    except FileNotFoundError:
+        # It was closed since the folder was listed.
         return ""
 
 
@@ -91,7 +101,7 @@ def _alive(pids: set[int]) -> bool:
     return any(map(is_alive, pids))
 
 
-# Serving
+# Serving.
 
 
 def test_searches_are_distributed_over_workers_that_share_port_and_memory(
@@ -115,27 +125,35 @@ def test_searches_are_distributed_over_workers_that_share_port_and_memory(
 def test_a_killed_worker_fails_no_search_and_is_replaced(services: Running) -> None:
     retriever = services.retriever
     stop = Event()
+    counts = [0] * 8
 
-    def search() -> int:
-        done = 0
+    def search(number: int) -> None:
         with _connected(retriever.address) as stub:
             while not stop.is_set():
                 assert _search(stub) == ["a"]
-                done += 1
-        return done
+                counts[number] += 1
 
-    with ThreadPoolExecutor(8) as threads:
-        searching = [threads.submit(search) for _ in range(8)]
+    def wait_for_searches(threads: list[Future[None]]) -> None:
+        """Waits until every thread has made 50 more searches, or has failed."""
+        targets = [count + 50 for count in counts]
+        until(
+            lambda: all(map(ge, counts, targets)) or any(thread.done() for thread in threads),
+            60,
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        threads = [pool.submit(search, number) for number in range(8)]
         try:
-            time.sleep(0.5)
+            wait_for_searches(threads)
             before = retriever.children
             busiest = max(before, key=lambda pid: _connections(pid, int(retriever.port)))
             os.kill(busiest, signal.SIGKILL)
             until(lambda: _served(retriever) == _COUNT + 1)
-            time.sleep(0.5)
+            wait_for_searches(threads)
         finally:
             stop.set()
-        assert all(each.result() > 0 for each in searching)
+        for thread in threads:
+            thread.result()
     assert len(retriever.children) == _COUNT
     assert retriever.children & before == before - {busiest}
 
@@ -154,10 +172,12 @@ def test_workers_wait_for_a_store_and_a_killed_one_is_replaced(data_dir: Path) -
                 assert len(client.search("t", "x").passages) == 1
 
 
-# Stopping
+# Stopping.
 
 
-def test_a_stop_drains_running_searches_and_leaves_no_process(services: Running) -> None:
+def test_a_stop_drains_running_searches_and_leaves_no_process(
+    services: Running, metrics_address: str
+) -> None:
     client, retriever = services.client, services.retriever
     workers = retriever.children
     with ThreadPoolExecutor(6) as callers, ExitStack() as connections:
@@ -168,13 +188,13 @@ def test_a_stop_drains_running_searches_and_leaves_no_process(services: Running)
             tenant_id="t", text="x", min_sequence=client.index_status("t").committed_sequence + 1
         )
         waiting = [callers.submit(stub.Search, request, timeout=20) for stub in stubs]
-        time.sleep(0.3)
+        until(lambda: Scrape(metrics_address).value("hrag_calls_running") == len(waiting))
         retriever.terminate()
-        time.sleep(0.3)
+        until(lambda: retriever.log.count("] stopping ") >= _COUNT)
         assert retriever.is_running
-        assert not any(each.done() for each in waiting)
+        assert not any(call.done() for call in waiting)
         client.ingest("t", Document("Dogs bark.", "b"))
-        assert all(len(each.result(10).passages) == 2 for each in waiting)
+        assert all(len(call.result(10).passages) == 2 for call in waiting)
     assert retriever.wait() == 0
     assert not _alive(workers)
 
@@ -185,29 +205,35 @@ def test_a_stop_drains_running_searches_and_leaves_no_process(services: Running)
 def test_a_stop_under_load_takes_little_longer_than_the_drain(
     data_dir: Path, count: str, drain_s: str, bound_s: float
 ) -> None:
-    """Also while some searches wait for a write that never happens."""
+    """Some of the searches wait for a write that never happens."""
     settings = {**FAST, "HRAG_WORKERS": count, "HRAG_DRAIN_S": drain_s}
     with running(data_dir, settings) as services, ThreadPoolExecutor(8) as callers:
         services.client.ingest("t", Document("Cats sleep.", "a"))
         until(lambda: _served(services.retriever) == int(count))
         never = retriever_pb2.SearchRequest(tenant_id="t", text="x", min_sequence=10_000)
+        begun = Semaphore(0)
 
         def search(number: int) -> None:
+            """Searches until the service stops."""
             with _connected(services.retriever.address) as stub, suppress(grpc.RpcError):
-                while True:  # Until the service stops.
-                    if number < 2:
-                        stub.Search(never, timeout=30)
+                if number < 2:
+                    waiting = stub.Search.future(never, timeout=30)
+                    begun.release()
+                    waiting.result()
+                while True:
                     assert _search(stub) == ["a"]
+                    begun.release()
 
         loads = [callers.submit(search, number) for number in range(8)]
-        time.sleep(0.5)
+        for _ in range(10 * len(loads)):
+            assert begun.acquire(timeout=30)
         workers = services.retriever.children
         began = time.monotonic()
         assert services.retriever.stop() == 0
         assert time.monotonic() - began < bound_s
         assert not _alive(workers)
-        for each in loads:
-            each.result(30)
+        for load in loads:
+            load.result(30)
 
 
 @pytest.mark.slow
@@ -236,7 +262,7 @@ def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
         until(lambda: not _alive(services | workers), 10)
 
 
-# Errors at the start
+# Errors at the start.
 
 
 @pytest.mark.parametrize(
@@ -249,7 +275,9 @@ def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
         ),
     ],
 )
-def test_an_invalid_setting_ends_all_with_code_2(data_dir: Path, variable: str, value: str) -> None:
+def test_an_invalid_setting_ends_all_processes_with_code_2(
+    data_dir: Path, variable: str, value: str
+) -> None:
     settings = {**_WORKERS, "HRAG_EMBEDDER": "openai", variable: value}
     retriever = Process(RETRIEVER, data_dir, settings)
     try:
@@ -262,27 +290,26 @@ def test_an_invalid_setting_ends_all_with_code_2(data_dir: Path, variable: str, 
 
 @pytest.mark.parametrize("count", [1, pytest.param(_COUNT, marks=pytest.mark.slow)])
 def test_the_port_of_workers_cannot_be_bound_by_others(services: Running, count: int) -> None:
-    taken = services.retriever.address
+    address = services.retriever.address
     settings = {**FAST, "HRAG_WORKERS": str(count)}
-    second = Process(RETRIEVER, services.data_dir, settings, taken)
+    second = Process(RETRIEVER, services.data_dir, settings, address)
     try:
         assert second.wait() == 1
     finally:
         second.kill()
-    assert f"cannot listen on {taken}" in second.log
-    assert (
-        second.log.count("worker_started") == _COUNT
-    )  # Those of the first service; both write to one log.
+    assert f"cannot listen on {address}" in second.log
+    # Both services write to one log, and only the first one has started workers.
+    assert second.log.count("worker_started") == _COUNT
 
 
 @pytest.mark.slow
 def test_workers_do_not_start_at_a_port_in_use(data_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        taken = f"127.0.0.1:{listener.getsockname()[1]}"
-        retriever = Process(RETRIEVER, data_dir, _WORKERS, taken)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        retriever = Process(RETRIEVER, data_dir, _WORKERS, address)
         try:
             assert retriever.wait() == 1
         finally:
             retriever.kill()
-    assert f"cannot listen on {taken}" in retriever.log
+    assert f"cannot listen on {address}" in retriever.log
     assert "worker_started" not in retriever.log

@@ -11,12 +11,12 @@ from tests.endurance.report import Report
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a store, removed afterwards because these stores are large."""
+    """The folder of a store. It is removed afterwards, because these stores are large."""
     yield tmp_path / "store"
     shutil.rmtree(tmp_path / "store", ignore_errors=True)
 
 
 @pytest.fixture
 def report(capsys: pytest.CaptureFixture[str]) -> Report:
-    """Prints the test's figures as they are taken."""
+    """A report that prints the test's figures as they are measured."""
     return Report(capsys)

@@ -1,4 +1,4 @@
-"""Measures how long a store's segment files take to load, in a process of its own."""
+"""Measures how long a store's segment files take to load, in a separate process."""
 
 import sys
 import time

@@ -1,7 +1,7 @@
-"""Processes as the kernel sees them: memory, processor time, when one is idle.
+"""Measures processes by the kernel's figures: memory, processor time, idleness.
 
-Memory is RssAnon, what a process has allocated itself. Pages of LMDB's map are the
-kernel's cache: they count as RssFile and are evicted when memory is needed.
+Memory is RssAnon, the memory that a process has allocated. Pages of LMDB's map belong to the
+kernel's cache: they count as RssFile, and the kernel evicts them when memory is needed.
 """
 
 import os
@@ -23,12 +23,13 @@ _KIB = 1024
 _SAMPLE_S = 0.2
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE_S = 1.0
-_IDLE_SHARE = 0.05  # Of a core: threads that only look whether there is something to do.
+# Threads that only poll for work take less than this share of a core.
+_IDLE_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident bytes of a process: its own, and those it maps from files."""
+    """The resident bytes of a process: allocated ones, and ones that are mapped from files."""
 
     anon_bytes: int
     file_bytes: int
@@ -38,21 +39,16 @@ class Memory:
         return self.anon_bytes + self.file_bytes
 
     def __str__(self) -> str:
-        return f"{self.anon_bytes / MB:.0f} MB own, {self.file_bytes / MB:.0f} MB of files"
-
-
-def pid_of(process: Process) -> int:
-    """Returns the process id of a service."""
-    return process._process.pid
+        return f"{self.anon_bytes / MB:.0f} MB allocated, {self.file_bytes / MB:.0f} MB of files"
 
 
 def memory_of(process: Process) -> Memory:
     """Returns the memory that the process has resident now."""
-    return memory_of_pid(pid_of(process))
+    return memory_of_pid(process.pid)
 
 
 def memory_of_pid(pid: int) -> Memory:
-    """Returns the same of a process by its id."""
+    """Returns the memory that the process with this id has resident now."""
     lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     anon, file = (int(fields[name].split()[0]) * _KIB for name in ("RssAnon", "RssFile"))
@@ -61,31 +57,32 @@ def memory_of_pid(pid: int) -> Memory:
 
 def processor_s(process: Process) -> float:
     """Returns the processor time of all threads of the process so far, in seconds."""
-    stat = Path(f"/proc/{pid_of(process)}/stat").read_text("ascii")
-    after_name = stat.rpartition(")")[2].split()  # From field 3 on; 14 and 15 are the times.
+    stat = Path(f"/proc/{process.pid}/stat").read_text("ascii")
+    # This list begins with field 3. Fields 14 and 15 are the times.
+    after_name = stat.rpartition(")")[2].split()
     return sum(map(int, after_name[11:13])) / _TICKS_PER_S
 
 
 def number_from(module: str, *arguments: object) -> float:
-    """Runs a module in a process of its own; returns the number that it prints."""
+    """Runs a module in a new process; returns the number that it prints."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return float(ran.stdout)
 
 
 def wait_until_idle(process: Process, timeout_s: float) -> None:
-    """Returns once the process has been idle for a second; fails after `timeout_s`."""
-    until = time.monotonic() + timeout_s
+    """Waits until the process has been idle for a second. Fails after `timeout_s`."""
+    end = time.monotonic() + timeout_s
     while True:
         before = processor_s(process)
         time.sleep(_IDLE_S)
         if processor_s(process) - before <= _IDLE_SHARE * _IDLE_S:
             return
-        assert time.monotonic() < until, f"{process.service.name} is busy after {timeout_s} s"
+        assert time.monotonic() < end, f"{process.service.name} is busy after {timeout_s} s"
 
 
 class MemorySampler:
-    """Watches a process's own memory inside its `with` block; `peak_bytes` is the most."""
+    """Samples the allocated memory of a process inside its `with` block."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -95,7 +92,7 @@ class MemorySampler:
 
     @property
     def grown_bytes(self) -> int:
-        """The most it has had beyond what it had at first."""
+        """The peak of the allocated memory minus its first value."""
         return self.peak_bytes - self.first_bytes
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The raw index: hnswlib alone in a process of its own, the baseline of indexing rates."""
+"""The raw index: hnswlib alone in a separate process, the baseline of indexing rates."""
 
 import sys
 import time

@@ -1,8 +1,8 @@
-"""One client that searches on and on, in a process of its own.
+"""A client that repeats searches in a separate process.
 
-It shares no interpreter with the load that runs beside it, so what it measures is the
-service. It notes when each search began and how long it took; windows of time are then
-compared: quiet against busy, in one run, asked by the same client in the same way.
+It shares no interpreter with the load that runs at the same time, so it measures only the
+service. It records when each search began and how long it took. Tests compare windows of time,
+quiet and busy, of one run of the same client.
 """
 
 import sys
@@ -21,17 +21,19 @@ from numpy.typing import NDArray
 
 from hrag.client import Client
 from tests.endurance.processes import ROOT
+from tests.support.until import until
 
-_ROW_BYTES = 16  # When it began and how long it took.
-_WARM_UP = 50  # The first search loads the collection, and connections open.
+# A row has two float64: the time at which a search began, and its duration.
+_ROW_BYTES = 16
+# The first searches load the collection and open connections.
+_WARM_UP = 50
 _START_S = 30.0
 _STOP_S = 30.0
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Searches that began within some time, `float64[n]` milliseconds each."""
+    """The durations of the searches that began in a window of time: `float64[n]` milliseconds."""
 
     took_ms: NDArray[np.float64]
 
@@ -44,19 +46,19 @@ class Window:
 
 
 class Searcher:
-    """The process from outside. Its figures can be read at any time."""
+    """Reads the figures of the searching process, at any time."""
 
     def __init__(self, figures: Path) -> None:
         self._figures = figures
 
     def between(self, start: float, end: float) -> Window:
-        """The searches that began between two readings of `time.monotonic`."""
+        """Returns the searches that began between two readings of `time.monotonic`."""
         rows = np.frombuffer(self._figures.read_bytes()).reshape(-1, 2)
         chosen = (rows[:, 0] >= start) & (rows[:, 0] < end)
         return Window(rows[chosen, 1] * 1e3)
 
     def during(self, seconds: float) -> Window:
-        """Waits, and returns the searches that began meanwhile."""
+        """Waits for `seconds` and returns the searches that began meanwhile."""
         start = time.monotonic()
         time.sleep(seconds)
         return self.between(start, time.monotonic())
@@ -64,9 +66,9 @@ class Searcher:
 
 @contextmanager
 def searching(folder: Path, retriever: str, tenant_id: str, every_s: float) -> Iterator[Searcher]:
-    """Searches a tenant's default collection until the block ends; no search may fail.
+    """Searches a tenant's default collection until the block ends. Fails if a search fails.
 
-    `every_s` is from the beginning of one search to that of the next; 0 is a closed loop.
+    `every_s` is the time between the beginnings of two searches. 0 means a closed loop.
     """
     figures, errors = folder / "searches.f64", folder / "searches.log"
     figures.touch()
@@ -83,11 +85,11 @@ def searching(folder: Path, retriever: str, tenant_id: str, every_s: float) -> I
 
 
 def _wait_until_warm(process: Popen[bytes], figures: Path, errors: Path) -> None:
-    until = time.monotonic() + _START_S
-    while figures.stat().st_size < _WARM_UP * _ROW_BYTES:
+    def is_warm() -> bool:
         assert process.poll() is None, errors.read_text("utf-8")
-        assert time.monotonic() < until, f"no {_WARM_UP} searches in {_START_S} s"
-        time.sleep(_POLL_S)
+        return figures.stat().st_size >= _WARM_UP * _ROW_BYTES
+
+    until(is_warm, _START_S)
 
 
 def main(retriever: str, tenant_id: str, every_s: str, figures: str) -> None:
@@ -97,9 +99,9 @@ def main(retriever: str, tenant_id: str, every_s: str, figures: str) -> None:
     with Client(retriever=retriever) as client, Path(figures).open("ab", buffering=0) as out:
         for number in count():
             began = time.monotonic()
-            found = client.search(tenant_id, f"query {number}")
+            result = client.search(tenant_id, f"query {number}")
             took = time.monotonic() - began
-            assert found.passages, found
+            assert result.passages, result
             out.write(array("d", (began, took)).tobytes())
             if stopping.wait(max(0.0, float(every_s) - took)):
                 return

@@ -1,7 +1,7 @@
 """Large stores in little time: written by the real writer, without an embedder.
 
-All documents share one text, because building trees would take longer than the tests; the
-vectors are the test's own.
+All documents share one text, because building trees would take longer than the tests. The test
+provides the vectors.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,12 @@ from tests.endurance import texts
 
 LEAVES_EACH = 20
 
-_BATCH = 500  # Documents to a commit.
+# This is the number of documents in a commit.
+_BATCH = 500
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Scales rows to unit length, in place; returns them."""
+    """Scales rows to unit length in place; returns them."""
     vectors /= (vectors * vectors).sum(axis=1, keepdims=True) ** 0.5
     return vectors
 
@@ -30,7 +31,7 @@ def unit(vectors: Vectors) -> Vectors:
 def fill(store: Store, tenant_id: str, vectors: Vectors) -> CollectionHandle:
     """Commits documents of LEAVES_EACH leaves to the tenant's default collection, in order.
 
-    `vectors` is `float32[leaves, dimension]`, unit rows; leaves must fill whole documents.
+    `vectors` is `float32[leaves, dimension]` with unit rows. The leaves must fill whole documents.
     """
     writer = EmbeddedWriter(store)
     dimension = vectors.shape[1]

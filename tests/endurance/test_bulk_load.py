@@ -1,4 +1,4 @@
-"""200,000 documents in one stream: bounded memory, at half of hnswlib's rate or more."""
+"""A stream of 200,000 documents takes bounded memory, at half of hnswlib's rate or more."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,8 @@ TENANT = "bulk"
 DOCUMENTS = 200_000
 LEAVES = (1, 3, 3)
 DIMENSION = 64
-SEGMENT_MIN_LEAVES = 8192  # The default.
+# This is the default.
+SEGMENT_MIN_LEAVES = 8192
 SEAL_S = 300.0
 SETTINGS = {
     **texts.SMALL_LEVELS,
@@ -29,7 +30,7 @@ SETTINGS = {
 }
 
 
-def test_bulk_load(data_dir: Path, report: Report) -> None:
+def test_a_bulk_load_is_fast_in_bounded_memory(data_dir: Path, report: Report) -> None:
     with running(data_dir, SETTINGS, fresh) as services, MemorySampler(services.indexer) as indexer:
         began = time.monotonic()
         _stream(services)
@@ -50,7 +51,7 @@ def test_bulk_load(data_dir: Path, report: Report) -> None:
 
 
 def _stream(services: Running) -> None:
-    """One call; every document has its result, in order."""
+    """Sends all documents in one call. Fails unless each has its result, in order."""
     documents = texts.documents(range(DOCUMENTS), LEAVES)
     count = 0
     for result in services.client.ingest_many(TENANT, documents):
@@ -70,4 +71,4 @@ def _report_rates(report: Report, leaves: int, durable_s: float, sealed_s: float
     report.record(
         "sealed", f"{leaves / sealed_s:,.0f} leaves/s, {raw_s / sealed_s:.2f} x add_items"
     )
-    report.at_least(0.5, raw_s / durable_s, "durable commit beside add_items", "x")
+    report.at_least(0.5, raw_s / durable_s, "rate of durable commits to add_items", "x")

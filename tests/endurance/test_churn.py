@@ -1,8 +1,8 @@
-"""Months of updates in minutes: disk, segments, memory and latency do not grow.
+"""After months of updates in minutes, disk, segments, memory and latency have not grown.
 
-20,000 documents, a tenth of them replaced in each of 100 rounds, while one client
-searches at a steady rate. Most rounds go as fast as they can, for what must not grow; the
-last ones at a steady pace, for what a search beside them takes.
+A tenth of 20,000 documents is replaced in each of 100 rounds, while one client searches at a
+steady rate. Most rounds run at full speed, to measure what must not grow. The last rounds run at
+a steady pace, to measure the latency of searches meanwhile.
 """
 
 import random
@@ -30,10 +30,13 @@ DOCUMENTS = 20_000
 LEAVES = (1, 2)
 ROUNDS = 100
 PACED_ROUNDS = 6
-PACE_S = 0.005  # From one document to the next: 200 a second.
+# This is the time from one document to the next: 200 documents a second.
+PACE_S = 0.005
 REPLACED = DOCUMENTS // 10
-WARM_ROUNDS = 10  # After so many, memory has the size that it must keep.
-SEGMENT_MIN_LEAVES = 1024  # Small, so that there is much to merge.
+# After these rounds, memory has the size that it must keep.
+WARM_ROUNDS = 10
+# Small segments cause many merges.
+SEGMENT_MIN_LEAVES = 1024
 DIMENSION = 64
 SEED = 51
 SETTLE_S = 120.0
@@ -48,6 +51,7 @@ SETTINGS = {
 
 
 def _paced(numbers: Iterable[int], pace_s: float) -> Iterator[int]:
+    """Yields the numbers at a steady pace, as a client with a steady stream of documents."""
     began = time.monotonic()
     for place, number in enumerate(numbers):
         time.sleep(max(0.0, began + place * pace_s - time.monotonic()))
@@ -67,7 +71,7 @@ class Churn:
         self._ingest(range(DOCUMENTS), IngestOutcome.CREATED)
 
     def rounds(self, count: int, pace_s: float = 0) -> tuple[float, float]:
-        """Replaces a tenth, `count` times over; returns when it began and ended."""
+        """Replaces a tenth of the documents `count` times; returns the times of begin and end."""
         began = time.monotonic()
         for _ in range(count):
             chosen = self._random.sample(range(DOCUMENTS), REPLACED)
@@ -95,7 +99,9 @@ class Churn:
             assert result.outcome is expected
 
 
-def test_churn(tmp_path: Path, data_dir: Path, report: Report) -> None:
+def test_updates_for_months_let_nothing_grow(
+    tmp_path: Path, data_dir: Path, report: Report
+) -> None:
     with running(data_dir, SETTINGS, fresh) as services:
         churn = Churn(services)
         churn.load()
@@ -119,7 +125,7 @@ def test_churn(tmp_path: Path, data_dir: Path, report: Report) -> None:
         report.record(
             "replaced, at full speed", f"{documents / (fast[1] - fast[0]):,.0f} documents/s"
         )
-        _the_latest_versions_are_found(services.client, churn)
+        _assert_only_the_latest_versions_are_found(services.client, churn)
     assert report.missed == []
 
 
@@ -129,16 +135,16 @@ def _settled_memory(services: Running) -> dict[Process, Memory]:
 
 
 def _report_disk(report: Report, first_bytes: int, last_bytes: int) -> None:
-    what = f"LMDB file after {ROUNDS} rounds, {last_bytes / MB:.0f} MB, beside the first load"
-    report.at_most(2, last_bytes / first_bytes, what, "x")
+    title = f"LMDB file after {ROUNDS} rounds, {last_bytes / MB:.0f} MB, to the first load"
+    report.at_most(2, last_bytes / first_bytes, title, "x")
 
 
 def _report_segments(report: Report, client: Client, churn: Churn) -> None:
     status = client.index_status(TENANT)
     target = max_segments(status.leaf_count, SEGMENT_MIN_LEAVES)
-    what = f"segments of {status.leaf_count:,} leaves sealed at {SEGMENT_MIN_LEAVES:,}"
-    report.at_most(target, len(status.embedded.segments), f"{what}, at rest", "segments")
-    report.record(f"{what}, most at a round's end", f"{max(churn.segments)} segments")
+    title = f"segments of {status.leaf_count:,} leaves sealed at {SEGMENT_MIN_LEAVES:,}"
+    report.at_most(target, len(status.embedded.segments), f"{title}, at rest", "segments")
+    report.record(f"{title}, most at a round's end", f"{max(churn.segments)} segments")
     held = sum(segment.leaf_count for segment in status.embedded.segments)
     report.record(
         "rows of segments for each leaf that is not deleted", f"{held / status.leaf_count:.2f}"
@@ -146,20 +152,22 @@ def _report_segments(report: Report, client: Client, churn: Churn) -> None:
 
 
 def _report_memory(report: Report, process: Process, warm: Memory, final: Memory) -> None:
-    what = f"{process.service.name} after {ROUNDS} rounds ({final}) beside {WARM_ROUNDS} ({warm})"
-    report.at_most(1.2, final.resident_bytes / warm.resident_bytes, what, "x")
+    title = (
+        f"{process.service.name} after {ROUNDS} rounds ({final}), to {WARM_ROUNDS} rounds ({warm})"
+    )
+    report.at_most(1.2, final.resident_bytes / warm.resident_bytes, title, "x")
 
 
 def _report_latency(report: Report, quiet: Window, fast: Window, paced: Window) -> None:
     report.record("quiet search", str(quiet))
-    report.record("search beside churn at full speed, all cores busy", str(fast))
-    report.record(f"search beside churn of {1 / PACE_S:.0f} documents/s", str(paced))
+    report.record("search during churn at full speed, all cores busy", str(fast))
+    report.record(f"search during churn of {1 / PACE_S:.0f} documents/s", str(paced))
     ratio = paced.percentile_ms(99) / quiet.percentile_ms(99)
-    report.at_most(2, ratio, "search p99 beside steady churn to quiet", "x")
+    report.at_most(2, ratio, "search p99 during steady churn, to quiet", "x")
 
 
-def _the_latest_versions_are_found(client: Client, churn: Churn) -> None:
-    """And no others: the version before is in no result."""
+def _assert_only_the_latest_versions_are_found(client: Client, churn: Churn) -> None:
+    """Fails unless searches return the latest version of documents and no older one."""
     embedder = HashEmbedder(DIMENSION)
     for number in random.Random(SEED).sample(range(DOCUMENTS), 200):
         body = churn.body(number)
@@ -172,7 +180,7 @@ def _the_latest_versions_are_found(client: Client, churn: Churn) -> None:
         assert best.score == pytest.approx(1, abs=1e-5)
         old = texts.text(number, len(body.split()) - 2, churn.versions[number] - 1)
         vector = texts.leaf_vectors(old, embedder)[0].tolist()
-        found = client.search(
+        result = client.search(
             TENANT, vector, mode=SearchMode.STANDARD, limit=1, neighbour_bonus=0.0
         )
-        assert found.passages[0].score < 0.99
+        assert result.passages[0].score < 0.99

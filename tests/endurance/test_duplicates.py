@@ -1,6 +1,7 @@
-"""Thousands of equal leaves: recall near them and elsewhere stays high.
+"""Recall stays high among thousands of equal leaves and elsewhere.
 
-50,000 leaves in one segment, 20,000 of them exact copies; recall against all cosines.
+One segment has 50,000 leaves, of which 20,000 are exact copies. Recall is measured against an
+exact search.
 """
 
 from pathlib import Path
@@ -29,12 +30,14 @@ BEST = 10
 QUERIES = 500
 LEAST_RECALL = 0.99
 SEED = 91
-_NOISE = 0.7  # Of a query beside what it is near to: as long as that, less its topic's part.
+# A query is a leaf of length 1 plus noise of this length. In a leaf, the part that differs from
+# its topic is as long.
+_NOISE = 0.7
 _TOLERANCE = 1e-5
 
 
 @pytest.mark.parametrize("originals", [1, 200])
-def test_recall_among_duplicates(data_dir: Path, report: Report, originals: int) -> None:
+def test_recall_is_high_among_duplicates(data_dir: Path, report: Report, originals: int) -> None:
     random = np.random.default_rng(SEED)
     vectors = _vectors(random, originals)
     queries = _near(random, vectors, QUERIES)
@@ -50,16 +53,16 @@ def test_recall_among_duplicates(data_dir: Path, report: Report, originals: int)
         assert check(store).problems == ()
     finally:
         store.close()
-    what = f"recall@{BEST} among {LEAVES:,}, {COPIES:,} of them copies of {originals}"
-    report.at_least(LEAST_RECALL, float(np.mean(recalls)), what, "of exact search")
+    title = f"recall@{BEST} among {LEAVES:,}, {COPIES:,} of them copies of {originals}"
+    report.at_least(LEAST_RECALL, float(np.mean(recalls)), title, "of exact search")
     assert report.missed == []
 
 
 def _vectors(random: np.random.Generator, originals: int) -> Vectors:
-    """Unit vectors round topics, `float32[LEAVES, DIMENSION]`, copies scattered among them."""
+    """Returns unit vectors around topics, `float32[LEAVES, DIMENSION]`, mixed with copies."""
     topics = random.standard_normal((TOPICS, DIMENSION), np.float32)
-    own = random.standard_normal((LEAVES, DIMENSION), np.float32)
-    vectors = stores.unit(topics[random.integers(TOPICS, size=LEAVES)] + own)
+    offsets = random.standard_normal((LEAVES, DIMENSION), np.float32)
+    vectors = stores.unit(topics[random.integers(TOPICS, size=LEAVES)] + offsets)
     places = random.permutation(LEAVES)[:COPIES]
     vectors[places] = vectors[places[np.arange(COPIES) % originals]]
     assert len(np.unique(vectors, axis=0)) == LEAVES - COPIES + originals
@@ -67,14 +70,17 @@ def _vectors(random: np.random.Generator, originals: int) -> Vectors:
 
 
 def _near(random: np.random.Generator, vectors: Vectors, count: int) -> Vectors:
-    """Unit vectors near leaves chosen at random, copies among them as often as any."""
+    """Returns unit vectors near random leaves. Copies are as likely as other leaves."""
     chosen = vectors[random.integers(LEAVES, size=count)]
     noise = random.standard_normal(chosen.shape, np.float32)
     return stores.unit(chosen + np.float32(_NOISE / np.sqrt(DIMENSION)) * noise)
 
 
 def _recall(snapshot: Snapshot, vectors: Vectors, query: Vector) -> float:
-    """The share of the best scores that are found; equal scores are interchangeable."""
+    """Returns the share of the best scores that a search returns.
+
+    Leaves of equal scores are interchangeable.
+    """
     exact = vectors @ query
     least = np.partition(exact, LEAVES - BEST)[LEAVES - BEST] - _TOLERANCE
     level = texts.TREE.embedding_level

@@ -1,7 +1,7 @@
-"""From SIGKILL to serving: the time grows with the tail, not with the collection.
+"""The time of a restart after SIGKILL grows with the tail, not with the collection.
 
-A million sealed leaves. Reading their segment files is measured on its own; all else of a
-start must be short, whatever the collection holds.
+The collection has a million sealed leaves. Loading their segment files is measured separately.
+The rest of a start must be short for a collection of any size.
 """
 
 import time
@@ -32,7 +32,8 @@ TENANT = "restart"
 LEAVES = 1_000_000
 SMALL_TAIL = 1000
 LARGE_TAIL = 30_000
-SEGMENT_MIN_LEAVES = 65_536  # So that the large tail stays one.
+# The large tail is shorter, so it is not sealed.
+SEGMENT_MIN_LEAVES = 65_536
 DIMENSION = 16
 SEED = 81
 SEAL_S = 1200.0
@@ -46,7 +47,7 @@ SETTINGS = {
 }
 
 
-def test_restart_of_a_million_leaves(data_dir: Path, report: Report) -> None:
+def test_a_restart_with_a_million_leaves_is_quick(data_dir: Path, report: Report) -> None:
     vectors = _filled(data_dir)
     with started(INDEXER, data_dir, SETTINGS, start=fresh) as indexer:
         indexer.wait_until_serving()
@@ -63,7 +64,7 @@ def test_restart_of_a_million_leaves(data_dir: Path, report: Report) -> None:
 
 
 def _filled(data_dir: Path) -> Vectors:
-    """Commits all leaves, unsealed; returns their vectors in order."""
+    """Commits all leaves without sealing them; returns their vectors in order."""
     random = np.random.default_rng(SEED)
     vectors = stores.unit(random.standard_normal((LEAVES, DIMENSION), np.float32))
     store = open_for_writing(data_dir)
@@ -75,7 +76,10 @@ def _filled(data_dir: Path) -> Vectors:
 
 
 def _grow(data_dir: Path, tail: int, number: int) -> int:
-    """Ingests from `number` on until the tail is so long, then kills the indexer."""
+    """Ingests documents until the tail has `tail` leaves, then kills the indexer.
+
+    The first document has the number `number`. Returns the number after the last one.
+    """
     with (
         started(INDEXER, data_dir, SETTINGS, start=fresh) as indexer,
         Client(indexer.address) as client,
@@ -91,39 +95,44 @@ def _grow(data_dir: Path, tail: int, number: int) -> int:
 
 
 def _measure(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: int) -> None:
-    """Times a start of each service after both were killed, and asks what they then know."""
+    """Measures a start of each service after a kill, and checks what they find then."""
     with ExitStack() as stack:
         _serving(stack, RETRIEVER, data_dir)[0].kill()
         indexer, indexer_s = _serving(stack, INDEXER, data_dir)
         wait_until_idle(indexer, SEAL_S)
         retriever, retriever_s = _serving(stack, RETRIEVER, data_dir)
-        _all_is_found(indexer, retriever, vectors, last)
+        _assert_leaves_are_found(indexer, retriever, vectors, last)
         memory = memory_of(retriever)
         indexer.kill()
         retriever.kill()
     loading_s = loading_seconds(data_dir)
-    what = f"{LEAVES:,} leaves sealed, {tail:,} in the tail"
-    report.record(f"{what}: loading the segment files alone", f"{loading_s:.2f} s")
-    report.record(f"{what}: retriever serves after", f"{retriever_s:.2f} s, with {memory}")
-    report.at_most(BEYOND_LOADING_S, indexer_s, f"{what}: indexer serves after", "s")
+    title = f"{LEAVES:,} leaves sealed, {tail:,} in the tail"
+    report.record(f"{title}: loading the segment files alone", f"{loading_s:.2f} s")
+    report.record(f"{title}: retriever serves after", f"{retriever_s:.2f} s, with {memory}")
+    report.at_most(BEYOND_LOADING_S, indexer_s, f"{title}: indexer serves after", "s")
     beyond_s = retriever_s - loading_s
-    report.at_most(BEYOND_LOADING_S, beyond_s, f"{what}: retriever, beyond loading", "s")
+    report.at_most(BEYOND_LOADING_S, beyond_s, f"{title}: retriever, beyond loading", "s")
 
 
 def _serving(stack: ExitStack, service: Service, data_dir: Path) -> tuple[Process, float]:
-    """A service with the seconds from its start until it served."""
+    """Starts a service; returns it and the seconds until it served."""
     began = time.perf_counter()
     process = stack.enter_context(started(service, data_dir, SETTINGS, start=fresh))
     process.wait_until_serving()
     return process, time.perf_counter() - began
 
 
-def _all_is_found(indexer: Process, retriever: Process, vectors: Vectors, last: int) -> None:
-    """Leaves of the segments, which HNSW may miss now and then, and the end of the tail."""
+def _assert_leaves_are_found(
+    indexer: Process, retriever: Process, vectors: Vectors, last: int
+) -> None:
+    """Fails unless leaves of segments and the end of the tail are found.
+
+    HNSW may miss a few leaves of segments.
+    """
     with Client(indexer.address, retriever.address) as client:
         chosen = range(0, LEAVES, LEAVES // 100)
-        found = [_is_found(client, vectors[leaf], *_place(leaf)) for leaf in chosen]
-        assert np.mean(found) >= LEAST_RECALL
+        are_found = [_is_found(client, vectors[leaf], *_place(leaf)) for leaf in chosen]
+        assert np.mean(are_found) >= LEAST_RECALL
         body = texts.text(last, texts.WORDS_OF_LEAVES[stores.LEAVES_EACH])
         assert client.get_text(TENANT, texts.document_id(last)) == body
         for index, vector in enumerate(texts.leaf_vectors(body, HashEmbedder(DIMENSION))):
@@ -135,7 +144,7 @@ def _place(leaf: int) -> tuple[int, int]:
 
 
 def _is_found(client: Client, vector: Vector, number: int, index: int) -> bool:
-    """Whether the leaf is what a search for its own vector finds."""
+    """Returns True if a search for the leaf's vector returns the leaf first."""
     plain = {"mode": SearchMode.STANDARD, "limit": 1, "neighbour_bonus": 0.0}
     best = client.search(TENANT, vector.tolist(), **plain).passages[0]
     if best.chunk.chunk_id != f"{texts.document_id(number)}#0.{index}":

@@ -1,7 +1,7 @@
-"""Searches beside bulk loads and sealing: none fails, and few wait.
+"""During bulk loads and sealing, no search fails and few searches wait.
 
-One closed loop, first idle, then while one stream loads another collection, another
-stream loads the searched one, and both are sealed.
+One client searches in a closed loop: first on idle services, then while one stream loads the
+searched collection, another stream loads another collection, and both are sealed.
 """
 
 import os
@@ -28,11 +28,14 @@ pytestmark = [pytest.mark.endurance, pytest.mark.timeout(1200)]
 SEARCHED = "searched"
 OTHER = "other"
 DOCUMENTS = 10_000
-LEAVES = (1, 2, 3)  # About 20,000 in all.
-SEGMENT_MIN_LEAVES = 8192  # The default.
+# All documents together have about 20,000 leaves.
+LEAVES = (1, 2, 3)
+# This is the default.
+SEGMENT_MIN_LEAVES = 8192
 SETTLE_S = 240.0
 IDLE_S = 10.0
-BUSY_S = 30.0  # At least; and until both have been sealed and the streams have drained.
+# The load lasts at least so long, and until both are sealed and the streams have ended.
+BUSY_S = 30.0
 SETTINGS = {
     **texts.SMALL_LEVELS,
     "HRAG_EMBEDDER": "hash:64",
@@ -41,7 +44,7 @@ SETTINGS = {
 }
 
 
-def test_search_during_bulk_load_and_sealing(
+def test_searches_stay_quick_during_bulk_load_and_sealing(
     tmp_path: Path, data_dir: Path, report: Report
 ) -> None:
     with running(data_dir, SETTINGS, fresh) as services:
@@ -56,25 +59,25 @@ def test_search_during_bulk_load_and_sealing(
             idle_after = searcher.during(IDLE_S)
         busy = searcher.between(began, ended)
     report.record("idle search, before", str(idle_before))
-    report.record("idle search, after, on what was loaded too", str(idle_after))
-    what = f"search while {sum(loaded):,} documents came in {ended - began:.0f} s and were sealed"
-    report.record(what, str(busy))
+    report.record("idle search, after, on the loaded documents, too", str(idle_after))
+    title = f"search while {sum(loaded):,} documents came in {ended - began:.0f} s and were sealed"
+    report.record(title, str(busy))
     idle = Window(np.concatenate([idle_before.took_ms, idle_after.took_ms]))
     ratio = busy.percentile_ms(99) / idle.percentile_ms(99)
-    report.at_most(3, ratio, "search p99 during bulk load and sealing beside idle", "x")
+    report.at_most(3, ratio, "search p99 during bulk load and sealing, to idle", "x")
     assert report.missed == []
 
 
 def _load_both(services: Running, before: IndexStatus) -> list[int]:
-    """Streams into both collections; returns how many documents each got.
+    """Streams into both collections until both are sealed; returns their numbers of documents.
 
-    Goes on until both have been sealed; `before` is the status of SEARCHED.
+    `before` is the status of SEARCHED before the streams.
     """
     sealed = before.embedded.sealed_sequence
     stopping = threading.Event()
-    with ThreadPoolExecutor(2, initializer=_stand_back) as pool:
+    with ThreadPoolExecutor(2, initializer=_lower_priority) as pool:
         streams = [
-            pool.submit(_load, services, tenant, _until(stopping, DOCUMENTS))
+            pool.submit(_load, services, tenant, _documents_until(stopping, DOCUMENTS))
             for tenant in (SEARCHED, OTHER)
         ]
         try:
@@ -92,12 +95,13 @@ def _index(services: Running, tenant: str) -> EmbeddedIndexStatus:
     return embedded
 
 
-def _stand_back() -> None:
-    """A client usually runs elsewhere and takes no core from the services."""
+def _lower_priority() -> None:
+    """Gives this thread the lowest priority, as if the client ran on another machine."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
-def _until(stopping: threading.Event, start: int) -> Iterator[Document]:
+def _documents_until(stopping: threading.Event, start: int) -> Iterator[Document]:
+    """Yields new documents from the number `start` until the event is set."""
     for number in count(start):
         if stopping.is_set():
             return
@@ -105,7 +109,7 @@ def _until(stopping: threading.Event, start: int) -> Iterator[Document]:
 
 
 def _load(services: Running, tenant: str, documents: Iterator[Document]) -> int:
-    """Streams documents, all new; returns how many."""
+    """Streams documents, which must be new; returns their number."""
     loaded = 0
     for result in services.client.ingest_many(tenant, documents):
         assert isinstance(result, IngestResult), result

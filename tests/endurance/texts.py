@@ -1,6 +1,6 @@
-"""Any number of short documents: the same number and version give the same text everywhere.
+"""Any number of short documents. A document's number and version determine its text.
 
-Every text differs from every other, so no two leaves share a vector of the hash embedder.
+All texts differ, so no two leaves have the same vector of the hash embedder.
 """
 
 import random
@@ -18,7 +18,7 @@ SMALL_LEVELS = {
     "HIERARCHICAL_OVERLAP_RATIO": str(TREE.overlap_ratio),
 }
 WORDS_OF_LEAVES = {1: 18, 2: 42, 3: 66, 20: 545}
-"""Words by the leaves of TREE that they give; a word is about a token."""
+"""The number of words for each number of leaves of TREE. A word is about a token."""
 
 _SENTENCE = (
     "the harbour opens before sunrise and ships from every coast unload grain timber salt "
@@ -28,7 +28,7 @@ _WORDS = _SENTENCE.split()
 
 
 def text(number: int, words: int, version: int = 0) -> str:
-    """Returns one sentence of `words` words that begins with number and version."""
+    """Returns a sentence of `words` words that begins with number and version."""
     drawn = random.Random(number << 20 | version).choices(_WORDS, k=words)
     return f"{number} {version} {' '.join(drawn)}."
 
@@ -36,7 +36,7 @@ def text(number: int, words: int, version: int = 0) -> str:
 def documents(
     numbers: Iterable[int], leaves: tuple[int, ...], version: int = 0
 ) -> Iterator[Document]:
-    """Yields one document for each number; the counts of leaves cycle through `leaves`."""
+    """Yields a document for each number. The numbers of leaves cycle through `leaves`."""
     for number in numbers:
         words = WORDS_OF_LEAVES[leaves[number % len(leaves)]]
         yield Document(text(number, words, version), document_id(number))
@@ -47,7 +47,7 @@ def document_id(number: int) -> str:
 
 
 def leaf_vectors(body: str, embedder: HashEmbedder) -> Vectors:
-    """The vectors under which a body's leaves are indexed, `float32[leaves, dimension]`."""
+    """Returns the vectors of a body's leaves, `float32[leaves, dimension]`."""
     parsed = ParsedText(body)
     leaves = build_tree(parsed, TREE).level(TREE.embedding_level)
     bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)

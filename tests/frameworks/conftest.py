@@ -1,7 +1,7 @@
-"""Services with documents, shared by the tests of all frameworks, and no network but to them.
+"""Services with documents, shared by the tests of all frameworks, without any other network.
 
-The tests run in an environment that has the frameworks; elsewhere none is collected, because
-importing them fails.
+The tests run in an environment with the frameworks. In other environments no test is collected,
+because importing the frameworks would fail.
 """
 
 import os
@@ -19,7 +19,7 @@ from tests.support.servers.processes import Running, running
 if find_spec("langchain_core") is None:
     collect_ignore_glob = ["test_*.py"]
 
-# Read when the frameworks are imported.
+# The frameworks read these variables when they are imported.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"
 os.environ["LANGSMITH_TRACING"] = "false"
 
@@ -64,7 +64,7 @@ def client(services: Running) -> Client:
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A framework that downloads or reports something fails; gRPC has sockets of its own."""
+    """Fails frameworks that download or report something. gRPC does not use Python's sockets."""
 
     def refuse(self: socket.socket, address: object) -> None:
         raise AssertionError(f"connects to {address}")
@@ -80,5 +80,5 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frameworks keep their files in a folder of the test."""
+    """Makes frameworks store their files in a folder of the test."""
     monkeypatch.setenv("LLAMA_INDEX_CACHE_DIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The guide's examples and the example programs, run as they stand."""
+"""The examples of the guide and the example programs run unchanged."""
 
 import re
 from importlib.util import module_from_spec, spec_from_file_location
@@ -60,7 +60,7 @@ def test_the_engine_answers_with_its_sources(client: Client) -> None:
 
 @component
 class Echo:
-    """A chat generator that says what it was asked."""
+    """A chat generator that replies with the text of the last message."""
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
@@ -69,9 +69,9 @@ class Echo:
 
 def test_the_pipeline_answers_with_its_sources(services: Running) -> None:
     module = example("haystack_pipeline")
-    made = module.pipeline(services.retriever.address, TENANT, Echo())
-    text, sources = module.ask(made, QUERY)
-    made.close()
+    pipeline = module.pipeline(services.retriever.address, TENANT, Echo())
+    text, sources = module.ask(pipeline, QUERY)
+    pipeline.close()
     assert "[Pets, pages 1-2]" in sources
     assert "Dogs bark at night." in text
     assert text.endswith(QUERY)

@@ -1,4 +1,4 @@
-"""The component of Haystack, alone and in pipelines, saved and loaded."""
+"""The component of Haystack works alone and in pipelines, and can be saved and loaded."""
 
 import asyncio
 import json
@@ -27,19 +27,19 @@ ALLOWED = ["hrag.integrations.haystack"]
 
 @pytest.fixture
 def make(services: Running):
-    made = []
+    retrievers = []
 
     def of(tenant_id: str = TENANT, **arguments: object) -> HragRetriever:
-        made.append(HragRetriever(tenant_id, address=services.retriever.address, **arguments))
-        return made[-1]
+        retrievers.append(HragRetriever(tenant_id, address=services.retriever.address, **arguments))
+        return retrievers[-1]
 
     yield of
-    for each in made:
-        each.close()
+    for retriever in retrievers:
+        retriever.close()
 
 
-def ids(found: dict[str, list[Document]]) -> set[str]:
-    return {document.meta["document_id"] for document in found["documents"]}
+def ids(result: dict[str, list[Document]]) -> set[str]:
+    return {document.meta["document_id"] for document in result["documents"]}
 
 
 def test_a_document_carries_its_citation_and_its_metadata(make):
@@ -51,40 +51,42 @@ def test_a_document_carries_its_citation_and_its_metadata(make):
 
 
 def pipeline(retriever: HragRetriever) -> Pipeline:
-    made = Pipeline()
-    template = "{% for each in documents %}{{ each.meta.heading }} {{ each.content }}{% endfor %}"
-    made.add_component("retriever", retriever)
-    made.add_component("prompt", PromptBuilder(template, required_variables=["documents"]))
-    made.connect("retriever.documents", "prompt.documents")
-    return made
+    new_pipeline = Pipeline()
+    template = "{% for node in documents %}{{ node.meta.heading }} {{ node.content }}{% endfor %}"
+    new_pipeline.add_component("retriever", retriever)
+    new_pipeline.add_component("prompt", PromptBuilder(template, required_variables=["documents"]))
+    new_pipeline.connect("retriever.documents", "prompt.documents")
+    return new_pipeline
 
 
-def test_it_feeds_a_prompt_in_a_pipeline_that_closes_it(make):
-    made = pipeline(make())
-    given = {"query": QUERY, "filters": ZOO, "top_k": 3}
-    prompt = made.run({"retriever": given})["prompt"]["prompt"]
+def test_a_pipeline_feeds_its_documents_to_a_prompt_and_closes_it(make):
+    prompting = pipeline(make())
+    arguments = {"query": QUERY, "filters": ZOO, "top_k": 3}
+    prompt = prompting.run({"retriever": arguments})["prompt"]["prompt"]
     assert prompt.startswith("[Pets, pages 1-2] Cats sleep all day.")
-    made.close()
-    assert made.run({"retriever": given})["prompt"]["prompt"] == prompt, "it warms up again"
+    prompting.close()
+    assert prompting.run({"retriever": arguments})["prompt"]["prompt"] == prompt, (
+        "it warms up again"
+    )
 
 
-async def test_it_runs_in_an_asynchronous_pipeline(make):
-    made = Pipeline()
+async def test_the_component_runs_in_an_asynchronous_pipeline(make):
+    fusing = Pipeline()
     for name, options in (("words", {"retrieval": "lexical"}), ("vectors", {"retrieval": "dense"})):
-        made.add_component(name, make(mode=SearchMode.STANDARD, search_options=options))
-    made.add_component("joiner", DocumentJoiner(join_mode="reciprocal_rank_fusion"))
+        fusing.add_component(name, make(mode=SearchMode.STANDARD, search_options=options))
+    fusing.add_component("joiner", DocumentJoiner(join_mode="reciprocal_rank_fusion"))
     for name in ("words", "vectors"):
-        made.connect(f"{name}.documents", "joiner.documents")
-    given = {name: {"query": QUERY} for name in ("words", "vectors")}
-    found = (await made.run_async(given))["joiner"]
-    assert ids(found) == {"pets", "keys", "bread", "rivers"}
-    assert len(found["documents"]) == 4
+        fusing.connect(f"{name}.documents", "joiner.documents")
+    arguments = {name: {"query": QUERY} for name in ("words", "vectors")}
+    result = (await fusing.run_async(arguments))["joiner"]
+    assert ids(result) == {"pets", "keys", "bread", "rivers"}
+    assert len(result["documents"]) == 4
 
 
-def test_it_is_saved_and_loaded_with_a_pipeline(make, monkeypatch):
+def test_the_component_is_saved_and_loaded_with_a_pipeline(make, monkeypatch):
     monkeypatch.setenv("PETS_KEY", "unused")
     filters = {"field": "meta.team", "operator": "in", "value": ["zoo", "kitchen"]}
-    given = pipeline(
+    original = pipeline(
         make(
             token=Secret.from_env_var("PETS_KEY"),
             filters=filters,
@@ -93,15 +95,15 @@ def test_it_is_saved_and_loaded_with_a_pipeline(make, monkeypatch):
             search_options={"aggregation": Aggregation.SUM},
         )
     )
-    loaded = Pipeline.loads(given.dumps(), allowed_modules=ALLOWED)
-    assert loaded.dumps() == given.dumps()
-    assert "unused" not in given.dumps()
-    asked = {"retriever": {"query": QUERY, "top_k": 5}}
-    assert loaded.run(asked) == given.run(asked)
+    loaded = Pipeline.loads(original.dumps(), allowed_modules=ALLOWED)
+    assert loaded.dumps() == original.dumps()
+    assert "unused" not in original.dumps()
+    arguments = {"retriever": {"query": QUERY, "top_k": 5}}
+    assert loaded.run(arguments) == original.run(arguments)
     loaded.close()
 
 
-def test_filters_of_hrag_are_saved_too(make):
+def test_filters_of_hrag_are_saved(make):
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     filters = AllOf(
         (
@@ -116,35 +118,35 @@ def test_filters_of_hrag_are_saved_too(make):
 
 
 def test_a_token_itself_is_neither_saved_nor_shown(make):
-    given = make(token=Secret.from_token("hrag_secret"))
-    assert given.run(QUERY)["documents"]
+    retriever = make(token=Secret.from_token("hrag_secret"))
+    assert retriever.run(QUERY)["documents"]
     with pytest.raises(ValueError, match="Cannot serialize token"):
-        given.to_dict()
-    assert "hrag_secret" not in repr(given)
+        retriever.to_dict()
+    assert "hrag_secret" not in repr(retriever)
 
 
 def test_a_token_comes_from_the_environment_and_leaves_this_machine_by_tls_only(monkeypatch):
     monkeypatch.setenv("HRAG_TOKEN", "hrag_secret")
-    given = HragRetriever(TENANT, address="192.0.2.1:50052")
+    retriever = HragRetriever(TENANT, address="192.0.2.1:50052")
     with pytest.raises(errors.InvalidArgument, match="in plaintext") as raised:
-        given.run(QUERY)
+        retriever.run(QUERY)
     assert "hrag_secret" not in str(raised.value)
 
 
-def test_filters_of_a_run_narrow_those_of_the_component(make):
-    given = make(filters={"field": "meta.team", "operator": "!=", "value": "zoo"})
-    assert ids(given.run(QUERY)) == {"keys", "bread", "rivers"}
-    assert given.run(QUERY, filters=ZOO) == {"documents": []}
+def test_filters_of_a_run_narrow_the_filters_of_the_component(make):
+    retriever = make(filters={"field": "meta.team", "operator": "!=", "value": "zoo"})
+    assert ids(retriever.run(QUERY)) == {"keys", "bread", "rivers"}
+    assert retriever.run(QUERY, filters=ZOO) == {"documents": []}
     has_year = {"field": "meta.year", "operator": "!=", "value": None}
-    assert ids(given.run(QUERY, filters=has_year)) == {"keys"}
+    assert ids(retriever.run(QUERY, filters=has_year)) == {"keys"}
 
 
 def test_one_component_serves_threads_and_event_loops_at_the_same_time(make):
     retriever = make()
 
     def in_a_loop(_: int) -> list[str]:
-        found = asyncio.run(retriever.run_async(QUERY))
-        return [document.id for document in found["documents"]]
+        result = asyncio.run(retriever.run_async(QUERY))
+        return [document.id for document in result["documents"]]
 
     def plainly(_: int) -> list[str]:
         return [document.id for document in retriever.run(QUERY)["documents"]]
@@ -191,13 +193,13 @@ def all_of(operator: str, *conditions: object) -> dict[str, object]:
     ],
     ids=repr,
 )
-def test_filters_of_haystack_mean_what_they_mean_there(make, given):
-    """Haystack's own evaluation of a filter is the model."""
+def test_filters_of_haystack_mean_the_same_as_in_haystack(make, filters):
+    """The expected documents are those that Haystack's evaluation of the filter accepts."""
     expected = {
         document.document_id
         for document in DOCUMENTS
         if document_matches_filter(
-            given,
+            filters,
             Document(
                 meta={
                     **document.metadata,
@@ -208,7 +210,7 @@ def test_filters_of_haystack_mean_what_they_mean_there(make, given):
             ),
         )
     }
-    assert ids(make(filters=given).run(QUERY)) == expected
+    assert ids(make(filters=filters).run(QUERY)) == expected
 
 
 def nested(depth: int) -> dict[str, object]:
@@ -246,11 +248,11 @@ def nested(depth: int) -> dict[str, object]:
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_filters_that_hrag_cannot_express_are_refused_by_name(make, given, error, says):
+def test_filters_that_hrag_cannot_express_are_refused_by_name(make, filters, error, says):
     with pytest.raises(error, match=says):
-        make(filters=given)
+        make(filters=filters)
     with pytest.raises(error, match=says):
-        make().run(QUERY, filters=given)
+        make().run(QUERY, filters=filters)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ def test_filters_that_hrag_cannot_express_are_refused_by_name(make, given, error
         ({"search_options": {"nonsense": 1}}, TypeError, "nonsense"),
     ],
 )
-def test_what_no_search_accepts_is_refused_when_it_is_made(make, arguments, error, says):
+def test_invalid_arguments_are_refused_when_a_component_is_created(make, arguments, error, says):
     with pytest.raises(error, match=says):
         make(**arguments)
 

@@ -1,4 +1,4 @@
-"""The retriever of LangChain: its own suite of tests, and what that does not ask."""
+"""The retriever of LangChain passes LangChain's suite of tests and further tests."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ ZOO = Match("metadata.team", ("zoo",))
 
 
 class TestStandard(RetrieversIntegrationTests):
-    """What LangChain asks of every retriever."""
+    """The tests that LangChain requires of every retriever."""
 
     @pytest.fixture(autouse=True)
     def _of_services(self, client: Client) -> None:
@@ -93,40 +93,40 @@ def test_fields_control_the_search(client):
     dates = Range("metadata.year", at_least=2026)
     fields = {"filter": dates, "mode": "standard", "limit": 1, "token_budget": 100}
     more = {"search_options": {"retrieval": "lexical"}}
-    made = HragRetriever(client=client, tenant_id=TENANT, **fields, **more)
-    assert made.mode is SearchMode.STANDARD
-    assert ids(made.invoke("rotate")) == {"keys"}
-    assert made.invoke("cats") == []
+    retriever = HragRetriever(client=client, tenant_id=TENANT, **fields, **more)
+    assert retriever.mode is SearchMode.STANDARD
+    assert ids(retriever.invoke("rotate")) == {"keys"}
+    assert retriever.invoke("cats") == []
 
 
-def test_a_filter_of_a_call_narrows_that_of_the_retriever(client):
-    made = HragRetriever(client=client, tenant_id=TENANT, filter=NoneOf((ZOO,)))
-    assert ids(made.invoke(QUERY)) == {"keys", "bread", "rivers"}
-    assert made.invoke(QUERY, filter=ZOO) == []
-    assert ids(made.invoke(QUERY, filter=Exists("title"))) == {"keys"}
+def test_a_filter_of_a_call_narrows_the_filter_of_the_retriever(client):
+    retriever = HragRetriever(client=client, tenant_id=TENANT, filter=NoneOf((ZOO,)))
+    assert ids(retriever.invoke(QUERY)) == {"keys", "bread", "rivers"}
+    assert retriever.invoke(QUERY, filter=ZOO) == []
+    assert ids(retriever.invoke(QUERY, filter=Exists("title"))) == {"keys"}
 
 
-def test_it_is_part_of_a_chain(retriever):
+def test_the_retriever_can_be_part_of_a_chain(retriever):
     prompt = ChatPromptTemplate.from_template("{context}\n\n{question}")
-    seen = []
+    prompts = []
     model = FakeListChatModel(responses=["They bark."])
     chain = (
         {"context": retriever, "question": RunnablePassthrough()}
         | prompt
-        | (lambda asked: seen.append(asked.to_string()) or asked)
+        | (lambda value: prompts.append(value.to_string()) or value)
         | model
         | StrOutputParser()
     )
     assert chain.invoke(QUERY) == "They bark."
-    assert "Dogs bark at night." in seen[0]
-    assert QUERY in seen[0]
+    assert "Dogs bark at night." in prompts[0]
+    assert QUERY in prompts[0]
 
 
 def test_fields_can_be_configured_for_a_call(retriever):
-    """LangChain makes a retriever for it, which shares the client."""
-    made = retriever.configurable_fields(limit=ConfigurableField(id="limit"))
-    assert len(made.invoke(QUERY)) > 1
-    assert len(made.invoke(QUERY, {"configurable": {"limit": 1}})) == 1
+    """LangChain creates a new retriever for the call, which shares the client."""
+    configurable = retriever.configurable_fields(limit=ConfigurableField(id="limit"))
+    assert len(configurable.invoke(QUERY)) > 1
+    assert len(configurable.invoke(QUERY, {"configurable": {"limit": 1}})) == 1
 
 
 def test_one_retriever_serves_one_event_loop_after_another(retriever):
@@ -136,24 +136,24 @@ def test_one_retriever_serves_one_event_loop_after_another(retriever):
 
 def test_one_retriever_serves_threads_and_event_loops_at_the_same_time(retriever):
     async def several() -> list[set[str]]:
-        found = await asyncio.gather(*(retriever.ainvoke(QUERY, limit=2) for _ in range(5)))
-        return [ids(each) for each in found]
+        results = await asyncio.gather(*(retriever.ainvoke(QUERY, limit=2) for _ in range(5)))
+        return [ids(documents) for documents in results]
 
     def in_a_loop(_: int) -> list[set[str]]:
         return asyncio.run(several())
 
     def plainly(_: int) -> list[set[str]]:
-        return [ids(each) for each in retriever.batch([QUERY] * 5, limit=2)]
+        return [ids(documents) for documents in retriever.batch([QUERY] * 5, limit=2)]
 
     with ThreadPoolExecutor(4) as pool:
         runs = [*pool.map(in_a_loop, range(4)), *pool.map(plainly, range(4))]
-    found = [each for run in runs for each in run]
-    assert len(found) == 40
-    assert all(each == found[0] for each in found)
+    id_sets = [id_set for run in runs for id_set in run]
+    assert len(id_sets) == 40
+    assert all(id_set == id_sets[0] for id_set in id_sets)
 
 
-async def test_a_cancelled_task_cancels_its_search_and_nothing_else(retriever):
-    """The search waits for a change that never comes."""
+async def test_a_cancelled_task_cancels_only_its_search(retriever):
+    """The search waits for a change that nobody makes."""
     waiting = retriever.model_copy(update={"search_options": {"min_sequence": 1 << 40}})
     task = asyncio.create_task(waiting.ainvoke(QUERY))
     await asyncio.sleep(0)
@@ -179,7 +179,7 @@ async def test_a_cancelled_task_cancels_its_search_and_nothing_else(retriever):
         ({"search_options": {"fusion": "best"}}, errors.InvalidArgument, "fusion is 'best'"),
     ],
 )
-def test_what_no_search_accepts_is_refused_when_the_retriever_is_made(client, fields, error, says):
+def test_invalid_fields_are_refused_when_a_retriever_is_created(client, fields, error, says):
     with pytest.raises(error, match=says):
         HragRetriever(**{"client": client, "tenant_id": TENANT, **fields})
 
@@ -203,18 +203,18 @@ async def test_errors_of_searches_pass_through(retriever, query, arguments, erro
 
 
 async def test_a_collection_that_does_not_exist_is_named(client):
-    made = HragRetriever(client=client, tenant_id=TENANT, collection="none")
+    retriever = HragRetriever(client=client, tenant_id=TENANT, collection="none")
     with pytest.raises(errors.CollectionNotFound, match="none"):
-        made.invoke(QUERY)
+        retriever.invoke(QUERY)
     with pytest.raises(errors.CollectionNotFound, match="none"):
-        await made.ainvoke(QUERY)
+        await retriever.ainvoke(QUERY)
 
 
 async def test_the_owner_of_the_client_closes_it(services: Running):
     with services.new_client() as owned:
-        made = HragRetriever(client=owned, tenant_id=TENANT)
-        assert made.invoke(QUERY)
+        retriever = HragRetriever(client=owned, tenant_id=TENANT)
+        assert retriever.invoke(QUERY)
     with pytest.raises(errors.ServiceUnavailable, match="this client is closed"):
-        made.invoke(QUERY)
+        retriever.invoke(QUERY)
     with pytest.raises(errors.ServiceUnavailable, match="this client is closed"):
-        await made.ainvoke(QUERY)
+        await retriever.ainvoke(QUERY)

@@ -1,4 +1,4 @@
-"""The retriever of LlamaIndex, alone and in its query engines."""
+"""The retriever of LlamaIndex works alone and in query engines."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.frameworks
 ZOO = Match("metadata.team", ("zoo",))
 
 
-def found(retriever: HragRetriever, query: str = QUERY) -> set[str]:
+def ids_of(retriever: HragRetriever, query: str = QUERY) -> set[str]:
     return {node.metadata["document_id"] for node in retriever.retrieve(query)}
 
 
@@ -49,7 +49,7 @@ def test_a_node_carries_its_citation(client: Client):
     assert type(node).from_json(node.to_json()) == node
 
 
-async def test_it_answers_in_a_query_engine(client: Client):
+async def test_a_query_engine_answers_with_the_retriever(client: Client):
     llm = MockLLM()
     engine = RetrieverQueryEngine(
         HragRetriever(client, TENANT, limit=2),
@@ -63,18 +63,20 @@ async def test_it_answers_in_a_query_engine(client: Client):
         assert len(answer.source_nodes) == 2
 
 
-async def test_it_can_be_fused_with_another(client: Client):
-    """The fusion takes nodes with one id for one."""
+async def test_two_retrievers_can_be_fused(client: Client):
+    """The fusion treats nodes with the same id as one node."""
     both = [
-        HragRetriever(client, TENANT, mode=SearchMode.STANDARD, search_options={"retrieval": one})
-        for one in ("lexical", "dense")
+        HragRetriever(
+            client, TENANT, mode=SearchMode.STANDARD, search_options={"retrieval": retrieval}
+        )
+        for retrieval in ("lexical", "dense")
     ]
     fused = QueryFusionRetriever(
         both, llm=MockLLM(), num_queries=1, mode="reciprocal_rerank", similarity_top_k=9
     )
     nodes = await fused.aretrieve(QUERY)
-    found = [node.metadata["document_id"] for node in nodes]
-    assert sorted(found) == ["bread", "keys", "pets", "rivers"]
+    document_ids = [node.metadata["document_id"] for node in nodes]
+    assert sorted(document_ids) == ["bread", "keys", "pets", "rivers"]
 
 
 def test_an_embedding_of_another_model_is_not_used(client: Client):
@@ -121,8 +123,8 @@ def test_one_retriever_serves_threads_and_event_loops_at_the_same_time(client: C
         (where(("document_id", "==", "bread")), {"bread"}),
     ],
 )
-def test_filters_of_llama_index_mean_what_they_mean_there(client: Client, given, expected):
-    assert found(HragRetriever(client, TENANT, filter=given)) == expected
+def test_filters_of_llama_index_mean_the_same_as_in_llama_index(client: Client, filter, expected):
+    assert ids_of(HragRetriever(client, TENANT, filter=filter)) == expected
 
 
 def nested(depth: int) -> MetadataFilters:
@@ -147,9 +149,9 @@ def nested(depth: int) -> MetadataFilters:
         ({"team": "zoo"}, errors.InvalidArgument, "filter holds"),
     ],
 )
-def test_filters_that_hrag_cannot_express_are_refused_by_name(client: Client, given, error, says):
+def test_filters_that_hrag_cannot_express_are_refused_by_name(client: Client, filter, error, says):
     with pytest.raises(error, match=says):
-        HragRetriever(client, TENANT, filter=given)
+        HragRetriever(client, TENANT, filter=filter)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,9 @@ def test_filters_that_hrag_cannot_express_are_refused_by_name(client: Client, gi
         ({"search_options": {"nonsense": 1}}, TypeError, "nonsense"),
     ],
 )
-def test_what_no_search_accepts_is_refused_when_it_is_made(client: Client, arguments, error, says):
+def test_invalid_arguments_are_refused_when_a_retriever_is_created(
+    client: Client, arguments, error, says
+):
     with pytest.raises(error, match=says):
         HragRetriever(client, TENANT, **arguments)
     with pytest.raises(errors.InvalidArgument, match="tenant_id is"):

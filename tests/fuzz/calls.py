@@ -1,7 +1,7 @@
 """Sends bytes as requests and checks the outcome of each call.
 
-A method may end only with the status codes that its proto documents, must not reveal a secret of
-another tenant, and must end by itself before the deadline.
+A call may end only with the status codes that the proto documents for its method. It must not
+reveal a secret of another tenant, and must end by itself before its deadline.
 """
 
 import re
@@ -21,24 +21,27 @@ from tests.fuzz.world import OTHER, OWN, SECRET
 from tests.support.methods import METHODS
 
 DEADLINE_S = 10.0
-SHORT_S = 0.05  # For calls that wait for a sequence that is never reached.
+# This is the deadline of calls that wait for a sequence that is never reached.
+SHORT_S = 0.05
+# This is the time limit for minimising a failing call.
+SHRINKING_S = 30.0
 
 _CODE = grpc.StatusCode
 _PROTOS = Path(__file__).parents[2] / "protos" / "hrag" / "v1"
 _RPC = re.compile(r"((?:^ *//.*\n)+) *rpc (\w+)\(", re.MULTILINE)
 _PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+)(?: with the reason \w+)?:")
 _AS_ANOTHER = re.compile(r"those of `(\w+)`")
-# DEADLINE_EXCEEDED is checked more closely elsewhere: only a waiting search may have it.
+# `Caller.problem` checks DEADLINE_EXCEEDED further: only a waiting search may have it.
 _ANY_CALL = frozenset(
     {_CODE.OK, _CODE.INVALID_ARGUMENT, _CODE.PERMISSION_DENIED, _CODE.DEADLINE_EXCEEDED}
 )
-# Documented, but no content of a message may cause them.
+# The protos document these codes, but no content of a message may cause them.
 _NEVER = frozenset({_CODE.INTERNAL, _CODE.UNAVAILABLE, _CODE.UNAUTHENTICATED})
 _WITH_SEARCHES = ("SearchRequest", "BatchSearchRequest", "AnswerRequest")
-_TENANTS = (OWN, OTHER)  # Others have no change that a search could wait for.
+# Only these tenants have changes for which a search can wait.
+_TENANTS = (OWN, OTHER)
 _SURELY_COMMITTED = 1
 _FAULTS = (b"internal error", b"Traceback")
-_SHRINKING_S = 30.0
 
 _HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 _REFLECTION = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
@@ -51,24 +54,26 @@ CALLS: dict[str, MethodDescriptor] = METHODS | {
 def promised(method: MethodDescriptor) -> frozenset[grpc.StatusCode]:
     """Returns the status codes that the proto documents for a method."""
     if method.containing_service is _HEALTH:
-        return _ANY_CALL | {_CODE.NOT_FOUND, _CODE.CANCELLED}  # By the caller of Watch.
+        # The caller of Watch cancels it.
+        return _ANY_CALL | {_CODE.NOT_FOUND, _CODE.CANCELLED}
     return (_ANY_CALL | _written().get(method.name, frozenset())) - _NEVER
 
 
 def _written() -> dict[str, frozenset[grpc.StatusCode]]:
-    found: dict[str, frozenset[grpc.StatusCode]] = {}
+    """Returns the codes that the protos list for each method, by the name of the method."""
+    codes_by_method: dict[str, frozenset[grpc.StatusCode]] = {}
     for file in ("indexer.proto", "retriever.proto"):
         for comment, name in _RPC.findall((_PROTOS / file).read_text("utf-8")):
             names = re.findall(r"`([A-Z_]+)`", " ".join(_PROMISE.findall(comment)))
-            found[name] = frozenset(_CODE[each] for each in names).union(
-                *(found[other] for other in _AS_ANOTHER.findall(comment))
+            codes_by_method[name] = frozenset(_CODE[code] for code in names).union(
+                *(codes_by_method[other] for other in _AS_ANOTHER.findall(comment))
             )
-    return found
+    return codes_by_method
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended, and its responses and messages."""
+    """The outcome of a call: its messages, status, responses and duration."""
 
     sent: tuple[bytes, ...]
     code: grpc.StatusCode
@@ -83,33 +88,46 @@ class Outcome:
 
 
 class Caller:
-    """Calls one method, with the key of a tenant if any. Thread-safe."""
+    """Calls one method, with the key of a tenant if `key` is not empty. Thread-safe."""
 
-    def __init__(self, channel: grpc.Channel, path: str, key: str = "") -> None:
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        path: str,
+        key: str = "",
+        deadline_s: float = DEADLINE_S,
+        shrinking_s: float = SHRINKING_S,
+    ) -> None:
+        """`deadline_s` is the deadline of each call, `shrinking_s` the time limit of `smallest`."""
         self.method = CALLS[path]
+        self._deadline_s = deadline_s
+        self._shrinking_s = shrinking_s
         self._promised = promised(self.method)
         self._metadata = (("authorization", f"Bearer {key}"),) if key else ()
         self._forbidden = (*_FAULTS, SECRET.encode()) if key else _FAULTS
         streams = (self.method.client_streaming, self.method.server_streaming)
-        kind = "_".join("stream" if each else "unary" for each in streams)
+        kind = "_".join("stream" if is_stream else "unary" for is_stream in streams)
         call = getattr(channel, kind)(path)
         self._start = call if self.method.server_streaming else call.future
 
     def feed(self, messages: Sequence[bytes]) -> Iterator[Outcome]:
-        """Sends each message; for streams, starts a new one after a message that ended it."""
+        """Sends each message; yields the outcomes.
+
+        A stream that a message has ended is continued with a new stream.
+        """
         if not self.method.client_streaming:
             yield from (self.send((message,)) for message in messages)
             return
-        rest = tuple(messages)
-        while rest:
-            outcome = self.send(rest)
+        remaining = tuple(messages)
+        while remaining:
+            outcome = self.send(remaining)
             yield outcome
-            rest = rest[self._answered(outcome) + 1 :]
+            remaining = remaining[self._answered(outcome) + 1 :]
 
     def send(self, messages: tuple[bytes, ...]) -> Outcome:
         """Makes one call."""
         request = iter(messages) if self.method.client_streaming else messages[0]
-        timeout_s = SHORT_S if self._waits(messages) else DEADLINE_S
+        timeout_s = SHORT_S if self._waits(messages) else self._deadline_s
         began = time.perf_counter()
         call = self._start(request, timeout=timeout_s, metadata=self._metadata)
         replies = []
@@ -128,7 +146,7 @@ class Caller:
         )
 
     def problem(self, outcome: Outcome) -> str:
-        """Returns what is wrong with an outcome; empty if nothing is."""
+        """Returns a description of the violated promise; empty if the outcome is right."""
         if outcome.code not in self._promised:
             return f"ended with {outcome.code.name}: {outcome.details}"
         if outcome.code is _CODE.DEADLINE_EXCEEDED and not self._waits(outcome.sent):
@@ -138,28 +156,29 @@ class Caller:
                 return f"revealed {words.decode()}"
         for reply in outcome.replies:
             if readable(self.method.output_type, reply) is None:
-                return f"answered what cannot be read: {reply[:100].hex()}"
+                return f"sent a reply that cannot be read: {reply[:100].hex()}"
         return ""
 
     def smallest(self, outcome: Outcome) -> Outcome:
-        """Minimises the messages of a failing call; returns the smallest failing outcome found."""
-        until = time.monotonic() + _SHRINKING_S
+        """Minimises the messages of a failing call; returns the smallest failing outcome."""
+        end = time.monotonic() + self._shrinking_s
         if len(outcome.sent) > 1:
             alone = (self.send((message,)) for message in outcome.sent)
             outcome = next(filter(self.problem, alone), outcome)
-        while len(outcome.sent) == 1 and time.monotonic() < until:
+        while len(outcome.sent) == 1 and time.monotonic() < end:
             rests = shortened(self.method.input_type, outcome.sent[0])
             shorter = (self.send((raw,)) for raw in rests)
-            found = next(filter(self.problem, shorter), None)
-            if found is None:
+            failing = next(filter(self.problem, shorter), None)
+            if failing is None:
                 break
-            outcome = found
+            outcome = failing
         return outcome
 
     def _replies(self, call: Any) -> Iterator[bytes]:
         if not self.method.server_streaming:
             yield call.result()
-        elif self.method.name == "Watch":  # It ends only when its caller leaves.
+        elif self.method.name == "Watch":
+            # Watch ends only when its caller leaves.
             yield next(call)
             call.cancel()
         else:
@@ -179,7 +198,7 @@ class Caller:
         )
 
     def _answered(self, outcome: Outcome) -> int:
-        """Returns how many messages of a stream had a response."""
+        """Returns the number of messages of a stream that had a response."""
         read = (readable(self.method.output_type, reply) for reply in outcome.replies)
         return sum(len(getattr(reply, "outcomes", "1")) for reply in read)
 

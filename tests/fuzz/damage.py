@@ -1,17 +1,20 @@
-"""Random damage to bytes of any kind."""
+"""Damages bytes of any kind at random."""
 
 import random
 import struct
 from collections.abc import Callable, Sequence
 
 _INSERTED = (
-    b"\xff" * 10 + b"\x01",  # Varints of protobuf that are too long, and the longest.
+    # These are the longest varint of protobuf, and varints that are too long.
+    b"\xff" * 10 + b"\x01",
     b"\x80" * 20,
     b"\xff\xff\xff\xff\x0f",
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-    b"\xed\xa0\x80",  # Not UTF-8.
+    # These bytes are not UTF-8.
+    b"\xed\xa0\x80",
     b"\xc0\x80",
-    b"\x0b",  # Groups of protobuf.
+    # These are groups of protobuf.
+    b"\x0b",
     b"\x0c",
     b"\0",
     struct.pack("<d", float("nan")),
@@ -19,7 +22,7 @@ _INSERTED = (
 
 
 def damaged(raw: bytes, draw: random.Random, others: Sequence[bytes]) -> bytes:
-    """Returns `raw` with one or a few kinds of damage; it may be mixed with `others`."""
+    """Returns `raw` with one to four damages, for which parts of `others` may be inserted."""
     for _ in range(draw.choice((1, 1, 2, 4))):
         raw = draw.choice(_DAMAGES)(raw, draw, others)
     return raw

@@ -1,9 +1,9 @@
 """Unusual and invalid messages, generated from descriptors and from valid messages.
 
 There are four kinds: messages built field by field; valid messages with some fields changed;
-either of them with damaged bytes; random bytes. Everything is drawn from one `random.Random`,
-so a seed determines the messages, and a message takes a tenth of a millisecond. hypothesis
-would take most of the time of a run.
+messages of both kinds with damaged bytes; random bytes. Everything is drawn from one
+`random.Random`, so a seed determines the messages. A message takes a tenth of a millisecond;
+hypothesis would need most of the time of a run.
 """
 
 import random
@@ -27,7 +27,7 @@ _TEXTS = (
     "../../etc/passwd",
     "'; DROP TABLE chunks; --",
     "%s%n{0}$question",
-    "ａｃｍｅ",  # Looks like a tenant's name, and is none.
+    "ａｃｍｅ",  # This looks like a tenant's name, and is none.
     "e\u0301👩‍👩‍👧‍👦🏳️‍🌈\U0010ffff",
     "\ud7ff\ue000\ufffe\uffff",
     "a. b? c! 猫睡觉。它们喜欢鱼。",
@@ -57,21 +57,25 @@ _DOUBLES = (*_FLOATS, 5e-324, 1e308, -1e308)
 _BYTES = (b"", b"\0", b"\xff\xfe", b"\xef\xbb\xbftext", b"%PDF-1.7\n", b"\xed\xa0\x80")
 
 _MAX_DEPTH = 8
-_DEEPEST = 96  # Metadata may be nested 30 deep, which is 90 messages, filters 16.
-_FAR_TOO_DEEP = 200  # Protobuf's own limit is 100.
-_MANY = 300  # Elements of a field that has more than a few.
-_LONG = 20_000  # Pieces of a text that is long.
+# Metadata may be nested 30 levels deep, which is 90 messages. Filters may be 16 levels deep.
+_DEEPEST = 96
+# Protobuf accepts 100 levels.
+_FAR_TOO_DEEP = 200
+# A field with many elements has up to so many.
+_MANY = 300
+# A long text has so many pieces.
+_LONG = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Generates messages of one type from the valid ones in `seeds` and from `names`."""
+    """Generates messages of one type from the valid messages in `seeds` and from `names`."""
 
     type: Descriptor
     seeds: Sequence[Message]
     names: Sequence[str]
 
-    def one(self, draw: random.Random) -> bytes:
+    def message(self, draw: random.Random) -> bytes:
         """Returns the bytes of a message, valid or not."""
         way = draw.random()
         if way < 0.05:
@@ -94,7 +98,7 @@ class Messages:
         return message
 
     def _dig(self, message: Message, draw: random.Random, depth: int) -> None:
-        """Nests one field in each message, until metadata and filters are too deep."""
+        """Nests a field in itself `depth` levels deep, so metadata and filters may be too deep."""
         fields = [field for field in message.DESCRIPTOR.fields if field.message_type]
         if not depth or not fields:
             self._fill(message, draw, 0)
@@ -127,7 +131,8 @@ class Messages:
             if draw.random() < 0.15:
                 part.ClearField(field.name)
             elif draw.random() < 0.1:
-                with suppress(DecodeError):  # What is deeper than is read cannot be copied.
+                # A message that is nested too deep to be parsed cannot be copied either.
+                with suppress(DecodeError):
                     part.MergeFrom(deepcopy(part))
             elif draw.random() < 0.1:
                 self._dig(part, draw, draw.randint(1, _DEEPEST))
@@ -141,9 +146,9 @@ class Messages:
         if _is_map(field):
             self._set_map(getattr(message, field.name), field, draw, depth)
         elif field.is_repeated:
-            many = _MANY if draw.random() < 0.02 else 3
-            for _ in range(draw.randint(0, many)):
-                self._add(message, field, draw, 1 if many == _MANY else depth)
+            max_elements = _MANY if draw.random() < 0.02 else 3
+            for _ in range(draw.randint(0, max_elements)):
+                self._add(message, field, draw, 1 if max_elements == _MANY else depth)
         elif field.message_type:
             inner = getattr(message, field.name)
             inner.SetInParent()
@@ -164,7 +169,7 @@ class Messages:
                 self._fill(inner, draw, depth - 1)
 
     def _set_map(self, entries, field: FieldDescriptor, draw: random.Random, depth: int) -> None:
-        """Sets an entry of the only kind of map in use, that of Struct."""
+        """Sets entries of a map. The only maps in the protos are the fields of Struct."""
         for _ in range(draw.randint(0, 3)):
             inner = entries[self._text(draw)]
             if depth:
@@ -210,7 +215,7 @@ class Messages:
         return raw + _field(number, draw.choice((b"", b"\xff" * 10, b"x" * 1000)))
 
     def _too_deep(self, raw: bytes, draw: random.Random) -> bytes:
-        """Nests a field in itself more deeply than protobuf accepts."""
+        """Appends a field that is nested in itself more deeply than protobuf accepts."""
         deep = b""
         for _ in range(_FAR_TOO_DEEP):
             deep = _field(1, deep)
@@ -219,8 +224,8 @@ class Messages:
 
 
 def parts(message: Message) -> list[Message]:
-    """Returns the message and all messages in it."""
-    found = [message]
+    """Returns the message and all messages in it, at every depth."""
+    messages = [message]
     for field, value in message.ListFields():
         if _is_map(field):
             inner = list(value.values())
@@ -228,9 +233,9 @@ def parts(message: Message) -> list[Message]:
             inner = list(value) if field.is_repeated else [value]
         else:
             continue
-        for each in inner:
-            found += parts(each)
-    return found
+        for inner_message in inner:
+            messages += parts(inner_message)
+    return messages
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -258,13 +263,13 @@ def readable(kind: Descriptor, raw: bytes) -> Message | None:
 
 
 def shortened(kind: Descriptor, raw: bytes) -> Iterator[bytes]:
-    """Yields the message without one of its fields each, then without some of its bytes."""
+    """Yields shorter versions of a message: without one of its fields, then without some bytes."""
     message = readable(kind, raw)
     for number, part in enumerate(parts(message) if message else ()):
         for field, _ in part.ListFields():
-            rest = deepcopy(message)
-            parts(rest)[number].ClearField(field.name)
-            yield rest.SerializeToString()
+            copy = deepcopy(message)
+            parts(copy)[number].ClearField(field.name)
+            yield copy.SerializeToString()
     size = len(raw)
     while size := size // 2:
         for start in range(0, len(raw), size):

@@ -1,4 +1,4 @@
-"""Running services under fuzzing, and the invariants that are checked meanwhile."""
+"""Runs services under fuzzing and checks their invariants meanwhile."""
 
 import random
 from collections import Counter
@@ -23,12 +23,14 @@ from tests.support.servers.openai_server import OpenAIServer
 from tests.support.servers.processes import FAST, Process, Running, running
 
 # The memory that the allocator keeps after large documents or replies varies by 20 MB. An
-# endurance run has 5,000 messages between the middles of its halves, so a leak of 5 KB a message
+# endurance run has 5,000 messages between the middles of its halves, so a leak of 5 KB per message
 # is detected.
-MOST_GROWN_BYTES = 24 * MB
+MAX_GROWN_BYTES = 24 * MB
 
-_AT_ONCE = 8  # As many as the retriever's concurrent answers.
-_BATCH = 500  # After each, the collections are restored, so that deletions find something.
+# The retriever runs as many answers concurrently.
+_AT_ONCE = 8
+# After each batch the collections are restored, so later deletions have documents to delete.
+_BATCH = 500
 _STREAM = 20
 _SHOWN = 4000
 
@@ -43,7 +45,7 @@ class Figures:
 
     @property
     def grown_bytes(self) -> float:
-        """The median memory of the second half minus that of the first half."""
+        """The median of the memory in the second half of a run minus that in the first half."""
         half = len(self.memory_bytes) // 2
         if not half:
             return 0.0
@@ -57,14 +59,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Target:
-    """Both services, and the sending tenant's key; empty if none is required."""
+    """Both services, and the key of the sending tenant; empty if the services require no key."""
 
     services: Running
     operator: Client
     key: str
 
     def fire(self, path: str, count: int, seed: int) -> Figures:
-        """Sends `count` messages to a method; raises AssertionError for a violated invariant."""
+        """Sends `count` messages to a method. Raises AssertionError if an invariant is violated."""
         process = self._process(path)
         draw = random.Random(f"{seed} {path}")
         kind = CALLS[path].input_type
@@ -73,16 +75,16 @@ class Target:
         with grpc.insecure_channel(process.address, channel_options(process.address)) as channel:
             caller = Caller(channel, path, self.key)
             for start in range(0, count, _BATCH):
-                sent = [messages.one(draw) for _ in range(min(_BATCH, count - start))]
+                sent = [messages.message(draw) for _ in range(min(_BATCH, count - start))]
                 self._batch(caller, sent, figures, f"{path}, FUZZ_SEED={seed}")
                 figures.memory_bytes.append(memory_of(process).anon_bytes)
-        assert figures.grown_bytes < MOST_GROWN_BYTES, f"{path}: {figures}"
+        assert figures.grown_bytes < MAX_GROWN_BYTES, f"{path}: {figures}"
         return figures
 
     def _process(self, path: str) -> Process:
         return self.services.indexer if "Indexer" in path else self.services.retriever
 
-    def _batch(self, caller: Caller, sent: list[bytes], figures: Figures, what: str) -> None:
+    def _batch(self, caller: Caller, sent: list[bytes], figures: Figures, context: str) -> None:
         plant(self.operator)
         others = stored_of(self.operator, OTHER)
         for outcome in _outcomes(caller, sent):
@@ -90,10 +92,10 @@ class Target:
             figures.slowest_s = max(figures.slowest_s, outcome.seconds)
             if caller.problem(outcome):
                 self._check_processes()
-                raise AssertionError(f"{what}: {_explained(caller, caller.smallest(outcome))}")
+                raise AssertionError(f"{context}: {_explained(caller, caller.smallest(outcome))}")
         self._check_processes()
         if self.key:
-            assert stored_of(self.operator, OTHER) == others, f"{what}: wrote to another tenant"
+            assert stored_of(self.operator, OTHER) == others, f"{context}: wrote to another tenant"
 
     def _check_processes(self) -> None:
         for process in (self.services.indexer, self.services.retriever):
@@ -105,9 +107,9 @@ class Target:
 
 @contextmanager
 def under_fire(folder: Path, *, keyed: bool) -> Iterator[Target]:
-    """Runs services with a chat model, and with keys if `keyed`; checks the store at the end."""
+    """Runs services with a chat model, and with keys if `keyed`. Checks the store at the end."""
     keys = folder / "keys.json"
-    own, every = (new_key(keys, tenant, role=Role.ADMIN) for tenant in (OWN, "*"))
+    own_key, operator_key = (new_key(keys, tenant, role=Role.ADMIN) for tenant in (OWN, "*"))
     with OpenAIServer() as chat:
         settings = {
             **FAST,
@@ -120,21 +122,23 @@ def under_fire(folder: Path, *, keyed: bool) -> Iterator[Target]:
             settings |= {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
         with (
             running(folder / "store", settings) as services,
-            Client(services.indexer.address, services.retriever.address, token=every) as operator,
+            Client(
+                services.indexer.address, services.retriever.address, token=operator_key
+            ) as operator,
         ):
-            yield Target(services, operator, own if keyed else "")
+            yield Target(services, operator, own_key if keyed else "")
 
 
 def _outcomes(caller: Caller, sent: Sequence[bytes]) -> Iterator[Outcome]:
     size = _STREAM if caller.method.client_streaming else 1
     groups = [sent[start : start + size] for start in range(0, len(sent), size)]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        for found in threads.map(lambda group: list(caller.feed(group)), groups):
-            yield from found
+        for outcomes in threads.map(lambda group: list(caller.feed(group)), groups):
+            yield from outcomes
 
 
 def _explained(caller: Caller, outcome: Outcome) -> str:
-    """Describes a failure, with the messages that reproduce it."""
+    """Returns a description of a failure with the messages that reproduce it."""
     lines = [caller.problem(outcome)]
     for raw in outcome.sent:
         message = readable(caller.method.input_type, raw)

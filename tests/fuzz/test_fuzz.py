@@ -1,7 +1,7 @@
-"""Whatever bytes are sent: no internal error, no crash, no leak, no data of other tenants.
+"""No bytes that are sent cause an internal error, a crash, a leak, or reveal other tenants' data.
 
 `FUZZ_SEED=2 make test-endurance` sends other messages than the default seed. A failure reports
-the seed and the smallest failing message that was found.
+the seed and the smallest failing message.
 """
 
 import os
@@ -27,22 +27,22 @@ def target(
 
 
 @pytest.mark.parametrize("path", CALLS)
-def test_a_few_messages(target: Target, path: str) -> None:
+def test_a_few_messages_violate_no_invariant(target: Target, path: str) -> None:
     target.fire(path, FEW, SEED)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", CALLS)
-def test_more_messages(target: Target, path: str) -> None:
+def test_more_messages_violate_no_invariant(target: Target, path: str) -> None:
     target.fire(path, MORE, SEED)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_no_settings_from_outside")
-def test_services_that_ask_for_no_credentials(tmp_path: Path) -> None:
-    """Without keys, invalid tenant ids get past the guard."""
+def test_services_without_credentials_violate_no_invariant(tmp_path: Path) -> None:
+    """Without keys, no authenticator rejects invalid tenant ids."""
     with under_fire(tmp_path, keyed=False) as services:
         for path in CALLS:
             services.fire(path, MORE // 5, SEED)
@@ -51,5 +51,7 @@ def test_services_that_ask_for_no_credentials(tmp_path: Path) -> None:
 @pytest.mark.endurance
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("path", CALLS)
-def test_many_messages(target: Target, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_messages_violate_no_invariant(
+    target: Target, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Report(capsys).record(f"{path}: {MANY:,} messages", str(target.fire(path, MANY, SEED)))

@@ -1,6 +1,6 @@
-"""Other parsers of external bytes: files, credentials, conditions of the command line.
+"""Parsers of files, credentials and conditions of the command line reject invalid input quickly.
 
-Each rejects invalid input with its own error, quickly.
+They raise the documented error.
 """
 
 import random
@@ -40,7 +40,8 @@ from tests.support.documents.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_wi
 from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
 
 FEWEST, FEW, MORE, MANY = 10, 150, 1_000, 10_000
-_SOON_S = 5.0  # For some kilobytes on a busy machine; a quiet one needs a hundredth.
+# This is the limit for some kilobytes on a busy machine. A quiet machine needs a hundredth.
+_SOON_S = 5.0
 _SMALL = (TreeSettings((32, 64, 128)), TreeSettings((32, 33, 40), 0.5, 1))
 
 _PDFS = (
@@ -127,7 +128,7 @@ def test_a_damaged_file_is_parsed_or_refused(
 @_times(FEWEST, MORE)
 @pytest.mark.parametrize("mime_type", _ARCHIVES)
 def test_a_damaged_archive_is_parsed_or_refused(mime_type: str, count: int) -> None:
-    """Whole, and with damaged parts, of which the archive's checksums know."""
+    """The archive is damaged as a whole, and in parts with valid checksums."""
     whole = _ARCHIVES[mime_type]
     extract(Document(whole, mime_type=mime_type), 1 << 20, parse)
     _check(mime_type, _damaged([whole], count), 0)
@@ -150,7 +151,7 @@ def _check_damaged(mime_type: str, whole: Sequence[bytes], count: int) -> None:
 
 
 def _check(mime_type: str, contents: Iterator[bytes], at_least: float) -> None:
-    """Each is parsed or refused, soon; and at least so many are either."""
+    """Fails unless each content is parsed or refused soon, and `at_least` contents are either."""
     read = Counter[bool]()
     for content in contents:
         began = time.perf_counter()
@@ -180,16 +181,17 @@ def _web_token(folder: Path) -> tuple[str, Callable[[str], object]]:
 
 
 @_times(FEW)
-@pytest.mark.parametrize("made", [_api_key, _web_token])
+@pytest.mark.parametrize("create", [_api_key, _web_token])
 def test_a_damaged_credential_is_refused(
-    made: Callable[[Path], tuple[str, Callable[[str], object]]], count: int, tmp_path: Path
+    create: Callable[[Path], tuple[str, Callable[[str], object]]], count: int, tmp_path: Path
 ) -> None:
-    right, admit = made(tmp_path)
+    right, admit = create(tmp_path)
     admit(right)
     refused = 0
     with capture_logs():
         for raw in _damaged([right.encode(), b"..", b"hrag__"], count):
-            credential = raw.decode("ascii", "ignore")  # The guard refuses anything else.
+            # The server refuses credentials with other characters before they reach these classes.
+            credential = raw.decode("ascii", "ignore")
             if credential != right:
                 with pytest.raises(Unauthenticated):
                     admit(credential)

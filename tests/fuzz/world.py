@@ -1,4 +1,4 @@
-"""Two tenants: one whose key the fuzzer has, and one with secrets.
+"""Two tenants: a tenant whose key the fuzzer has, and a tenant with secrets.
 
 All titles, sources, sections, pages and metadata of the other tenant contain SECRET, and so do
 the names of one of its documents and of one of its collections. Its tenant id and its other ids
@@ -23,7 +23,7 @@ OWN, OTHER = "acme", "globex"
 SUMMARISED = "summarised"
 DIMENSION = 64
 SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HIERARCHICAL_CHUNK_LEVELS": "32,64,128,256"}
-"""Small chunks, so that a few hundred words have a tree with every level."""
+"""Settings with small chunks, so a few hundred words have a tree with every level."""
 
 _SENTENCES = "Dogs bark at night. They dig holes in gardens! 猫睡觉。它们喜欢鱼。 Fish swim?\n"
 _GUIDE = "".join(
@@ -39,12 +39,12 @@ _DATED = {
 
 
 def plant(client: Client) -> None:
-    """Restores the collections of both tenants, and deletes their others."""
+    """Restores the collections of both tenants and deletes all their other collections."""
     for tenant, mark in ((OWN, "plain"), (OTHER, SECRET)):
         for alias in client.list_aliases(tenant):
             client.delete_alias(tenant, alias.name)
-        while left := client.list_collections(tenant).items:
-            for collection in left:
+        while collections := client.list_collections(tenant).items:
+            for collection in collections:
                 client.delete_collection(tenant, collection.name)
         client.create_collection(tenant, SUMMARISED, SettingsRequest(summaries=SummaryUnit.SECTION))
         client.create_collection(tenant, f"{mark}-collection")
@@ -72,11 +72,11 @@ def stored_of(client: Client, tenant: str) -> list[tuple[str, DocumentInfo, str]
 
 
 def seeds() -> dict[Descriptor, list[Message]]:
-    """Returns valid messages of every request type."""
-    found: dict[Descriptor, list[Message]] = {}
+    """Returns valid messages of every request type, by type."""
+    messages: dict[Descriptor, list[Message]] = {}
     for message in (*_for_indexer(), *_for_retriever(), *_for_others()):
-        found.setdefault(message.DESCRIPTOR, []).append(message)
-    return found
+        messages.setdefault(message.DESCRIPTOR, []).append(message)
+    return messages
 
 
 NAMES = (
@@ -89,7 +89,7 @@ NAMES = (
     "application/pdf", "Dogs bark at night.", "猫睡觉。", "hrag.v1.IndexerService",
     "hrag/v1/types.proto", "google.protobuf.Struct", "grpc.health.v1.Health",
 )  # fmt: skip
-"""Existing names and words, for any text field."""
+"""Names and words that exist, for any text field."""
 
 
 def _for_indexer() -> Iterator[Message]:

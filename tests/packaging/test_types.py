@@ -1,4 +1,4 @@
-"""mypy checks programs outside the source tree with the types of what `make setup` installed."""
+"""mypy checks programs outside the source tree with the types of the installed packages."""
 
 import subprocess
 import sys

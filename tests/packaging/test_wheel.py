@@ -1,4 +1,4 @@
-"""The wheel of a clean build is whole: it runs where there is no source tree."""
+"""The wheel of a clean build is complete and runs without a source tree."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def _tracked(*folders: str) -> list[str]:
-    """The files that git tracks in these folders, or in all."""
+    """Returns the files that git tracks in these folders, or in all folders."""
     command = ["git", "ls-files", "-z", *folders]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     return [name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()]
@@ -32,7 +32,7 @@ def _tracked(*folders: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A source distribution of the files that git tracks, without what builds have left."""
+    """A source distribution of the files that git tracks, without files of earlier builds."""
     copy = tmp_path_factory.mktemp("copy")
     for name in _tracked():
         target = copy / name
@@ -41,8 +41,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = tmp_path_factory.mktemp("source")
     make = f"from setuptools.build_meta import build_sdist; build_sdist({str(built)!r})"
     subprocess.run([sys.executable, "-c", make], cwd=copy, check=True, capture_output=True)
-    (found,) = built.glob("hrag-*.tar.gz")
-    return found
+    (archive,) = built.glob("hrag-*.tar.gz")
+    return archive
 
 
 def _wheel_of(source: Path, folder: Path, **environment: str) -> Path:
@@ -52,8 +52,8 @@ def _wheel_of(source: Path, folder: Path, **environment: str) -> Path:
         env={**os.environ, **environment},
         check=True,
     )
-    (found,) = folder.glob("hrag-*.whl")
-    return found
+    (wheel,) = folder.glob("hrag-*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +63,14 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built where no compiler is found."""
+    """A wheel that was built without a compiler."""
     folder = tmp_path_factory.mktemp("client")
     return _wheel_of(source, folder, PATH=str(folder))
 
 
 @pytest.fixture(scope="module")
 def client_command(client_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`hrag` in an environment that holds the wheel made without a compiler, and what it names."""
+    """`hrag` in an environment with the wheel built without a compiler, and its dependencies."""
     environment = tmp_path_factory.mktemp("environment")
     venv.create(environment, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
@@ -80,7 +80,10 @@ def client_command(client_wheel: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def _run(folder: Path, *command: str, **environment: str) -> tuple[int, str, str]:
-    """Returns the exit code, and standard output and error, of a command that finds no source."""
+    """Runs a command that cannot import the source tree.
+
+    Returns its exit code, standard output and standard error.
+    """
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command,
@@ -93,7 +96,7 @@ def _run(folder: Path, *command: str, **environment: str) -> tuple[int, str, str
     return done.returncode, done.stdout, done.stderr
 
 
-def _run_beside_libraries(wheel: Path, folder: Path, *arguments: str) -> tuple[int, str, str]:
+def _run_with_libraries(wheel: Path, folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Runs `hrag` from the wheel with this environment's libraries, but not its hrag."""
     installed = folder / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
@@ -107,7 +110,7 @@ def _run_beside_libraries(wheel: Path, folder: Path, *arguments: str) -> tuple[i
     return _run(folder, python, "-c", script, *arguments, PYTHONPATH=paths)
 
 
-def test_it_has_every_module_and_extension(wheel):
+def test_the_wheel_has_every_module_and_extension(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     kernels = {f"hrag_fast/{path.stem}" for path in (ROOT / "hrag_fast").glob("*.pyx")}
     expected = {name for name in _tracked(*PACKAGES) if not name.endswith((".h", ".pxd", ".pyx"))}
@@ -118,17 +121,17 @@ def test_it_has_every_module_and_extension(wheel):
     assert expected | {"hrag/v1/descriptors.pb"} <= names
 
 
-def test_the_demo_runs_from_it_alone(wheel, tmp_path):
+def test_the_demo_runs_from_the_wheel_only(wheel, tmp_path):
     text = tmp_path / "bees.md"
     text.write_text("# Bees\n\nBees dance to tell where flowers are. " + "They fly far. " * 50)
     arguments = ("demo", str(text), "--searches", "2")
-    code, output, errors = _run_beside_libraries(wheel, tmp_path, *arguments)
+    code, output, errors = _run_with_libraries(wheel, tmp_path, *arguments)
     assert code == 0, output + errors
     assert "Bees dance to tell where flowers are." in output
 
 
-def test_without_a_compiler_there_are_no_kernels_and_nothing_else_is_missing(wheel, client_wheel):
-    whole, partial = (set(zipfile.ZipFile(each).namelist()) for each in (wheel, client_wheel))
+def test_without_a_compiler_only_the_kernels_are_missing(wheel, client_wheel):
+    whole, partial = (set(zipfile.ZipFile(file).namelist()) for file in (wheel, client_wheel))
     left_out = {name for name in whole - partial if ".dist-info/" not in name}
     assert left_out == {name for name in whole if name.endswith(".so")}
     assert left_out
@@ -160,8 +163,8 @@ def test_a_client_says_which_extra_a_server_needs(client_command, tmp_path):
     assert errors.count("\n") == 1
 
 
-def test_a_server_without_kernels_says_what_compiles_them(client_wheel, tmp_path):
-    code, _, errors = _run_beside_libraries(client_wheel, tmp_path, "serve")
+def test_a_server_without_kernels_names_the_packages_that_compile_them(client_wheel, tmp_path):
+    code, _, errors = _run_with_libraries(client_wheel, tmp_path, "serve")
     assert code == ExitCode.NOT_INSTALLED
     assert "install g++ and Python's headers" in errors
     assert errors.count("\n") == 1

@@ -1,7 +1,8 @@
-"""A strict reader of the few Cypher statements that an export has; it executes them.
+"""A strict reader of the few kinds of Cypher statements that an export contains; it runs them.
 
-It accepts nothing else, so a text that ended its literal would be found. Texts are read in the
-two ways in which databases read them: with `\\uXXXX` as part of a literal, or before all else.
+It accepts no other statement, so it rejects a script in which a text ends its literal too early.
+It can read `\\uXXXX` in both ways in which databases read it: as part of a literal, or as a
+character that is decoded before the statements are read.
 """
 
 import re
@@ -33,26 +34,29 @@ class Graph:
 
 
 def executed(script: str, *, decode_first: bool = False) -> Graph:
-    """The graph that a script makes. Fails on a line that is no statement of an export."""
+    """Returns the graph that a script creates. Fails on a line that is no statement of an export.
+
+    With `decode_first`, `\\uXXXX` is decoded before the statements are read.
+    """
     if decode_first:
-        script = re.sub(r"\\u([0-9A-F]{4})", lambda found: chr(int(found[1], 16)), script)
+        script = re.sub(r"\\u([0-9A-F]{4})", lambda escape: chr(int(escape[1], 16)), script)
     graph = Graph()
     for line in script.removesuffix("\n").split("\n"):
         if _INDEX.fullmatch(line):
             continue
-        if found := _NODE.fullmatch(line):
-            key = _properties(found["key"], ": ")
-            name = (found["label"], frozenset(key.items()))
-            graph.nodes.setdefault(name, dict(key)).update(_properties(found["values"], " = "))
+        if statement := _NODE.fullmatch(line):
+            key = _properties(statement["key"], ": ")
+            name = (statement["label"], frozenset(key.items()))
+            graph.nodes.setdefault(name, dict(key)).update(_properties(statement["values"], " = "))
         else:
-            found = _EDGE.fullmatch(line)
-            assert found, f"no statement: {line}"
+            statement = _EDGE.fullmatch(line)
+            assert statement, f"no statement: {line}"
             ends = [
-                (found[f"{end}_label"], frozenset(_properties(found[end], ": ").items()))
+                (statement[f"{end}_label"], frozenset(_properties(statement[end], ": ").items()))
                 for end in ("source", "target")
             ]
             assert all(end in graph.nodes for end in ends), line
-            graph.edges.add((ends[0], found["kind"], ends[1]))
+            graph.edges.add((ends[0], statement["kind"], ends[1]))
     return graph
 
 
@@ -69,5 +73,6 @@ def _value(written: str) -> str | int:
 
 def _unescaped(text: str) -> str:
     return _ESCAPED.sub(
-        lambda found: chr(int(found[1], 16)) if found[1] else _PLAIN.get(found[2], found[2]), text
+        lambda escape: chr(int(escape[1], 16)) if escape[1] else _PLAIN.get(escape[2], escape[2]),
+        text,
     )

@@ -21,7 +21,8 @@ METHODS: dict[str, MethodDescriptor] = {
     for service in SERVICES.values()
     for method in service.methods
 }
-_MAX_DEPTH = 4  # Filters and metadata hold themselves.
+# Filters and metadata contain themselves, so messages could be nested without end.
+_MAX_DEPTH = 4
 
 
 def servicer_of(service: str) -> Any:
@@ -58,15 +59,15 @@ def request_of(method: MethodDescriptor, *tenants: str) -> Message:
 def marked(method: MethodDescriptor) -> tuple[Message, set[str]]:
     """Returns a request with distinct values in all fields `tenant_id`, and these values."""
     message = message_factory.GetMessageClass(method.input_type)()
-    given: set[str] = set()
+    names_used: set[str] = set()
 
     def names() -> Iterator[str]:
         for number in count():
-            given.add(f"t{number}")
+            names_used.add(f"t{number}")
             yield f"t{number}"
 
     _fill(message, names(), _MAX_DEPTH)
-    return message, given
+    return message, names_used
 
 
 def _fill(message: Message, names: Iterator[str], depth: int) -> None:
@@ -75,8 +76,8 @@ def _fill(message: Message, names: Iterator[str], depth: int) -> None:
             message.tenant_id = next(names)  # type: ignore[attr-defined]
         elif field.type == FieldDescriptor.TYPE_MESSAGE and depth and _names_tenants(field, depth):
             inner = getattr(message, field.name)
-            for each in [inner.add(), inner.add()] if field.is_repeated else [inner]:
-                _fill(each, names, depth - 1)
+            for inner_message in [inner.add(), inner.add()] if field.is_repeated else [inner]:
+                _fill(inner_message, names, depth - 1)
 
 
 def _names_tenants(field: FieldDescriptor, depth: int) -> bool:
@@ -101,7 +102,9 @@ def code_of(
     method = METHODS[path]
     response = message_factory.GetMessageClass(method.output_type)
     kind = f"{_kind(method.client_streaming)}_{_kind(method.server_streaming)}"
-    send = getattr(channel, kind)(path, lambda each: each.SerializeToString(), response.FromString)
+    send = getattr(channel, kind)(
+        path, lambda message: message.SerializeToString(), response.FromString
+    )
     request = iter(requests) if method.client_streaming else requests[0]
     try:
         result = send(request, timeout=10, metadata=headers)

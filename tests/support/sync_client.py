@@ -1,8 +1,8 @@
-"""Makes the synchronous client from the asyncio one: `make sync-client`, then commit the result.
+"""Generates the synchronous client from the asyncio one: `make sync-client`, then commit it.
 
-A few substitutions, as in httpcore's script `unasync.py`, and ruff's formatter. The package
-`unasync` would replace one of the functions below at the price of three packages: it translates
-names only, so the docstrings that differ and the formatting would remain to be done here.
+It makes a few substitutions, as httpcore's script `unasync.py` does, and runs ruff's formatter.
+The package `unasync` would replace one of the functions below at the price of three packages. It
+translates only names, so the docstrings that differ and the formatting would remain here.
 """
 
 import re
@@ -17,7 +17,7 @@ TARGETS = {SOURCE: CLIENT / "sync.py", CLIENT / "aio_catalog.py": CLIENT / "sync
 _DOCSTRING = '''\
 """The synchronous client, made from `{}` by `make sync-client`: edit that instead."""
 '''
-# What only one of the clients can say. Each of these must occur in `aio.py`.
+# These sentences are true of the asyncio client only. Each must occur in `aio.py`.
 _SENTENCES = {
     "For asyncio: create and use it inside one event loop.": (
         "For threads: one client may be shared by all of them."
@@ -26,14 +26,17 @@ _SENTENCES = {
 _WORDS = {
     r"\baio_catalog\b": "sync_catalog",
     r"\b(async|await) ": "",
-    r"\bAsync(?=[A-Z])": "",  # AsyncClient, AsyncGenerator
+    r"\bAsync(?=[A-Z])": "",  # Examples are AsyncClient and AsyncGenerator.
     r"\b__a(?=enter__|exit__)": "__",
-    r"\baio_": "",  # aio_channel, aio_outcomes
+    r"\baio_": "",  # Examples are aio_channel and aio_outcomes.
 }
 
 
 def synchronous(source: Path) -> str:
-    """The text of the synchronous module for that of the asyncio one at `source`."""
+    """Returns the text of the synchronous module for the asyncio module at `source`.
+
+    Raises ValueError if a sentence that must be replaced is missing.
+    """
     _, _, code = source.read_text("utf-8").partition('"""\n')
     for sentence, other in _SENTENCES.items() if source.name == SOURCE.name else ():
         if sentence not in code:

@@ -1,4 +1,4 @@
-"""Waits for what other threads and processes do."""
+"""Waits until other threads or processes have done something."""
 
 import time
 from collections.abc import Callable
@@ -6,9 +6,14 @@ from collections.abc import Callable
 _POLL_S = 0.005
 
 
-def until(true: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Waits until `true`, or fails."""
+def until(
+    true: Callable[[], object], timeout_s: float = 20.0, description: str = "the condition is true"
+) -> None:
+    """Waits until `true` returns a true value. Fails after `timeout_s` seconds.
+
+    `description` completes the message of the failure.
+    """
     end = time.monotonic() + timeout_s
     while not true():
-        assert time.monotonic() < end, "it did not come true in time"
+        assert time.monotonic() < end, f"after {timeout_s} s still not: {description}"
         time.sleep(_POLL_S)

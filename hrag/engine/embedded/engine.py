@@ -31,6 +31,11 @@ class EmbeddedEngine:
         self._readers: list[EmbeddedReader] = []
 
     @property
+    def store(self) -> Store | None:
+        """The open store; None before the first writer or reader, and after `close`."""
+        return self._store
+
+    @property
     def location(self) -> str:
         """The absolute path of the store's folder."""
         return str(self._settings.data_dir.absolute())

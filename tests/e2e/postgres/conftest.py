@@ -1,4 +1,4 @@
-"""Tests of services whose stores are databases; they run with `--engine=postgres` only."""
+"""Fixtures of tests that run only with `--engine=postgres`, on services with databases."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +17,6 @@ def _with_postgres(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def own_server(_engine: None) -> Iterator[PostgresServer]:
-    """A server that the test may stop and kill; it has the stores of the test."""
+    """A server with the stores of the test. The test may stop and kill it."""
     with closing(PostgresServer()) as server, stores.in_postgres(server):
         yield server

@@ -1,4 +1,4 @@
-"""A caller that leaves, or whose time is over, leaves no statement behind in the server."""
+"""If a caller leaves or its deadline passes, its statement in the server ends."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +35,10 @@ def stored(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[
 
 @contextmanager
 def _locked(services: Running) -> Iterator[Callable[[], int]]:
-    """Every statement on documents takes as long as the block; yields how many there are."""
+    """Blocks every statement on documents inside the block.
+
+    Yields a function that returns the number of blocked statements.
+    """
     dsn = dsn_of(services.data_dir)
     with (
         psycopg.connect(dsn) as locking,
@@ -72,7 +75,7 @@ _CALLS = pytest.mark.parametrize("call", [_search, _count, _get, _ingest])
 
 
 @_CALLS
-def test_a_call_that_is_cancelled_ends_its_statement(stored: Running, call: Any) -> None:
+def test_a_cancelled_call_ends_its_statement(stored: Running, call: Any) -> None:
     with _locked(stored) as statements:
         running_call = call(stored, 60)
         until(lambda: statements() == 1)

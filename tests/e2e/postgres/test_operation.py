@@ -1,4 +1,4 @@
-"""What operators see of services over PostgreSQL: logs, metrics, status, commands."""
+"""Operators see PostgreSQL in the logs, metrics, status and commands of services."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ _OF_THE_EMBEDDED_ENGINE = ("segment", "tail", "disk", "file_bytes", "applied", "
 
 
 class Operated(NamedTuple):
-    """Services, and their metrics once they had a document."""
+    """Services, and their metrics after they had stored a document."""
 
     services: Running
     indexed: Scrape
@@ -42,12 +42,12 @@ def operated(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterato
 
 
 def _hrag(services: Running, *arguments: str) -> subprocess.CompletedProcess[str]:
-    own = {
+    addresses = {
         "HRAG_INDEXER_ADDRESS": services.indexer.address,
         "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
     }
     shown = {"NO_COLOR": "1", "COLUMNS": "200"}
-    environment = {**os.environ, **settings_of(services.data_dir), **own, **shown}
+    environment = {**os.environ, **settings_of(services.data_dir), **addresses, **shown}
     return ran(*HRAG, *arguments, environment=environment)
 
 
@@ -59,11 +59,11 @@ def test_the_log_names_engine_and_database_but_no_password(operated: Operated) -
         assert PASSWORD not in process.log
 
 
-def test_services_leave_nothing_in_the_data_directory(operated: Operated) -> None:
+def test_services_create_no_data_directory(operated: Operated) -> None:
     assert not operated.services.data_dir.exists()
 
 
-def test_status_shows_what_there_is_and_nothing_of_segments(operated: Operated) -> None:
+def test_status_shows_documents_and_lag_but_no_segments(operated: Operated) -> None:
     done = _hrag(operated.services, "status")
     assert done.returncode == 0, done.stderr
     assert "no lag" in done.stdout
@@ -72,7 +72,7 @@ def test_status_shows_what_there_is_and_nothing_of_segments(operated: Operated) 
     assert operated.services.client.index_status("default").embedded is None
 
 
-def test_metrics_are_of_the_store_and_not_of_another_engine(operated: Operated) -> None:
+def test_metrics_of_the_embedded_engine_are_missing(operated: Operated) -> None:
     assert operated.indexed.value("hrag_store_documents") == 1
     assert operated.retrieved.value("hrag_reader_lag_seconds") == 0
     for scrape in (operated.indexed, operated.retrieved):
@@ -80,7 +80,7 @@ def test_metrics_are_of_the_store_and_not_of_another_engine(operated: Operated) 
         assert not [name for name in ours if any(w in name for w in _OF_THE_EMBEDDED_ENGINE)]
 
 
-def test_check_reads_the_database_beside_its_services(operated: Operated) -> None:
+def test_check_reads_the_database_while_services_run(operated: Operated) -> None:
     done = _hrag(operated.services, "check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert str(operated.services.data_dir) not in done.stdout + done.stderr
@@ -96,7 +96,7 @@ def test_check_reads_the_database_beside_its_services(operated: Operated) -> Non
         (("check", "--repair"), "backup"),
     ],
 )
-def test_commands_of_the_database_itself_are_refused_by_its_name(
+def test_commands_for_which_the_database_has_programs_are_refused(
     operated: Operated, arguments: tuple[str, ...], means: str
 ) -> None:
     done = _hrag(operated.services, *arguments)

@@ -1,4 +1,4 @@
-"""A database that goes while services use it, and one that is not there when they start."""
+"""Services survive an outage of their database, but end if it is missing when they start."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ _AT_ONCE_S = 1.0
 
 
 def _refused(call: Callable[..., Any], request: Any) -> grpc.RpcError:
-    """The error of a call that is refused at once, without retries of a client."""
+    """Makes a call that must be refused at once; returns its error."""
     began = time.monotonic()
     with pytest.raises(grpc.RpcError) as caught:
         call(request, timeout=20)
@@ -52,7 +52,7 @@ def _assert_unavailable(error: grpc.RpcError) -> None:
 
 @contextmanager
 def _calls(services: Running) -> Iterator[list[tuple[Callable[..., Any], Any]]]:
-    """Some calls of each service with their requests; nothing is tried again."""
+    """Yields some calls of each service with their requests, on channels without retries."""
     document = tpb.Document(document_id="b", text="Dogs bark.")
     once = [("grpc.enable_retries", 0)]
     with (
@@ -70,7 +70,7 @@ def _calls(services: Running) -> Iterator[list[tuple[Callable[..., Any], Any]]]:
         ]
 
 
-def test_a_server_that_goes_and_comes_back_needs_no_restart_of_hrag(
+def test_services_recover_without_a_restart_when_the_database_is_back(
     own_server: PostgresServer, data_dir: Path
 ) -> None:
     with running(data_dir) as services, _calls(services) as calls:
@@ -78,25 +78,25 @@ def test_a_server_that_goes_and_comes_back_needs_no_restart_of_hrag(
         services.client.ingest("t", Document("Cats sleep.", "a"))
         assert services.client.search("t", "x").passages
         own_server.kill()
-        for each in calls:
-            _assert_unavailable(_refused(*each))
-        until(lambda: not any(each.serves() for each in both))
-        for each in calls:
-            _assert_unavailable(_refused(*each))
+        for call in calls:
+            _assert_unavailable(_refused(*call))
+        until(lambda: not any(process.serves() for process in both))
+        for call in calls:
+            _assert_unavailable(_refused(*call))
         own_server.start()
         for process in both:
             process.wait_until_serving()
         assert services.client.get_text("t", "a") == "Cats sleep."
         services.client.ingest("t", Document("Dogs bark.", "b"))
-        found = services.client.search("t", "x")
-        assert {each.chunk.document_id for each in found.passages} == {"a", "b"}
+        result = services.client.search("t", "x")
+        assert {passage.chunk.document_id for passage in result.passages} == {"a", "b"}
         for process in both:
             assert (process.log.count("store_lost"), process.log.count("store_found")) == (1, 1)
             assert PASSWORD not in process.log
 
 
 @pytest.mark.parametrize("service", [INDEXER, RETRIEVER], ids=lambda service: service.name)
-def test_a_server_that_is_down_at_the_start_ends_the_service_and_is_named(
+def test_a_database_that_is_down_at_the_start_ends_the_service_and_is_named(
     data_dir: Path, service: Service
 ) -> None:
     (nowhere,) = free_addresses(1)
@@ -119,7 +119,7 @@ def test_a_server_that_is_down_at_the_start_ends_the_service_and_is_named(
         ("user=postgres", "user=nobody", "password authentication failed"),
     ],
 )
-def test_a_wrong_dsn_ends_the_service_and_says_what_is_wrong(
+def test_a_wrong_dsn_ends_the_service_with_the_reason(
     data_dir: Path, service: Service, ours: str, wrong: str, words: str
 ) -> None:
     dsn = settings_of(data_dir)["HRAG_POSTGRES_DSN"].replace(ours, wrong)

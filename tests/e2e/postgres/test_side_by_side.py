@@ -25,7 +25,8 @@ pytestmark = pytest.mark.postgres
 _INDEXERS, _RETRIEVERS, _WRITERS = 2, 3, 4
 _HOME_LEAVES = 256
 _LOAD_S = 6.0
-_ROUNDED_S = 0.005  # The log has milliseconds.
+# The log rounds times to milliseconds.
+_ROUNDED_S = 0.005
 _SETTINGS = {
     **FAST,
     "HRAG_POSTGRES_HOME_LEAVES": str(_HOME_LEAVES),
@@ -37,13 +38,19 @@ _BUILT = ("part_built", "parts_merged", "home_built")
 
 
 def _text(document_id: str, version: int, sentences: int) -> str:
-    """Every sentence has the word `<document>x<version>`, which no other document has."""
+    """Returns a text whose every sentence has the word `<document>x<version>`.
+
+    No other document has this word.
+    """
     word = f"{document_id}x{version}"
     return "".join(f"Sentence {n} of {word} is about things. " for n in range(sentences))
 
 
 class _Writer:
-    """Writes documents of its own through any indexer; knows what there must be in the end."""
+    """Writes documents that no other writer writes, through random indexers.
+
+    `stored` has the documents that must be stored at the end.
+    """
 
     def __init__(self, number: int, clients: list[Client]) -> None:
         self.stored: dict[str, str] = {}
@@ -75,20 +82,20 @@ class _Writer:
         self._read(document_id, old, sequence)
 
     def _read(self, document_id: str, old: str | None, sequence: int) -> None:
-        """What was written is found by its words, once, and what it replaced is not."""
+        """Fails unless the new text is found by its words, once, and the old text is not found."""
         new = self.stored.get(document_id)
         for text, expected in ((old, False), (new, True)):
             if text is None:
                 continue
             (word,) = set(re.findall(r"\w+x\d+", text))
-            found = self._any.search(
+            result = self._any.search(
                 "t", f"+{word}", min_sequence=sequence, retrieval=Retrieval.LEXICAL, limit=100
             )
-            chunks = [each.chunk.chunk_id for each in found.passages]
+            chunks = [passage.chunk.chunk_id for passage in result.passages]
             assert bool(chunks) is expected, (word, expected)
             assert len(chunks) == len(set(chunks))
-            assert {each.chunk.document_id for each in found.passages} <= {document_id}
-            assert all(each.chunk.content in text for each in found.passages)
+            assert {passage.chunk.document_id for passage in result.passages} <= {document_id}
+            assert all(passage.chunk.content in text for passage in result.passages)
 
     @property
     def _any(self) -> Client:
@@ -96,28 +103,31 @@ class _Writer:
 
 
 def _search(client: Client, stop: threading.Event) -> int:
-    """Searches by vectors; no passage comes twice. Returns the number of searches."""
+    """Searches by vectors until `stop` is set; returns the number of searches.
+
+    Fails if a passage occurs twice.
+    """
     for number in itertools.count():
         if stop.is_set():
             return number
-        found = client.search("t", f"Sentence {number} is about things.", limit=20)
-        chunks = [each.chunk.chunk_id for each in found.passages]
+        result = client.search("t", f"Sentence {number} is about things.", limit=20)
+        chunks = [passage.chunk.chunk_id for passage in result.passages]
         assert len(chunks) == len(set(chunks))
     raise AssertionError
 
 
 @contextmanager
 def _side_by_side(data_dir: Path) -> Iterator[tuple[list[Process], list[Process]]]:
-    """Indexers and retrievers that serve, on one database."""
+    """Runs several indexers and retrievers on one database; yields them when they serve."""
     with ExitStack() as closing:
 
         def several(service: Service, count: int) -> list[Process]:
-            found = [
+            processes = [
                 closing.enter_context(started(service, data_dir, _SETTINGS)) for _ in range(count)
             ]
-            for process in found:
+            for process in processes:
                 process.wait_until_serving()
-            return found
+            return processes
 
         yield several(INDEXER, _INDEXERS), several(RETRIEVER, _RETRIEVERS)
 
@@ -127,24 +137,24 @@ def _events(indexers: list[Process]) -> set[str]:
 
 
 def _builds(indexers: list[Process]) -> dict[int, list[tuple[float, float, str]]]:
-    """When each build of each collection began and ended, by the logs of all indexers."""
-    found: dict[int, list[tuple[float, float, str]]] = {}
-    for line in itertools.chain.from_iterable(each.log.splitlines() for each in indexers):
+    """Returns begin, end and event of each build, by collection, from the logs of all indexers."""
+    builds_by_collection: dict[int, list[tuple[float, float, str]]] = {}
+    for line in itertools.chain.from_iterable(indexer.log.splitlines() for indexer in indexers):
         entry = json.loads(line) if line.startswith("{") else {}
         if entry.get("event") in _BUILT:
             end = datetime.fromisoformat(entry["timestamp"]).timestamp()
             build = (end - entry["seconds"], end, entry["event"])
-            found.setdefault(entry["collection"], []).append(build)
-    return {collection: sorted(builds) for collection, builds in found.items()}
+            builds_by_collection.setdefault(entry["collection"], []).append(build)
+    return {collection: sorted(builds) for collection, builds in builds_by_collection.items()}
 
 
 def _assert_one_at_a_time(builds: list[tuple[float, float, str]]) -> None:
-    for (_, end, one), (begin, _, other) in itertools.pairwise(builds):
-        assert end < begin + _ROUNDED_S, (one, other, end - begin)
+    for (_, end, earlier), (begin, _, later) in itertools.pairwise(builds):
+        assert end < begin + _ROUNDED_S, (earlier, later, end - begin)
 
 
 def _load(clients: list[Client]) -> dict[str, str]:
-    """Writes and searches for some seconds; returns the texts that must be stored."""
+    """Writes and searches for `_LOAD_S`; returns the texts that must be stored."""
     stop = threading.Event()
     writers = [_Writer(number, clients) for number in range(_WRITERS)]
     with ThreadPoolExecutor(_WRITERS + len(clients)) as threads:
@@ -152,27 +162,29 @@ def _load(clients: list[Client]) -> dict[str, str]:
         work += [threads.submit(_search, client, stop) for client in clients]
         wait(work, _LOAD_S, FIRST_EXCEPTION)
         stop.set()
-        for each in work:
-            each.result()
+        for task in work:
+            task.result()
     assert all(writer.steps > 5 for writer in writers)
     return dict(itertools.chain.from_iterable(writer.stored.items() for writer in writers))
 
 
-def test_several_of_each_lose_no_update_and_show_no_stale_state(data_dir: Path) -> None:
+def test_several_indexers_and_retrievers_lose_no_update_and_return_no_stale_state(
+    data_dir: Path,
+) -> None:
     with _side_by_side(data_dir) as (indexers, retrievers), ExitStack() as closing:
         clients = [
-            closing.enter_context(Client(one.address, other.address))
-            for one, other in itertools.product(indexers, retrievers)
+            closing.enter_context(Client(indexer.address, retriever.address))
+            for indexer, retriever in itertools.product(indexers, retrievers)
         ]
         clients[0].create_collection("t", "default")
         filled = {f"filled{number}": _text(f"filled{number}", 0, 60) for number in range(40)}
         documents = [Document(text, name) for name, text in filled.items()]
-        for client, some in ((clients[0], documents[::2]), (clients[-1], documents[1::2])):
-            list(client.ingest_many("t", some))
+        for client, batch in ((clients[0], documents[::2]), (clients[-1], documents[1::2])):
+            list(client.ingest_many("t", batch))
         expected = filled | _load(clients)
         for client in clients:
             listed = client.list_documents("t", page_size=1000).items
-            assert [each.document_id for each in listed] == sorted(expected)
+            assert [info.document_id for info in listed] == sorted(expected)
             assert client.index_status("t").document_count == len(expected)
         assert {name: clients[0].get_text("t", name) for name in expected} == expected
         until(lambda: {"home_built", "part_built"} <= _events(indexers), 60)

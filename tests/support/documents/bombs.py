@@ -1,7 +1,7 @@
 """Hostile PDFs and Markdown: small files that cost their parser memory, time or stack.
 
-They are written by `tests.support.documents.pdfs`, without a library. Each is named for what it
-abuses.
+`tests.support.documents.pdfs` writes the PDFs, without a library. Each function is named for the
+feature of the format that it abuses.
 """
 
 import hashlib
@@ -31,7 +31,10 @@ def _deflated(content: bytes, times: int = 1) -> bytes:
 
 
 def _page(content: bytes = b"", **others: bytes) -> dict[int, bytes]:
-    """The objects of a PDF of one page: catalog, page tree, page, its content, its font."""
+    """Returns the objects of a PDF of one page: catalog, page tree, page, its content, its font.
+
+    `others` replaces or adds objects: `o6` is object 6.
+    """
     objects = {1: _CATALOG, 2: _ONE_KID, 3: _PAGE, 4: content or _deflated(_TEXT), 5: FONT}
     return objects | {int(name.removeprefix("o")): body for name, body in others.items()}
 
@@ -42,21 +45,21 @@ def _form(content: bytes, resources: bytes) -> bytes:
 
 
 def inflating_page(inflated_bytes: int = 16 << 20) -> bytes:
-    """One page whose content inflates a thousandfold, all of it text."""
+    """Returns a page whose content inflates a thousandfold, all of it text."""
     shown = b"(a)Tj "
     content = b"BT /F1 1 Tf %sET" % (shown * (inflated_bytes // len(shown)))
     return written(_page(_deflated(content)))
 
 
 def repeated_page(kids: int = 150) -> bytes:
-    """A page tree that names one heavy page again and again."""
+    """Returns a page tree that names one heavy page `kids` times."""
     content = b"BT /F1 1 Tf %sET" % (b"(aaaaaaaaaaaaaaaa)Tj " * 20_000)
     tree = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b"3 0 R " * kids, kids)
     return written(_page(_deflated(content), o2=tree))
 
 
 def nested_filters() -> bytes:
-    """Flate within Flate within Flate: a hundred megabytes in some kilobytes."""
+    """Returns a content under three Flate filters: a hundred megabytes in some kilobytes."""
     chunk = b"BT /F1 1 Tf (aaaaaaaaaaaaaaaa)Tj ET "
     layer = zlib.compressobj(9)
     once = b"".join([layer.compress(chunk * 100_000) for _ in range(30)]) + layer.flush()
@@ -65,7 +68,7 @@ def nested_filters() -> bytes:
 
 
 def run_length_bomb() -> bytes:
-    """Run lengths under Flate, the filter with the most output for its input."""
+    """Returns run lengths under Flate, the filter with the most output for its input."""
     runs = (bytes([129]) + b" ") * 2_000_000 + b"\x80"
     return written(
         _page(_stream(zlib.compress(runs, 9), b"/Filter [/FlateDecode /RunLengthDecode]"))
@@ -73,7 +76,7 @@ def run_length_bomb() -> bytes:
 
 
 def deep_page_tree(depth: int = 50_000) -> bytes:
-    """A page tree of one path, deeper than a stack."""
+    """Returns a page tree of one path, deeper than a stack."""
     objects = _page(o2=b"<< /Type /Pages /Kids [6 0 R] /Count 1 >>")
     for number in range(6, 6 + depth):
         objects[number] = b"<< /Type /Pages /Kids [%d 0 R] /Count 1 >>" % (number + 1)
@@ -82,7 +85,7 @@ def deep_page_tree(depth: int = 50_000) -> bytes:
 
 
 def page_tree_cycle() -> bytes:
-    """Page trees that are each other's kids."""
+    """Returns page trees that are each other's kids."""
     return written(
         _page(
             o2=b"<< /Type /Pages /Kids [6 0 R 6 0 R] /Count 1000 >>",
@@ -92,17 +95,17 @@ def page_tree_cycle() -> bytes:
 
 
 def million_pages() -> bytes:
-    """One page, and a count that claims a million."""
+    """Returns a file of one page whose count claims a million pages."""
     return written(_page(o2=b"<< /Type /Pages /Kids [3 0 R] /Count 1000000 >>"))
 
 
 def claimed_pages() -> bytes:
-    """One page, and a count that claims just what is allowed."""
+    """Returns a file of one page whose count claims exactly the number of pages that is allowed."""
     return written(_page(o2=b"<< /Type /Pages /Kids [3 0 R] /Count 100000 >>"))
 
 
 def doubling_forms(depth: int = 30) -> bytes:
-    """Forms that show the next form twice each: two to the power of thirty."""
+    """Returns forms that show the next form twice each, so the last is shown 2**30 times."""
     objects = _page(_deflated(b"/X Do /X Do"), o3=_PAGE_WITH_FORM)
     for number in range(6, 6 + depth):
         objects[number] = _form(b"/X Do /X Do", b"/XObject << /X %d 0 R >>" % (number + 1))
@@ -111,13 +114,13 @@ def doubling_forms(depth: int = 30) -> bytes:
 
 
 def recursive_form() -> bytes:
-    """A form that shows itself twice."""
+    """Returns a form that shows itself twice."""
     form = _form(b"/X Do /X Do", b"/XObject << /X 6 0 R >>")
     return written(_page(_deflated(b"/X Do"), o3=_PAGE_WITH_FORM, o6=form))
 
 
 def huge_character_map() -> bytes:
-    """A font whose ToUnicode map has millions of entries."""
+    """Returns a font whose ToUnicode map has millions of entries."""
     ranges = b"<0000> <ffff> <0041>\n" * 1_000_000
     font = FONT.replace(b">>", b"/ToUnicode 6 0 R >>")
     maps = b"begincmap 1000000 beginbfrange\n%sendbfrange endcmap" % ranges
@@ -125,7 +128,7 @@ def huge_character_map() -> bytes:
 
 
 def thousands_of_fonts(count: int = 20_000) -> bytes:
-    """A page that sets another font for each letter."""
+    """Returns a page that sets another font for each letter."""
     fonts = b" ".join(b"/F%d %d 0 R" % (number, number) for number in range(6, 6 + count))
     content = b" ".join(b"/F%d 1 Tf (a) Tj" % number for number in range(6, 6 + count))
     page = _PAGE.replace(b"/F1 5 0 R", fonts)
@@ -134,20 +137,20 @@ def thousands_of_fonts(count: int = 20_000) -> bytes:
 
 
 def scattered_glyphs(count: int = 2_000_000) -> bytes:
-    """A page of the largest size with glyphs all over it, each a line of its own."""
+    """Returns a page of the largest size with glyphs all over it, each on a separate line."""
     page = _PAGE.replace(b"[0 0 595 842]", b"[-2e9 -2e9 2e9 2e9]")
     content = b"BT /F1 1 Tf %sET" % (b"9 -99 Td(a)Tj " * count)
     return written(_page(_deflated(content), o3=page))
 
 
 def nested_arrays(depth: int = 2_000_000) -> bytes:
-    """Arrays within arrays, in a page and in its content."""
+    """Returns arrays within arrays, in a page and in its content."""
     page = _PAGE.replace(b"/Contents", b"/Deep %s%s /Contents" % (b"[" * depth, b"]" * depth))
     return written(_page(_deflated(b"[" * depth + b"<<" * depth), o3=page))
 
 
 def object_stream_bomb() -> bytes:
-    """An object stream that inflates to 64 MB and claims millions of objects."""
+    """Returns an object stream that inflates to 64 MB and claims millions of objects."""
     body = zlib.compressobj(9)
     inflated = b"".join([body.compress(b"6 0 " * 1_000_000) for _ in range(16)]) + body.flush()
     entries = b"/Type /ObjStm /N 4000000 /First 16000000 /Filter /FlateDecode"
@@ -157,7 +160,8 @@ def object_stream_bomb() -> bytes:
     for number, body in sorted(objects.items()):
         table += b"\1" + len(file).to_bytes(4) + bytes(2)
         file += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    table += b"\2" + (6).to_bytes(4) + bytes(2)  # Object 7 is the first in object 6.
+    # Object 7 is the first in object 6.
+    table += b"\2" + (6).to_bytes(4) + bytes(2)
     table += b"\1" + len(file).to_bytes(4) + bytes(2)
     start = len(file)
     entries = b"/Type /XRef /Size 9 /W [1 4 2] /Root 1 0 R /ID [<%s> <%s>]" % (
@@ -168,7 +172,7 @@ def object_stream_bomb() -> bytes:
 
 
 def looped_tables() -> bytes:
-    """A cross-reference table that names itself as the one before."""
+    """Returns a cross-reference table that names itself as its predecessor."""
     whole = written(_page())
     start = whole.rindex(b"startxref")
     place = int(whole[start:].split()[1])
@@ -176,7 +180,7 @@ def looped_tables() -> bytes:
 
 
 def bookmark_cycle() -> bytes:
-    """Bookmarks that are each other's children and successors."""
+    """Returns bookmarks that are each other's children and successors."""
     catalog = _CATALOG.replace(b">>", b"/Outlines 6 0 R >>")
     item = b"<< /Title (%s) /Dest [3 0 R /Fit] /First %d 0 R /Next %d 0 R /Parent 6 0 R >>"
     return written(
@@ -190,17 +194,19 @@ def bookmark_cycle() -> bytes:
 
 
 def many_bookmarks(count: int = 50_000) -> bytes:
-    """Tens of thousands of bookmarks."""
+    """Returns a file with tens of thousands of bookmarks."""
     return pdf_of(["bomb"], [Bookmark("b", 1, 0)] * count)
 
 
 def huge_title() -> bytes:
-    """A title of a megabyte."""
+    """Returns a file with a title of a megabyte."""
     return pdf_of(["bomb"], title="bomb " * 200_000)
 
 
 def ignored_extras() -> bytes:
-    """A script that runs on opening, an embedded file and an action that starts a program."""
+    """Returns a file with a script that runs on opening, an attachment, and an action that starts
+    a program.
+    """
     catalog = (
         b"/OpenAction << /S /JavaScript /JS (while(true){}) >>"
         b" /AA << /WC << /S /Launch /F (sh) >> >>"
@@ -212,7 +218,7 @@ def ignored_extras() -> bytes:
 
 
 def slow_key() -> bytes:
-    """Encryption of revision 6, whose key takes 64 rounds of hashes or more."""
+    """Returns a file with encryption of revision 6, whose key takes 64 or more rounds of hashes."""
     salted = bytes(48)
     digest = hashlib.sha256(salted).hexdigest().encode()
     entries = (
@@ -256,16 +262,16 @@ PDF_BOMBS: Mapping[str, Callable[[], bytes]] = {
 
 
 def nested_lists(size_bytes: int = 600_000) -> str:
-    """Markdown of nothing but list items, ten levels deep, again and again."""
+    """Returns Markdown that consists of list items, ten levels deep, again and again."""
     block = "".join("  " * level + "- a\n" for level in range(10))
     return block * (size_bytes // len(block))
 
 
 def list_items(size_bytes: int = 600_000) -> str:
-    """Markdown of one list with nothing in its items."""
+    """Returns Markdown of one list of single letters."""
     return "- a\n" * (size_bytes // 4)
 
 
 def lazy_lines(size_bytes: int = 600_000) -> str:
-    """One paragraph in eighteen quotes, continued by lines that might begin another block."""
+    """Returns a paragraph in eighteen quotes whose later lines might begin another block."""
     return "> " * 18 + "a\n" + "1 b\n" * (size_bytes // 4)

@@ -1,4 +1,4 @@
-"""Documents with a sentence that must be cited, and the section and pages that hold it."""
+"""Documents with a sentence that must be cited, and the section and pages that contain it."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from tests.support.documents import pdfs
 
 
 def story(topic: str, count: int) -> str:
-    """Sentences of about ten tokens that no case asks for."""
+    """Returns `count` sentences of about ten tokens that no query asks for."""
     return " ".join(f"Here the {topic} goes on with remark {n}." for n in range(count))
 
 
@@ -37,7 +37,7 @@ CASES = [
         ("Alpha",),
     ),
     Case(
-        "a tiny section behind a long one",
+        "a tiny section after a long one",
         markdown(f"# Beta\n\n{story('beta', 16)}\n\n# Alpha\n\n{VALVE}\n"),
         "alpha valve pressure",
         VALVE,
@@ -79,7 +79,7 @@ CASES = [
         ("Guide", "Install", "Linux"),
     ),
     Case(
-        "text of a parent section behind nothing but its heading",
+        "text of a parent section directly after its heading",
         markdown(f"# Guide\n\n## Install\n\n{VALVE}\n\n## Use\n\n{story('use', 30)}"),
         "alpha valve pressure",
         VALVE,
@@ -235,7 +235,7 @@ CASES = [
         (9, 9),
     ),
     Case(
-        "a section that goes on behind a page break",
+        "a section that continues after a page break",
         Document(
             (
                 Page(f"# Beta\n\n{story('beta', 2)}\n\n# Alpha\n\nIt is red."),

@@ -1,7 +1,7 @@
 """Builders of test documents, and a plain model of a collection.
 
-The model keeps whole documents in dictionaries and compares every vector with every query,
-so it defines what an engine must find.
+The model stores whole documents in dictionaries and compares every vector with every query,
+so it defines which leaves an engine must return.
 """
 
 import hashlib
@@ -43,7 +43,8 @@ from tests.support.engines.filter_model import passes
 DIMENSION = 16
 ANALYZER = analyzer_name(DEFAULT_LANGUAGE)
 SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
-SCORE_TOLERANCE = 1e-5  # float32 sums in another order.
+# Engines sum float32 products in different orders.
+SCORE_TOLERANCE = 1e-5
 
 Leaf = tuple[str, int]
 """A leaf: its document's id and its index."""
@@ -55,7 +56,7 @@ def collection_settings(
     summaries: SummaryUnit = SummaryUnit.NONE,
     analyzer: str = ANALYZER,
 ) -> CollectionSettings:
-    """Returns settings of a collection whose embedder is called `fake`, `none` in 0 dimensions."""
+    """Returns settings of a collection with the embedder `fake`, or `none` if `dimension` is 0."""
     return CollectionSettings(
         tree,
         "fake" if dimension else NO_EMBEDDER,
@@ -67,13 +68,13 @@ def collection_settings(
 
 
 def unit_vectors(count: int, seed: int, dimension: int = DIMENSION) -> Vectors:
-    """Returns random unit vectors, `float32[count, dimension]`, which half precision holds."""
+    """Returns random unit vectors, `float32[count, dimension]`, exact in half precision."""
     drawn = np.random.default_rng(seed).normal(size=(count, dimension))
     return as_half_precision(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 def as_half_precision(vectors: NDArray[Any]) -> Vectors:
-    """Returns vectors that engines which store half precision store as they are."""
+    """Returns the vectors rounded to half precision, so every engine stores them unchanged."""
     return vectors.astype(np.float16).astype(np.float32)
 
 
@@ -90,7 +91,7 @@ def prepared(
     vectors: Vectors | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> PreparedDocument:
-    """Returns a document with random vectors, or with those given.
+    """Returns a document with `vectors`, or with random ones if they are None.
 
     Its hash covers text, vectors and metadata.
     """
@@ -116,7 +117,10 @@ def prepared(
 
 
 def seal(store: Store, collection: int) -> SegmentRecord | None:
-    """Builds a segment of a collection's whole tail, however short; None if it is empty."""
+    """Builds a segment of a collection's whole tail, however short it is.
+
+    Returns None if the tail is empty.
+    """
     plan = build_plan.seal_plan(store, collection, 1, busy_ordinal=MAX_ORDINAL)
     return segment_build.build(store, plan) if plan else None
 
@@ -124,7 +128,7 @@ def seal(store: Store, collection: int) -> SegmentRecord | None:
 def run_maintenance(
     store: Store, collection: int, threshold: int, damaged: frozenset[int] = frozenset()
 ) -> int:
-    """Builds and merges segments until none is due; returns how many were built."""
+    """Builds and merges segments until no step is due; returns the number of steps."""
     steps = 0
     while plan := build_plan.seal_plan(
         store, collection, threshold, damaged
@@ -136,7 +140,7 @@ def run_maintenance(
 
 @dataclass
 class ModelGroup:
-    """A chunk with its matched leaves and the score that they give it."""
+    """A chunk's score and its matched leaves, from which the score is computed."""
 
     score: float
     leaves: dict[Leaf, float]
@@ -144,7 +148,7 @@ class ModelGroup:
 
 @dataclass
 class ModelCollection:
-    """The model: a collection that is searched by comparing every vector."""
+    """A collection that is searched by comparing every vector with the query."""
 
     settings: CollectionSettings = field(default_factory=collection_settings)
     documents: dict[str, PreparedDocument] = field(default_factory=dict)
@@ -156,17 +160,17 @@ class ModelCollection:
     def put(self, document: PreparedDocument) -> None:
         self.documents[document.document_id] = document
 
-    def filtered(self, given: Filter) -> "ModelCollection":
+    def filtered(self, filter: Filter) -> "ModelCollection":
         """Returns the model of the documents that pass the filter."""
         passing = {
             document_id: document
             for document_id, document in self.documents.items()
-            if passes(given, document)
+            if passes(filter, document)
         }
         return ModelCollection(self.settings, passing)
 
     def scores(self, query: Vector) -> dict[Leaf, float]:
-        """Returns the cosine of every leaf to a unit vector."""
+        """Returns the cosine of every leaf with a unit vector."""
         leaves = [
             (document_id, leaf)
             for document_id, document in self.documents.items()
@@ -205,15 +209,15 @@ def aggregated(scores: Sequence[float], aggregation: Aggregation) -> float:
 
 
 def matched_leaves(passages: Iterable[Passage]) -> dict[Leaf, float]:
-    """Returns the matched leaves of passages with their scores; asserts that none comes twice."""
-    found: dict[Leaf, float] = {}
+    """Returns the matched leaves of passages with their scores. Asserts that none occurs twice."""
+    leaves: dict[Leaf, float] = {}
     for passage in passages:
         for child in passage.matched_children:
             chunk_id = parse_chunk_id(child.chunk_id)
             leaf = (chunk_id.document_id, chunk_id.index)
-            assert leaf not in found
-            found[leaf] = child.score
-    return found
+            assert leaf not in leaves
+            leaves[leaf] = child.score
+    return leaves
 
 
 def find(
@@ -229,25 +233,25 @@ def find(
     `options` are further fields of FindRequest. CONTEXT has its default budget.
     """
     level = snapshot.settings.tree.embedding_level if level is None else level
-    wanted: dict[str, Any] = {"limit": count, "candidates": count}
+    fields: dict[str, Any] = {"limit": count, "candidates": count}
     if mode is SearchMode.CONTEXT:
-        wanted |= {"token_budget": DEFAULT_CONTEXT_TOKENS, "merge_adjacent": True, "cut_last": True}
-    return read_passages(snapshot, FindRequest(query, mode, level, **wanted | options))
+        fields |= {"token_budget": DEFAULT_CONTEXT_TOKENS, "merge_adjacent": True, "cut_last": True}
+    return read_passages(snapshot, FindRequest(query, mode, level, **fields | options))
 
 
 def read_passages(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
-    """Searches; asserts that encoded passages are the same, if the snapshot can encode them."""
-    found = snapshot.find(request)
+    """Searches. Asserts that encoded passages are the same, if the snapshot can encode them."""
+    result = snapshot.find(request)
     if isinstance(snapshot, EncodingSnapshot):
         encoded = snapshot.find_encoded(request, PASSAGE_FIELDS)
-        sent = [retriever_pb2.SearchResponse.FromString(each) for each in encoded.passages]
-        made = [
-            retriever_pb2.SearchResponse.FromString(encoded_passage(each))
-            for each in found.passages
+        sent = [retriever_pb2.SearchResponse.FromString(passage) for passage in encoded.passages]
+        expected = [
+            retriever_pb2.SearchResponse.FromString(encoded_passage(passage))
+            for passage in result.passages
         ]
-        assert sent == made
-        assert replace(encoded, passages=(), stages=()) == replace(found, passages=(), stages=())
-    return found
+        assert sent == expected
+        assert replace(encoded, passages=(), stages=()) == replace(result, passages=(), stages=())
+    return result
 
 
 def search_passages(
@@ -269,20 +273,20 @@ def search_leaves(
     return matched_leaves(find(snapshot, query, count, **options).passages)
 
 
-def recall(found: dict[Leaf, float], model: ModelCollection, query: Vector, count: int) -> float:
-    """Returns the recall of found leaves among the best `count`; asserts that scores are right.
+def recall(leaves: dict[Leaf, float], model: ModelCollection, query: Vector, count: int) -> float:
+    """Returns the recall of `leaves` among the best `count`. Asserts that their scores are right.
 
     It is computed on scores, because leaves of equal scores are interchangeable.
     """
     expected = model.scores(query)
-    for leaf, score in found.items():
-        # Rounded vectors may be longer than 1; some engines end cosines there.
+    for leaf, score in leaves.items():
+        # Rounded vectors may be longer than 1; some engines limit cosines to 1.
         assert abs(min(score, 1.0) - min(expected[leaf], 1.0)) < SCORE_TOLERANCE
     best = np.sort(list(expected.values()))[::-1][:count]
-    assert len(found) == len(best)
+    assert len(leaves) == len(best)
     if not len(best):
         return 1.0
-    reached = np.array(list(found.values())) >= best[-1] - SCORE_TOLERANCE
+    reached = np.array(list(leaves.values())) >= best[-1] - SCORE_TOLERANCE
     return float(reached.mean())
 
 

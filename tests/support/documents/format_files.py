@@ -1,6 +1,6 @@
-"""Files of the formats beyond text, Markdown and PDF, made by their own libraries.
+"""Files of the formats beyond text, Markdown and PDF, written by the usual libraries.
 
-Each tells of bees in two sections, and has what its format can: a table, a list, a title.
+Each describes bees in two sections and has what its format offers: a table, a list, a title.
 """
 
 import datetime
@@ -25,7 +25,7 @@ HONEY = "Honey ripens in closed cells."
 
 
 def docx_file() -> bytes:
-    """Headings of two levels, a list, a table, a run in bold; a picture is not needed."""
+    """Returns a document with headings of two levels, a list, a table, bold and hidden runs."""
     document = docx.Document()
     document.core_properties.title = TITLE
     document.core_properties.author = "jsmith"
@@ -46,7 +46,10 @@ def docx_file() -> bytes:
 
 
 def pptx_file() -> bytes:
-    """A slide with bullets and notes, a hidden one, one with a table, a hidden box and no title."""
+    """Returns three slides: with bullets and notes; hidden; with a table and a hidden box.
+
+    The last slide has no title.
+    """
     deck = pptx.Presentation()
     deck.core_properties.title = TITLE
     dance = deck.slides.add_slide(deck.slide_layouts[1])
@@ -58,13 +61,13 @@ def pptx_file() -> bytes:
     dance.notes_slide.notes_text_frame.text = "Show the film."
     hidden = deck.slides.add_slide(deck.slide_layouts[5])
     hidden.shapes.title.text = "Secret"
-    hidden._element.set("show", "0")
+    hidden.element.set("show", "0")
     honey = deck.slides.add_slide(deck.slide_layouts[6])
     box = honey.shapes.add_textbox(Inches(1), Inches(1), Inches(4), Inches(1))
     box.text_frame.text = HONEY
     unseen = honey.shapes.add_textbox(Inches(1), Inches(2), Inches(4), Inches(1))
     unseen.text_frame.text = "secret"
-    unseen._element.nvSpPr.cNvPr.set("hidden", "1")
+    unseen.element.nvSpPr.cNvPr.set("hidden", "1")
     table = honey.shapes.add_table(len(ROWS), 2, Inches(1), Inches(3), Inches(4), Inches(1)).table
     for index, row in enumerate(ROWS):
         for column, text in enumerate(row):
@@ -73,7 +76,7 @@ def pptx_file() -> bytes:
 
 
 def xlsx_file() -> bytes:
-    """A sheet of two tables, a hidden one, and one of dates and numbers."""
+    """Returns a sheet of two tables, a hidden sheet, and a sheet of dates and numbers."""
     book = openpyxl.Workbook()
     book.properties.title = TITLE
     flowers = book.active
@@ -115,7 +118,10 @@ _CONTENTS = '<nav><ol><li><a href="text/two.xhtml#top">Honey</a></li></ol></nav>
 
 
 def epub_file(chapters: Mapping[str, str] = CHAPTERS, **parts: str) -> bytes:
-    """A book of chapters in the folder `text`; `parts` replaces or adds files of the archive."""
+    """Returns a book with `chapters` in the folder `text`.
+
+    `parts` replaces or adds files of the archive.
+    """
     items = "".join(
         f'<item id="c{index}" href="text/{name}" media-type="application/xhtml+xml"/>'
         for index, name in enumerate(chapters)
@@ -132,7 +138,7 @@ def epub_file(chapters: Mapping[str, str] = CHAPTERS, **parts: str) -> bytes:
 
 
 def archive(files: Mapping[str, str | bytes]) -> bytes:
-    """A ZIP archive; the first file is stored as it is, the others are compressed."""
+    """Returns a ZIP archive. Its first file is stored uncompressed, the others are compressed."""
     target = BytesIO()
     with ZipFile(target, "w") as zipped:
         for name, content in files.items():
@@ -141,16 +147,16 @@ def archive(files: Mapping[str, str | bytes]) -> bytes:
 
 
 def with_part(content: bytes, name: str, part: bytes) -> bytes:
-    """An archive with one of its parts replaced or added."""
+    """Returns an archive with one of its parts replaced or added."""
     with ZipFile(BytesIO(content)) as zipped:
-        files = {each: zipped.read(each) for each in zipped.namelist()}
+        files = {path: zipped.read(path) for path in zipped.namelist()}
     return archive({**files, name: part})
 
 
 def strict(content: bytes) -> bytes:
-    """An Office document with the namespaces of Strict Open XML."""
+    """Returns an Office document with the namespaces of Strict Open XML."""
     with ZipFile(BytesIO(content)) as zipped:
-        files = {each: zipped.read(each) for each in zipped.namelist()}
+        files = {path: zipped.read(path) for path in zipped.namelist()}
     for name, part in files.items():
         if name.endswith((".xml", ".rels")):
             files[name] = _TRANSITIONAL.sub(rb"http://purl.oclc.org/ooxml/\1/", part)
@@ -158,7 +164,7 @@ def strict(content: bytes) -> bytes:
 
 
 def html_page() -> bytes:
-    """A page with navigation, a list, a table, code, and what is not shown."""
+    """Returns a page with navigation, a list, a table, code, and elements that are not shown."""
     rows = "".join(f"<tr><td>{flower}<td>{nectar}" for flower, nectar in ROWS[1:])
     return f"""<!DOCTYPE html><html><head><title>{TITLE}</title><style>p {{}}</style></head><body>
 <nav>Home &gt; Bees</nav><h1>Dance<a href="#dance">\N{PILCROW SIGN}</a></h1>
@@ -171,7 +177,7 @@ def html_page() -> bytes:
 
 
 def saved(document: object) -> bytes:
-    """What the `save` method of a library's document writes."""
+    """Returns the bytes that the `save` method of a library's document writes."""
     target = BytesIO()
     document.save(target)  # type: ignore[attr-defined]
     return target.getvalue()

@@ -1,4 +1,4 @@
-"""Rows of terms for tests of lexical search, and what its kernels take for them."""
+"""Rows of terms for tests of lexical search, in the arrays that its kernels take."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ DROPPED = 0xFFFFFFFF
 
 
 def forward(rows, count):
-    """The forward form of `count` rows: starts, entries, and their number.
+    """Returns the forward form of `count` rows: starts, entries, and the number of rows.
 
-    `rows` has frequencies by term of the rows that have any.
+    `rows` has the terms of each row that has terms, with their frequencies.
     """
     sizes = np.zeros(count + 1, np.int64)
     for row, terms in rows.items():
@@ -36,7 +36,7 @@ def query(terms, lengths=None, *, rows=0, norm_base=0.3, norm_per_term=0.9 / 120
 
 
 def zipf_rows(count, *, seed=0, vocabulary=5000, shortest=20, longest=160):
-    """Forward form and lengths of rows whose terms are as frequent as those of a language."""
+    """Returns forward form and lengths of rows whose terms are as frequent as in a language."""
     random = np.random.default_rng(seed)
     lengths = random.integers(shortest, longest, count)
     shares = np.cumsum(1 / np.arange(1, vocabulary + 1))

@@ -1,7 +1,7 @@
 """Small PDFs, written without a library, so that tests need no binary fixtures.
 
-Each has a catalog, a page tree, one font and one content stream per page. Only what tests
-need of the format is implemented: text, bookmarks, a title, encryption.
+Each has a catalog, a page tree, one font and one content stream per page. It implements only the
+parts of the format that tests need: text, bookmarks, a title, encryption.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class Bookmark:
 
 
 def pdf_of(pages: Sequence[str], bookmarks: Sequence[Bookmark] = (), title: str = "") -> bytes:
-    """A PDF whose pages show these texts, one line of text per line."""
+    """Returns a PDF whose pages show these texts, one line of text per line."""
     objects = _objects(pages, bookmarks)
     if not title:
         return written(objects, b"")
@@ -38,14 +38,14 @@ def pdf_of(pages: Sequence[str], bookmarks: Sequence[Bookmark] = (), title: str 
 
 
 def pdf_without_text(page_count: int = 1) -> bytes:
-    """A PDF whose pages show a filled square and no text, like a scan."""
+    """Returns a PDF whose pages show a filled square and no text, like a scan."""
     return written(_objects_of([b"10 10 50 50 re f"] * page_count, ()), b"")
 
 
 def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:
-    """A PDF under the standard security handler, revision 2: 40-bit RC4.
+    """Returns a PDF under the standard security handler, revision 2: 40-bit RC4.
 
-    With an empty password every reader opens it; only printing and the like are restricted.
+    With an empty password every reader opens it; it restricts only uses like printing.
     """
     owner = _rc4(hashlib.md5(_padded("owner")).digest()[:5], _padded(password))
     key = hashlib.md5(
@@ -62,7 +62,7 @@ def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:
 
 
 def broken_pdf() -> bytes:
-    """Bytes that begin like a PDF and contain no object."""
+    """Returns bytes that begin like a PDF and contain no object."""
     return b"%PDF-1.7\nthe rest was lost on the way\n%%EOF\n"
 
 
@@ -89,7 +89,7 @@ def _objects_of(contents: Sequence[bytes], bookmarks: Sequence[Bookmark]) -> dic
 
 
 def _shown(text: str) -> bytes:
-    """A content stream that shows `text` from the top of the page down."""
+    """Returns a content stream that shows `text` from the top of the page down."""
     lines = b" ".join(b"(%s) Tj T*" % _escaped(line.encode("cp1252")) for line in text.splitlines())
     return b"BT /F1 12 Tf 14 TL 50 780 Td %s ET" % lines
 
@@ -99,7 +99,7 @@ def _escaped(raw: bytes) -> bytes:
 
 
 def _stream(content: bytes) -> bytes:
-    """A stream object of `content`, which must be compressed."""
+    """Returns a stream object of `content`, which must be compressed."""
     return b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (
         len(content),
         content,
@@ -107,7 +107,7 @@ def _stream(content: bytes) -> bytes:
 
 
 def _outline(bookmarks: Sequence[Bookmark], first: int) -> dict[int, bytes]:
-    """The outline's root and one linked item per bookmark."""
+    """Returns the outline's root and one linked item per bookmark, by object number."""
     links: dict[int, dict[str, int]] = {_OUTLINE: {}}
     open_items = [_OUTLINE]
     for number, bookmark in enumerate(bookmarks, start=first):
@@ -132,7 +132,7 @@ def _outline(bookmarks: Sequence[Bookmark], first: int) -> dict[int, bytes]:
 
 
 def _text_string(text: str) -> bytes:
-    """A text string object: UTF-16BE behind a byte order mark, in hexadecimal."""
+    """Returns a text string object: a byte order mark and UTF-16BE, in hexadecimal."""
     return b"<%s>" % (b"\xfe\xff" + text.encode("utf-16-be")).hex().encode()
 
 
@@ -141,9 +141,9 @@ def _linked(links: dict[str, int]) -> bytes:
 
 
 def written(objects: Mapping[int, bytes], trailer: bytes = b"") -> bytes:
-    """The file: header, objects, cross-reference table, trailer.
+    """Returns the file: header, objects, cross-reference table, trailer.
 
-    Object 1 is the catalog; `trailer` holds further entries of the trailer's dictionary.
+    Object 1 is the catalog. `trailer` contains further entries of the trailer's dictionary.
     """
     file = bytearray(b"%PDF-1.7\n")
     table = bytearray(b"xref\n0 1\n0000000000 65535 f \n")
@@ -164,7 +164,7 @@ def written(objects: Mapping[int, bytes], trailer: bytes = b"") -> bytes:
 
 
 def _encrypted(body: bytes, number: int, key: bytes) -> bytes:
-    """An object with its stream encrypted; other objects contain no strings."""
+    """Returns an object with its stream encrypted. Objects without a stream contain no strings."""
     if b"stream\n" not in body:
         return body
     content = body.partition(b"stream\n")[2].removesuffix(b"\nendstream")

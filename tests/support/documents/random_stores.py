@@ -1,4 +1,4 @@
-"""Stores with all that a document can have, drawn from a seed, and their plain contents."""
+"""Random stores whose documents use every field, drawn from a seed; and their plain contents."""
 
 import random
 from collections.abc import Callable
@@ -27,7 +27,7 @@ SETTINGS = {
     ("b", "empty"): collection_settings(analyzer=""),
 }
 ALIASES = {("acme", "live"): "Handbook", ("acme", "old"): "Handbook", ("b", "live"): "words"}
-# In order of their bytes, which is that of no dictionary.
+# These are sorted by their bytes. No language sorts words so.
 IDS = ("0", "A", "B-1", "a", "a-1", "a.1", "a1", "a:1", "a_1", "z" * 128)
 
 _WORDS = (
@@ -49,18 +49,22 @@ _METADATA: tuple[dict[str, Any], ...] = (
 )
 
 
-def fill(writer: Writer, seed: int, most: int = len(IDS)) -> None:
-    """Puts collections, aliases and at most `most` documents each, some with summaries."""
+def fill(writer: Writer, seed: int, max_documents: int = len(IDS)) -> None:
+    """Creates collections and aliases, and puts up to `max_documents` documents into each.
+
+    Some of the documents have summaries.
+    """
     drawn = random.Random(seed)
     for place, settings in SETTINGS.items():
         writer.create_collection(*place, settings)
         collection = writer.open(*place)
         if place[1] == "empty":
             continue
-        for document_id in drawn.sample(IDS, drawn.randint(1, most)):
+        for document_id in drawn.sample(IDS, drawn.randint(1, max_documents)):
             stored = _stored(drawn, document_id, settings)
             info = writer.put_stored(collection, stored)
-            if drawn.random() < 0.2:  # No content hash equals that of such a document.
+            # A document whose metadata was changed has no content hash.
+            if drawn.random() < 0.2:
                 changed = {"changed": drawn.random()}
                 writer.put_metadata(collection, document_id, info.sequence, changed, "elsewhere")
     for (tenant_id, alias), name in ALIASES.items():
@@ -84,25 +88,35 @@ def _stored(drawn: random.Random, name: str, settings: CollectionSettings) -> St
         document = replace(document, title="", source="", mime_type="text/markdown")
     if settings.summaries is SummaryUnit.NONE:
         return StoredDocument(document)
-    most = drawn.choice((None, 0, 2))
-    return StoredDocument(document, None if most is None else _summaries(drawn, document, most))
+    summary_count = drawn.choice((None, 0, 2))
+    return StoredDocument(
+        document, None if summary_count is None else _summaries(drawn, document, summary_count)
+    )
 
 
-def _summaries(drawn: random.Random, document: PreparedDocument, most: int) -> DocumentSummaries:
+def _summaries(drawn: random.Random, document: PreparedDocument, limit: int) -> DocumentSummaries:
     leaves = len(document.vectors)
-    texts = [Summary("全体: the whole.", range(leaves)), Summary("Its beginning.", range(1))][:most]
+    texts = [Summary("全体: the whole.", range(leaves)), Summary("Its beginning.", range(1))][
+        :limit
+    ]
     vectors = unit_vectors(len(texts), drawn.randrange(99), document.vectors.shape[1])
     return DocumentSummaries(tuple(texts), vectors)
 
 
 def contents(reader: Reader) -> dict[tuple[str, str], Any]:
-    """Returns all of a store but its vectors, comparable; aliases stand beside collections."""
-    found: dict[tuple[str, str], Any] = {}
-    for each in reader.collections():
-        place = each.tenant_id, each.name
-        found[place] = each, [_plain(stored) for stored in reader.export(*place)]
-        found |= {(each.tenant_id, a.name): a.collection for a in reader.aliases(each.tenant_id)}
-    return found
+    """Returns everything in a store except its vectors, as values that can be compared.
+
+    Collections and aliases are keys of the same dictionary.
+    """
+    contents_by_name: dict[tuple[str, str], Any] = {}
+    for collection in reader.collections():
+        place = collection.tenant_id, collection.name
+        contents_by_name[place] = collection, [_plain(stored) for stored in reader.export(*place)]
+        contents_by_name |= {
+            (collection.tenant_id, a.name): a.collection
+            for a in reader.aliases(collection.tenant_id)
+        }
+    return contents_by_name
 
 
 def _plain(stored: Any) -> tuple[Any, ...]:
@@ -117,22 +131,23 @@ def _plain(stored: Any) -> tuple[Any, ...]:
 
 def vectors(reader: Reader) -> list[np.ndarray]:
     """Returns every vector of a store as `float32[dimension]`, in a fixed order."""
-    found: list[np.ndarray] = []
-    for each in reader.collections():
-        for stored in reader.export(each.tenant_id, each.name):
-            found += list(stored.document.vectors)
-            found += list(stored.summaries.vectors) if stored.summaries else []
-    return found
+    rows: list[np.ndarray] = []
+    for collection in reader.collections():
+        for stored in reader.export(collection.tenant_id, collection.name):
+            rows += list(stored.document.vectors)
+            rows += list(stored.summaries.vectors) if stored.summaries else []
+    return rows
 
 
 class Killed(BaseException):
-    """What ends a transfer in the middle; no error handler takes it for an error."""
+    """Ends a transfer in the middle. No error handler catches it, because it is no Exception."""
 
 
 class MortalWriter:
-    """A writer that ends with Killed at its `at`-th commit of documents.
+    """A writer that raises Killed at its `at`-th commit of documents.
 
-    With `committed`, after that commit, before its result is known; else before it.
+    With `committed`, it raises after that commit but before its result is known; otherwise it
+    raises before the commit.
     """
 
     def __init__(self, writer: Writer, at: int, *, committed: bool) -> None:
@@ -142,8 +157,8 @@ class MortalWriter:
         self._committed = committed
 
     def __getattr__(self, name: str) -> Any:
-        own = getattr(self._writer, name)
-        return self._counted(own) if name.startswith("put") else own
+        attribute = getattr(self._writer, name)
+        return self._counted(attribute) if name.startswith("put") else attribute
 
     def _counted(self, put: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any) -> Any:

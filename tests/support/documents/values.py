@@ -1,4 +1,4 @@
-"""Strategies for the values of `hrag.types`, whatever a field of them may hold."""
+"""Strategies that draw the values of `hrag.types`, with every value that a field may have."""
 
 from dataclasses import replace
 from datetime import UTC
@@ -49,9 +49,11 @@ nodes = st.builds(types.ChunkNode, chunks, TEXT, st.lists(NAME, max_size=3).map(
 
 
 def _hierarchies(of_document: dict[str, Any]) -> st.SearchStrategy[types.Hierarchy]:
-    own = nodes.map(lambda node: replace(node, chunk=replace(node.chunk, **of_document)))
-    relatives = st.lists(own, max_size=2).map(tuple)
-    return st.builds(types.Hierarchy, own, relatives, relatives, relatives)
+    nodes_of_document = nodes.map(
+        lambda node: replace(node, chunk=replace(node.chunk, **of_document))
+    )
+    relatives = st.lists(nodes_of_document, max_size=2).map(tuple)
+    return st.builds(types.Hierarchy, nodes_of_document, relatives, relatives, relatives)
 
 
 hierarchies = st.fixed_dictionaries({"title": TEXT, "source": TEXT, "metadata": METADATA}).flatmap(

@@ -1,4 +1,4 @@
-"""Documents of a small vocabulary: words are shared between leaves, and some words are rare."""
+"""Documents of a small vocabulary: leaves share words, and some words are rare."""
 
 import random
 from collections.abc import Sequence
@@ -36,7 +36,10 @@ def wordy(
     sentences: int = 20,
     **options: Any,
 ) -> PreparedDocument:
-    """Returns a document of some sections, with a title of two words; see `prepared`."""
+    """Returns a document of several sections, with a title of two words.
+
+    `options` are further arguments of `prepared`.
+    """
     draw = random.Random(seed)
     text, sections = "", []
     for number in range(sentences):
@@ -50,10 +53,10 @@ def wordy(
 
 
 def question(draw: random.Random, words: Sequence[str] = WORDS) -> str:
-    """Returns a query's text: some words, perhaps a phrase, perhaps a word that nobody wrote."""
-    asked = draw.choices(words, k=draw.randint(1, 5))
+    """Returns a query's text: some words, perhaps a phrase, perhaps a word of no document."""
+    text = draw.choices(words, k=draw.randint(1, 5))
     if draw.random() < 0.4:
-        asked.append(draw.choice(PHRASES))
+        text.append(draw.choice(PHRASES))
     if draw.random() < 0.2:
-        asked.append("nonesuch")
-    return " ".join(asked)
+        text.append("nonesuch")
+    return " ".join(text)

@@ -35,7 +35,10 @@ def part_of(name: str) -> Part:
 
 
 def flip_first(folder: Path, name: str) -> None:
-    """Flips a bit in the first value of a database, or in that part of the first document."""
+    """Flips a bit in the first value of a database.
+
+    If `name` is a part of documents, it flips a bit in this part of the first document.
+    """
     with closing(open_for_writing(folder)) as store, store.write() as txn:
         if name in content.PARTS:
             flip_part(txn, name, 3)

@@ -1,6 +1,6 @@
-"""Filters as plain Python would have them, and metadata and filters as hypothesis draws them.
+"""A plain model of filters, and strategies that draw metadata and filters.
 
-Fields and values are few, so that filters select some documents and not all.
+Fields and values are few, so filters match some documents and not all.
 """
 
 import re
@@ -15,7 +15,7 @@ from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 
 LONG = "long " * 100
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
-# What these texts say.
+# These texts are dates or times, and these are the moments that they name.
 MOMENTS = {
     "2026-01-01": NEW_YEAR,
     "2026-01-01T01:00:00+01:00": NEW_YEAR,
@@ -60,13 +60,13 @@ _matches = st.builds(
 
 def _ranges(bounds: st.SearchStrategy[Any]) -> st.SearchStrategy[Range]:
     pairs = [(lower, upper) for lower in ("at_least", "above") for upper in ("at_most", "below")]
-    given = st.sampled_from(pairs).flatmap(
+    limits_by_name = st.sampled_from(pairs).flatmap(
         lambda pair: (
             st.fixed_dictionaries({pair[0]: bounds}, optional={pair[1]: bounds})
             | st.fixed_dictionaries({pair[1]: bounds})
         )
     )
-    return st.builds(lambda field, limits: Range(field, **limits), _metadata_fields, given)
+    return st.builds(lambda field, limits: Range(field, **limits), _metadata_fields, limits_by_name)
 
 
 _exists = st.builds(Exists, _metadata_fields | st.sampled_from(["document_id", "title", "source"]))
@@ -83,19 +83,19 @@ FILTERS: st.SearchStrategy[Filter] = st.recursive(
 _AN_OBJECT = object()
 
 
-def passes(given: Filter, document: PreparedDocument) -> bool:
-    """Whether a filter selects the document, one condition after the other."""
-    match given:
+def passes(filter: Filter, document: PreparedDocument) -> bool:
+    """Returns True if the document passes the filter. Evaluates one condition after the other."""
+    match filter:
         case AllOf(filters):
-            return all(passes(each, document) for each in filters)
+            return all(passes(inner, document) for inner in filters)
         case AnyOf(filters):
-            return any(passes(each, document) for each in filters)
+            return any(passes(inner, document) for inner in filters)
         case NoneOf(filters):
-            return not any(passes(each, document) for each in filters)
+            return not any(passes(inner, document) for inner in filters)
         case Match(field, wanted):
             return any(_same(a, b) for a in values_of(document, field) for b in wanted)
         case Range(field):
-            return any(_is_within(value, given) for value in values_of(document, field))
+            return any(_is_within(value, filter) for value in values_of(document, field))
         case Exists(field):
             return bool(values_of(document, field))
 
@@ -107,8 +107,8 @@ def values_of(document: PreparedDocument, field: str) -> list[Any]:
         case "title" | "source":
             return [value] if (value := getattr(document, field)) else []
         case _:
-            found = _values_in(document.metadata, "metadata.")
-            return [value for path, value in found if path == field]
+            values = _values_in(document.metadata, "metadata.")
+            return [value for path, value in values if path == field]
 
 
 def _values_in(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -121,8 +121,8 @@ def _values_at(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, _AN_OBJECT
         yield from _values_in(value, f"{path}.")
     elif isinstance(value, list):
-        for each in value:
-            yield from _values_at(each, path)
+        for element in value:
+            yield from _values_at(element, path)
     elif value is not None:
         yield path, value
 
@@ -131,14 +131,14 @@ def _kind(value: Any) -> type:
     return float if type(value) is int else type(value)
 
 
-def _same(stored: Any, wanted: Any) -> bool:
-    if isinstance(wanted, datetime):
-        return _moment(stored) == _utc(wanted)
-    return _kind(stored) is _kind(wanted) and bool(stored == wanted)
+def _same(stored: Any, expected: Any) -> bool:
+    if isinstance(expected, datetime):
+        return _moment(stored) == _utc(expected)
+    return _kind(stored) is _kind(expected) and bool(stored == expected)
 
 
-def _is_within(stored: Any, given: Range) -> bool:
-    bounds = {name: getattr(given, name) for name in ("at_least", "above", "at_most", "below")}
+def _is_within(stored: Any, condition: Range) -> bool:
+    bounds = {name: getattr(condition, name) for name in ("at_least", "above", "at_most", "below")}
     bounds = {name: bound for name, bound in bounds.items() if bound is not None}
     if any(isinstance(bound, datetime) for bound in bounds.values()):
         stored, bounds = _moment(stored), {name: _utc(bound) for name, bound in bounds.items()}

@@ -1,8 +1,8 @@
-"""A storage engine in memory: plain and exact, the proof that the protocols suffice.
+"""A storage engine in memory: plain and exact, a proof that the engines' protocols suffice.
 
-Contents are immutable: a write replaces them under a lock, a snapshot keeps those that it was
-opened on. A search scores every leaf by words and by vector, one after the other. See
-`hrag.engine.protocols` for signatures.
+Contents are immutable: a write replaces them under a lock, and a snapshot keeps the contents on
+which it was opened. A search scores every leaf by words and by vector, one after the other. The
+methods without docstrings implement the methods of `hrag.engine.protocols` with the same names.
 """
 
 import math
@@ -56,12 +56,13 @@ from tests.support.documents.fakes import aggregated
 from tests.support.engines.filter_model import passes
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
-F32 = np.float32  # Scores have as many bits as those of other engines, so that ties are ties.
+# Scores have as many bits as in other engines, so equal scores are equal in all of them.
+F32 = np.float32
 
 
 @dataclass(frozen=True, eq=False)
 class _Leaf:
-    """What a source scores: a leaf of a document, or one of its summaries, with its terms."""
+    """A scored item: a leaf of a document or one of its summaries, with its terms."""
 
     version: "_Version"
     number: int
@@ -77,7 +78,10 @@ class _Leaf:
 
 @dataclass(frozen=True, eq=False)
 class _Version:
-    """One version of a document, numbered in order of commits; see `_sums` for its sizes."""
+    """One version of a document, numbered in order of commits.
+
+    `sizes` are the addends of `_sums`.
+    """
 
     number: int
     settings: types.CollectionSettings
@@ -113,23 +117,25 @@ class _Version:
 
     @cached_property
     def summaries(self) -> list[_Leaf]:
-        """That of the whole document, then those of its sections."""
+        """The summary of the whole document, then the summaries of its sections."""
         title = self.stored.document.title if self.settings.index_headings else ""
         heading = f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
-        own = self.stored.summaries or DocumentSummaries((), ())
-        texts = [IndexedLeaf(heading, each.text.strip()) for each in own.summaries]
-        return self._leaves(own.vectors, texts)
+        document_summaries = self.stored.summaries or DocumentSummaries((), ())
+        texts = [
+            IndexedLeaf(heading, summary.text.strip()) for summary in document_summaries.summaries
+        ]
+        return self._leaves(document_summaries.vectors, texts)
 
     def _leaves(self, vectors: Any, texts: Sequence[IndexedLeaf]) -> list[_Leaf]:
         name = self.settings.analyzer
-        ids = (analyzer(name).terms(each.lexical).tolist() if name else () for each in texts)
+        ids = (analyzer(name).terms(text.lexical).tolist() if name else () for text in texts)
         numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
-        return [_Leaf(self, n, (self.number, n), *each) for n, each in numbered]
+        return [_Leaf(self, n, (self.number, n), *arguments) for n, arguments in numbered]
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """A collection as of one change, its documents in order of their commits."""
+    """A collection after one change, with its documents in order of their commits."""
 
     handle: CollectionHandle
     sequence: int = 0
@@ -143,9 +149,11 @@ class _Contents:
 
     @property
     def unsummarised(self) -> dict[int, _Version]:
-        waiting = (each for each in self.versions.values() if each.stored.summaries is None)
+        waiting = (
+            version for version in self.versions.values() if version.stored.summaries is None
+        )
         wants = self.handle.settings.summaries is not SummaryUnit.NONE
-        return {each.number: each for each in waiting} if wants else {}
+        return {version.number: version for version in waiting} if wants else {}
 
     def version(self, document_id: str, field: str = "document_id") -> _Version:
         if document_id not in self.versions:
@@ -155,22 +163,28 @@ class _Contents:
 
 
 def _sums(contents: Iterable[_Contents]) -> tuple[int, ...]:
-    """Documents, chunks, leaves, tokens, bytes of text and vectors, summaries, bytes stored."""
-    sizes = [version.sizes for each in contents for version in each.versions.values()]
+    """Returns eight sums over collections.
+
+    They are documents, chunks, leaves, tokens, bytes of text, bytes of vectors, summaries, and
+    stored bytes.
+    """
+    sizes = [version.sizes for collection in contents for version in collection.versions.values()]
     return tuple(map(sum, zip((0,) * 8, *sizes, strict=True)))
 
 
 @dataclass(eq=False)
 class MemoryEngine:
-    """See `Engine`; all but a Reader in one: Writer, Maintenance and Administration too."""
+    """Implements `Engine`, and in the same object Writer, Maintenance and Administration."""
 
     name: str = "memory"
     location: str = "memory"
     lock: Any = field(default_factory=threading.RLock)
-    numbers: Any = field(default_factory=lambda: count(1))  # Of collections and versions.
+    # Collections and versions are numbered from one counter.
+    numbers: Any = field(default_factory=lambda: count(1))
     contents: Mapping[tuple[str, str], _Contents] = field(default_factory=dict)
     sequences: Counter[str] = field(default_factory=Counter)
-    names: Mapping[tuple[str, str], str] = field(default_factory=dict)  # Of aliases.
+    # The collection of each alias, by tenant and alias.
+    names: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def writer(self, quota_of=unlimited):
         self._quota_of = quota_of
@@ -180,7 +194,7 @@ class MemoryEngine:
         return MemoryReader(self)
 
     def require_store(self):
-        """The store is in memory."""
+        """Does nothing, because the store is in memory and cannot be missing."""
 
     def maintenance(self):
         return self
@@ -188,7 +202,8 @@ class MemoryEngine:
     administration = maintenance
 
     def _nothing(self, *_):
-        return True  # Nothing is indexed, nothing is open, nothing is left to do.
+        # The engine builds no index and opens no file, so this work is always done.
+        return True
 
     start = close = wait_for_capacity = _nothing
 
@@ -198,18 +213,18 @@ class MemoryEngine:
     check = backup = restore = vacuum = migrate = reindex = _refuse
 
     def named(self, tenant_id: str, name: str, number: int | None = None) -> _Contents:
-        """A collection by its name or alias, and its number if given."""
-        found = self.contents.get((tenant_id, self.names.get((tenant_id, name), name)))
-        if found is None or number not in (None, found.handle.collection_id):
+        """Returns a collection by its name or alias; with `number`, only if that is its number."""
+        contents = self.contents.get((tenant_id, self.names.get((tenant_id, name), name)))
+        if contents is None or number not in (None, contents.handle.collection_id):
             problem = f"tenant {tenant_id!r} has no collection {name!r}"
             raise errors.CollectionNotFound(problem, field="collection")
-        return found
+        return contents
 
     def _of(self, handle: CollectionHandle) -> _Contents:
         return self.named(handle.tenant_id, handle.name, handle.collection_id)
 
     def _change(self, contents: _Contents, **fields: Any) -> int:
-        """Commits a collection with these fields changed; returns the sequence."""
+        """Commits a collection with these fields changed; returns its new sequence."""
         tenant_id, name = contents.handle.tenant_id, contents.handle.name
         self.sequences[tenant_id] += 1
         changed = replace(contents, sequence=self.sequences[tenant_id], **fields)
@@ -228,11 +243,15 @@ class MemoryEngine:
     def delete_collection(self, tenant_id, name):
         with self.lock:
             contents = self.named(tenant_id, name)
-            own = contents.handle.name
-            named = [each.name for each in self.aliases(tenant_id) if each.collection == own]
-            check_no_aliases(tenant_id, own, named)
+            collection = contents.handle.name
+            named = [
+                alias.name for alias in self.aliases(tenant_id) if alias.collection == collection
+            ]
+            check_no_aliases(tenant_id, collection, named)
             sequence, gone = self._change(contents), (tenant_id, name)
-            self.contents = {key: own for key, own in self.contents.items() if key != gone}
+            self.contents = {
+                key: contents for key, contents in self.contents.items() if key != gone
+            }
         return sequence
 
     def set_alias(self, tenant_id, alias, collection):
@@ -252,20 +271,24 @@ class MemoryEngine:
             if (tenant_id, alias) not in self.names:
                 raise no_alias(tenant_id, alias)
             gone = (tenant_id, alias)
-            self.names = {key: own for key, own in self.names.items() if key != gone}
+            self.names = {key: target for key, target in self.names.items() if key != gone}
             self.sequences[tenant_id] += 1
             return self.sequences[tenant_id]
 
     def aliases(self, tenant_id):
-        own = sorted((name, of) for (tenant, name), of in self.names.items() if tenant == tenant_id)
-        return tuple(types.Alias(*each) for each in own)
+        pairs = sorted(
+            (name, of) for (tenant, name), of in self.names.items() if tenant == tenant_id
+        )
+        return tuple(types.Alias(*pair) for pair in pairs)
 
     def collection(self, tenant_id, name):
         return self.named(tenant_id, name).collection
 
     def collections(self, tenant_id, page_size, page_token):
-        own = {each.handle.name: each.collection for each in self._of_tenant(tenant_id)}
-        return _page(own, page_size, page_token)
+        by_name = {
+            contents.handle.name: contents.collection for contents in self._of_tenant(tenant_id)
+        }
+        return _page(by_name, page_size, page_token)
 
     def open(self, tenant_id, name):
         return self.named(tenant_id, name).handle
@@ -277,18 +300,18 @@ class MemoryEngine:
         return types.IndexStatus(contents.sequence, *_sums([contents])[:7], *summarising, used)
 
     def totals(self):
-        own = self.contents.values()
-        documents, _, leaves, _, *sizes, summaries, _ = _sums(own)
-        waiting = sum(len(each.unsummarised) for each in own)
-        return types.StoreTotals(len(own), documents, leaves, summaries, waiting, *sizes)
+        contents = self.contents.values()
+        documents, _, leaves, _, *sizes, summaries, _ = _sums(contents)
+        waiting = sum(len(collection.unsummarised) for collection in contents)
+        return types.StoreTotals(len(contents), documents, leaves, summaries, waiting, *sizes)
 
     def _of_tenant(self, tenant_id):
-        return [own for (tenant, _), own in self.contents.items() if tenant == tenant_id]
+        return [contents for (tenant, _), contents in self.contents.items() if tenant == tenant_id]
 
     def _usage(self, tenant_id):
-        own = self._of_tenant(tenant_id)
-        documents, *_, stored_bytes = _sums(own)
-        return TenantUsage(len(own), documents, stored_bytes, self._quota_of(tenant_id))
+        contents = self._of_tenant(tenant_id)
+        documents, *_, stored_bytes = _sums(contents)
+        return TenantUsage(len(contents), documents, stored_bytes, self._quota_of(tenant_id))
 
     def admit(self, tenant_id, collection, document_id, content_hash, stored_bytes=1):
         with self.lock:
@@ -305,22 +328,22 @@ class MemoryEngine:
 
     def put_many(self, documents):
         with self.lock:
-            return [errors.outcome_of(self.put, *each) for each in documents]
+            return [errors.outcome_of(self.put, *document) for document in documents]
 
     def put_stored(self, collection, stored):
         tenant_id, document = collection.tenant_id, stored.document
         with self.lock:
-            rest = dict(self._of(collection).versions)
+            versions = dict(self._of(collection).versions)
             check_shapes(document, collection.settings)
             if stored.summaries:
                 check_summaries(document, collection)
             numbers = (next(self.numbers), self.sequences[tenant_id] + 1)
             new = _Version.of(*numbers, collection.settings, stored)
-            asked = (tenant_id, collection.name, document.document_id, document.content_hash)
-            if unchanged := self.admit(*asked, new.sizes[-1]).unchanged:
+            request = (tenant_id, collection.name, document.document_id, document.content_hash)
+            if unchanged := self.admit(*request, new.sizes[-1]).unchanged:
                 return unchanged
-            old = rest.pop(document.document_id, None)
-            self._change(self._of(collection), versions={**rest, document.document_id: new})
+            old = versions.pop(document.document_id, None)
+            self._change(self._of(collection), versions={**versions, document.document_id: new})
         outcome = IngestOutcome.UPDATED if old else IngestOutcome.CREATED
         return replace(new.unchanged, outcome=outcome)
 
@@ -344,8 +367,10 @@ class MemoryEngine:
         with self.lock:
             contents = self._of(collection)
             gone = contents.version(document_id)
-            rest = {name: each for name, each in contents.versions.items() if each is not gone}
-            return self._change(contents, versions=rest)
+            versions = {
+                name: version for name, version in contents.versions.items() if version is not gone
+            }
+            return self._change(contents, versions=versions)
 
     def delete_matching(self, collection, filter, deadline=NEVER):
         deadline.check("filtering")
@@ -355,8 +380,8 @@ class MemoryEngine:
         for version in passing:
             deadline.check("deleting documents")
             with self.lock:
-                own, name = self._of(collection).versions, version.info.document_id
-                is_same = own.get(name) is version
+                versions, name = self._of(collection).versions, version.info.document_id
+                is_same = versions.get(name) is version
                 sequence = self.delete(collection, name) if is_same else sequence
             yield types.DocumentDeletion(is_same, sequence)
 
@@ -365,47 +390,59 @@ class MemoryEngine:
 
     def document_with_text(self, collection, document_id, part=None, reply=UNLIMITED):
         version = self._of(collection).version(document_id)
-        left = reply.after(field_bytes(info_bytes(version.info)))
-        return version.info, *read_part(version.stored.document.parsed.text.encode(), part, left)
+        remaining = reply.after(field_bytes(info_bytes(version.info)))
+        return version.info, *read_part(
+            version.stored.document.parsed.text.encode(), part, remaining
+        )
 
     def documents(
         self, collection, page_size, page_token, reply=UNLIMITED, *, filter=None, deadline=NEVER
     ):
         deadline.check("filtering")
-        passing = {each.info.document_id: each.info for each in self._passing(collection, filter)}
-        found = _page(passing, page_size, page_token)
-        items = tuple(fitting(found.items, reply))
-        cut = len(items) < len(found.items)
-        return types.Listing(items, items[-1].document_id if cut else found.next_page_token)
+        passing = {
+            version.info.document_id: version.info for version in self._passing(collection, filter)
+        }
+        page = _page(passing, page_size, page_token)
+        items = tuple(fitting(page.items, reply))
+        cut = len(items) < len(page.items)
+        return types.Listing(items, items[-1].document_id if cut else page.next_page_token)
 
     def count(self, collection, filter, deadline=NEVER):
         deadline.check("filtering")
-        found, total = self._passing(collection, filter), self._passing(collection, None)
-        return types.DocumentCount(len(found), len(total), self.sequences[collection.tenant_id])
+        passing, total = self._passing(collection, filter), self._passing(collection, None)
+        return types.DocumentCount(len(passing), len(total), self.sequences[collection.tenant_id])
 
-    def _passing(self, collection, given):
+    def _passing(self, collection, filter):
         versions = self._of(collection).versions.values()
-        return [v for v in versions if given is None or passes(given, v.stored.document)]
+        return [v for v in versions if filter is None or passes(filter, v.stored.document)]
 
     def next_unsummarised(self, embedder, after=None, excluding=()):
         last = after.collection_id if after else 0
-        for own in sorted(self.contents.values(), key=lambda c: c.handle.collection_id <= last):
-            waiting = [each for each in own.unsummarised.values() if each.number not in excluding]
-            if waiting and own.handle.settings.embedder == embedder:
+        for contents in sorted(
+            self.contents.values(), key=lambda c: c.handle.collection_id <= last
+        ):
+            waiting = [
+                version
+                for version in contents.unsummarised.values()
+                if version.number not in excluding
+            ]
+            if waiting and contents.handle.settings.embedder == embedder:
                 number, document = waiting[0].number, waiting[0].stored.document
                 described = (document.document_id, document.title, document.parsed, document.tree)
-                return Unsummarised(own.handle, number, *described, own.summary_tokens)
+                return Unsummarised(contents.handle, number, *described, contents.summary_tokens)
         return None
 
     def put_summaries(self, document, summaries, tokens=0):
         with suppress(errors.CollectionNotFound), self.lock:
-            own = self._of(document.collection)
-            versions, old = dict(own.versions), own.unsummarised.get(document.version)
+            contents = self._of(document.collection)
+            versions, old = dict(contents.versions), contents.unsummarised.get(document.version)
             if old is not None:
                 new = replace(old.stored, summaries=summaries)
                 numbers = (old.number, old.info.sequence)
                 versions[document.document_id] = _Version.of(*numbers, old.settings, new)
-            self._change(own, versions=versions, summary_tokens=own.summary_tokens + tokens)
+            self._change(
+                contents, versions=versions, summary_tokens=contents.summary_tokens + tokens
+            )
             return old is not None
         return False
 
@@ -417,7 +454,7 @@ def _page(items: Mapping[str, Any], size: int, token: str) -> types.Listing[Any]
 
 @dataclass(frozen=True)
 class _Scored:
-    """A leaf with its score and each source's, None of one that was not searched."""
+    """A leaf with its score and each source's score; None for a source that was not searched."""
 
     leaf: _Leaf
     score: Any
@@ -429,20 +466,20 @@ class _Scored:
         return LeafMatch(self.leaf.number, float(self.score), self.lexical, self.dense)
 
     def section(self, level: int) -> types.ChosenSection:
-        own, text = self.leaf.summary, self.leaf.version.text
-        return text.chosen_section(level, own.leaves, own.text, float(self.score))
+        summary, text = self.leaf.summary, self.leaf.version.text
+        return text.chosen_section(level, summary.leaves, summary.text, float(self.score))
 
 
 class _Ranking:
-    """A request's candidates; the statistics of its terms are those of all `leaves`."""
+    """Ranks leaves for a request. The statistics of its terms cover all `leaves`."""
 
     def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
         self._request = request
         self._analyzer = analyzer(analyzer_name) if analyzer_name else None
         terms = sorted(self._analyzer.query_terms(request.text)) if self._analyzer else []
         self._ids = [term.id for term in terms]
-        found = [sum(term in leaf.terms for leaf in leaves) for term in self._ids]
-        self._weights = list(map(F32, term_weights(terms, found, len(leaves))))
+        document_counts = [sum(term in leaf.terms for leaf in leaves) for term in self._ids]
+        self._weights = list(map(F32, term_weights(terms, document_counts, len(leaves))))
         mean_length = sum(leaf.terms.total() for leaf in leaves) / max(len(leaves), 1)
         self._a, self._b = F32(_K1 * (1 - _B)), F32(_K1 * _B / max(mean_length, 1.0))
 
@@ -453,13 +490,16 @@ class _Ranking:
         return TermLocator(self._analyzer, np.array(self._ids, np.uint64), np.array(weights, F32))
 
     def best(self, eligible: Sequence[_Leaf], count: int) -> tuple[list[_Scored], bool]:
-        """The `count` best leaves of each source, best first, and whether there are no others."""
+        """Returns the `count` best leaves of each source, best first; and True if these are all."""
         retrieval = self._request.retrieval
         of_terms, of_vector = retrieval is not Retrieval.DENSE, retrieval is not Retrieval.LEXICAL
         lexical = {leaf: self._bm25(leaf) for leaf in eligible * of_terms}
         lexical = {leaf: score for leaf, score in lexical.items() if score > 0}
         dense = {leaf: F32(leaf.vector @ self._request.vector) for leaf in eligible * of_vector}
-        tops = [{x: each[x] for x in _best_first(each)[:count]} for each in (lexical, dense)]
+        tops = [
+            {x: scores_of_source[x] for x in _best_first(scores_of_source)[:count]}
+            for scores_of_source in (lexical, dense)
+        ]
         is_hybrid = of_terms and of_vector
         fused = self._fused(tops, lexical, dense) if is_hybrid else tops[0] | tops[1]
         scores = self._with_bonus(fused)
@@ -468,8 +508,8 @@ class _Ranking:
             by_terms = float(lexical.get(leaf, 0.0)) if of_terms else None
             return _Scored(leaf, scores[leaf], by_terms, float(dense[leaf]) if of_vector else None)
 
-        found = [scored(leaf) for leaf in _best_first(scores)]
-        return found, len(dense if of_vector else lexical) <= count
+        scored_leaves = [scored(leaf) for leaf in _best_first(scores)]
+        return scored_leaves, len(dense if of_vector else lexical) <= count
 
     def _bm25(self, leaf: _Leaf) -> Any:
         score, norm = F32(0), self._a + self._b * F32(leaf.terms.total())
@@ -487,7 +527,10 @@ class _Ranking:
             parts = [{x: F32(1) / F32(_RRF_K + n) for n, x in enumerate(top, 1)} for top in tops]
         zero, weight = F32(0), F32(fusion.lexical_weight)
         both = {leaf: [part.get(leaf, zero) for part in parts] for leaf in tops[0] | tops[1]}
-        return {leaf: weight * one + (1 - weight) * other for leaf, (one, other) in both.items()}
+        return {
+            leaf: weight * lexical_score + (1 - weight) * dense_score
+            for leaf, (lexical_score, dense_score) in both.items()
+        }
 
     def _with_bonus(self, scores: Mapping[_Leaf, Any]) -> Mapping[_Leaf, Any]:
         bonus, best = F32(self._request.neighbour_bonus), defaultdict(lambda: F32(-math.inf))
@@ -503,7 +546,7 @@ def _best_first(scores: Mapping[_Leaf, Any]) -> list[_Leaf]:
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """A chunk, and the leaves that it represents, best first."""
+    """A chunk and the leaves that it represents, best first."""
 
     version: _Version
     position: TreePosition
@@ -516,7 +559,10 @@ class _Group:
         return -self.score, -self.leaves[0].score, self.version.number, record
 
     def has(self, leaf: _Leaf, request: FindRequest) -> bool:
-        """Whether the leaf is the chunk's: in AUTO_MERGE any inside it, else a descendant."""
+        """Returns True if the leaf belongs to the chunk.
+
+        In AUTO_MERGE, these are all leaves inside the chunk; in other modes, its descendants.
+        """
         if leaf.version is not self.version:
             return False
         tree, (level, index) = self.version.text.tree, self.position
@@ -528,7 +574,7 @@ class _Group:
 
 
 class MemorySnapshot:
-    """See `Snapshot`."""
+    """Implements `Snapshot`."""
 
     def __init__(self, contents: _Contents, sequence: int, deadline: Deadline) -> None:
         self._contents, self._deadline = contents, deadline
@@ -540,63 +586,72 @@ class MemorySnapshot:
         began = time.perf_counter()
         eligible, sections = self._eligible(request)
         ranking = self._ranking(request, "leaves")
-        wanted, considered, groups = request.candidates, set(), []
+        count, considered, groups = request.candidates, set(), []
         while True:
             self._deadline.check("searching")
-            scored, complete = ranking.best(eligible, wanted)
-            scored = [each for each in scored if each.leaf not in considered]
+            scored, complete = ranking.best(eligible, count)
+            scored = [scored_leaf for scored_leaf in scored if scored_leaf.leaf not in considered]
             first = None if groups or request.mode is not SearchMode.AUTO_MERGE else MERGED_LEAVES
             for part in (scored[:first], scored[len(scored[:first]) :]):
                 groups += self._groups(request, part, groups)
-            considered.update(each.leaf for each in scored)
+            considered.update(scored_leaf.leaf for scored_leaf in scored)
             least = -math.inf if request.min_score is None else request.min_score
             best = [group for group in groups if group.score >= least]
             this = Round(request, len(groups), len(best), complete)
-            found, selection = self._read(request, best, ranking.locator)
+            passages_and_contexts, selection = self._read(request, best, ranking.locator)
             if this.has_enough_groups and this.is_final(selection):
                 break
-            wanted *= FACTOR
+            count *= FACTOR
         names = ["filter"] * bool(request.filter or request.required) + ["search", "climb", "fetch"]
         stages = tuple((name, began, time.perf_counter()) for name in names)
         outcome = (len(considered), len(eligible), True, this.is_exhausted(selection))
-        return Found(found[0], *outcome, stages, found[1], sections)
+        return Found(passages_and_contexts[0], *outcome, stages, passages_and_contexts[1], sections)
 
     def _ranking(self, request: FindRequest, kind: str) -> _Ranking:
         leaves = (getattr(version, kind) for version in self._contents.versions.values())
         return _Ranking(request, self.settings.analyzer, list(chain(*leaves)))
 
     def _eligible(self, request):
-        """The leaves that may be found, and the chosen sections."""
-        given, sections = request.filter, ()
+        """Returns the leaves that a search may return, and the chosen sections."""
+        filter, sections = request.filter, ()
         versions = self._contents.versions.values()
-        versions = [v for v in versions if given is None or passes(given, v.stored.document)]
-        leaves = [leaf for each in versions for leaf in each.leaves]
+        versions = [v for v in versions if filter is None or passes(filter, v.stored.document)]
+        leaves = [leaf for version in versions for leaf in version.leaves]
         if request.mode is SearchMode.SUMMARY_FIRST:
             best = self._best_summaries(request, versions)
             leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
-            sections = tuple(each.section(self._level) for each in best[:100])
+            sections = tuple(summary.section(self._level) for summary in best[:100])
         required = RequiredParts(request.required)
         return [leaf for leaf in leaves if required.are_in(leaf.text)], sections
 
     def _best_summaries(self, request, versions) -> list[_Scored]:
         ranking = self._ranking(replace(request, neighbour_bonus=0.0), "summaries")
-        eligible, most = list(chain(*(each.summaries for each in versions))), request.top_sections
-        candidates = max(request.candidates, most)
+        eligible, limit = (
+            list(chain(*(version.summaries for version in versions))),
+            request.top_sections,
+        )
+        candidates = max(request.candidates, limit)
         if request.summary_scope is SummaryScope.DOCUMENTS:
             of_documents = [leaf for leaf in eligible if leaf.number == 0]
-            best = ranking.best(of_documents, candidates)[0][:most]
-            chosen = [each.leaf.version for each in best]
+            best = ranking.best(of_documents, candidates)[0][:limit]
+            chosen = [summary.leaf.version for summary in best]
             eligible = [leaf for leaf in eligible if leaf.version in chosen]
-        return ranking.best([leaf for leaf in eligible if leaf.number > 0], candidates)[0][:most]
+        return ranking.best([leaf for leaf in eligible if leaf.number > 0], candidates)[0][:limit]
 
-    def _groups(self, request, found: list[_Scored], before: list[_Group]) -> list[_Group]:
-        """Leaves by the chunk that represents them, best first; none that `before` has."""
+    def _groups(self, request, scored: list[_Scored], before: list[_Group]) -> list[_Group]:
+        """Groups leaves by the chunk that represents them; returns the groups, best first.
+
+        It leaves out the leaves that a group of `before` has.
+        """
         families, groups = defaultdict(list), []
-        for each in found:
-            if not any(group.has(each.leaf, request) for group in before):
-                families[each.leaf.version].append(each)
-        for version, own in families.items():
-            tree, numbers = version.text.tree, [each.leaf.number for each in own]
+        for scored_leaf in scored:
+            if not any(group.has(scored_leaf.leaf, request) for group in before):
+                families[scored_leaf.leaf.version].append(scored_leaf)
+        for version, family_of_version in families.items():
+            tree, numbers = (
+                version.text.tree,
+                [scored_leaf.leaf.number for scored_leaf in family_of_version],
+            )
             if request.mode is not SearchMode.AUTO_MERGE:
                 above = tree.ancestors(self._level)[request.level - self._level].tolist()
                 positions = {leaf: (request.level, above[leaf]) for leaf in numbers}
@@ -606,37 +661,49 @@ class MemorySnapshot:
                 levels, ratio = (self._level, request.level), request.merge_ratio
                 positions = representatives(tree, numbers, *levels, ratio)
             for position in set(positions.values()):
-                family = [each for each in own if positions[each.leaf.number] == position]
-                score = F32(aggregated([each.score for each in family], request.aggregation))
+                family = [
+                    scored_leaf
+                    for scored_leaf in family_of_version
+                    if positions[scored_leaf.leaf.number] == position
+                ]
+                score = F32(
+                    aggregated([scored_leaf.score for scored_leaf in family], request.aggregation)
+                )
                 groups.append(_Group(version, position, score, family))
         return sorted(groups, key=lambda group: group.rank)
 
     def _read(self, request, groups: list[_Group], locator: TermLocator):
-        """Returns passages and, in SENTENCE_WINDOW, contexts, and how they were selected."""
+        """Returns passages and contexts, and the result of reading the groups.
+
+        SENTENCE_WINDOW has contexts only, every other mode passages only.
+        """
         chunks = [(group.version.text, group.position) for group in groups]
         scores = [float(group.score) for group in groups]
         if request.mode is SearchMode.SENTENCE_WINDOW:
             limit, margin = request.limit, request.window_sentences
             contexts = (
-                sentence_context.sentence_context(*own, score, margin)
-                for own, score in zip(chunks[:limit], scores, strict=False)
+                sentence_context.sentence_context(*chunk, score, margin)
+                for chunk, score in zip(chunks[:limit], scores, strict=False)
             )
             return ((), tuple(contexts)), Selection.of_groups(len(groups), limit)
 
         def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
-            own = chain.from_iterable(groups[number].leaves for number in numbers)
-            return [each.match for each in sorted(own, key=lambda each: -each.score)]
+            scored_leaves = chain.from_iterable(groups[number].leaves for number in numbers)
+            return [
+                scored_leaf.match
+                for scored_leaf in sorted(scored_leaves, key=lambda scored_leaf: -scored_leaf.score)
+            ]
 
         def passage(draft: PassageDraft) -> types.Passage:
-            own = (draft.document, self._level, leaves(draft.groups), draft.record)
+            arguments = (draft.document, self._level, leaves(draft.groups), draft.record)
             spans = request.retrieval is not Retrieval.DENSE
-            return passage_of(draft, matches, locator.cited_place(*own, spans=spans))
+            return passage_of(draft, matches, locator.cited_place(*arguments, spans=spans))
 
         matches = SimpleNamespace(level=self._level, score=scores.__getitem__, leaves=leaves)
         drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
-        selected = select(request, drafts, matches)
-        selection = Selection.of_drafts(selected, len(groups), request)
-        return (tuple(map(passage, selected.drafts)), ()), selection
+        result = select(request, drafts, matches)
+        selection = Selection.of_drafts(result, len(groups), request)
+        return (tuple(map(passage, result.drafts)), ()), selection
 
     def chunk(self, chunk_id, reply=UNLIMITED):
         return self._document(chunk_id).node((chunk_id.level, chunk_id.index), reply=reply)
@@ -656,7 +723,7 @@ class MemorySnapshot:
 
 @dataclass(frozen=True)
 class MemoryReader:
-    """See `Reader`."""
+    """Implements `Reader`."""
 
     engine: MemoryEngine
 
@@ -674,8 +741,8 @@ class MemoryReader:
         return self.engine.sequences[tenant_id]
 
     def collections(self):
-        own = self.engine.contents
-        return iter([own[place].collection for place in sorted(own)])
+        contents = self.engine.contents
+        return iter([contents[place].collection for place in sorted(contents)])
 
     def aliases(self, tenant_id):
         return self.engine.aliases(tenant_id)

@@ -1,4 +1,4 @@
-"""The plans of the statements that PostgreSQL runs, as its auto_explain tells them."""
+"""Collects the plans of the statements that PostgreSQL runs, from its module auto_explain."""
 
 import json
 from collections.abc import Iterator
@@ -16,23 +16,24 @@ SET auto_explain.log_level = 'notice'; SET auto_explain.log_nested_statements = 
 
 @contextmanager
 def plans(database: Any, mode: str) -> Iterator[list[Any]]:
-    """The plans of all statements that are run inside the block, on the pool's last connection.
+    """Yields a list that gets the plan of each statement that is run inside the block.
 
-    `database` is that of the engine, `mode` a value of `plan_cache_mode`.
+    It covers the statements on the pool's last connection. `database` is the engine's database,
+    `mode` a value of `plan_cache_mode`.
     """
-    found: list[Any] = []
+    plans_run: list[Any] = []
 
     def notice(diagnostic: Diagnostic) -> None:
         text = diagnostic.message_primary or ""
         if "plan:" in text:
-            found.append(json.loads(text.partition("plan:")[2]))
+            plans_run.append(json.loads(text.partition("plan:")[2]))
 
     with database.autocommit() as connection:
         connection.add_notice_handler(notice)
         connection.run_script(_EXPLAIN.encode())
         connection.run_script(f"SET plan_cache_mode = '{mode}'".encode())
     try:
-        yield found
+        yield plans_run
     finally:
         with database.autocommit() as connection:
             connection.remove_notice_handler(notice)
@@ -40,7 +41,7 @@ def plans(database: Any, mode: str) -> Iterator[list[Any]]:
 
 
 def nodes(plan: Any) -> Iterator[Any]:
-    """All nodes of a plan, each before those below it."""
+    """Yields all nodes of a plan, parents before children."""
     if "Node Type" in plan:
         yield plan
     for child in plan.get("Plans", []):

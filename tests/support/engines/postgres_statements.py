@@ -1,8 +1,8 @@
-"""Asserts that each statement names the tenant whose rows it is about.
+"""Asserts that each statement names the tenant whose rows it reads or writes.
 
-Tables are distributed by tenant, and nothing crosses a tenant: a statement on a table of the
-schema hrag compares `tenant_id` with a parameter or inserts it. Only what is about the store as
-a whole does not: it reads the list of collections or looks for work to do.
+Tables are distributed by tenant, and no statement crosses tenants: a statement on a table of the
+schema hrag compares `tenant_id` with a parameter or inserts it. Statements on the whole store are
+the only exception: they read the list of collections or look for work to do.
 """
 
 import re
@@ -30,7 +30,7 @@ def unbound_tables(statement: Any, connection: Any) -> set[str]:
 
 @contextmanager
 def tenants_named() -> Iterator[None]:
-    """Statements that do not name their tenant fail inside the block."""
+    """Fails, inside the block, every statement that does not name its tenant."""
     execute = Cursor.execute
 
     def checked(cursor: Cursor, query: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,7 @@
-"""A store in PostgreSQL beside one in memory, which says what it must hold and find.
+"""A store in PostgreSQL and an exact store in memory, with the same documents.
 
-Changes are made to both. `assert_same` compares what they list and find, and checks the tables.
+Changes are made to both. `assert_same` compares which documents they list and which passages they
+return, and checks the tables.
 """
 
 import random
@@ -15,6 +16,7 @@ from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.find import Found
 from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.indexes.homes import drop_unused
+from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
@@ -35,7 +37,7 @@ _MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.SUMMARY_FIRST
 
 
 class Twins:
-    """Both stores. `worker` maintains the one in PostgreSQL when it is told to."""
+    """Both stores. `worker` maintains the store in PostgreSQL, but only when a method calls it."""
 
     def __init__(self, database: Database, home_leaves: int = 50) -> None:
         self.database = database
@@ -54,29 +56,34 @@ class Twins:
     def create(
         self, tenant_id: str = "t", name: str = "c", settings: CollectionSettings | None = None
     ) -> None:
-        for each in (self.writer, self.memory):
-            each.create_collection(tenant_id, name, settings or collection_settings())
+        for store in (self.writer, self.memory):
+            store.create_collection(tenant_id, name, settings or collection_settings())
 
     def drop(self, tenant_id: str = "t", name: str = "c") -> None:
-        for each in (self.writer, self.memory):
-            each.delete_collection(tenant_id, name)
+        for store in (self.writer, self.memory):
+            store.delete_collection(tenant_id, name)
 
     def put(self, *documents: PreparedDocument, tenant_id: str = "t", name: str = "c") -> None:
-        for each in (self.writer, self.memory):
-            handle = each.open(tenant_id, name)
-            each.put_many([(handle, document) for document in documents])
+        for store in (self.writer, self.memory):
+            handle = store.open(tenant_id, name)
+            store.put_many([(handle, document) for document in documents])
 
     def delete(self, document_id: str, tenant_id: str = "t", name: str = "c") -> None:
-        for each in (self.writer, self.memory):
-            each.delete(each.open(tenant_id, name), document_id)
+        for store in (self.writer, self.memory):
+            store.delete(store.open(tenant_id, name), document_id)
 
     def maintain(self, tenant_id: str = "t", name: str = "c", *, every_leaf: bool = True) -> None:
         self.worker.maintain(tenant_id, self.number(tenant_id, name), every_leaf=every_leaf)
 
     def reclaim(self) -> None:
-        """Removes deleted collections and the homes that nothing uses."""
-        while self.worker._reclaim() or drop_unused(self.database):
+        """Removes the rows of deleted collections, and the homes that no collection uses."""
+        while self._reclaim_some() or drop_unused(self.database):
             pass
+
+    def _reclaim_some(self) -> bool:
+        with self.database.write() as connection:
+            deleted = next_deleted(connection)
+            return deleted is not None and reclaim_some(connection, deleted)
 
     def home(self, tenant_id: str = "t", name: str = "c") -> int | None:
         with self.database.read() as connection:
@@ -92,20 +99,25 @@ class Twins:
             return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
     def assert_same(self, seed: int = 0) -> None:
-        """Fails unless all collections are sound and found like those in memory."""
+        """Fails unless all collections are sound and searches return the same from both stores."""
         assert check(self.database).problems == ()
-        expected = [(each.tenant_id, each.name) for each in self.memory.reader().collections()]
-        assert [(each.tenant_id, each.name) for each in self.reader.collections()] == expected
+        expected = [
+            (collection.tenant_id, collection.name)
+            for collection in self.memory.reader().collections()
+        ]
+        assert [
+            (collection.tenant_id, collection.name) for collection in self.reader.collections()
+        ] == expected
         for place in expected:
             infos, others = (
-                each.documents(each.open(*place), 1000, "").items
-                for each in (self.writer, self.memory)
+                store.documents(store.open(*place), 1000, "").items
+                for store in (self.writer, self.memory)
             )
-            assert [each.document_id for each in infos] == [each.document_id for each in others]
+            assert [info.document_id for info in infos] == [info.document_id for info in others]
             self.assert_found(*place, seed)
 
     def assert_found(self, tenant_id: str, name: str, seed: int, searches: int = 12) -> None:
-        """Fails unless searches of one collection find the same in both."""
+        """Fails unless random searches of one collection return the same from both stores."""
         draw = random.Random(seed)
         for _ in range(searches):
             search = partial(_search, draw.random(), tenant_id, name)
@@ -113,10 +125,10 @@ class Twins:
 
 
 def _search(seed: float, tenant_id: str, name: str, reader: Any) -> Found[Passage]:
-    """One search; the seed decides which."""
+    """Runs a random search, which the seed determines."""
     draw = random.Random(seed)
     retrieval, mode = draw.choice(list(Retrieval)), draw.choice(_MODES)
-    given, count = draw.choice(FILTERS), draw.choice([1, 3, 10, 1000])
+    filter, count = draw.choice(FILTERS), draw.choice([1, 3, 10, 1000])
     query = query_vector(draw.randrange(1000))
     text = draw.choice([question(draw), f"Sentence {draw.randrange(6)} story"])
     with reader.snapshot(tenant_id, name) as plain:
@@ -130,33 +142,33 @@ def _search(seed: float, tenant_id: str, name: str, reader: Any) -> Found[Passag
     with reader.snapshot(tenant_id, name, summaries=has_summaries) as snapshot:
         vector = None if retrieval is Retrieval.LEXICAL else query
         return find(
-            snapshot, vector, count, level, mode, text=text, retrieval=retrieval, filter=given
+            snapshot, vector, count, level, mode, text=text, retrieval=retrieval, filter=filter
         )
 
 
-def assert_alike(found: Found[Passage], expected: Found[Passage]) -> None:
-    """Fails unless both have the same passages; those of equal scores may change places."""
-    scores, others = ([each.score for each in both.passages] for both in (found, expected))
+def assert_alike(result: Found[Passage], expected: Found[Passage]) -> None:
+    """Fails unless both have the same passages. Passages of equal scores may change places."""
+    scores, others = ([passage.score for passage in both.passages] for both in (result, expected))
     assert scores == pytest.approx(others, abs=TOLERANCE)
     worst = others[-1] + TOLERANCE if others else 0.0
-    names, wanted = (
-        {each.chunk.chunk_id for each in both.passages if each.score > worst}
-        for both in (found, expected)
+    names, expected_names = (
+        {passage.chunk.chunk_id for passage in both.passages if passage.score > worst}
+        for both in (result, expected)
     )
-    all_found, all_wanted = (
-        {each.chunk.chunk_id for each in both.passages} for both in (found, expected)
+    all_names, all_expected_names = (
+        {passage.chunk.chunk_id for passage in both.passages} for both in (result, expected)
     )
-    assert names <= all_wanted
-    assert wanted <= all_found
-    texts = {each.chunk.chunk_id: each.chunk.content for each in expected.passages}
-    for each in found.passages:
-        assert texts.get(each.chunk.chunk_id, each.chunk.content) == each.chunk.content
-    assert found.eligible_leaves == expected.eligible_leaves
-    assert len(found.sections) == len(expected.sections)
+    assert names <= all_expected_names
+    assert expected_names <= all_names
+    texts = {passage.chunk.chunk_id: passage.chunk.content for passage in expected.passages}
+    for passage in result.passages:
+        assert texts.get(passage.chunk.chunk_id, passage.chunk.content) == passage.chunk.content
+    assert result.eligible_leaves == expected.eligible_leaves
+    assert len(result.sections) == len(expected.sections)
 
 
 @contextmanager
 def twins_at(dsn: str, **options: Any) -> Iterator[Twins]:
-    """Twins on an empty store."""
+    """Yields twins on an empty store. `options` are further arguments of `Twins`."""
     with closing(Database(dsn, 8, "tests", is_writer=True)) as database:
         yield Twins(database, **options)

@@ -1,4 +1,4 @@
-"""A snapshot that is a plain ranking, for tests of the services above it."""
+"""A fake snapshot that returns a fixed ranking, for tests of the retriever's pipeline."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +31,10 @@ FILTERED = ("filter", 0.0, 0.005)
 
 @dataclass
 class PlainSnapshot:
-    """Its ranking names, best leaf first, the passage of every leaf. Remembers its requests."""
+    """A snapshot with a fixed ranking. It records its requests.
+
+    `ranking` has the name of each leaf's passage, best leaf first.
+    """
 
     ranking: Sequence[str]
     settings: CollectionSettings = SETTINGS
@@ -41,7 +44,10 @@ class PlainSnapshot:
     requests: list[FindRequest] = field(default_factory=list)
 
     def find(self, request: FindRequest) -> Found[Any]:
-        """Every other leaf passes a filter; of summaries, each passage is a section."""
+        """Returns the best passages.
+
+        Every other leaf passes any filter. In SUMMARY_FIRST, each passage is a section.
+        """
         assert self.is_open
         self.requests.append(request)
         ranking = self.ranking[:: 1 if request.filter is None else 2]
@@ -63,34 +69,35 @@ class PlainSnapshot:
         )
 
     def passage(self, name: str) -> Any:
-        """What stands for a passage."""
+        """Returns the name itself, which stands for a passage."""
         return name
 
     def contexts(self, names: Sequence[str], request: FindRequest) -> tuple[SentenceContext, ...]:
-        """Those of leaves with these names."""
+        """Returns the contexts of the leaves with these names. Tests of windows implement it."""
         raise NotImplementedError
 
 
 class FakeSnapshot(PlainSnapshot):
-    """Encodes passages too, as their names."""
+    """A snapshot that can also encode passages: as their names."""
 
     def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
-        found = self.find(request)
-        return replace(found, passages=tuple(each.encode() for each in found.passages))
+        result = self.find(request)
+        return replace(result, passages=tuple(passage.encode() for passage in result.passages))
 
 
 class FakeReader:
-    """A store with one collection; `sequences` are what it has come to, look by look."""
+    """A store with one collection. `sequences` yields its sequence for each call of `sequence`."""
 
     def __init__(self, snapshot: PlainSnapshot, sequences: Iterator[int] | None = None) -> None:
         self._snapshot = snapshot
         self._sequences = sequences or count(SEQUENCE)
-        self.opened: list[tuple[str, str]] = []  # Tenant and collection of each snapshot.
+        # Each entry is the tenant and the collection of an opened snapshot.
+        self.opened: list[tuple[str, str]] = []
         self.tenants: list[str] = []
 
     @property
     def snapshots(self) -> int:
-        """How many have been opened."""
+        """The number of snapshots that have been opened."""
         return len(self.opened)
 
     @contextmanager
@@ -117,7 +124,10 @@ class FakeReader:
 
 
 class Embedder(HashEmbedder):
-    """Counts texts; must not be asked while a snapshot is open, which is to be short."""
+    """An embedder that records its batches.
+
+    It asserts that no snapshot is open meanwhile, because a snapshot must be open only shortly.
+    """
 
     def __init__(self, snapshot: PlainSnapshot, dimension: int = DIMENSION, name: str = "") -> None:
         super().__init__(dimension)

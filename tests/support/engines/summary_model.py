@@ -1,6 +1,5 @@
-"""Summaries without a summariser, and the search by them as plain Python would have it."""
+"""Random summaries without a summariser, and a plain model of the search by summaries."""
 
-import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,21 +14,22 @@ from hrag.filters import Filter
 from hrag.models.embedding import Vectors
 from hrag.types import DEFAULT_COLLECTION, ChosenSection, IndexStatus, SummaryScope
 from tests.support.documents.fakes import Leaf, ModelCollection, unit_vectors
+from tests.support.until import until
 
-EMBEDDER = "fake"  # Of `collection_settings`.
+# This is the embedder of `collection_settings`.
+EMBEDDER = "fake"
 
 _PATIENCE_S = 30.0
-_POLL_S = 0.02
 
 Place = tuple[str, range]
-"""A section: a document's id, and which of its leaves."""
+"""A section: the id of its document, and the range of its leaves."""
 
 
 @dataclass
 class ModelSummaries:
-    """What is summarised of a collection: each document's sections, and their vectors.
+    """The summarised sections of each document of a collection, and the vectors of the summaries.
 
-    Row 0 of a document's vectors is its own, row n + 1 that of section n.
+    Row 0 of a document's vectors belongs to the whole document, row n + 1 to section n.
     """
 
     model: ModelCollection
@@ -40,31 +40,31 @@ class ModelSummaries:
         self.sections.pop(document_id, None)
         self.vectors.pop(document_id, None)
 
-    def all(self, given: Filter | None = None) -> list[Place]:
-        """Every section of the documents that pass."""
-        passing = self.model if given is None else self.model.filtered(given)
+    def all(self, filter: Filter | None = None) -> list[Place]:
+        """Returns every section of the documents that pass the filter."""
+        passing = self.model if filter is None else self.model.filtered(filter)
         return [
             (document_id, section)
-            for document_id, own in self.sections.items()
+            for document_id, sections in self.sections.items()
             if document_id in passing.documents
-            for section in own
+            for section in sections
         ]
 
     def best(
-        self, query: Vector, count: int, scope: SummaryScope, given: Filter | None = None
+        self, query: Vector, count: int, scope: SummaryScope, filter: Filter | None = None
     ) -> list[Place]:
-        """The sections to be searched, best first."""
-        places = self.all(given)
+        """Returns the `count` sections whose leaves a search returns, best first."""
+        places = self.all(filter)
         if scope is SummaryScope.DOCUMENTS:
             documents = sorted(
-                self._passing(given),
+                self._passing(filter),
                 key=lambda document_id: -float(self.vectors[document_id][0] @ query),
             )
             places = [place for place in places if place[0] in documents[:count]]
         return sorted(places, key=lambda place: -self.score(query, place))[:count]
 
-    def _passing(self, given: Filter | None) -> set[str]:
-        passing = self.model if given is None else self.model.filtered(given)
+    def _passing(self, filter: Filter | None) -> set[str]:
+        passing = self.model if filter is None else self.model.filtered(filter)
         return self.vectors.keys() & passing.documents.keys()
 
     def score(self, query: Vector, place: Place) -> float:
@@ -73,39 +73,41 @@ class ModelSummaries:
         return float(self.vectors[document_id][number + 1] @ query)
 
     def leaves(self, query: Vector, places: list[Place]) -> dict[Leaf, float]:
-        """The leaves of sections, with their scores."""
-        own = {(document_id, leaf) for document_id, section in places for leaf in section}
-        return {leaf: score for leaf, score in self.model.scores(query).items() if leaf in own}
+        """Returns the leaves of sections, with their scores."""
+        leaves = {(document_id, leaf) for document_id, section in places for leaf in section}
+        return {leaf: score for leaf, score in self.model.scores(query).items() if leaf in leaves}
 
 
 def summarise(
     writer: Writer,
     summaries: ModelSummaries,
-    most: int = 1000,
+    max_documents: int = 1000,
     empty: frozenset[str] = frozenset(),
     embedder: str = EMBEDDER,
 ) -> int:
-    """Summarises what waits, `most` documents of it; those of `empty` get none.
+    """Summarises up to `max_documents` waiting documents; returns how many.
 
-    Summaries are random vectors, over sections of one to four leaves; every third of these
-    is left without.
+    Documents of `empty` get no summaries. The vectors of summaries are random. Sections have one to
+    four leaves, and every third section gets no summary.
     """
     done = 0
-    while done < most and (document := writer.next_unsummarised(embedder)):
+    while done < max_documents and (document := writer.next_unsummarised(embedder)):
         settings = document.collection.settings
         count = document.tree.counts[settings.tree.embedding_level]
         seed = zlib.crc32(document.parsed.text.encode())
         sections = [] if document.document_id in empty else list(_sections(count, seed))
         texts = [f"Summary {n} of {document.document_id}" for n in range(len(sections) + 1)]
-        found = [Summary(texts[0], range(count))]
-        found += [Summary(text, own) for text, own in zip(texts[1:], sections, strict=True)]
+        texts_of_sections = [Summary(texts[0], range(count))]
+        texts_of_sections += [
+            Summary(text, section) for text, section in zip(texts[1:], sections, strict=True)
+        ]
         if document.document_id in empty:
-            found = []
-        vectors = unit_vectors(len(found), seed, settings.dimension)
-        written = DocumentSummaries(tuple(found), vectors)
+            texts_of_sections = []
+        vectors = unit_vectors(len(texts_of_sections), seed, settings.dimension)
+        written = DocumentSummaries(tuple(texts_of_sections), vectors)
         assert writer.put_summaries(document, written, tokens=7)
         done += 1
-        if found:
+        if texts_of_sections:
             summaries.sections[document.document_id] = sections
             summaries.vectors[document.document_id] = vectors
     return done
@@ -121,16 +123,25 @@ def _sections(count: int, seed: int) -> Iterator[range]:
 
 
 def places_in(sections: Iterable[ChosenSection]) -> list[tuple[str, int, int]]:
-    """Where sections lie: their documents, and first and last character."""
-    return [(each.document_id, each.span.char_start, each.span.char_end) for each in sections]
+    """Returns the position of each section: document id, first character, end."""
+    return [
+        (section.document_id, section.span.char_start, section.span.char_end)
+        for section in sections
+    ]
 
 
 def wait_until_summarised(
     client: Client, tenant_id: str, collection: str = DEFAULT_COLLECTION
 ) -> IndexStatus:
-    """Of a collection of running services; summaries come within half a second or so."""
-    until = time.monotonic() + _PATIENCE_S
-    while (status := client.index_status(tenant_id, collection=collection)).unsummarised_documents:
-        assert time.monotonic() < until, status
-        time.sleep(_POLL_S)
-    return status
+    """Waits until all documents of a collection of running services have summaries.
+
+    Returns the status of the index then. Summaries are usually written within half a second.
+    """
+    statuses: list[IndexStatus] = []
+
+    def is_summarised() -> bool:
+        statuses.append(client.index_status(tenant_id, collection=collection))
+        return not statuses[-1].unsummarised_documents
+
+    until(is_summarised, _PATIENCE_S)
+    return statuses[-1]

@@ -31,16 +31,19 @@ def id_of(key: str) -> str:
 
 
 def expired(path: Path, key: str) -> str:
-    """Lets the key expire; returns it."""
+    """Sets the key's expiry to a past date; returns the key."""
     document = json.loads(path.read_text("utf-8"))
-    (line,) = (each for each in document["keys"] if each["id"] == id_of(key))
+    (line,) = (entry for entry in document["keys"] if entry["id"] == id_of(key))
     line["expires"] = "2026-01-01T00:00:00Z"
     path.write_text(json.dumps(document), "utf-8")
     return key
 
 
 def altered(key: str) -> str:
-    """Returns the key with its last character but one changed; the last encodes only some bits."""
+    """Returns the key with its second-last character changed.
+
+    The last character encodes only some bits, so a change of it might change nothing.
+    """
     return key[:-2] + ("A" if key[-2] != "A" else "B") + key[-1]
 
 
@@ -57,7 +60,7 @@ class Issuer:
         return {**public, "kid": self.key_id, "use": "sig", "alg": "ES256"}
 
     def token(self, **claims: Any) -> str:
-        """Returns a valid token with `claims` changed; a claim of None is left out."""
+        """Returns a valid token with `claims` changed. It leaves out claims that are None."""
         payload = {
             "iss": ISSUER,
             "aud": AUDIENCE,
@@ -76,7 +79,7 @@ def new_issuer(key_id: str = "one") -> Issuer:
 
 
 def write_jwks(path: Path, *issuers: Issuer) -> Path:
-    path.write_text(json.dumps({"keys": [each.jwk for each in issuers]}), "utf-8")
+    path.write_text(json.dumps({"keys": [issuer.jwk for issuer in issuers]}), "utf-8")
     return path
 
 

@@ -49,7 +49,11 @@ REPLIES: dict[str, Any] = {
 
 
 class Fake:
-    """Every call of both services: fails while it has failures left, then answers."""
+    """Implements every call of both services: fails while `failures` has an error, then answers.
+
+    Calls wait up to 5 s while `may_answer` is clear. `hung_up` is set when a stream's client
+    leaves.
+    """
 
     def __init__(self, *failures: Exception) -> None:
         self.calls: Counter[str] = Counter()
@@ -73,7 +77,7 @@ class Fake:
         return REPLIES[method]
 
     def IngestDocuments(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Answers a document named `bad` with an error of its own; fails as other calls do."""
+        """Yields one outcome per document: an error for the document `bad`, success for others."""
         self.calls["IngestDocuments"] += 1
         context.add_callback(self.hung_up.set)
         for request in requests:
@@ -88,7 +92,7 @@ class Fake:
             yield ipb.IngestDocumentsResponse(outcomes=[outcome])
 
     def Answer(self, request: Any, context: Any) -> Iterator[Any]:
-        """Fails before its first event, then between two others."""
+        """Yields passages, text and end. May fail before the passages and again after the text."""
         self.calls["Answer"] += 1
         self.remaining_s = context.time_remaining()
         context.add_callback(self.hung_up.set)

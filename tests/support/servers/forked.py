@@ -1,7 +1,7 @@
 """Programs forked from a process that has imported the services: each starts in 50 ms, not 1 s.
 
-Otherwise like `python -m MODULE` and `python -c CODE`: a process with its own arguments,
-environment, output and exit code. Its standard input is empty.
+In all else they are like `python -m MODULE` and `python -c CODE`: separate processes with
+arguments, environment, output and exit code. Their standard input is empty.
 """
 
 import multiprocessing
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 HRAG = ("-c", "from hrag.cli import main; main()")
-"""The command line."""
+"""The arguments that run hrag's command line."""
 
 _PRELOADED = [
     "indexer_svc.app",
@@ -33,9 +33,10 @@ _context.set_forkserver_preload(_PRELOADED)
 
 
 class Forked:
-    """A program; the part of `subprocess.Popen` that tests use.
+    """A running program, with the part of `subprocess.Popen` that tests use.
 
-    `arguments` are those of the interpreter. `errors` is where it writes those, by default `log`.
+    `arguments` are arguments of the interpreter. Its standard output goes to `log`, its standard
+    error to `errors`, by default also to `log`.
     """
 
     def __init__(
@@ -45,8 +46,9 @@ class Forked:
         log: Path,
         errors: Path | None = None,
     ) -> None:
-        for each in (log, errors or log):
-            each.touch()  # There from the start, as Popen's is.
+        for path in (log, errors or log):
+            # Both files exist from the start, as files that are given to Popen do.
+            path.touch()
         self._process = _context.Process(
             target=_run, args=(arguments, dict(environment), log, errors or log), daemon=True
         )
@@ -55,11 +57,11 @@ class Forked:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """Returns the exit code, -n after signal n; None while it runs."""
+        """Returns the exit code, -n after signal n. Returns None while the program runs."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Returns the exit code, or raises `subprocess.TimeoutExpired`."""
+        """Waits for the end and returns the exit code. Raises `subprocess.TimeoutExpired`."""
         self._process.join(timeout)
         code = self.poll()
         if code is None:
@@ -78,7 +80,7 @@ class Forked:
 def ran(
     *arguments: str, environment: Mapping[str, str] | None = None, timeout_s: float = 90
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end; like `subprocess.run`, with what it wrote."""
+    """Runs a program to its end. Returns its exit code and output, as `subprocess.run` does."""
     with TemporaryDirectory() as folder:
         output, errors = Path(folder, "output"), Path(folder, "errors")
         program = Forked(arguments, environment or os.environ, output, errors)
@@ -86,20 +88,20 @@ def ran(
             code = program.wait(timeout_s)
         finally:
             program.kill()
-        said = (path.read_text("utf-8", "replace") for path in (output, errors))
-        return subprocess.CompletedProcess(arguments, code, *said)
+        outputs = (path.read_text("utf-8", "replace") for path in (output, errors))
+        return subprocess.CompletedProcess(arguments, code, *outputs)
 
 
 @contextmanager
 def talking(*arguments: str) -> Iterator[tuple[Forked, TextIO]]:
-    """A program and what it writes, line by line as it comes; killed at the end."""
+    """Runs a program; yields it and its output, line by line. Kills it at the end."""
     with TemporaryDirectory() as folder:
         pipe = Path(folder, "output")
         os.mkfifo(pipe)
         program = Forked(arguments, os.environ, pipe)
         try:
-            with pipe.open(encoding="utf-8") as said:
-                yield program, said
+            with pipe.open(encoding="utf-8") as lines:
+                yield program, lines
         finally:
             program.kill()
             program.wait()
@@ -114,10 +116,11 @@ def _run(
         with path.open("ab") as file:
             os.dup2(file.fileno(), number)
     sys.orig_argv = [sys.executable, *arguments]
-    kind, program, *own = arguments
-    sys.argv = [kind, *own]
+    kind, program, *program_arguments = arguments
+    sys.argv = [kind, *program_arguments]
     if kind == "-m":
-        sys.modules.pop(program, None)  # A program's own module is not imported before it runs.
+        # A module that runs as a program must not have been imported before.
+        sys.modules.pop(program, None)
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     else:
         exec(program, {"__name__": "__main__"})

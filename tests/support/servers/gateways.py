@@ -1,4 +1,4 @@
-"""A gateway in the test's process, in a thread with an event loop of its own, and its client."""
+"""A gateway in the test's process, in a thread with a separate event loop, and its client."""
 
 import json
 import ssl
@@ -38,12 +38,12 @@ class Reply:
     @property
     def field(self) -> str:
         """The field that an error names."""
-        (found,) = (
+        (field,) = (
             detail["debug"]["fieldViolations"][0]["field"]
             for detail in self.json["details"]
             if detail["type"] == "google.rpc.BadRequest"
         )
-        return str(found)
+        return str(field)
 
     @property
     def reason(self) -> str:
@@ -57,7 +57,7 @@ class Gateway:
 
     port: int
     ca_file: Path | None = None
-    """The authority of its certificate; None for plaintext."""
+    """The certificate of the authority that issued its certificate; None for plaintext."""
 
     @property
     def address(self) -> str:
@@ -68,7 +68,7 @@ class Gateway:
         return f"http{'s' if self.ca_file else ''}://{self.address}"
 
     def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Reply:
-        """Sends `body`, encoded as JSON unless it is bytes."""
+        """Sends `body`, which is encoded as JSON unless it is bytes; returns the reply."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.send("POST", path, raw, {**JSON, **(headers or {})})
 
@@ -98,22 +98,22 @@ def _read(response: HTTPResponse) -> Reply:
 
 def gateway_settings(indexer: str, retriever: str, **variables: object) -> GatewaySettings:
     """Returns settings from `variables`, ignoring the environment."""
-    own = {
+    defaults = {
         "HRAG_HTTP_ADDRESS": "127.0.0.1:0",
         "HRAG_INDEXER_ADDRESS": indexer,
         "HRAG_RETRIEVER_ADDRESS": retriever,
         "HRAG_DRAIN_S": 2.0,
     }
-    return GatewaySettings(**own | variables)
+    return GatewaySettings(**defaults | variables)
 
 
 @contextmanager
 def gateway_to(
     indexer: str, retriever: str, ca_file: Path | None = None, **variables: object
 ) -> Iterator[Gateway]:
-    """Runs a gateway to the services at these addresses; it must stop without an error.
+    """Runs a gateway to the services at these addresses. Fails unless it stops without an error.
 
-    `ca_file` is for its clients, where it has a certificate.
+    If the gateway has a certificate, its clients trust `ca_file`.
     """
     stopping = threading.Event()
     port: Future[int] = Future()

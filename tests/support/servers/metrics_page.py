@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 class Scrape(Mapping[str, Metric]):
-    """All metric families of one scrape, by name, with `_total` for counters."""
+    """All metric families of one scrape, by name. Names of counters end with `_total`."""
 
     def __init__(self, address: str, token: str = "", tls: SSLContext | None = None) -> None:
         scheme = "http" if tls is None else "https"
@@ -35,20 +35,20 @@ class Scrape(Mapping[str, Metric]):
 
     @property
     def series(self) -> set[str]:
-        """Names of all series."""
+        """The names of all series."""
         return {sample.name for family in self.values() for sample in family.samples}
 
     def value(self, series: str, **labels: str) -> float:
         """Returns the sum of the samples with these labels; raises KeyError if there is none."""
-        found = [
+        values = [
             sample.value
             for family in self.values()
             for sample in family.samples
             if sample.name == series and labels.items() <= sample.labels.items()
         ]
-        if not found:
+        if not values:
             raise KeyError(series, labels)
-        return sum(found)
+        return sum(values)
 
 
 def _written(family: Metric) -> str:

@@ -1,9 +1,9 @@
 """A local server with OpenAI's protocol, and faults on demand.
 
-`POST /v1/embeddings`: its vectors are a hash of the text, of length 3, as floats or base64
-as the request asks. `POST /v1/chat/completions`, streamed: it says the same always, or what
-its script makes of the prompt.
-Faults change the next replies, in the order they were injected; then it answers well again.
+`POST /v1/embeddings` returns vectors that are hashes of the texts, of length 3, as floats or
+base64 as the request asks. `POST /v1/chat/completions` streams always the same text, or the text
+that `script` computes from the prompt. Faults change the next replies, in the order in which they
+were injected; later replies are correct again.
 """
 
 import base64
@@ -34,11 +34,11 @@ PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
 
 @dataclass(frozen=True)
 class Reply:
-    """What goes back. `data` becomes the body unless `body` is given.
+    """A reply of the server. `data` becomes the body unless `body` is set.
 
-    `events` are sent one by one in place of either: bytes as they are, a number as a pause
-    of so many seconds, None as the end of the connection. Before them, `slow_headers` are sent
-    one by one, each with a pause of `HEADER_PAUSE_S`.
+    If `events` is set, it is streamed instead: bytes are sent as they are, a number is a pause of
+    that many seconds, None ends the connection. Before them, `slow_headers` headers are sent one by
+    one, each followed by a pause of `HEADER_PAUSE_S`.
     """
 
     data: list[dict[str, Any]]
@@ -64,7 +64,7 @@ def refuse(
 
 
 def page(status: int, charset: str) -> Fault:
-    """Answers an HTML page of that charset, as a proxy does."""
+    """Answers an HTML page with this charset, as a proxy does."""
     headers = {"Content-Type": f"text/html; charset={charset}"}
     return lambda reply: replace(
         reply, status=status, body=b"<html>\xff\xff", headers=headers, events=None
@@ -72,7 +72,7 @@ def page(status: int, charset: str) -> Fault:
 
 
 def slow(delay_s: float) -> Fault:
-    """Answers correctly, but late."""
+    """Answers correctly, but only after `delay_s`."""
     return lambda reply: replace(reply, delay_s=delay_s)
 
 
@@ -97,7 +97,7 @@ def shuffled(reply: Reply) -> Reply:
 
 
 def indexes(*values: Any) -> Fault:
-    """Gives the vectors these indexes."""
+    """Answers with these indexes of the vectors."""
     return lambda reply: replace(
         reply,
         data=[item | {"index": value} for item, value in zip(reply.data, values, strict=True)],
@@ -105,19 +105,19 @@ def indexes(*values: Any) -> Fault:
 
 
 def last_vector(embedding: Any) -> Fault:
-    """Answers `embedding` for the last text."""
+    """Answers `embedding` as the vector of the last text."""
     return lambda reply: replace(
         reply, data=[*reply.data[:-1], reply.data[-1] | {"embedding": embedding}]
     )
 
 
 def says(*pieces: str, finish: str | None = "stop", usage: bool = True) -> Fault:
-    """Streams another text; without `finish` it has no finish reason."""
+    """Streams another text. If `finish` is None, the stream has no finish reason."""
     return lambda reply: replace(reply, events=_events(pieces, finish, usage))
 
 
 def events(*sent: bytes | float | None) -> Fault:
-    """Streams `sent`; see `Reply`."""
+    """Streams `sent`, which has the form of `Reply.events`."""
     return lambda reply: replace(reply, events=sent)
 
 
@@ -132,12 +132,12 @@ def before_event(number: int, sent: bytes | float | None) -> Fault:
 
 
 def event(value: Any) -> bytes:
-    """One event of a stream."""
+    """Returns one event of a stream, with `value` as JSON."""
     return f"data: {json.dumps(value)}\n\n".encode()
 
 
 def piece(content: Any, finish: Any = None) -> bytes:
-    """An event that adds `content` to the text."""
+    """Returns an event that adds `content` to the text."""
     choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
     return event({"object": "chat.completion.chunk", "choices": [choice], "usage": None})
 
@@ -159,14 +159,15 @@ class OpenAIServer:
     paths: tuple[str, ...] = (_EMBEDDINGS, _CHAT)
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION, *, base64_known: bool = True) -> None:
-        """Without `base64_known` it always returns floats, as some servers do.
+        """Opens the port. Without `base64_known` it always returns floats, as some servers do.
 
-        `script` makes the text of a chat reply from the prompt.
+        `script` returns the text of a chat reply for a prompt; tests may replace it.
         """
         self.script: Callable[[str], str] = lambda _: "".join(SAID)
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
-        self.streams_left = 0  # Streams whose client left before their end.
+        # This counts the streams whose client left before their end.
+        self.streams_left = 0
         self.dimension = dimension
         self._base64_known = base64_known
         self._faults: deque[Fault] = deque()
@@ -185,16 +186,16 @@ class OpenAIServer:
 
     @property
     def calls(self) -> int:
-        """Number of requests so far, rejected ones included."""
+        """The number of requests so far, including rejected ones."""
         return len(self.requests)
 
     @property
     def texts(self) -> list[str]:
-        """All received texts, in order of arrival."""
+        """All texts that were sent to be embedded, in order of arrival."""
         return [text for request in self.requests for text in request["input"]]
 
     def inject(self, fault: Fault, times: int = 1) -> None:
-        """Applies `fault` to one more reply, or to the next `times`."""
+        """Applies `fault` to the next `times` replies that have no fault yet."""
         self._faults.extend([fault] * times)
 
     def forget_faults(self) -> None:
@@ -218,13 +219,13 @@ class OpenAIServer:
         whole = {"object": "list", "model": "test", "data": reply.data, "usage": usage}
         return json.dumps(whole).encode()
 
-    def left(self) -> None:
+    def record_left_stream(self) -> None:
         """Records that the client of a stream has left."""
         with self._lock:
             self.streams_left += 1
 
     def wait(self, delay_s: float) -> None:
-        """Waits, but not longer than the server runs."""
+        """Waits for `delay_s`, or until the server closes."""
         self._closing.wait(delay_s)
 
     @property
@@ -272,10 +273,12 @@ class OpenAIServer:
 class _Handler(BaseHTTPRequestHandler):
     owner: OpenAIServer
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # Headers and body are two writes: no 40 ms between them.
+    # Headers and body are two writes. With Nagle's algorithm, 40 ms could pass between them.
+    disable_nagle_algorithm = True
 
     def handle(self) -> None:
-        with suppress(ConnectionError):  # A client that gave up.
+        # A client that gave up has closed its connection.
+        with suppress(ConnectionError):
             super().handle()
 
     def do_POST(self) -> None:
@@ -303,18 +306,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_headers({"Content-Type": "text/event-stream"} | reply.headers)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            for each in events:
-                if each is None:
+            for event in events:
+                if event is None:
                     self.close_connection = True
                     return
-                if isinstance(each, bytes):
-                    self._send_part(each)
+                if isinstance(event, bytes):
+                    self._send_part(event)
                 else:
-                    self._pause(each)
+                    self._pause(event)
             self._send_part(b"")
         except ConnectionError:
             self.close_connection = True
-            self.owner.left()
+            self.owner.record_left_stream()
 
     def _send_part(self, content: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
@@ -340,7 +343,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(content)
         except ConnectionError:
-            self.close_connection = True  # The client did not wait for a slow reply.
+            # The client did not wait for a slow reply.
+            self.close_connection = True
 
     def _send_headers(self, headers: dict[str, str]) -> None:
         for name, value in headers.items():

@@ -1,6 +1,7 @@
-"""PgBouncer in front of a server, pooling transactions: two server connections for all callers.
+"""PgBouncer in front of a server, with a pool of two server connections for all callers.
 
-It is a program of the machine, found by PATH; Debian 13's package is new enough.
+It pools transactions. PgBouncer must be installed on the machine; Debian 13's package is new
+enough.
 """
 
 import re
@@ -34,14 +35,14 @@ listen_addr = 127.0.0.1
 
 
 def why_not() -> str:
-    """Why PgBouncer cannot be started here; empty if it can."""
+    """Returns the reason why PgBouncer cannot be started here; empty if it can."""
     program = shutil.which("pgbouncer")
     if program is None:
         return "pgbouncer is not installed"
-    told = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
-    found = re.search(r"(\d+)\.(\d+)", told.stdout)
-    if found is None or (int(found[1]), int(found[2])) < _OLDEST:
-        return f"pgbouncer is older than {_OLDEST[0]}.{_OLDEST[1]}: {told.stdout.splitlines()[0]}"
+    output = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
+    version = re.search(r"(\d+)\.(\d+)", output.stdout)
+    if version is None or (int(version[1]), int(version[2])) < _OLDEST:
+        return f"pgbouncer is older than {_OLDEST[0]}.{_OLDEST[1]}: {output.stdout.splitlines()[0]}"
     return ""
 
 

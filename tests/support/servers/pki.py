@@ -1,6 +1,6 @@
 """Certificate authorities and certificates for tests.
 
-They are as RFC 5280 demands: Python 3.13 and later verify certificates strictly.
+They obey RFC 5280, because Python 3.13 and later verify certificates strictly.
 """
 
 from dataclasses import dataclass
@@ -32,25 +32,25 @@ class Pair:
 
 
 class Authority:
-    """Issues certificates; its own is in `ca_file`."""
+    """Issues certificates. `ca_file` contains the authority's certificate."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = _name(name)
         self._key = generate_private_key(SECP256R1())
-        self._made = 0
-        own = _certificate(self._name, self._name, self._key, self._key, is_authority=True)
+        self._issued = 0
+        certificate = _certificate(self._name, self._name, self._key, self._key, is_authority=True)
         self.ca_file = folder / f"{name}.pem"
-        self.ca_file.write_bytes(_pem(own))
+        self.ca_file.write_bytes(_pem(certificate))
 
     def issue(self, name: str = "service") -> Pair:
         """Issues a certificate for the loopback addresses."""
-        self._made += 1
+        self._issued += 1
         key = generate_private_key(SECP256R1())
-        stem = f"{self.ca_file.stem}-{name}-{self._made}"
+        stem = f"{self.ca_file.stem}-{name}-{self._issued}"
         pair = Pair(self._folder / f"{stem}.pem", self._folder / f"{stem}.key")
-        made = _certificate(_name(name), self._name, key, self._key, is_authority=False)
-        pair.cert_file.write_bytes(_pem(made))
+        certificate = _certificate(_name(name), self._name, key, self._key, is_authority=False)
+        pair.cert_file.write_bytes(_pem(certificate))
         pair.key_file.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,
@@ -104,7 +104,7 @@ def _certificate(
 
 
 def _key_usage(is_authority: bool) -> x509.KeyUsage:
-    """Returns what the key may sign: certificates for an authority, handshakes for a service."""
+    """Returns the uses of a key: an authority signs certificates, a service signs handshakes."""
     return x509.KeyUsage(
         digital_signature=not is_authority,
         content_commitment=False,

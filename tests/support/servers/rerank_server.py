@@ -1,7 +1,7 @@
 """A local server with `POST /rerank` in both forms, and faults on demand.
 
-A text's score is the number of the query's words in it. Faults are those of
-`tests.support.servers.openai_server`; `data` of a reply are its entries.
+A text's score is the number of the query's words in it. It takes the faults of
+`tests.support.servers.openai_server`. `data` of a reply are its entries.
 """
 
 import json
@@ -9,11 +9,12 @@ from typing import Any
 
 from tests.support.servers.openai_server import Fault, OpenAIServer, Reply
 
-TOKENS = 11  # That it reports for each request in Cohere's form.
+# The server reports this number of tokens for each request in Cohere's form.
+TOKENS = 11
 
 
 def score(query: str, text: str) -> int:
-    """Returns how many words of the query the text has."""
+    """Returns the number of the query's words that the text contains."""
     words = set(text.lower().replace(".", " ").split())
     return sum(word in words for word in query.lower().split())
 
@@ -48,7 +49,7 @@ class RerankServer(OpenAIServer):
         return json.dumps({"results": reply.data, "usage": usage}).encode()
 
     def _well(self, request: dict[str, Any]) -> Reply:
-        """Best first, as such servers answer."""
+        """Returns a reply whose entries are sorted, best first, as reranking servers do."""
         field = "score" if "texts" in request else "relevance_score"
         texts = request.get("texts") or request["documents"]
         entries: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""A gRPC server in the test's process, with a servicer of the test."""
+"""A gRPC server in the test's process, with a servicer that the test provides."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

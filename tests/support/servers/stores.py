@@ -1,8 +1,8 @@
-"""Where the store of a data directory is: in it, or in a database of the tests' PostgreSQL server.
+"""Maps data directories to stores: in the folder itself, or in a database of PostgreSQL.
 
 Every process of a test that has a data directory gets its engine's settings from `settings_of`.
-With a server, each data directory stands for a database of its own, which is made empty when it
-is first asked for; nothing else changes for the tests.
+With a PostgreSQL server, each data directory stands for a separate database, which is created
+empty when it is first used. Nothing else differs for the tests.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Databases:
-    """Databases by the data directories that they stand for."""
+    """The databases of a server, by the data directories that stand for them."""
 
     def __init__(self, server: "PostgresServer") -> None:
         self.server = server
@@ -30,19 +30,19 @@ class _Databases:
         return self._names[data_dir]
 
     def drop_below(self, folder: Path) -> None:
-        for data_dir in [each for each in self._names if each.is_relative_to(folder)]:
+        for data_dir in [folder for folder in self._names if folder.is_relative_to(folder)]:
             self.server.drop(self._names.pop(data_dir))
 
 
 COSINE_TOLERANCE = 1e-3
-"""By how much scores of a search may be wrong: PostgreSQL keeps vectors in 16 bits."""
+"""The largest error of a search's scores: PostgreSQL stores vectors in 16 bits."""
 
 _databases: _Databases | None = None
 
 
 @contextmanager
 def in_postgres(server: "PostgresServer") -> Iterator[None]:
-    """Stores are databases of `server` while the block runs."""
+    """Makes stores databases of `server` inside the block."""
     global _databases  # noqa: PLW0603 - each process that a test starts asks for its store
     before, _databases = _databases, _Databases(server)
     try:
@@ -52,7 +52,7 @@ def in_postgres(server: "PostgresServer") -> Iterator[None]:
 
 
 def settings_of(data_dir: Path) -> dict[str, str]:
-    """Environment variables by which a process finds the store of `data_dir`."""
+    """Returns the environment variables by which a process opens the store of `data_dir`."""
     settings = {"HRAG_DATA_DIR": str(data_dir)}
     if _databases is None:
         return settings
@@ -61,18 +61,18 @@ def settings_of(data_dir: Path) -> dict[str, str]:
 
 
 def is_embedded() -> bool:
-    """Whether stores are of the embedded engine."""
+    """Returns True if stores belong to the embedded engine."""
     return _databases is None
 
 
 def dsn_of(data_dir: Path) -> str:
-    """The DSN of the database that `data_dir` stands for, by which nobody needs a password."""
+    """Returns the DSN of the database of `data_dir`. Connections by it need no password."""
     assert _databases is not None
     return _databases.server.dsn(_databases.name(data_dir))
 
 
 def content_of(data_dir: Path) -> object:
-    """Returns what changes with every write to the store of `data_dir`, and with nothing else."""
+    """Returns a value that changes with every write to the store of `data_dir`, and only then."""
     if _databases is None:
         return (data_dir / "data.mdb").read_bytes()
     rows = "SELECT count(*), max(xmin::text::bigint) FROM hrag."
@@ -81,7 +81,7 @@ def content_of(data_dir: Path) -> object:
 
 
 def check_store(data_dir: Path) -> None:
-    """The store is sound, and no process has it to itself."""
+    """Fails unless the store is sound and no other process has it open for writing."""
     engine = open_engine(load(EngineSettings, **settings_of(data_dir)))
     try:
         engine.writer()
