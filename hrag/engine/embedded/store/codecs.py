@@ -90,7 +90,7 @@ NUMBER: KeyCodec[int, None] = KeyCodec(schema.u64, schema.read_u64, _no_prefix)
 COLLECTION: KeyCodec[int, int] = KeyCodec(schema.u32, schema.read_u32, schema.u32)
 """The number of a collection, which is a group of one entry."""
 IN_COLLECTION: KeyCodec[tuple[int, int], int] = KeyCodec(
-    lambda key: schema.in_collection(*key), schema.read_in_collection, schema.u32
+    schema.key_in_collection, schema.read_in_collection, schema.u32
 )
 """The number of a collection, and an ordinal or a sequence; grouped by collection."""
 DOCUMENT_ID: KeyCodec[tuple[int, str], int] = KeyCodec(
@@ -139,7 +139,7 @@ COUNTERS: ValueCodec[Counters] = ValueCodec(Counters.to_bytes, Counters.from_byt
 USAGE: ValueCodec[Usage] = ValueCodec(Usage.to_bytes, Usage.from_bytes)
 DOCUMENT_ENTRY: ValueCodec[DocumentEntry] = ValueCodec(
     lambda entry: schema.document_entry(*entry),
-    lambda value: DocumentEntry(*schema.read_document_entry(value)),
+    lambda value: DocumentEntry._make(schema.read_document_entry(value)),
 )
 DOCUMENT_RECORD: ValueCodec[DocumentRecord] = ValueCodec(
     DocumentRecord.to_short_bytes, DocumentRecord.from_bytes

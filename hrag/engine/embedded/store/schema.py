@@ -125,6 +125,7 @@ _ALIAS = b"\x01"
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 _U32_U64 = struct.Struct(">IQ")
+_DOCUMENT_ENTRY = struct.Struct(f">I{SLOT_BYTES}s")
 
 u32 = _U32.pack
 u64 = _U64.pack
@@ -145,6 +146,11 @@ def read_u64(value: bytes | memoryview) -> int:
 def in_collection(collection: int, number: int) -> bytes:
     """Returns a key of `ordinals`, or of another database keyed by a collection and a u64."""
     return _U32_U64.pack(collection, number)
+
+
+def key_in_collection(key: tuple[int, int]) -> bytes:
+    """Returns the same as `in_collection`, for a pair of collection and number."""
+    return _U32_U64.pack(*key)
 
 
 def read_in_collection(key: bytes | memoryview) -> tuple[int, int]:
@@ -169,7 +175,8 @@ def document_entry(leaf_count: int, slot: bytes) -> bytes:
 
 def read_document_entry(value: memoryview) -> tuple[int, bytes]:
     """Returns the leaf count and the slot of a value of `ordinals`; the slot stays packed."""
-    return read_u32(value[: _U32.size]), bytes(value[_U32.size :])
+    leaf_count, slot = _DOCUMENT_ENTRY.unpack(value)
+    return leaf_count, slot
 
 
 def address(slot: bytes, collection: int, ordinal: int) -> bytes:

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store import codecs, schema
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES, MAX_NAME_BYTES
 
 u32s = st.integers(0, 2**32 - 1)
@@ -49,3 +49,18 @@ def test_the_table_lists_every_database_once():
     listed = re.findall(r"^\| ([a-z_]+)\s*\|", schema.__doc__ or "", re.MULTILINE)
     assert listed == ["database", *schema.DATABASES]
     assert len(set(schema.DATABASES)) == len(schema.DATABASES)
+
+
+def test_every_database_is_a_field_of_a_transaction(store):
+    with store.read() as txn:
+        names = {table.name for table in txn.tables()}
+        names |= {table.name for table in (txn.terms, txn.free_slots, txn.unsummarised)}
+        names |= {txn.deleted_collections.name, schema.CONTENTS}
+        assert names == set(schema.DATABASES) == set(txn.databases)
+        assert {table.name for table in txn.tables_by_collection()} == set(schema.BY_COLLECTION)
+
+
+def test_keys_come_back_even_if_they_are_damaged():
+    damaged = b"t\xff\0c"
+    assert codecs.COLLECTION_NAME.pack(codecs.COLLECTION_NAME.unpack(damaged)) == damaged
+    assert schema.printable(codecs.TENANT.unpack(b"t\xff")) == "t\ufffd"
