@@ -14,6 +14,7 @@ import structlog
 
 from hrag.config import DEFAULT_RERANK_TEXT_TOKENS, DEFAULT_RERANK_TOP
 from hrag.models.rerank import Reranker
+from hrag.passages.budget_after_rerank import within_limits, without_repeats
 from hrag.passages.excerpt import excerpt
 from hrag.text.citations import sections
 from hrag.text.plain_text import one_line
@@ -29,7 +30,6 @@ from hrag.values.limits import DEFAULT_LIMIT
 from hrag.values.search import Passage, SearchMode, SearchQuery
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
-from retriever_svc.token_budget import within_limits, without_repeats
 
 _log = structlog.get_logger()
 
