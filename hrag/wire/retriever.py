@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
@@ -107,24 +107,6 @@ _PLAN_NUMBER = {
 _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
 
 
-class EncodedResult(NamedTuple):
-    """A search result, and its encoded passages.
-
-    `result` contains no passages. Each element of `passages` is an encoded SearchResponse that
-    contains one passage.
-    """
-
-    result: SearchResult
-    passages: tuple[bytes, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """An upper bound of the size of the encoded response, which is only a little larger."""
-        sections = sum(map(_section_bytes, self.result.sections))
-        texts = text_bytes(self.result.fallback, self.result.rerank_failure)
-        return sum(map(len, self.passages)) + sections + texts + _RESULT_BYTES
-
-
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """Returns the query of a request; raises InvalidArgument if a field is invalid.
 
@@ -199,14 +181,14 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
     return pb.BatchSearchRequest(searches=map(search_request, queries))
 
 
-def encoded_batch(outcomes: Iterable[EncodedResult | HragError]) -> bytes:
+def encoded_batch(outcomes: Iterable[SearchResult[bytes] | HragError]) -> bytes:
     """Returns an encoded BatchSearchResponse. Encoded passages are copied, not parsed."""
     return b"".join(
         part for outcome in outcomes for part in nested_field(1, _encoded_outcome(outcome))
     )
 
 
-def _encoded_outcome(outcome: EncodedResult | HragError) -> bytes:
+def _encoded_outcome(outcome: SearchResult[bytes] | HragError) -> bytes:
     if isinstance(outcome, HragError):
         return pb.SearchOutcome(error=error_message(outcome)).SerializeToString()
     return b"".join(nested_field(1, encoded_response(outcome)))
@@ -222,18 +204,32 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     return error_from(message.error)
 
 
-def encoded_response(encoded: EncodedResult) -> bytes:
+def encoded_bytes(result: SearchResult[bytes]) -> int:
+    """Returns an upper bound of the size of the encoded response, which is a little smaller."""
+    sections = sum(map(_section_bytes, result.sections))
+    texts = text_bytes(result.fallback, result.rerank_failure)
+    return sum(map(len, result.passages)) + sections + texts + _RESULT_BYTES
+
+
+def encoded_response(result: SearchResult[bytes]) -> bytes:
     """Returns an encoded SearchResponse.
 
-    In protobuf, concatenated messages decode as one message that has the fields of all of them.
+    Each passage of the result is an encoded SearchResponse that contains only this passage. In
+    protobuf, concatenated messages decode as one message that has the fields of all of them.
     """
-    return b"".join([*encoded.passages, search_response(encoded.result).SerializeToString()])
+    return b"".join([*result.passages, _without_passages(result).SerializeToString()])
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:
+    message = _without_passages(result)
+    message.passages.extend(map(passage_message, result.passages))
+    return message
+
+
+def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
+    """Returns the response of a search without its passages."""
     timings = result.timings
     return pb.SearchResponse(
-        passages=map(passage_message, result.passages),
         mode=_MODE_NUMBER[result.mode],
         matched_at_level=result.matched_at_level,
         returned_at_level=result.returned_at_level,

@@ -29,17 +29,18 @@ from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.engine_documents import DocumentSummaries, Summary, UnreadableDocument
-from hrag.engine.find import FindRequest
+from hrag.engine.find import VALUES, FindRequest
 from hrag.errors import DataLoss, HragError, StoreUnavailable
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.text import tokens
 from hrag.types import DEFAULT_CONTEXT_TOKENS, Retrieval, SearchMode, SummaryUnit
 from hrag.values.ids import ChunkId
 from hrag.values.tree import ParsedText, Section
-from hrag.wire.passages import PASSAGE_FIELDS
 from tests import forked  # noqa: F401  It says what the server that forks has imported.
 from tests.attacks.lmdb_pages import PAGE_BYTES
 from tests.support.documents.fakes import (
+    ENCODED,
+    LEAVES,
     collection_settings,
     prepared,
     query_vector,
@@ -369,12 +370,12 @@ def answers(reader: Reader) -> dict[str, Any]:
                 continue
             for retrieval in Retrieval:
                 request = _request(mode, retrieval, None)
-                ask(f"{mode} {retrieval}", lambda s, r=request: _found(s.find(r)))
+                ask(f"{mode} {retrieval}", lambda s, r=request: _found(s, r))
             request = _request(mode, Retrieval.HYBRID, None)
-            ask(f"{mode} encoded", lambda s, r=request: s.find_encoded(r, PASSAGE_FIELDS).passages)
+            ask(f"{mode} encoded", lambda s, r=request: s.find(r, ENCODED).passages)
         for chosen, given in _FILTERS.items():
             request = _request(SearchMode.SMALL_TO_BIG, Retrieval.DENSE, given)
-            ask(f"filter {chosen}", lambda s, r=request: _found(s.find(r)))
+            ask(f"filter {chosen}", lambda s, r=request: _found(s, r))
         for number in range(_DOCUMENTS):
             top = ChunkId(f"d{number}", 2, 0)
             ask(f"hierarchy {number}", lambda s, t=top: s.hierarchy(t, 2, content=True))
@@ -407,8 +408,10 @@ def _failure(error: HragError) -> tuple[str, str, str]:
     return ("error", type(error).__name__, error.message)
 
 
-def _found(found: Any) -> Any:
-    return found.passages, found.contexts, found.sections, found.eligible_leaves
+def _found(snapshot: Any, request: FindRequest) -> Any:
+    is_window = request.mode is SearchMode.SENTENCE_WINDOW
+    found = snapshot.find(request, LEAVES if is_window else VALUES)
+    return found.passages, found.sections, found.eligible_leaves
 
 
 def plain(stored: Exported) -> Any:

@@ -6,19 +6,19 @@ Everything else is the same in every engine.
 """
 
 import time
-from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from hrag.engine.common.ancestor_groups import AncestorGroups, TreeOf, deepened, grouped
 from hrag.engine.common.candidates import ScoredRows
 from hrag.engine.common.rounds import FACTOR, Round, Selection
-from hrag.engine.find import FindRequest, Found
+from hrag.engine.find import FindRequest, FindResult, P
 from hrag.observe.tracing import Stage
 from hrag.values.deadline import Deadline
+from hrag.values.search import ChosenSection
 
-P = TypeVar("P")  # A passage as a value or encoded, or a sentence context.
 Best: TypeAlias = Callable[[int], ScoredRows]
 """Returns the best eligible leaves; the argument is the number of leaves from each source."""
 Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], Selection]]
@@ -32,12 +32,16 @@ def search(
     tree_of: TreeOf,
     eligible_leaves: int,
     deadline: Deadline,
-) -> Found[P]:
+    *,
+    stages: Sequence[Stage] = (),
+    sections: tuple[ChosenSection, ...] = (),
+) -> FindResult[P]:
     """Ranks more and more leaves until there are enough passages or no further leaf.
 
-    Raises DeadlineExceeded or Cancelled between two rounds.
+    `stages` are the stages before the first round; the result contains them and `sections`. Raises
+    DeadlineExceeded or Cancelled between two rounds.
     """
-    stages: list[Stage] = []
+    stages = [*stages]
     count, groups = request.candidates, None
     while True:
         deadline.check("searching")
@@ -57,12 +61,13 @@ def search(
             passages, outcome = read(reaching)
             stages.append(("fetch", start_s, time.perf_counter()))
             if round_.is_final(outcome):
-                return Found(
+                return FindResult(
                     passages=passages,
                     considered=len(considered),
                     eligible_leaves=eligible_leaves,
                     exact=scored.exact,
                     exhausted=round_.is_exhausted(outcome),
                     stages=tuple(stages),
+                    sections=sections,
                 )
         count *= FACTOR

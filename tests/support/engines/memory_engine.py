@@ -20,7 +20,15 @@ from typing import Any
 import numpy as np
 
 from hrag import errors, types
-from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
+from hrag.engine import (
+    Admission,
+    CollectionHandle,
+    DocumentSummaries,
+    FindRequest,
+    FindResult,
+    PassageForm,
+    SurroundedLeaves,
+)
 from hrag.engine.common.rounds import FACTOR, Round, Selection, select
 from hrag.engine.common.validation import (
     check_alias_count,
@@ -39,11 +47,12 @@ from hrag.engine.engine_documents import (
     info_bytes,
     read_part,
 )
-from hrag.passages import outline, sentence_context
+from hrag.passages import outline
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.indexed_text import MAX_HEADING_CHARS, IndexedLeaf, indexed_leaves
+from hrag.passages.surrounded_leaf import surrounded_leaf
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.text.analysis import MAX_FREQUENCY, analyzer, term_weights
 from hrag.text.analysis.query_syntax import RequiredParts
@@ -535,7 +544,7 @@ class MemorySnapshot:
         self.name = contents.handle.name
         self._level = self.settings.tree.embedding_level
 
-    def find(self, request):
+    def find(self, request, form):
         began = time.perf_counter()
         eligible, sections = self._eligible(request)
         ranking = self._ranking(request, "leaves")
@@ -551,14 +560,14 @@ class MemorySnapshot:
             least = -math.inf if request.min_score is None else request.min_score
             best = [group for group in groups if group.score >= least]
             this = Round(request, len(groups), len(best), complete)
-            found, selection = self._read(request, best, ranking.locator)
+            found, selection = self._read(request, form, best, ranking.locator)
             if this.has_enough_groups and this.is_final(selection):
                 break
             wanted *= FACTOR
         names = ["filter"] * bool(request.filter or request.required) + ["search", "climb", "fetch"]
         stages = tuple((name, began, time.perf_counter()) for name in names)
         outcome = (len(considered), len(eligible), True, this.is_exhausted(selection))
-        return Found(found[0], *outcome, stages, found[1], sections)
+        return FindResult(found, *outcome, stages, sections)
 
     def _ranking(self, request: FindRequest, kind: str) -> _Ranking:
         leaves = (getattr(version, kind) for version in self._contents.versions.values())
@@ -610,17 +619,15 @@ class MemorySnapshot:
                 groups.append(_Group(version, position, score, family))
         return sorted(groups, key=lambda group: group.rank)
 
-    def _read(self, request, groups: list[_Group], locator: TermLocator):
-        """Returns passages and, in SENTENCE_WINDOW, contexts, and how they were selected."""
+    def _read(self, request, form: Any, groups: list[_Group], locator: TermLocator):
+        """Returns passages in the form that is asked for, and how they were selected."""
         chunks = [(group.version.text, group.position) for group in groups]
         scores = [float(group.score) for group in groups]
-        if request.mode is SearchMode.SENTENCE_WINDOW:
-            limit, margin = request.limit, request.window_sentences
-            contexts = (
-                sentence_context.sentence_context(*own, score, margin)
-                for own, score in zip(chunks[:limit], scores, strict=False)
-            )
-            return ((), tuple(contexts)), Selection.of_groups(len(groups), limit)
+        if isinstance(form, SurroundedLeaves):
+            scored = zip(chunks[: request.limit], scores, strict=False)
+            surrounded = [surrounded_leaf(*chunk, score, form.chars) for chunk, score in scored]
+            return tuple(surrounded), Selection.of_groups(len(groups), request.limit)
+        assert isinstance(form, PassageForm)
 
         def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
             own = chain.from_iterable(groups[number].leaves for number in numbers)
@@ -635,7 +642,8 @@ class MemorySnapshot:
         drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
         selected = select(request, drafts, matches)
         selection = Selection.of_drafts(selected, len(groups), request)
-        return (tuple(map(passage, selected.drafts)), ()), selection
+        passages = tuple(form.from_value(passage(draft)) for draft in selected.drafts)
+        return passages, selection
 
     def chunk(self, chunk_id, reply=UNLIMITED):
         return self._document(chunk_id).node((chunk_id.level, chunk_id.index), reply=reply)

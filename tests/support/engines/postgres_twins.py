@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hrag.engine.engine_documents import PreparedDocument
-from hrag.engine.find import Found
+from hrag.engine.find import FindResult
 from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.indexes.homes import drop_unused
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
@@ -112,7 +112,7 @@ class Twins:
             assert_alike(search(self.reader), search(self.memory.reader()))
 
 
-def _search(seed: float, tenant_id: str, name: str, reader: Any) -> Found[Passage]:
+def _search(seed: float, tenant_id: str, name: str, reader: Any) -> FindResult[Passage]:
     """One search; the seed decides which."""
     draw = random.Random(seed)
     retrieval, mode = draw.choice(list(Retrieval)), draw.choice(_MODES)
@@ -134,7 +134,7 @@ def _search(seed: float, tenant_id: str, name: str, reader: Any) -> Found[Passag
         )
 
 
-def assert_alike(found: Found[Passage], expected: Found[Passage]) -> None:
+def assert_alike(found: FindResult[Passage], expected: FindResult[Passage]) -> None:
     """Fails unless both have the same passages; those of equal scores may change places."""
     scores, others = ([each.score for each in both.passages] for both in (found, expected))
     assert scores == pytest.approx(others, abs=TOLERANCE)

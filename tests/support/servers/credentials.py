@@ -13,7 +13,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from jwt.algorithms import ECAlgorithm
 
-from hrag.server.auth import Role, keys
+from hrag.server.auth import Role, api_keys
 
 TENANT = "acme"
 OTHER = "globex"
@@ -23,7 +23,7 @@ UNKNOWN_KEY = f"hrag_{'0' * 12}_{'A' * 43}"
 
 
 def new_key(path: Path, *tenants: str, role: Role = Role.READ) -> str:
-    return keys.create(path, tenants or (TENANT,), role, "", None)
+    return api_keys.create(path, tenants or (TENANT,), role, "", None)
 
 
 def id_of(key: str) -> str:

@@ -12,9 +12,9 @@ from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.labels import split_label
 from hrag.engine.common.rounds import Round, Selection
-from hrag.engine.common.search import P, Read, search
-from hrag.engine.common.snapshot import FetchOf, SearchableSnapshot
-from hrag.engine.find import FindRequest, Found
+from hrag.engine.common.search import Read, search
+from hrag.engine.common.snapshot import BrowsableSnapshot
+from hrag.engine.find import FindRequest, FindResult, P, ResultForm
 from hrag.engine.postgres.search.best_groups import best_groups, can_find, expected_passages
 from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
@@ -46,8 +46,11 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND docume
 """
 
 
-class PostgresSnapshot(SearchableSnapshot):
-    """See `hrag.engine.EncodingSnapshot`. Lives as long as its transaction."""
+class PostgresSnapshot(BrowsableSnapshot):
+    """A collection at one change. Implements `hrag.engine.Snapshot`.
+
+    It can be used as long as its transaction is open.
+    """
 
     def __init__(
         self,
@@ -78,35 +81,49 @@ class PostgresSnapshot(SearchableSnapshot):
         """The tenant's last change that the snapshot holds."""
         return self._collection.sequence
 
-    def _find(self, request: FindRequest, read: FetchOf[P]) -> Found[P]:
+    def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
+        """Runs a search and returns its passages in `form`. Implements `Snapshot.find`.
+
+        Most searches need only their first round, which one or two statements answer. The other
+        searches run in rounds.
+        """
         stages: list[Stage] = []
         eligible, sections = self._eligible(request, stages)
         ranker = Ranker(self._connection, self._collection, request, eligible)
 
-        def read_documents(groups: AncestorGroups) -> tuple[tuple[P, ...], Selection]:
-            ordinals = [split_label(key)[0] for key in groups.keys]
-            count = expected_passages(request, self.settings)
-            self._documents.expect(ordinals, count)
-            first = zip(ordinals, map(groups.position, groups.keys[:count]), strict=False)
-            self._documents.read_ahead(first)
-            return read(Fetch(self._documents, request, ranker.locator, self._deadline), groups)
+        def read(groups: AncestorGroups) -> tuple[tuple[P, ...], Selection]:
+            self._read_ahead(request, groups)
+            # The first round reads the statistics of terms together with its candidates. The
+            # locator needs them, so it must not be created before.
+            fetch = Fetch(self._documents, request, form, ranker.locator, self._deadline)
+            return fetch.read(groups)
 
-        found = None
-        if can_find(request):
-            found = self._find_first(request, ranker, read_documents)
-        if found is None:
-            found = search(
-                request,
-                ranker.best,
-                read_documents,
-                self._documents.tree,
-                eligible.count,
-                self._deadline,
-            )
-        return replace(found, stages=(*stages, *found.stages), sections=sections)
+        first = self._first_round(request, ranker, read) if can_find(request) else None
+        if first is not None:
+            return replace(first, stages=(*stages, *first.stages), sections=sections)
+        return search(
+            request,
+            ranker.best,
+            read,
+            self._documents.tree,
+            eligible.count,
+            self._deadline,
+            stages=stages,
+            sections=sections,
+        )
 
-    def _find_first(self, request: FindRequest, ranker: Ranker, read: Read[P]) -> Found[P] | None:
-        """What `search` finds in its first round; None if that is not enough."""
+    def _read_ahead(self, request: FindRequest, groups: AncestorGroups) -> None:
+        """Reads the documents of the best groups, as many as nearly always suffice, at once."""
+        ordinals = [split_label(key)[0] for key in groups.keys]
+        count = expected_passages(request, self.settings)
+        self._documents.expect(ordinals, count)
+        positions = map(groups.position, groups.keys[:count])
+        self._documents.read_ahead(zip(ordinals, positions, strict=False))
+
+    def _first_round(
+        self, request: FindRequest, ranker: Ranker, read: Read[P]
+    ) -> FindResult[P] | None:
+        """Returns the result of the search if its first round is enough, else None."""
         began = time.perf_counter()
         found = best_groups(ranker, request, self._documents)
         searched = time.perf_counter()
@@ -130,7 +147,7 @@ class PostgresSnapshot(SearchableSnapshot):
             ("climb", searched, climbed),
             ("fetch", climbed, time.perf_counter()),
         )
-        return Found(
+        return FindResult(
             passages=passages,
             considered=found.considered,
             eligible_leaves=ranker.eligible.count,
