@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hrag.engine import Vector
 from hrag.models.embedding.cache import CachedQueries
 from hrag.values.deadline import Deadline
 from hrag.values.errors import (
@@ -15,7 +16,6 @@ from hrag.values.errors import (
     InvalidArgument,
 )
 from hrag.values.search import Retrieval, SearchMode
-from retriever_svc.query_checks import unit
 from retriever_svc.search_run import SearchRun
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
@@ -99,12 +99,30 @@ class QueryEmbedding:
 
 
 def _use_given_vector(run: SearchRun) -> None:
-    """Sets the query's own vector, if it has one and the search uses vectors."""
+    """Uses the vector that the query contains, if there is one and the search uses vectors."""
     query = run.query
     vector = query.vector if isinstance(query.query, str) else query.query
     if vector is None or run.retrieval is Retrieval.LEXICAL:
         return
     try:
-        run.vector = unit(np.asarray(vector, np.float32))
+        run.vector = _unit(np.asarray(vector, np.float32))
     except InvalidArgument as error:
         run.error = error
+
+
+def _unit(vector: Vector) -> Vector:
+    """Returns the vector scaled to length 1, `float32[n]`.
+
+    Raises InvalidArgument if it has no direction: NaN, infinity or only zeros.
+    """
+    wide = vector.astype(np.float64)
+    norm = math.sqrt((wide * wide).sum())  # `dot` would release the GIL.
+    if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
+        raise InvalidArgument(
+            "vector holds NaN or infinity; numbers must be finite", field="vector"
+        )
+    if norm == 0:
+        raise InvalidArgument(
+            f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
+        )
+    return (wide / norm).astype(np.float32)

@@ -27,7 +27,7 @@ from hrag.values.errors import (
     RerankerUnavailable,
 )
 from hrag.values.search import Passage, SearchMode, SearchQuery
-from retriever_svc.modes import passage_limit
+from retriever_svc.query_options import passage_limit
 
 _log = structlog.get_logger()
 

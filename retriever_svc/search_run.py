@@ -23,7 +23,6 @@ from hrag.engine import (
     Encoded,
     FindRequest,
     FindResult,
-    Fusion,
     PassageForm,
     Reader,
     ResultForm,
@@ -45,35 +44,30 @@ from hrag.values.errors import (
     CollectionNotFound,
     EmbedderMismatch,
     HragError,
+    InvalidArgument,
     NoLexicalIndex,
     NoVectors,
     ReplyTooLarge,
     RerankerRejected,
     RerankerUnavailable,
 )
-from hrag.values.limits import DEFAULT_LEXICAL_WEIGHT, DEFAULT_MERGE_RATIO, DEFAULT_TOP_SECTIONS
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import (
-    FusionMethod,
     Retrieval,
     SearchMode,
     SearchPlan,
     SearchQuery,
     SearchResult,
-    SummaryScope,
 )
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from retriever_svc.known_collections import KnownCollections
-from retriever_svc.modes import (
+from retriever_svc.query_options import (
+    find_request,
     leaves_request,
-    neighbour_bonus,
-    or_default,
     passage_limit,
     returned_level,
-    token_budget,
     window_sentences,
 )
-from retriever_svc.query_checks import check_dimension
 from retriever_svc.rerank_stage import RerankStage
 from retriever_svc.search_timings import stage_seconds, timings
 from retriever_svc.sentence_window import SentenceComparison, choose_windows
@@ -129,14 +123,15 @@ class SearchRun:
 
         Raises InvalidArgument if the text has too many required parts.
         """
-        parsed = query_syntax.parse(query.text)
+        text = query.text
+        parsed = query_syntax.parse(text)
         self.query = query
         self.mode = query.mode_or_default
         self.text = parsed.text
         self.required = parsed.required
-        self.retrieval = query.retrieval or (Retrieval.HYBRID if query.text else Retrieval.DENSE)
+        self.retrieval = query.retrieval or (Retrieval.HYBRID if text else Retrieval.DENSE)
         is_dense = self.retrieval is not Retrieval.LEXICAL
-        self.embeds = is_dense and bool(query.text) and query.vector is None
+        self.embeds = is_dense and bool(text) and query.vector is None
         self.vector: Vector | None = None
         self.failure: HragError | None = None
         self.error: HragError | None = None
@@ -287,46 +282,21 @@ class SearchRun:
         )
 
     def _request(self, snapshot: Snapshot) -> FindRequest:
-        """Checks the query against the collection and returns the request for its passages.
-
-        Unset options of the query get their defaults.
-        """
+        """Checks the query against the collection and returns the request for its passages."""
         query, settings = self.query, snapshot.settings
         self._check_vector(settings)
         level = returned_level(query, settings, self._parts.return_level)
         retrieval, self._fallback = self.sources(settings)
         self._matched_level, self._returned_level = settings.tree.embedding_level, level
         self._searched, self._sequence = retrieval, snapshot.sequence
-        is_context = self.mode is SearchMode.CONTEXT
-        budget = token_budget(query, self._reply)
-        return FindRequest(
-            vector=None if retrieval is Retrieval.LEXICAL else self.vector,
-            mode=self.mode,
-            level=level,
-            # A passage has at least one token, so in CONTEXT the budget is never below the number
-            # of passages, and this limit has no effect.
-            limit=budget if is_context and query.limit is None else passage_limit(query),
-            candidates=query.candidates,
+        return find_request(
+            query,
             text=self.text,
             required=self.required,
+            vector=self.vector,
             retrieval=retrieval,
-            fusion=Fusion(
-                query.fusion or FusionMethod.CONVEX,
-                or_default(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
-                self._parts.embedder.lowest_cosine,
-            ),
-            neighbour_bonus=neighbour_bonus(query, retrieval),
-            max_per_document=query.max_per_document,
-            aggregation=query.aggregation,
-            min_score=query.min_score,
-            token_budget=budget,
-            cut_last=query.cut_last or is_context,
-            merge_adjacent=query.merge_adjacent or is_context,
-            keep_overlap=query.keep_overlap,
-            merge_ratio=or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
-            filter=query.filter,
-            top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
-            summary_scope=query.summary_scope or SummaryScope.SECTIONS,
+            level=level,
+            lowest_cosine=self._parts.embedder.lowest_cosine,
             reply=self._reply,
         )
 
@@ -338,7 +308,7 @@ class SearchRun:
             return
         if self.embeds or self.mode is SearchMode.SENTENCE_WINDOW:
             check_embedder(settings, self._parts.embedder.name, len(self.vector))
-        check_dimension(self.vector, settings)
+        _check_dimension(self.vector, settings)
 
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
         """Returns the sources to search, and why they are fewer than the query asks for, or "".
@@ -383,3 +353,12 @@ class SearchRun:
     def _forget_collection(self) -> None:
         """Makes the next query read the collection's settings again before it is embedded."""
         self._parts.known_collections.forget(self.query.tenant_id, self.query.collection)
+
+
+def _check_dimension(vector: Vector, settings: CollectionSettings) -> None:
+    """Raises InvalidArgument unless the vector has the collection's dimension."""
+    if len(vector) != settings.dimension:
+        raise InvalidArgument(
+            f"vector has {len(vector)} numbers; the collection's have {settings.dimension}",
+            field="vector",
+        )

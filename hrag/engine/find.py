@@ -28,7 +28,7 @@ from hrag.values.search import (
 )
 
 Vector = NDArray[np.float32]
-P = TypeVar("P")  # What a search returns for each passage.
+P = TypeVar("P")  # A passage in one of the forms.
 P_co = TypeVar("P_co", covariant=True)
 
 

@@ -1,7 +1,7 @@
 """Converts values to and from the messages of retriever.proto, except those of the call Answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any
 
@@ -100,6 +100,9 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
     "retrieval": _RETRIEVAL,
     "fusion": _FUSION,
 }
+# The other options of a query have the same name and type in its message.
+_CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
+_COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
@@ -114,17 +117,17 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """
     # A request has about thirty fields, of which at most a dozen are set. For the others, the
     # defaults of SearchQuery apply.
-    fields = {field.name: value for field, value in message.ListFields()}
+    options = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
-        if name in fields:
-            fields[name] = enum_value(names, fields[name], name)
-    text = fields.pop("text", "")
-    if "vector" in fields:
-        fields["vector"] = message.vector.values
-    if "filter" in fields:
-        fields["filter"] = optional_filter_from(message)
-    query = text if text else fields.pop("vector", "")
-    return SearchQuery(**{"tenant_id": "", **fields, "query": query})
+        if name in options:
+            options[name] = enum_value(names, options[name], name)
+    text = options.pop("text", "")
+    if "vector" in options:
+        options["vector"] = message.vector.values
+    if "filter" in options:
+        options["filter"] = optional_filter_from(message)
+    query = text if text else options.pop("vector", "")
+    return SearchQuery(**{"tenant_id": "", **options, "query": query})
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
@@ -134,30 +137,13 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
     """
     message = built(
         pb.SearchRequest,
-        tenant_id=query.tenant_id,
-        collection=query.collection,
+        **{name: getattr(query, name) for name in _COPIED},
         mode=optional_enum_number(_MODE_NUMBER, query.mode, "mode"),
-        limit=query.limit,
-        return_level=query.return_level,
-        candidates=query.candidates,
         aggregation=enum_number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
-        token_budget=query.token_budget,
-        min_sequence=query.min_sequence,
-        merge_ratio=query.merge_ratio,
-        merge_adjacent=query.merge_adjacent,
-        keep_overlap=query.keep_overlap,
-        min_score=query.min_score,
-        window_sentences=query.window_sentences,
-        cut_last=query.cut_last,
         filter=optional_filter_message(query.filter),
-        top_sections=query.top_sections,
         summary_scope=optional_enum_number(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
         retrieval=optional_enum_number(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
         fusion=optional_enum_number(_FUSION_NUMBER, query.fusion, "fusion"),
-        lexical_weight=query.lexical_weight,
-        neighbour_bonus=query.neighbour_bonus,
-        max_per_document=query.max_per_document,
-        rerank=query.rerank,
     )
     vector = query.vector
     if isinstance(query.query, str):

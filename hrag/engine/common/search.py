@@ -1,8 +1,8 @@
 """A search in rounds.
 
-Each round ranks leaves and groups them. If there are enough groups, it reads their passages;
-otherwise the next round reads more leaves. An engine provides the ranking and the documents.
-Everything else is the same in every engine.
+Each round ranks leaves, adds the bonus for neighbours to their scores, and groups them. If there
+are enough groups, it reads their passages; otherwise the next round reads more leaves. An engine
+provides the ranking and the documents. Everything else is the same in every engine.
 """
 
 import time
@@ -13,6 +13,7 @@ import numpy as np
 
 from hrag.engine.common.ancestor_groups import AncestorGroups, TreeOf, deepened, grouped
 from hrag.engine.common.candidates import ScoredRows
+from hrag.engine.common.fusion import with_neighbour_bonus
 from hrag.engine.common.rounds import FACTOR, Round, Selection
 from hrag.engine.find import FindRequest, FindResult, P
 from hrag.observe.tracing import Stage
@@ -20,7 +21,10 @@ from hrag.values.deadline import Deadline
 from hrag.values.search import ChosenSection
 
 Best: TypeAlias = Callable[[int], ScoredRows]
-"""Returns the best eligible leaves; the argument is the number of leaves from each source."""
+"""Returns the best eligible leaves, without the bonus for neighbours.
+
+The argument is the number of leaves from each source.
+"""
 Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], Selection]]
 """Reads the best groups. Returns the passages, and whether groups were left out."""
 
@@ -46,7 +50,7 @@ def search(
     while True:
         deadline.check("searching")
         start_s = time.perf_counter()
-        scored = best_leaves(count)
+        scored = with_neighbour_bonus(best_leaves(count), request.neighbour_bonus)
         searched_s = time.perf_counter()
         if groups is None:
             groups, considered = grouped(scored, request, tree_of), scored.labels

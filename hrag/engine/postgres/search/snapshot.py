@@ -1,8 +1,14 @@
-"""One call's snapshot of a collection: a REPEATABLE READ transaction.
+"""The snapshot of a collection that one call reads: a REPEATABLE READ transaction.
 
-A search runs in steps: eligible leaves (a filter's, a summary routing's, those with what the
-query requires) -> ranking (candidates of each source, fused) -> groups -> enough passages? ->
-fetch. All statements of a call see the same change.
+A search runs in steps:
+
+1. Find the eligible leaves: those that pass the filter or belong to routed sections, and contain
+   the required terms of the query.
+2. Rank them: each source returns candidates, and their scores are fused.
+3. Group the candidates by their ancestors. If there are too few passages, rank more candidates.
+4. Fetch the passages.
+
+All statements of a call see the same change.
 """
 
 import time
@@ -33,7 +39,8 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 from hrag.values.search import ChosenSection, SearchMode
 
-_MAX_SHOWN_SECTIONS = 100  # As many as passages.
+# A response lists at most as many sections as a search may return passages.
+_MAX_SHOWN_SECTIONS = 100
 
 _LEAF_COUNT = """
 SELECT coalesce(sum(leaf_count), 0) FROM hrag.documents
@@ -68,7 +75,7 @@ class PostgresSnapshot(BrowsableSnapshot):
 
     @property
     def name(self) -> str:
-        """The collection's own name."""
+        """The collection's name, even if the snapshot was opened by an alias."""
         return self._collection.record.name
 
     @property
@@ -78,7 +85,7 @@ class PostgresSnapshot(BrowsableSnapshot):
 
     @property
     def sequence(self) -> int:
-        """The tenant's last change that the snapshot holds."""
+        """The sequence of the tenant's last change that the snapshot contains."""
         return self._collection.sequence
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
@@ -125,22 +132,22 @@ class PostgresSnapshot(BrowsableSnapshot):
     ) -> FindResult[P] | None:
         """Returns the result of the search if its first round is enough, else None."""
         began = time.perf_counter()
-        found = best_groups(ranker, request, self._documents)
+        best = best_groups(ranker, request, self._documents)
         searched = time.perf_counter()
-        if found is None:
+        if best is None:
             return None
-        groups, total = found.groups, found.total
+        groups, total = best.groups, best.total
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         climbed = time.perf_counter()
         has_all = total == len(groups)
-        # Those that the statement did not return score no higher than the last one.
+        # Groups that the statement did not return score no higher than its last group.
         reached = total if len(reaching) == len(groups) else len(reaching)
-        round_ = Round(request, total, reached, found.complete)
+        round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:
             return None
-        passages, selection = read(reaching)
-        sees_enough = has_all or selection.is_full or reached < total
-        if not (sees_enough and round_.is_final(selection)):
+        passages, outcome = read(reaching)
+        sees_enough = has_all or outcome.is_full or reached < total
+        if not (sees_enough and round_.is_final(outcome)):
             return None
         stages = (
             ("search", began, searched),
@@ -149,17 +156,20 @@ class PostgresSnapshot(BrowsableSnapshot):
         )
         return FindResult(
             passages=passages,
-            considered=found.considered,
+            considered=best.considered,
             eligible_leaves=ranker.eligible.count,
-            exact=found.exact,
-            exhausted=round_.is_exhausted(selection),
+            exact=best.exact,
+            exhausted=round_.is_exhausted(outcome),
             stages=stages,
         )
 
     def _eligible(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """The leaves that the request may find, and the sections that summaries led to."""
+        """Returns the leaves that may be found, and the sections that summaries led to.
+
+        Appends the times of the steps to `stages`.
+        """
         if request.mode is SearchMode.SUMMARY_FIRST:
             eligible, sections = self._routed(request, stages)
         else:
@@ -173,13 +183,13 @@ class PostgresSnapshot(BrowsableSnapshot):
         return eligible, sections
 
     def _filtered(
-        self, collection: OpenedCollection, given: Filter | None, stages: list[Stage]
+        self, collection: OpenedCollection, filter: Filter | None, stages: list[Stage]
     ) -> EligibleLeaves:
-        """The leaves of the documents that pass a filter, or all."""
-        if given is None:
+        """Returns the leaves of the documents that pass the filter; all leaves if it is None."""
+        if filter is None:
             return EligibleLeaves.all_of(collection)
         began = time.perf_counter()
-        ordinals = selected(self._connection, *collection.place, given, self._deadline)
+        ordinals = selected(self._connection, *collection.place, filter, self._deadline)
         parameters = {**collection.key, "ordinals": bigints(ordinals)}
         (count,) = self._connection.execute(_LEAF_COUNT, parameters).fetchone() or (0,)
         stages.append(("filter", began, time.perf_counter()))
@@ -188,9 +198,9 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _routed(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """The leaves of the best sections, and the first of these sections as values.
+        """Returns the leaves of the best sections, and the first of these sections as values.
 
-        The filter selects summaries, which have the metadata of their documents.
+        The filter is evaluated on the summaries, which have the metadata of their documents.
         """
         summaries = self._summaries
         if summaries is None:
