@@ -223,7 +223,7 @@ def test_one_credential_holds_half_however_it_is_spelt(patient: Gateway) -> None
             connections[-1].sendall(_head(INGEST, *headers) + part)
         until(lambda: len(_answered(connections)) == 2)
         for each in _answered(connections):
-            assert b"of this caller's requests" in _read(each)[1]
+            assert b"requests and replies of this caller" in _read(each)[1]
         large = json.dumps({"document": {"text": "a" * (4 << 20)}}).encode()
         assert patient.post(INGEST, large, {"authorization": "Bearer other"}).status == 200
 
