@@ -44,8 +44,8 @@ def test_auto_merge_costs_little_more_than_small_to_big(store, limit, report):
 
         def run(mode, number):
             query = replace(corpus.dense_query(queries[number], mode), limit=limit)
-            encoded = search.encoded(query, NEVER)
-            assert len(encoded.passages) == limit
+            result = search.encoded(query, NEVER)
+            assert len(result.passages) == limit
 
         took = interleaved_ms([partial(run, mode) for mode in COMPARED], WARM_UP, QUERIES)
     report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)

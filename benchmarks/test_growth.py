@@ -167,8 +167,8 @@ def in_process(pipeline: Pipeline) -> Search:
 
     def search(query: SearchQuery) -> Took:
         began = time.perf_counter()
-        encoded = pipeline.encoded(query, NEVER)
-        return took(time.perf_counter() - began, encoded.result.timings)
+        result = pipeline.encoded(query, NEVER)
+        return took(time.perf_counter() - began, result.timings)
 
     return search
 

@@ -34,7 +34,7 @@ from retriever_svc.attribution import citations, fitting
 from retriever_svc.markers import MarkerFilter, cited
 from retriever_svc.markup_guard import hosts_in
 from retriever_svc.prompt import Prompt, fitting_prompt
-from retriever_svc.query_checks import check_query
+from retriever_svc.query_options import check_query
 from retriever_svc.search_pipeline import Search
 
 _log = structlog.get_logger()

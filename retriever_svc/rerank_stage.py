@@ -6,14 +6,15 @@ reranker is called, because a read transaction must not wait for a model. If the
 the search returns its passages in their first order, and the result says why.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from hrag.config import DEFAULT_RERANK_TEXT_TOKENS, DEFAULT_RERANK_TOP
+from hrag.engine import FindRequest, FindResult
 from hrag.models.rerank import Reranker
+from hrag.passages.budget_after_rerank import within_limits, without_repeats
 from hrag.passages.excerpt import excerpt
 from hrag.text.citations import sections
 from hrag.text.plain_text import one_line
@@ -25,11 +26,8 @@ from hrag.values.errors import (
     RerankerRejected,
     RerankerUnavailable,
 )
-from hrag.values.limits import DEFAULT_LIMIT
 from hrag.values.search import Passage, SearchMode, SearchQuery
-from retriever_svc.prepared_query import EmbeddedQuery
-from retriever_svc.results import SearchOutcome
-from retriever_svc.token_budget import within_limits, without_repeats
+from retriever_svc.query_options import passage_limit
 
 _log = structlog.get_logger()
 
@@ -61,12 +59,9 @@ class RerankSetup:
 class RerankStage:
     """Reranks the passages of searches. Safe to call from several threads."""
 
-    def __init__(
-        self, setup: RerankSetup | None, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        """Creates the stage. If `setup` is None, no search is reranked. `clock` times the stage."""
+    def __init__(self, setup: RerankSetup | None) -> None:
+        """Creates the stage. If `setup` is None, no search is reranked."""
         self._setup = setup
-        self._clock = clock
 
     def check(self, query: SearchQuery) -> None:
         """Raises InvalidArgument or RerankerNotConfigured if `rerank` is true but impossible."""
@@ -99,55 +94,39 @@ class RerankStage:
         is_possible = bool(query.text) and not query.merge_adjacent
         return is_requested and is_possible and self._setup is not None
 
-    def widened(self, embedded: EmbeddedQuery) -> EmbeddedQuery:
-        """Returns a query that finds the passages to rerank: enough of them, and no budget."""
+    def widened(self, request: FindRequest) -> FindRequest:
+        """Returns a request for the passages to rerank: enough of them, and no budget."""
         assert self._setup is not None
-        query = embedded.prepared.query
-        limit = max(_limit(query), self._setup.top)
-        wide = replace(
-            query,
-            limit=limit,
+        return replace(
+            request,
+            limit=max(request.limit, self._setup.top),
             token_budget=0,
             cut_last=False,
             # Repeated text is removed after reranking, when it is known which passage is better.
             keep_overlap=True,
         )
-        return replace(embedded, prepared=replace(embedded.prepared, query=wide))
 
     def __call__(
-        self,
-        embedded: EmbeddedQuery,
-        outcome: SearchOutcome,
-        passages: Sequence[Passage],
-        deadline: Deadline,
-    ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
-        """Returns the outcome and the reranked passages of a query.
+        self, query: SearchQuery, text: str, found: FindResult[Passage], deadline: Deadline
+    ) -> FindResult[Passage]:
+        """Returns the passages in the reranker's order, within the limits of the query.
 
-        `outcome` and `passages` are the result of the query that `widened` returns. If the
-        reranker fails, no passages are returned, and the outcome says why. Raises
-        DeadlineExceeded or Cancelled if the caller has gone.
+        `text` is the query's text for the reranker. `found` is the result of the request that
+        `widened` returns. Raises RerankerUnavailable or RerankerRejected if the reranker fails,
+        and DeadlineExceeded or Cancelled if the caller has gone.
         """
         assert self._setup is not None
-        began = self._clock()
-        query = embedded.prepared.query
-        ordered, failure = [], ""
         try:
-            ordered = self._ordered(embedded.prepared.text, passages, deadline)
+            ordered = self._ordered(text, found.passages, deadline)
         except (RerankerUnavailable, RerankerRejected) as error:
             _log.warning("rerank_failed", reranker=self._setup.reranker.name, problem=error.message)
-            failure = error.message
+            raise
         if not query.keep_overlap:
             ordered = without_repeats(ordered)
-        limits = _limit(query), query.token_budget
+        limits = passage_limit(query), query.token_budget
         limited = within_limits(ordered, *limits, cut_last=query.cut_last)
-        outcome = replace(
-            outcome,
-            exhausted=outcome.exhausted and list(limited) == ordered,
-            stages=(*outcome.stages, ("rerank", began, self._clock())),
-            reranked=bool(passages) and not failure,
-            rerank_failure=failure,
-        )
-        return outcome, limited
+        is_exhausted = found.exhausted and list(limited) == ordered
+        return found.with_passages(limited, exhausted=is_exhausted)
 
     def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
         """Returns the passages in the reranker's order; those that it has not read come last.
@@ -177,10 +156,6 @@ class RerankStage:
             raise RerankerUnavailable(
                 f"the reranker {reranker.name} did not answer within its share of the call's time"
             ) from None
-
-
-def _limit(query: SearchQuery) -> int:
-    return DEFAULT_LIMIT if query.limit is None else query.limit
 
 
 def _text_of(passage: Passage, max_tokens: int) -> str:

@@ -1,6 +1,7 @@
-"""The request of a search to an engine, and the result of the search."""
+"""The request of a search to an engine, the form of what it returns, and the result."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -8,38 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.observe.tracing import Stage
-from hrag.passages.sentence_context import SentenceContext
+from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.values.filters import Filter
 from hrag.values.limits import (
     DEFAULT_LEXICAL_WEIGHT,
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
-    DEFAULT_WINDOW_SENTENCES,
 )
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import (
     Aggregation,
     ChosenSection,
     FusionMethod,
+    Passage,
     Retrieval,
     SearchMode,
     SummaryScope,
 )
 
 Vector = NDArray[np.float32]
+P = TypeVar("P")  # A passage in one of the forms.
 P_co = TypeVar("P_co", covariant=True)
-
-
-class PassageFields(Protocol):
-    """Encodes the fields of passages that an engine cannot encode itself.
-
-    Only engines that return encoded passages use it.
-    """
-
-    def document(
-        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
-    ) -> bytes:
-        """Returns the encoded fields of hrag.v1.Chunk that all chunks of a document share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +63,8 @@ class FindRequest:
     is 0, the passages per document are not limited. A passage does not repeat text that a better
     passage has, unless `keep_overlap` is set. Modes that join passages do not allow `keep_overlap`.
 
-    In SENTENCE_WINDOW the result contains no passages. It contains the best `limit` leaves, each
-    with `window_sentences` sentences on both sides, and `level` is the level of the leaves. The
-    caller then applies scores and budget and joins the windows.
+    SENTENCE_WINDOW is not a mode of engines. The service asks for leaves in STANDARD instead, in
+    the form SurroundedLeaves, and compares their sentences itself.
 
     If the passages would exceed `reply`, ReplyTooLarge is raised before they are created.
     """
@@ -98,16 +87,78 @@ class FindRequest:
     merge_adjacent: bool = False
     keep_overlap: bool = False
     merge_ratio: float = DEFAULT_MERGE_RATIO
-    window_sentences: int = DEFAULT_WINDOW_SENTENCES
     filter: Filter | None = None
     top_sections: int = DEFAULT_TOP_SECTIONS
     summary_scope: SummaryScope = SummaryScope.SECTIONS
     reply: ReplyLimit = UNLIMITED
 
 
+class ResultForm(Generic[P]):
+    """The form in which a search returns what it finds.
+
+    The forms are Values, Encoded and SurroundedLeaves.
+    """
+
+
+class PassageForm(ResultForm[P], ABC):
+    """A form of passages. All forms contain the same passages."""
+
+    @abstractmethod
+    def from_value(self, passage: Passage) -> P:
+        """Returns a passage in this form."""
+
+
 @dataclass(frozen=True, slots=True)
-class Found(Generic[P_co]):
-    """The result of a search, best passage first.
+class Values(PassageForm[Passage]):
+    """Passages are returned as values."""
+
+    def from_value(self, passage: Passage) -> Passage:
+        """Returns the same passage."""
+        return passage
+
+
+class PassageFields(Protocol):
+    """Encodes the fields of passages that an engine cannot encode itself."""
+
+    def document(
+        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+    ) -> bytes:
+        """Returns the encoded fields of hrag.v1.Chunk that all chunks of a document share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded(PassageForm[bytes]):
+    """Each passage is returned as an encoded hrag.v1.SearchResponse that contains only it.
+
+    An engine may encode passages directly, which is faster than to create values first. It then
+    gets from `fields` what it cannot encode. `encode` encodes one passage.
+    """
+
+    fields: PassageFields
+    encode: Callable[[Passage], bytes]
+
+    def from_value(self, passage: Passage) -> bytes:
+        """Returns the encoded passage."""
+        return self.encode(passage)
+
+
+@dataclass(frozen=True, slots=True)
+class SurroundedLeaves(ResultForm[SurroundedLeaf]):
+    """The best `limit` chunks are returned with `chars` characters of text before and after them.
+
+    The level of the request must be the level of the leaves. The result is not limited by tokens
+    or passages per document, and chunks are neither joined nor shortened.
+    """
+
+    chars: int
+
+
+VALUES = Values()
+
+
+@dataclass(frozen=True, slots=True)
+class FindResult(Generic[P_co]):
+    """The result of a search, best passage first. Its form decides what each passage is.
 
     `considered` is the number of leaves that were candidates, out of `eligible_leaves`. `exact` is
     True if the candidates of each source are certainly its best leaves. `exhausted` is True if the
@@ -122,5 +173,16 @@ class Found(Generic[P_co]):
     exact: bool
     exhausted: bool
     stages: tuple[Stage, ...]
-    contexts: tuple[SentenceContext, ...] = ()
     sections: tuple[ChosenSection, ...] = ()
+
+    def with_passages(self, passages: tuple[P, ...], *, exhausted: bool) -> "FindResult[P]":
+        """Returns the same result with other passages, which may have another form."""
+        return FindResult(
+            passages=passages,
+            considered=self.considered,
+            eligible_leaves=self.eligible_leaves,
+            exact=self.exact,
+            exhausted=exhausted,
+            stages=self.stages,
+            sections=self.sections,
+        )

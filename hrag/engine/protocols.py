@@ -8,7 +8,7 @@ whole searches cross this interface. Methods raise only errors of `hrag.errors`.
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from hrag.engine.engine_documents import (
     Admission,
@@ -19,7 +19,7 @@ from hrag.engine.engine_documents import (
     StoredDocument,
     Unsummarised,
 )
-from hrag.engine.find import FindRequest, Found, PassageFields
+from hrag.engine.find import FindRequest, FindResult, P, ResultForm
 from hrag.engine.reports import (
     BackupReport,
     CheckReport,
@@ -42,7 +42,6 @@ from hrag.values.filters import Filter
 from hrag.values.ids import ChunkId
 from hrag.values.quotas import QuotaOf, unlimited
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
-from hrag.values.search import Passage
 from hrag.values.status import IndexStatus, ReaderStatus, StoreTotals
 
 Progress = Callable[[str], None]
@@ -272,8 +271,11 @@ class Snapshot(Protocol):
     def sequence(self) -> int:
         """The sequence of the last change of the tenant that the snapshot contains."""
 
-    def find(self, request: FindRequest) -> Found[Passage]:
+    def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         """Runs a search: every step of it except embedding the query.
+
+        `form` decides in which form the passages are read. What the fields of an Encoded form
+        return for a document may be cached for its other chunks.
 
         Raises DeadlineExceeded or Cancelled once the snapshot's deadline has passed or its caller
         has left, and ReplyTooLarge before the passages are created.
@@ -291,17 +293,6 @@ class Snapshot(Protocol):
         """Returns the chunk with its relatives, `depth` levels down.
 
         With `content`, the relatives have their text too. Raises the errors of `chunk`.
-        """
-
-
-@runtime_checkable
-class EncodingSnapshot(Snapshot, Protocol):
-    """A snapshot that can encode passages itself. This is optional and makes replies faster."""
-
-    def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
-        """Runs the same search as `find`; each passage is one encoded hrag.v1.SearchResponse.
-
-        What `fields` returns for a document may be cached for its other chunks.
         """
 
 

@@ -18,12 +18,12 @@ from starlette.responses import Response
 
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
-from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import JSON, json_reply
 from hrag.gateway.protojson import json_reader
 from hrag.gateway.protojson.json_writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
+from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import HragError, InvalidArgument
 from hrag.values.ids import quoted
 

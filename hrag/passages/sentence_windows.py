@@ -23,7 +23,7 @@ from hrag.values.search import Aggregation, MatchedChild, Passage, SearchQuery
 class Window:
     """Consecutive sentences of a document, and the matched sentences among them, best first.
 
-    `chunk` is the leaf that contains the best matched sentence; it has no content.
+    `chunk` is the leaf that contains the best matched sentence.
     """
 
     chunk: Chunk

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Generic
 
 from hrag.values.chunks import Chunk, Span
 from hrag.values.filters import Filter
@@ -194,9 +195,21 @@ class Timings:
     rerank_us: int = 0
 
 
+# `SearchResult` without a parameter means SearchResult[Passage]. Python 3.13 is the first version
+# whose `typing` has defaults of type variables, so only type checkers read the default.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    P_co = TypeVar("P_co", covariant=True, default=Passage)
+else:
+    from typing import TypeVar
+
+    P_co = TypeVar("P_co", covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The passages that a search returned, best first.
+class SearchResult(Generic[P_co]):
+    """The passages that a search returned, best first: values, or encoded messages in the service.
 
     `eligible_leaves` is the number of leaves that pass the filter, or of all leaves without a
     filter. `sequence` is the sequence of the tenant's last change in the snapshot. `plan` is None
@@ -208,7 +221,7 @@ class SearchResult:
     but did not, `rerank_failure` gives the reason; otherwise it is empty.
     """
 
-    passages: tuple[Passage, ...]
+    passages: tuple[P_co, ...]
     mode: SearchMode
     matched_at_level: int
     returned_at_level: int

@@ -1,9 +1,9 @@
 """Converts values to and from the messages of retriever.proto, except those of the call Answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
@@ -100,29 +100,14 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
     "retrieval": _RETRIEVAL,
     "fusion": _FUSION,
 }
+# The other options of a query have the same name and type in its message.
+_CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
+_COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
 }
 _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
-
-
-class EncodedResult(NamedTuple):
-    """A search result, and its encoded passages.
-
-    `result` contains no passages. Each element of `passages` is an encoded SearchResponse that
-    contains one passage.
-    """
-
-    result: SearchResult
-    passages: tuple[bytes, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """An upper bound of the size of the encoded response, which is only a little larger."""
-        sections = sum(map(_section_bytes, self.result.sections))
-        texts = text_bytes(self.result.fallback, self.result.rerank_failure)
-        return sum(map(len, self.passages)) + sections + texts + _RESULT_BYTES
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
@@ -132,17 +117,17 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """
     # A request has about thirty fields, of which at most a dozen are set. For the others, the
     # defaults of SearchQuery apply.
-    fields = {field.name: value for field, value in message.ListFields()}
+    options = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
-        if name in fields:
-            fields[name] = enum_value(names, fields[name], name)
-    text = fields.pop("text", "")
-    if "vector" in fields:
-        fields["vector"] = message.vector.values
-    if "filter" in fields:
-        fields["filter"] = optional_filter_from(message)
-    query = text if text else fields.pop("vector", "")
-    return SearchQuery(**{"tenant_id": "", **fields, "query": query})
+        if name in options:
+            options[name] = enum_value(names, options[name], name)
+    text = options.pop("text", "")
+    if "vector" in options:
+        options["vector"] = message.vector.values
+    if "filter" in options:
+        options["filter"] = optional_filter_from(message)
+    query = text if text else options.pop("vector", "")
+    return SearchQuery(**{"tenant_id": "", **options, "query": query})
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
@@ -152,30 +137,13 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
     """
     message = built(
         pb.SearchRequest,
-        tenant_id=query.tenant_id,
-        collection=query.collection,
+        **{name: getattr(query, name) for name in _COPIED},
         mode=optional_enum_number(_MODE_NUMBER, query.mode, "mode"),
-        limit=query.limit,
-        return_level=query.return_level,
-        candidates=query.candidates,
         aggregation=enum_number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
-        token_budget=query.token_budget,
-        min_sequence=query.min_sequence,
-        merge_ratio=query.merge_ratio,
-        merge_adjacent=query.merge_adjacent,
-        keep_overlap=query.keep_overlap,
-        min_score=query.min_score,
-        window_sentences=query.window_sentences,
-        cut_last=query.cut_last,
         filter=optional_filter_message(query.filter),
-        top_sections=query.top_sections,
         summary_scope=optional_enum_number(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
         retrieval=optional_enum_number(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
         fusion=optional_enum_number(_FUSION_NUMBER, query.fusion, "fusion"),
-        lexical_weight=query.lexical_weight,
-        neighbour_bonus=query.neighbour_bonus,
-        max_per_document=query.max_per_document,
-        rerank=query.rerank,
     )
     vector = query.vector
     if isinstance(query.query, str):
@@ -199,14 +167,14 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
     return pb.BatchSearchRequest(searches=map(search_request, queries))
 
 
-def encoded_batch(outcomes: Iterable[EncodedResult | HragError]) -> bytes:
+def encoded_batch(outcomes: Iterable[SearchResult[bytes] | HragError]) -> bytes:
     """Returns an encoded BatchSearchResponse. Encoded passages are copied, not parsed."""
     return b"".join(
         part for outcome in outcomes for part in nested_field(1, _encoded_outcome(outcome))
     )
 
 
-def _encoded_outcome(outcome: EncodedResult | HragError) -> bytes:
+def _encoded_outcome(outcome: SearchResult[bytes] | HragError) -> bytes:
     if isinstance(outcome, HragError):
         return pb.SearchOutcome(error=error_message(outcome)).SerializeToString()
     return b"".join(nested_field(1, encoded_response(outcome)))
@@ -222,18 +190,32 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     return error_from(message.error)
 
 
-def encoded_response(encoded: EncodedResult) -> bytes:
+def encoded_bytes(result: SearchResult[bytes]) -> int:
+    """Returns an upper bound of the size of the encoded response, which is a little smaller."""
+    sections = sum(map(_section_bytes, result.sections))
+    texts = text_bytes(result.fallback, result.rerank_failure)
+    return sum(map(len, result.passages)) + sections + texts + _RESULT_BYTES
+
+
+def encoded_response(result: SearchResult[bytes]) -> bytes:
     """Returns an encoded SearchResponse.
 
-    In protobuf, concatenated messages decode as one message that has the fields of all of them.
+    Each passage of the result is an encoded SearchResponse that contains only this passage. In
+    protobuf, concatenated messages decode as one message that has the fields of all of them.
     """
-    return b"".join([*encoded.passages, search_response(encoded.result).SerializeToString()])
+    return b"".join([*result.passages, _without_passages(result).SerializeToString()])
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:
+    message = _without_passages(result)
+    message.passages.extend(map(passage_message, result.passages))
+    return message
+
+
+def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
+    """Returns the response of a search without its passages."""
     timings = result.timings
     return pb.SearchResponse(
-        passages=map(passage_message, result.passages),
         mode=_MODE_NUMBER[result.mode],
         matched_at_level=result.matched_at_level,
         returned_at_level=result.returned_at_level,

@@ -31,16 +31,17 @@ from hrag.engine.embedded.store.tables import stored_entries
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.engine_documents import DocumentSummaries, Summary, UnreadableDocument
-from hrag.engine.find import FindRequest
+from hrag.engine.find import VALUES, FindRequest
 from hrag.errors import DataLoss, HragError, StoreUnavailable
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.text import tokens
 from hrag.types import DEFAULT_CONTEXT_TOKENS, Retrieval, SearchMode, SummaryUnit
 from hrag.values.ids import ChunkId
 from hrag.values.tree import ParsedText, Section
-from hrag.wire.passages import PASSAGE_FIELDS
 from tests.attacks.lmdb_pages import PAGE_BYTES
 from tests.support.documents.fakes import (
+    ENCODED,
+    LEAVES,
     collection_settings,
     prepared,
     query_vector,
@@ -379,12 +380,12 @@ def answers(reader: Reader) -> dict[str, Any]:
                 continue
             for retrieval in Retrieval:
                 request = _request(mode, retrieval, None)
-                ask(f"{mode} {retrieval}", lambda s, r=request: _parts_of_result(s.find(r)))
+                ask(f"{mode} {retrieval}", lambda s, r=request: _parts_of_result(s, r))
             request = _request(mode, Retrieval.HYBRID, None)
-            ask(f"{mode} encoded", lambda s, r=request: s.find_encoded(r, PASSAGE_FIELDS).passages)
+            ask(f"{mode} encoded", lambda s, r=request: s.find(r, ENCODED).passages)
         for chosen, filter in _FILTERS.items():
             request = _request(SearchMode.SMALL_TO_BIG, Retrieval.DENSE, filter)
-            ask(f"filter {chosen}", lambda s, r=request: _parts_of_result(s.find(r)))
+            ask(f"filter {chosen}", lambda s, r=request: _parts_of_result(s, r))
         for number in range(_DOCUMENTS):
             top = ChunkId(f"d{number}", 2, 0)
             ask(f"hierarchy {number}", lambda s, t=top: s.hierarchy(t, 2, content=True))
@@ -417,8 +418,10 @@ def _failure(error: HragError) -> tuple[str, str, str]:
     return ("error", type(error).__name__, error.message)
 
 
-def _parts_of_result(result: Any) -> Any:
-    return result.passages, result.contexts, result.sections, result.eligible_leaves
+def _parts_of_result(snapshot: Any, request: FindRequest) -> Any:
+    is_window = request.mode is SearchMode.SENTENCE_WINDOW
+    result = snapshot.find(request, LEAVES if is_window else VALUES)
+    return result.passages, result.sections, result.eligible_leaves
 
 
 def plain(stored: Exported) -> Any:

@@ -231,7 +231,7 @@ def test_one_credential_gets_half_of_the_buffer_in_every_spelling(patient: Gatew
             connections[-1].sendall(_head(INGEST, *headers) + part)
         until(lambda: len(_answered(connections)) == 2)
         for connection in _answered(connections):
-            assert b"of this caller's requests" in _read(connection)[1]
+            assert b"requests and replies of this caller" in _read(connection)[1]
         large = json.dumps({"document": {"text": "a" * (4 << 20)}}).encode()
         assert patient.post(INGEST, large, {"authorization": "Bearer other"}).status == 200
 

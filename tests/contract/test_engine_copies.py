@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from hrag.engine.engine_documents import DocumentSummaries, StoredDocument, Summary
-from hrag.engine.find import Found
+from hrag.engine.find import FindResult
 from hrag.engine.protocols import Reader, Writer
 from hrag.errors import CollectionNotFound, InvalidArgument
+from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.types import IngestOutcome, Passage, SearchMode, Span, SummaryUnit, TreeSettings
 from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.support.documents.fakes import (
@@ -143,21 +144,26 @@ def test_a_moved_store_answers_alike(store, mode):
         _assert_alike(*found)
 
 
-def _assert_alike(one: Found[Passage], other: Found[Passage]) -> None:
+def _assert_alike(one: FindResult[Passage], other: FindResult[Passage]) -> None:
     """Both found the same; scores may be float32 sums in another order."""
     assert _without_scores(one) == _without_scores(other)
-    for field in ("passages", "contexts", "sections"):
+    for field in ("passages", "sections"):
         scores = [[each.score for each in getattr(found, field)] for found in (one, other)]
         assert scores[0] == pytest.approx(scores[1], abs=SCORE_TOLERANCE)
 
 
-def _without_scores(found: Found[Passage]) -> tuple[object, ...]:
+def _without_scores(found: FindResult[Passage]) -> tuple[object, ...]:
     return (
-        [(each.chunk, _children(each)) for each in found.passages],
-        [(each.chunk, each.sentences, each.leaf_sentences) for each in found.contexts],
+        [_unscored(each) for each in found.passages],
         [replace(each, score=0.0) for each in found.sections],
         (found.eligible_leaves, found.considered, found.exhausted),
     )
+
+
+def _unscored(passage: Passage | SurroundedLeaf) -> tuple[object, ...]:
+    if isinstance(passage, SurroundedLeaf):
+        return passage.chunk, passage.before, passage.after, passage.outline
+    return passage.chunk, _children(passage)
 
 
 def _children(passage: Passage) -> list[tuple[str, Span]]:

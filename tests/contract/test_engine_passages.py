@@ -1,4 +1,4 @@
-"""What every storage engine promises about the passages and contexts that a search returns."""
+"""What every storage engine promises about the passages and leaves that a search returns."""
 
 import itertools
 from dataclasses import replace
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from hrag.engine.find import FindRequest, SurroundedLeaves
+from hrag.passages.sentence_context import sentence_context, surrounding_chars
 from hrag.text.sentences import sentence_ends
 from hrag.types import PageStart, Passage, SearchMode, Span
 from hrag.values.ids import ChunkId
@@ -14,7 +16,6 @@ from indexer_svc.chunker import build_tree
 from tests.support.documents.fakes import (
     SCORE_TOLERANCE,
     ModelCollection,
-    find,
     matched_leaves,
     prepared,
     query_vector,
@@ -211,20 +212,23 @@ def test_a_context_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
         prepared("e", english), prepared("m", ParsedText(mixed, pages=pages)), prepared("s", "One.")
     )
     text = {"e": english, "m": mixed, "s": "One."}
-    mode, options = SearchMode.SENTENCE_WINDOW, {"window_sentences": margin, "candidates": 500}
+    request = FindRequest(query_vector(0), SearchMode.STANDARD, 0, limit=500, candidates=500)
+    chars = surrounding_chars(margin)
     with opened.snapshot() as snapshot:
-        found = find(snapshot, query_vector(0), 500, 0, mode, **options)
-        some = find(snapshot, query_vector(0), 2, 0, mode, **options)
-    assert (found.passages, some.passages) == ((), ())
-    assert len(found.contexts) == found.considered == opened.model.leaf_count
-    assert some.contexts == found.contexts[:2]
+        found = snapshot.find(request, SurroundedLeaves(chars))
+        some = snapshot.find(replace(request, limit=2), SurroundedLeaves(chars))
+    assert len(found.passages) == found.considered == opened.model.leaf_count
+    assert some.passages == found.passages[:2]
     assert (found.exhausted, some.exhausted) == (True, False)
     scores = opened.model.scores(query_vector(0))
-    for each in found.contexts:
+    for surrounded in found.passages:
+        assert max(len(surrounded.before), len(surrounded.after)) <= chars
+        each = sentence_context(surrounded, margin)
         leaf = (each.chunk.document_id, each.chunk.index)
         assert each.score == pytest.approx(scores[leaf], abs=SCORE_TOLERANCE)
-        assert each.chunk.content == ""
         whole = text[each.chunk.document_id]
+        span = each.chunk.span
+        assert each.chunk.content == whole[span.char_start : span.char_end]
         ends = sentence_ends(whole)
         touched = [
             end

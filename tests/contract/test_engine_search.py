@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.engine.find import FindRequest, Found
-from hrag.engine.protocols import EncodingSnapshot
+from hrag.engine.find import FindRequest, FindResult
 from hrag.errors import Cancelled, DeadlineExceeded, DocumentNotFound
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
@@ -25,6 +24,7 @@ from tests.support.documents.fakes import (
     matched_leaves,
     prepared,
     query_vector,
+    read_passages,
     recall,
     search_leaves,
     search_passages,
@@ -63,7 +63,7 @@ def test_a_search_says_what_it_did(filled):
     assert {name for name, _, _ in filtered.stages} == {"filter", "search", "climb", "fetch"}
     for found in (whole, filtered):
         assert all(began <= ended for _, began, ended in found.stages)
-        assert (found.contexts, found.sections) == ((), ())
+        assert found.sections == ()
     own = [len(filled.model.documents[name].vectors) for name in ("d4", "d7")]
     assert filtered.eligible_leaves == sum(own)
 
@@ -91,7 +91,7 @@ def test_an_empty_collection_has_nothing_to_find(opened):
             if mode is not SearchMode.SUMMARY_FIRST:
                 level = TOP if mode is SearchMode.AUTO_MERGE else 0
                 found = find(snapshot, query_vector(0), 10, level, mode, min_score=0.0)
-                nothing = Found((), 0, 0, exact=True, exhausted=True, stages=())
+                nothing = FindResult((), 0, 0, exact=True, exhausted=True, stages=())
                 assert replace(found, stages=()) == nothing
 
 
@@ -221,7 +221,7 @@ def _assert_none_lies_inside_another(passages: tuple[Passage, ...]) -> None:
 def test_passages_that_score_too_low_are_left_out(filled, aggregation):
     with filled.snapshot() as snapshot:
 
-        def reaching(score: float | None, limit: int) -> Found[Passage]:
+        def reaching(score: float | None, limit: int) -> FindResult[Passage]:
             options = {"min_score": score, "candidates": EVERYTHING, "aggregation": aggregation}
             return find(snapshot, query_vector(5), limit, 1, **options)
 
@@ -299,12 +299,6 @@ def test_a_snapshot_works_no_longer_than_its_deadline(filled):
         for mode in (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE, SearchMode.SENTENCE_WINDOW):
             level = TOP if mode is SearchMode.AUTO_MERGE else 0
             with pytest.raises(error), filled.snapshot(deadline=deadline) as snapshot:
-                snapshot.find(FindRequest(query_vector(0), mode, level, EVERYTHING, 1))
+                read_passages(snapshot, FindRequest(query_vector(0), mode, level, EVERYTHING, 1))
     with filled.snapshot(deadline=Deadline.after(60.0)) as snapshot:
         assert find(snapshot, query_vector(0), 3).passages
-
-
-def test_encoding_passages_is_optional(filled):
-    """The engine in memory has not; `find` compares both ways wherever it is."""
-    with filled.snapshot() as snapshot:
-        assert isinstance(snapshot, EncodingSnapshot) == (filled.state != "plain")

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.find import FindRequest, Found, Fusion
+from hrag.engine.find import FindRequest, FindResult, Fusion
 from hrag.filters import Match, NoneOf
+from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.types import (
     Aggregation,
     FusionMethod,
@@ -93,7 +94,6 @@ def drawn(draw: random.Random, mode: SearchMode, retrieval: Retrieval) -> FindRe
         cut_last=draw.random() < 0.5,
         merge_adjacent=not is_window and (joins or mode is SearchMode.CONTEXT),
         merge_ratio=draw.choice([0.3, 0.5, 1.0]),
-        window_sentences=2,
         filter=draw.choice(
             [None, None, Match("metadata.n", (1.0,)), NoneOf((Match("metadata.n", (2.0,)),))]
         ),
@@ -113,17 +113,18 @@ def test_both_engines_find_the_same(twins, mode, retrieval):
         _assert_scores(found, expected)
 
 
-def _rounded(found: Found[Passage]) -> tuple[object, ...]:
+def _rounded(found: FindResult[Passage]) -> tuple[object, ...]:
     """All of it but the scores."""
     return (
         [_unscored(each) for each in found.passages],
-        [replace(each, score=0.0) for each in found.contexts],
         [replace(each, score=0.0) for each in found.sections],
         (found.considered, found.eligible_leaves, found.exhausted),
     )
 
 
-def _unscored(passage: Passage) -> Passage:
+def _unscored(passage: Passage | SurroundedLeaf) -> Passage | SurroundedLeaf:
+    if isinstance(passage, SurroundedLeaf):
+        return replace(passage, score=0.0)
     children = tuple(
         MatchedChild(child.chunk_id, 0.0, child.span) for child in passage.matched_children
     )
@@ -132,12 +133,13 @@ def _unscored(passage: Passage) -> Passage:
     )
 
 
-def _assert_scores(found: Found[Passage], expected: Found[Passage]) -> None:
+def _assert_scores(found: FindResult[Passage], expected: FindResult[Passage]) -> None:
     for scores, others in zip(_scores(found), _scores(expected), strict=True):
         assert scores == pytest.approx(others, abs=SCORE_TOLERANCE)
 
 
-def _scores(found: Found[Passage]) -> list[Any]:
-    scored = [*found.passages, *(c for p in found.passages for c in p.matched_children)]
+def _scores(found: FindResult[Passage]) -> list[Any]:
+    passages = [each for each in found.passages if isinstance(each, Passage)]
+    scored = [*passages, *(c for p in passages for c in p.matched_children)]
     three = [(each.score, each.lexical_score, each.dense_score) for each in scored]
-    return [*three, *((each.score,) for each in (*found.contexts, *found.sections))]
+    return [*three, *((each.score,) for each in (*found.passages, *found.sections))]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.find import Found, Fusion
+from hrag.engine.find import FindResult, Fusion
 from hrag.filters import Match
 from hrag.text.analysis import analyzer
 from hrag.types import (
@@ -49,19 +49,23 @@ def filled(opened):
     return opened
 
 
-def by_words(snapshot: Any, text: str, count: int = EVERYTHING, **options: Any) -> Found[Passage]:
+def by_words(
+    snapshot: Any, text: str, count: int = EVERYTHING, **options: Any
+) -> FindResult[Passage]:
     """The best leaves by words alone."""
     options = {"mode": SearchMode.STANDARD} | options
     return find(snapshot, None, count, text=text, retrieval=Retrieval.LEXICAL, **options)
 
 
-def by_both(snapshot: Any, text: str, count: int = EVERYTHING, **options: Any) -> Found[Passage]:
+def by_both(
+    snapshot: Any, text: str, count: int = EVERYTHING, **options: Any
+) -> FindResult[Passage]:
     options = {"mode": SearchMode.STANDARD} | options
     vector = query_vector(1, snapshot.settings.dimension)
     return find(snapshot, vector, count, text=text, retrieval=Retrieval.HYBRID, **options)
 
 
-def scores(found: Found[Passage]) -> dict[Leaf, float]:
+def scores(found: FindResult[Passage]) -> dict[Leaf, float]:
     return matched_leaves(found.passages)
 
 
@@ -356,7 +360,7 @@ def test_a_collection_without_vectors_is_searched_by_words(opened):
         for mode in set(SearchMode) - {SearchMode.SUMMARY_FIRST}:
             level = TOP if mode is SearchMode.AUTO_MERGE else 0
             found = by_words(snapshot, "water pump", 5, mode=mode, level=level)
-            assert (found.exact, len(found.passages or found.contexts) > 0) == (True, True)
+            assert (found.exact, len(found.passages) > 0) == (True, True)
     (stored,) = [s for s in opened.readers().export("t", "c") if s.document.document_id == "d0"]
     assert stored.document.vectors.shape == (len(opened.model.documents["d0"].vectors), 0)
     assert opened.writer.status(opened.collection).vector_bytes == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hrag.engine import FindRequest, Snapshot, Vector
+from hrag.engine import VALUES, FindRequest, Snapshot, Vector
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.search.reader import EmbeddedReader
@@ -85,6 +85,6 @@ def _recall(snapshot: Snapshot, vectors: Vectors, query: Vector) -> float:
     least = np.partition(exact, LEAVES - BEST)[LEAVES - BEST] - _TOLERANCE
     level = texts.TREE.embedding_level
     request = FindRequest(query, SearchMode.STANDARD, level, BEST, DEFAULT_CANDIDATES)
-    passages = snapshot.find(request).passages
+    passages = snapshot.find(request, VALUES).passages
     assert len({passage.chunk.chunk_id for passage in passages}) == BEST
     return float(np.mean([passage.score >= least for passage in passages]))

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from hrag.engine import FindRequest, Found, PreparedDocument
+from hrag.engine import VALUES, FindRequest, FindResult, PreparedDocument
 from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.segments import segment_files
 from hrag.errors import outcome_of
@@ -123,13 +123,13 @@ class LexicalMachine(RuleBasedStateMachine):
                 self.engine.reader.snapshot(*place) as snapshot,
                 self.plain[place].reader().snapshot(*place) as plain,
             ):
-                assert snapshot.find(words).passages == plain.find(words).passages
-                found, expected = snapshot.find(both), plain.find(both)
+                assert snapshot.find(words, VALUES).passages == plain.find(words, VALUES).passages
+                found, expected = snapshot.find(both, VALUES), plain.find(both, VALUES)
             assert found.eligible_leaves == expected.eligible_leaves
             assert _lexical_scores(found) == _lexical_scores(expected)
 
 
-def _lexical_scores(found: Found[Passage]) -> dict[str, float | None]:
+def _lexical_scores(found: FindResult[Passage]) -> dict[str, float | None]:
     return {each.chunk.chunk_id: each.lexical_score for each in found.passages}
 
 

@@ -1,19 +1,19 @@
-"""The last step of a search: reads the best groups as passages or as sentence contexts."""
+"""The last step of a search: reads the best groups in the form that the caller wants."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.labels import split_label
 from hrag.engine.common.rounds import Selection, select
-from hrag.engine.find import FindRequest, PassageFields
+from hrag.engine.find import Encoded, FindRequest, PassageFields, ResultForm, SurroundedLeaves
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
-from hrag.passages.sentence_context import SentenceContext, sentence_context
+from hrag.passages.surrounded_leaf import SurroundedLeaf, surrounded_leaf
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.deadline import Deadline
 from hrag.values.reply_limit import SEARCH_ADVICE
@@ -56,7 +56,7 @@ class DocumentReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Reads the passages of one request in one snapshot.
+    """Reads the passages of one request in one snapshot, in one form.
 
     The size of the reply is counted while passages are read: each passage is counted before its
     text is copied.
@@ -64,14 +64,25 @@ class Fetch:
 
     documents: DocumentReader
     request: FindRequest
+    form: ResultForm[Any]
     terms: TermLocator
     deadline: Deadline
 
-    def passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
-        """Returns the best groups as passages, and whether groups were left out.
+    def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], Selection]:
+        """Returns the best groups in the requested form, and whether groups were left out.
 
         Raises ReplyTooLarge.
         """
+        match self.form:
+            case Encoded(fields=fields):
+                return self._encode_passages(fields, groups)
+            case SurroundedLeaves(chars=chars):
+                return self._read_leaves(chars, groups)
+            case _:
+                return self._read_passages(groups)
+
+    def _read_passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
+        """Returns the best groups as passages."""
         drafts, outcome = self._choose_drafts(groups)
         reply = self.request.reply
         passages = []
@@ -89,10 +100,10 @@ class Fetch:
             passages.append(passage_of(draft, groups, place))
         return tuple(passages), outcome
 
-    def encoded_passages(
+    def _encode_passages(
         self, fields: PassageFields, groups: AncestorGroups
     ) -> tuple[tuple[bytes, ...], Selection]:
-        """Returns the same passages as `passages`, each as an encoded hrag.v1.SearchResponse."""
+        """Returns the same passages as `_read_passages`, each as an encoded message."""
         encoder = self._encoder(groups)
         keys = groups.keys[: self.request.limit]
         records = self._passage_records(groups, keys)
@@ -167,24 +178,18 @@ class Fetch:
             left_bytes -= len(passage)
         return tuple(encoded)
 
-    def sentence_contexts(
-        self, groups: AncestorGroups
-    ) -> tuple[tuple[SentenceContext, ...], Selection]:
-        """Returns the chunks of the best groups with the sentences around them."""
+    def _read_leaves(
+        self, chars: int, groups: AncestorGroups
+    ) -> tuple[tuple[SurroundedLeaf, ...], Selection]:
+        """Returns the chunks of the best groups with `chars` characters of text around them."""
         limit = self.request.limit
-        reply, contexts = self.request.reply, []
+        reply, leaves = self.request.reply, []
         for draft in islice(self._drafts(groups), limit):
             reply.check(draft.content_bytes, SEARCH_ADVICE)
             reply = reply.after(draft.content_bytes)
-            contexts.append(
-                sentence_context(
-                    draft.document,
-                    draft.position,
-                    groups.score(draft.groups[0]),
-                    self.request.window_sentences,
-                )
-            )
-        return tuple(contexts), Selection.of_groups(len(groups), limit)
+            score = groups.score(draft.groups[0])
+            leaves.append(surrounded_leaf(draft.document, draft.position, score, chars))
+        return tuple(leaves), Selection.of_groups(len(groups), limit)
 
     def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
         """Returns the drafts that become passages, and whether groups were left out."""

@@ -1,26 +1,30 @@
 """A search in rounds.
 
-Each round ranks leaves and groups them. If there are enough groups, it reads their passages;
-otherwise the next round reads more leaves. An engine provides the ranking and the documents.
-Everything else is the same in every engine.
+Each round ranks leaves, adds the bonus for neighbours to their scores, and groups them. If there
+are enough groups, it reads their passages; otherwise the next round reads more leaves. An engine
+provides the ranking and the documents. Everything else is the same in every engine.
 """
 
 import time
-from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from hrag.engine.common.ancestor_groups import AncestorGroups, TreeOf, deepened, grouped
 from hrag.engine.common.candidates import ScoredRows
+from hrag.engine.common.fusion import with_neighbour_bonus
 from hrag.engine.common.rounds import FACTOR, Round, Selection
-from hrag.engine.find import FindRequest, Found
+from hrag.engine.find import FindRequest, FindResult, P
 from hrag.observe.tracing import Stage
 from hrag.values.deadline import Deadline
+from hrag.values.search import ChosenSection
 
-P = TypeVar("P")  # A passage as a value or encoded, or a sentence context.
 Best: TypeAlias = Callable[[int], ScoredRows]
-"""Returns the best eligible leaves; the argument is the number of leaves from each source."""
+"""Returns the best eligible leaves, without the bonus for neighbours.
+
+The argument is the number of leaves from each source.
+"""
 Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], Selection]]
 """Reads the best groups. Returns the passages, and whether groups were left out."""
 
@@ -32,17 +36,21 @@ def search(
     tree_of: TreeOf,
     eligible_leaves: int,
     deadline: Deadline,
-) -> Found[P]:
+    *,
+    stages: Sequence[Stage] = (),
+    sections: tuple[ChosenSection, ...] = (),
+) -> FindResult[P]:
     """Ranks more and more leaves until there are enough passages or no further leaf.
 
-    Raises DeadlineExceeded or Cancelled between two rounds.
+    `stages` are the stages before the first round; the result contains them and `sections`. Raises
+    DeadlineExceeded or Cancelled between two rounds.
     """
-    stages: list[Stage] = []
+    stages = [*stages]
     count, groups = request.candidates, None
     while True:
         deadline.check("searching")
         start_s = time.perf_counter()
-        scored = best_leaves(count)
+        scored = with_neighbour_bonus(best_leaves(count), request.neighbour_bonus)
         searched_s = time.perf_counter()
         if groups is None:
             groups, considered = grouped(scored, request, tree_of), scored.labels
@@ -57,12 +65,13 @@ def search(
             passages, outcome = read(reaching)
             stages.append(("fetch", start_s, time.perf_counter()))
             if round_.is_final(outcome):
-                return Found(
+                return FindResult(
                     passages=passages,
                     considered=len(considered),
                     eligible_leaves=eligible_leaves,
                     exact=scored.exact,
                     exhausted=round_.is_exhausted(outcome),
                     stages=tuple(stages),
+                    sections=sections,
                 )
         count *= FACTOR

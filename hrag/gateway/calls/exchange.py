@@ -9,12 +9,12 @@ from starlette.requests import Request
 
 from hrag.config import MAX_SEARCH_BYTES, GatewaySettings
 from hrag.gateway.http import call_headers
-from hrag.gateway.http.byte_budget import ByteBudget, Share
 from hrag.gateway.http.reply import CountedReply
 from hrag.gateway.http.request_body import read_body
 from hrag.gateway.protojson.conversion import Conversion
 from hrag.gateway.services.channels import Metadata, Services
 from hrag.gateway.services.methods import INDEXER, Method, method_named
+from hrag.server.admission.byte_budget import ByteBudget, Share
 
 
 class Exchange:
@@ -22,7 +22,12 @@ class Exchange:
 
     def __init__(self, settings: GatewaySettings, services: Services) -> None:
         self.services = services
-        self.budget = ByteBudget(settings.max_buffered_bytes)
+        self.budget = ByteBudget(
+            settings.max_buffered_bytes,
+            "buffered requests and replies",
+            "HRAG_HTTP_MAX_BUFFERED_BYTES",
+            by_credential=True,
+        )
         self.conversion = Conversion()
         self.stream_idle_s = settings.stream_idle_timeout_s
         self._settings = settings

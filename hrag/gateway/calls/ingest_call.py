@@ -20,12 +20,12 @@ from starlette.responses import Response
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.calls.request_lines import Line, lines_of
 from hrag.gateway.http import call_headers
-from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.http.connect_error import error_of
 from hrag.gateway.http.reply import Parts, StreamReply
 from hrag.gateway.http.request_body import body_parts
 from hrag.gateway.protojson.json_writer import as_json, dumped
 from hrag.gateway.services.methods import Method
+from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import HragError, InvalidArgument, ServiceUnavailable
 from hrag.wire.indexer import error_outcome
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.protojson.json_reader import BODY
+from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import DeadlineExceeded, TooLarge
 
 
@@ -64,7 +64,7 @@ async def lines_of(
             line_start.clear()
         else:
             line_start += begin
-        share.give_back(share.size_bytes - len(line_start))
+        share.give(share.size_bytes - len(line_start))
 
 
 async def _next(parts: AsyncIterator[bytes], left_s: float, idle_s: float) -> tuple[bytes, float]:

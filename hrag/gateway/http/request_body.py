@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.requests import Request
 
-from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.protojson.json_reader import BODY
+from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import DeadlineExceeded, InvalidArgument, NotSupported, TooLarge
 from hrag.values.ids import quoted
 

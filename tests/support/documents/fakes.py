@@ -18,10 +18,11 @@ from hrag.engine.common.labels import MAX_ORDINAL
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
-from hrag.engine.find import FindRequest, Found
-from hrag.engine.protocols import EncodingSnapshot, Snapshot
+from hrag.engine.find import VALUES, Encoded, FindRequest, FindResult, SurroundedLeaves
+from hrag.engine.protocols import Snapshot
 from hrag.filters import Filter
 from hrag.models.embedding import Vectors
+from hrag.passages.sentence_context import surrounding_chars
 from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.types import (
     DEFAULT_CONTEXT_TOKENS,
@@ -45,6 +46,8 @@ ANALYZER = analyzer_name(DEFAULT_LANGUAGE)
 SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
 # Engines sum float32 products in different orders.
 SCORE_TOLERANCE = 1e-5
+ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
+LEAVES = SurroundedLeaves(surrounding_chars(2))
 
 Leaf = tuple[str, int]
 """A leaf: its document's id and its index."""
@@ -227,7 +230,7 @@ def find(
     level: int | None = None,
     mode: SearchMode = SearchMode.SMALL_TO_BIG,
     **options: Any,
-) -> Found[Passage]:
+) -> FindResult[Any]:
     """Searches for `count` passages with `count` candidates, at the leaves' level by default.
 
     `options` are further fields of FindRequest. CONTEXT has its default budget.
@@ -239,18 +242,21 @@ def find(
     return read_passages(snapshot, FindRequest(query, mode, level, **fields | options))
 
 
-def read_passages(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
-    """Searches. Asserts that encoded passages are the same, if the snapshot can encode them."""
-    result = snapshot.find(request)
-    if isinstance(snapshot, EncodingSnapshot):
-        encoded = snapshot.find_encoded(request, PASSAGE_FIELDS)
-        sent = [retriever_pb2.SearchResponse.FromString(passage) for passage in encoded.passages]
-        expected = [
-            retriever_pb2.SearchResponse.FromString(encoded_passage(passage))
-            for passage in result.passages
-        ]
-        assert sent == expected
-        assert replace(encoded, passages=(), stages=()) == replace(result, passages=(), stages=())
+def read_passages(snapshot: Snapshot, request: FindRequest) -> FindResult[Any]:
+    """Searches. Asserts that encoded passages are the same as values.
+
+    In SENTENCE_WINDOW it returns leaves with the text around them, as this mode needs them.
+    """
+    if request.mode is SearchMode.SENTENCE_WINDOW:
+        return snapshot.find(replace(request, mode=SearchMode.STANDARD), LEAVES)
+    result, encoded = snapshot.find(request, VALUES), snapshot.find(request, ENCODED)
+    sent = [retriever_pb2.SearchResponse.FromString(passage) for passage in encoded.passages]
+    expected = [
+        retriever_pb2.SearchResponse.FromString(encoded_passage(passage))
+        for passage in result.passages
+    ]
+    assert sent == expected
+    assert replace(encoded, passages=(), stages=()) == replace(result, passages=(), stages=())
     return result
 
 

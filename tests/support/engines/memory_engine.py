@@ -20,7 +20,15 @@ from typing import Any
 import numpy as np
 
 from hrag import errors, types
-from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
+from hrag.engine import (
+    Admission,
+    CollectionHandle,
+    DocumentSummaries,
+    FindRequest,
+    FindResult,
+    PassageForm,
+    SurroundedLeaves,
+)
 from hrag.engine.common.rounds import FACTOR, Round, Selection, select
 from hrag.engine.common.validation import (
     check_alias_count,
@@ -39,11 +47,12 @@ from hrag.engine.engine_documents import (
     info_bytes,
     read_part,
 )
-from hrag.passages import outline, sentence_context
+from hrag.passages import outline
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.indexed_text import MAX_HEADING_CHARS, IndexedLeaf, indexed_leaves
+from hrag.passages.surrounded_leaf import surrounded_leaf
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.text.analysis import MAX_FREQUENCY, analyzer
 from hrag.text.analysis.query_syntax import RequiredParts
@@ -582,7 +591,7 @@ class MemorySnapshot:
         self.name = contents.handle.name
         self._level = self.settings.tree.embedding_level
 
-    def find(self, request):
+    def find(self, request, form):
         began = time.perf_counter()
         eligible, sections = self._eligible(request)
         ranking = self._ranking(request, "leaves")
@@ -598,14 +607,14 @@ class MemorySnapshot:
             least = -math.inf if request.min_score is None else request.min_score
             best = [group for group in groups if group.score >= least]
             this = Round(request, len(groups), len(best), complete)
-            passages_and_contexts, selection = self._read(request, best, ranking.locator)
+            passages, selection = self._read(request, form, best, ranking.locator)
             if this.has_enough_groups and this.is_final(selection):
                 break
             count *= FACTOR
         names = ["filter"] * bool(request.filter or request.required) + ["search", "climb", "fetch"]
         stages = tuple((name, began, time.perf_counter()) for name in names)
         outcome = (len(considered), len(eligible), True, this.is_exhausted(selection))
-        return Found(passages_and_contexts[0], *outcome, stages, passages_and_contexts[1], sections)
+        return FindResult(passages, *outcome, stages, sections)
 
     def _ranking(self, request: FindRequest, kind: str) -> _Ranking:
         leaves = (getattr(version, kind) for version in self._contents.versions.values())
@@ -672,20 +681,15 @@ class MemorySnapshot:
                 groups.append(_Group(version, position, score, family))
         return sorted(groups, key=lambda group: group.rank)
 
-    def _read(self, request, groups: list[_Group], locator: TermLocator):
-        """Returns passages and contexts, and the result of reading the groups.
-
-        SENTENCE_WINDOW has contexts only, every other mode passages only.
-        """
+    def _read(self, request, form: Any, groups: list[_Group], locator: TermLocator):
+        """Returns passages in the requested form, and the result of reading the groups."""
         chunks = [(group.version.text, group.position) for group in groups]
         scores = [float(group.score) for group in groups]
-        if request.mode is SearchMode.SENTENCE_WINDOW:
-            limit, margin = request.limit, request.window_sentences
-            contexts = (
-                sentence_context.sentence_context(*chunk, score, margin)
-                for chunk, score in zip(chunks[:limit], scores, strict=False)
-            )
-            return ((), tuple(contexts)), Selection.of_groups(len(groups), limit)
+        if isinstance(form, SurroundedLeaves):
+            scored = zip(chunks[: request.limit], scores, strict=False)
+            surrounded = [surrounded_leaf(*chunk, score, form.chars) for chunk, score in scored]
+            return tuple(surrounded), Selection.of_groups(len(groups), request.limit)
+        assert isinstance(form, PassageForm)
 
         def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
             scored_leaves = chain.from_iterable(groups[number].leaves for number in numbers)
@@ -703,7 +707,8 @@ class MemorySnapshot:
         drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
         result = select(request, drafts, matches)
         selection = Selection.of_drafts(result, len(groups), request)
-        return (tuple(map(passage, result.drafts)), ()), selection
+        passages = tuple(form.from_value(passage(draft)) for draft in result.drafts)
+        return passages, selection
 
     def chunk(self, chunk_id, reply=UNLIMITED):
         return self._document(chunk_id).node((chunk_id.level, chunk_id.index), reply=reply)

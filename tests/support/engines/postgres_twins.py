@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hrag.engine.engine_documents import PreparedDocument
-from hrag.engine.find import Found
+from hrag.engine.find import FindResult
 from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.indexes.homes import drop_unused
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
@@ -124,7 +124,7 @@ class Twins:
             assert_alike(search(self.reader), search(self.memory.reader()))
 
 
-def _search(seed: float, tenant_id: str, name: str, reader: Any) -> Found[Passage]:
+def _search(seed: float, tenant_id: str, name: str, reader: Any) -> FindResult[Passage]:
     """Runs a random search, which the seed determines."""
     draw = random.Random(seed)
     retrieval, mode = draw.choice(list(Retrieval)), draw.choice(_MODES)
@@ -146,7 +146,7 @@ def _search(seed: float, tenant_id: str, name: str, reader: Any) -> Found[Passag
         )
 
 
-def assert_alike(result: Found[Passage], expected: Found[Passage]) -> None:
+def assert_alike(result: FindResult[Passage], expected: FindResult[Passage]) -> None:
     """Fails unless both have the same passages. Passages of equal scores may change places."""
     scores, others = ([passage.score for passage in both.passages] for both in (result, expected))
     assert scores == pytest.approx(others, abs=TOLERANCE)

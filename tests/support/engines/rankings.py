@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from hrag import errors
-from hrag.engine import FindRequest, Found, PassageFields
+from hrag.engine import Encoded, FindRequest, FindResult, PassageForm, SurroundedLeaves
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
-from hrag.passages.sentence_context import SentenceContext
+from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.types import CollectionSettings, SearchMode, SearchQuery, TreeSettings
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
@@ -43,7 +43,7 @@ class PlainSnapshot:
     name: str = "c"
     requests: list[FindRequest] = field(default_factory=list)
 
-    def find(self, request: FindRequest) -> Found[Any]:
+    def find(self, request: FindRequest, form: Any) -> FindResult[Any]:
         """Returns the best passages.
 
         Every other leaf passes any filter. In SUMMARY_FIRST, each passage is a section.
@@ -56,15 +56,13 @@ class PlainSnapshot:
             sections = tuple(dict.fromkeys(ranking))[: request.top_sections]
             ranking = [name for name in ranking if name in sections]
         names = tuple(dict.fromkeys(ranking))
-        is_window = request.mode is SearchMode.SENTENCE_WINDOW
-        return Found(
-            passages=() if is_window else tuple(map(self.passage, names[: request.limit])),
+        return FindResult(
+            passages=self._read(names[: request.limit], form),
             considered=len(ranking),
             eligible_leaves=len(ranking),
             exact=True,
             exhausted=len(names) <= request.limit,
             stages=STAGES if request.filter is None else (FILTERED, *STAGES),
-            contexts=self.contexts(names[: request.limit], request) if is_window else (),
             sections=sections,
         )
 
@@ -72,17 +70,25 @@ class PlainSnapshot:
         """Returns the name itself, which stands for a passage."""
         return name
 
-    def contexts(self, names: Sequence[str], request: FindRequest) -> tuple[SentenceContext, ...]:
-        """Returns the contexts of the leaves with these names. Tests of windows implement it."""
+    def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
+        """Returns the leaves with these names, with as many characters around them."""
         raise NotImplementedError
+
+    def _read(self, names: Sequence[str], form: Any) -> tuple[Any, ...]:
+        if isinstance(form, SurroundedLeaves):
+            return self.leaves(names, form.chars)
+        return tuple(self.in_form(name, form) for name in names)
+
+    def in_form(self, name: str, form: PassageForm[Any]) -> Any:
+        """The passage in the form that is asked for."""
+        return form.from_value(self.passage(name))
 
 
 class FakeSnapshot(PlainSnapshot):
-    """A snapshot that can also encode passages: as their names."""
+    """A snapshot that encodes passages as their names."""
 
-    def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
-        result = self.find(request)
-        return replace(result, passages=tuple(passage.encode() for passage in result.passages))
+    def in_form(self, name: str, form: PassageForm[Any]) -> Any:
+        return name.encode() if isinstance(form, Encoded) else super().in_form(name, form)
 
 
 class FakeReader:

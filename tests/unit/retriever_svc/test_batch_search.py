@@ -14,7 +14,7 @@ from hrag.types import Retrieval
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.deadline import NEVER
 from hrag.values.reply_limit import ReplyLimit
-from hrag.wire.retriever import batch_from, encoded_batch
+from hrag.wire.retriever import batch_from, encoded_batch, encoded_bytes
 from retriever_svc.search_pipeline import _ERROR_BYTES
 from tests.support.engines.rankings import (
     DIMENSION,
@@ -40,7 +40,7 @@ def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
     assert [each.passages for each in found] == [(b"a",), (b"a", b"b"), (b"a", b"b"), (b"a", b"b")]
     assert embedder.batches == [["what do cats do?", "another"]]
     alone = [search_of(FakeSnapshot(["a", "b"]))(query, NEVER) for query in asked]
-    assert [each.result.exhausted for each in found] == [each.exhausted for each in alone]
+    assert [each.exhausted for each in found] == [each.exhausted for each in alone]
 
 
 def test_tenants_of_one_batch_have_vectors_caches_and_collections_of_their_own() -> None:
@@ -62,7 +62,7 @@ def test_tenants_of_one_batch_have_vectors_caches_and_collections_of_their_own()
 
 def test_the_searches_of_a_batch_share_one_reply_with_space_for_their_errors() -> None:
     snapshot = FakeSnapshot(["x" * 1000])
-    size_bytes = search_of(snapshot).encoded(QUERY, NEVER).size_bytes
+    size_bytes = encoded_bytes(search_of(snapshot).encoded(QUERY, NEVER))
     reply = ReplyLimit(3 * _ERROR_BYTES + 2 * size_bytes)
     found = search_of(snapshot, reply=reply).batch([QUERY] * 3, NEVER)
     too_large = [isinstance(each, errors.ReplyTooLarge) for each in found]

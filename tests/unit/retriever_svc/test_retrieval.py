@@ -159,7 +159,7 @@ def test_a_collection_that_was_made_again_with_vectors_is_found_out() -> None:
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)
     assert search(QUERY, NEVER).retrieval is Retrieval.LEXICAL
-    assert search.batch([QUERY], NEVER)[0].result.retrieval is Retrieval.LEXICAL  # type: ignore[union-attr]
+    assert search.batch([QUERY], NEVER)[0].retrieval is Retrieval.LEXICAL  # type: ignore[union-attr]
     assert embedder.texts == []
     snapshot.settings = SETTINGS
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_the_searches_of_a_batch_may_end_in_every_way() -> None:
         NEVER,
     )
     assert [
-        (each.result.retrieval, each.result.fallback)  # type: ignore[union-attr]
+        (each.retrieval, each.fallback)  # type: ignore[union-attr]
         for each in (hybrid, lexical, vector)
     ] == [(Retrieval.LEXICAL, "down"), (Retrieval.LEXICAL, ""), (Retrieval.DENSE, "")]
     assert dense is embedder.failure

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from hrag.engine.common.candidates import ScoredRows, scores_of
-from hrag.engine.common.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.common.fusion import fused, of_one_source
 from hrag.engine.common.sorted_sets import distinct
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical_source import (
@@ -49,10 +49,6 @@ class Ranker:
 
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
         """Returns the `count` best eligible rows of each source, with their scores."""
-        ranked = self._rank_by_sources(eligible, count)
-        return with_neighbour_bonus(ranked, self._request.neighbour_bonus)
-
-    def _rank_by_sources(self, eligible: EligibleRows, count: int) -> ScoredRows:
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)
             return of_one_source(self._view, by_vector, lexical=False)

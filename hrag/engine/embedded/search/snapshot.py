@@ -12,7 +12,7 @@ Only the passages that are returned are read from LMDB, in the snapshot's transa
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -20,8 +20,8 @@ import numpy as np
 from hrag.engine.common.candidates import RowNumbers
 from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.routed_sections import chosen_sections
-from hrag.engine.common.search import P, search
-from hrag.engine.common.snapshot import FetchOf, SearchableSnapshot
+from hrag.engine.common.search import search
+from hrag.engine.common.snapshot import BrowsableSnapshot
 from hrag.engine.embedded.search.document_reader import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
@@ -34,7 +34,7 @@ from hrag.engine.embedded.search.summary_router import (
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.transactions import Txn
-from hrag.engine.find import FindRequest, Found
+from hrag.engine.find import FindRequest, FindResult, P, ResultForm
 from hrag.observe.tracing import Stage
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.tree_text import TreeText
@@ -57,8 +57,8 @@ class SnapshotCaches:
     selections: SelectionCache
 
 
-class EmbeddedSnapshot(SearchableSnapshot):
-    """A collection at one change. Implements `hrag.engine.EncodingSnapshot`.
+class EmbeddedSnapshot(BrowsableSnapshot):
+    """A collection at one change. Implements `hrag.engine.Snapshot`.
 
     It can be used as long as its transaction is open.
     """
@@ -104,22 +104,24 @@ class EmbeddedSnapshot(SearchableSnapshot):
         )
         return usage.sequence
 
-    def _find(self, request: FindRequest, read: FetchOf[P]) -> Found[P]:
+    def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
+        """Runs a search and returns its passages in `form`. Implements `Snapshot.find`."""
         stages: list[Stage] = []
         eligible, sections = self._eligible_rows(request, stages)
         began = time.perf_counter()
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
-        fetch = Fetch(self._documents, request, self._locator(ranker), self._deadline)
-        outcome = search(
+        fetch = Fetch(self._documents, request, form, self._locator(ranker), self._deadline)
+        return search(
             request,
             partial(ranker.best, eligible),
-            partial(read, fetch),
+            fetch.read,
             self._documents.tree,
             eligible.count,
             self._deadline,
+            stages=stages,
+            sections=sections,
         )
-        return replace(outcome, stages=(*stages, *outcome.stages), sections=sections)
 
     def _locator(self, ranker: Ranker) -> TermLocator:
         """Returns what locates the query's terms in passages.

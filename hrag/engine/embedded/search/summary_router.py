@@ -7,7 +7,6 @@ In the second stage, the rows of the best sections are the eligible rows of the 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -60,7 +59,7 @@ class SummaryRouter:
         """
         count = request.top_sections
         candidates = max(request.candidates, count)
-        ranker = Ranker(self._view, replace(request, neighbour_bonus=0.0))
+        ranker = Ranker(self._view, request)
         if request.summary_scope is SummaryScope.DOCUMENTS:
             rows, _ = _best(ranker.best(eligible, candidates), count)
             ordinals = np.sort(ordinals_of(self._view.labels[rows]))

@@ -8,7 +8,7 @@ import numpy as np
 from psycopg import sql
 
 from hrag.engine.common.candidates import Candidates, ScoredRows, Scores
-from hrag.engine.common.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.common.fusion import fused, of_one_source
 from hrag.engine.common.labels import Labels
 from hrag.engine.find import FindRequest
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
@@ -154,10 +154,7 @@ class Ranker:
         )
 
     def best(self, count: int) -> ScoredRows:
-        """Returns the `count` best eligible leaves of each source, with their fused scores."""
-        return with_neighbour_bonus(self._rank(count), self._request.neighbour_bonus)
-
-    def _rank(self, count: int) -> ScoredRows:
+        """Returns the `count` best eligible leaves of each source, with their scores."""
         if self.is_dense:
             by_vector = self._candidates_of(self._search_dense(count))
             return of_one_source(self._table, by_vector, lexical=False)

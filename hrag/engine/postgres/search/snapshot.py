@@ -1,10 +1,14 @@
-"""A snapshot of a collection for one call: a REPEATABLE READ transaction.
+"""The snapshot of a collection that one call reads: a REPEATABLE READ transaction.
 
-A search has these steps. First, it determines the eligible leaves by the filter, by two-stage
-routing and by the required parts of the query. Then it ranks the candidates of each source, fuses
-the rankings, and groups leaves by ancestor. If there are enough passages, it fetches them;
-otherwise it continues with more candidates. All statements of a call see the same state of the
-database.
+A search runs in steps:
+
+1. Find the eligible leaves: those that pass the filter or belong to routed sections, and contain
+   the required terms of the query.
+2. Rank them: each source returns candidates, and their scores are fused.
+3. Group the candidates by their ancestors. If there are too few passages, rank more candidates.
+4. Fetch the passages.
+
+All statements of a call see the same change.
 """
 
 import time
@@ -14,9 +18,9 @@ from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.labels import split_label
 from hrag.engine.common.rounds import Round, Selection
-from hrag.engine.common.search import P, Read, search
-from hrag.engine.common.snapshot import FetchOf, SearchableSnapshot
-from hrag.engine.find import FindRequest, Found
+from hrag.engine.common.search import Read, search
+from hrag.engine.common.snapshot import BrowsableSnapshot
+from hrag.engine.find import FindRequest, FindResult, P, ResultForm
 from hrag.engine.postgres.search.best_groups import best_groups, can_find, expected_passages
 from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
@@ -35,7 +39,7 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 from hrag.values.search import ChosenSection, SearchMode
 
-# A result lists at most this many sections, the same as the largest limit of passages.
+# A response lists at most as many sections as a search may return passages.
 _MAX_SHOWN_SECTIONS = 100
 
 _LEAF_COUNT = """
@@ -49,10 +53,10 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND docume
 """
 
 
-class PostgresSnapshot(SearchableSnapshot):
-    """A snapshot of one collection, valid until its transaction ends.
+class PostgresSnapshot(BrowsableSnapshot):
+    """A collection at one change. Implements `hrag.engine.Snapshot`.
 
-    Implements `hrag.engine.EncodingSnapshot`.
+    It can be used as long as its transaction is open.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class PostgresSnapshot(SearchableSnapshot):
 
     @property
     def name(self) -> str:
-        """The collection's name, also if the snapshot was opened by an alias."""
+        """The collection's name, even if the snapshot was opened by an alias."""
         return self._collection.record.name
 
     @property
@@ -84,35 +88,49 @@ class PostgresSnapshot(SearchableSnapshot):
         """The sequence of the tenant's last change that the snapshot contains."""
         return self._collection.sequence
 
-    def _find(self, request: FindRequest, read: FetchOf[P]) -> Found[P]:
+    def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
+        """Runs a search and returns its passages in `form`. Implements `Snapshot.find`.
+
+        Most searches need only their first round, which one or two statements answer. The other
+        searches run in rounds.
+        """
         stages: list[Stage] = []
         eligible, sections = self._eligible_leaves(request, stages)
         ranker = Ranker(self._connection, self._collection, request, eligible)
 
-        def read_documents(groups: AncestorGroups) -> tuple[tuple[P, ...], Selection]:
-            ordinals = [split_label(key)[0] for key in groups.keys]
-            count = expected_passages(request, self.settings)
-            self._documents.expect(ordinals, count)
-            first = zip(ordinals, map(groups.position, groups.keys[:count]), strict=False)
-            self._documents.read_ahead(first)
-            return read(Fetch(self._documents, request, ranker.locator, self._deadline), groups)
+        def read(groups: AncestorGroups) -> tuple[tuple[P, ...], Selection]:
+            self._read_ahead(request, groups)
+            # The first round reads the statistics of terms together with its candidates. The
+            # locator needs them, so it must not be created before.
+            fetch = Fetch(self._documents, request, form, ranker.locator, self._deadline)
+            return fetch.read(groups)
 
-        result = None
-        if can_find(request):
-            result = self._find_first(request, ranker, read_documents)
-        if result is None:
-            result = search(
-                request,
-                ranker.best,
-                read_documents,
-                self._documents.tree,
-                eligible.count,
-                self._deadline,
-            )
-        return replace(result, stages=(*stages, *result.stages), sections=sections)
+        first = self._first_round(request, ranker, read) if can_find(request) else None
+        if first is not None:
+            return replace(first, stages=(*stages, *first.stages), sections=sections)
+        return search(
+            request,
+            ranker.best,
+            read,
+            self._documents.tree,
+            eligible.count,
+            self._deadline,
+            stages=stages,
+            sections=sections,
+        )
 
-    def _find_first(self, request: FindRequest, ranker: Ranker, read: Read[P]) -> Found[P] | None:
-        """Returns the result of the first round of `search`; None if another round is needed."""
+    def _read_ahead(self, request: FindRequest, groups: AncestorGroups) -> None:
+        """Reads the documents of the best groups, as many as nearly always suffice, at once."""
+        ordinals = [split_label(key)[0] for key in groups.keys]
+        count = expected_passages(request, self.settings)
+        self._documents.expect(ordinals, count)
+        positions = map(groups.position, groups.keys[:count])
+        self._documents.read_ahead(zip(ordinals, positions, strict=False))
+
+    def _first_round(
+        self, request: FindRequest, ranker: Ranker, read: Read[P]
+    ) -> FindResult[P] | None:
+        """Returns the result of the search if its first round is enough, else None."""
         began = time.perf_counter()
         best = best_groups(ranker, request, self._documents)
         searched = time.perf_counter()
@@ -122,33 +140,36 @@ class PostgresSnapshot(SearchableSnapshot):
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         climbed = time.perf_counter()
         has_all = total == len(groups)
-        # Groups that the statement did not return score no higher than the last returned group.
+        # Groups that the statement did not return score no higher than its last group.
         reached = total if len(reaching) == len(groups) else len(reaching)
         round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:
             return None
-        passages, selection = read(reaching)
-        sees_enough = has_all or selection.is_full or reached < total
-        if not (sees_enough and round_.is_final(selection)):
+        passages, outcome = read(reaching)
+        sees_enough = has_all or outcome.is_full or reached < total
+        if not (sees_enough and round_.is_final(outcome)):
             return None
         stages = (
             ("search", began, searched),
             ("climb", searched, climbed),
             ("fetch", climbed, time.perf_counter()),
         )
-        return Found(
+        return FindResult(
             passages=passages,
             considered=best.considered,
             eligible_leaves=ranker.eligible.count,
             exact=best.exact,
-            exhausted=round_.is_exhausted(selection),
+            exhausted=round_.is_exhausted(outcome),
             stages=stages,
         )
 
     def _eligible_leaves(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """Returns the leaves that the request may find, and the sections chosen by summaries."""
+        """Returns the leaves that may be found, and the sections that summaries led to.
+
+        Appends the times of the steps to `stages`.
+        """
         if request.mode is SearchMode.SUMMARY_FIRST:
             eligible, sections = self._route_by_summaries(request, stages)
         else:
@@ -177,9 +198,9 @@ class PostgresSnapshot(SearchableSnapshot):
     def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """Returns the leaves of the best sections, and the first sections for the result.
+        """Returns the leaves of the best sections, and the first of these sections as values.
 
-        The filter applies to summaries, which have the metadata of their documents.
+        The filter is evaluated on the summaries, which have the metadata of their documents.
         """
         summaries = self._summaries
         if summaries is None:

@@ -46,14 +46,13 @@ def route(
     """
     count = request.top_sections
     candidates = max(request.candidates, count)
-    summary_request = replace(request, neighbour_bonus=0.0)
     if request.summary_scope is SummaryScope.DOCUMENTS:
         first = replace(eligible, whole_documents=True)
-        labels, _ = _best(Ranker(connection, summaries, summary_request, first), candidates, count)
+        labels, _ = _best(Ranker(connection, summaries, request, first), candidates, count)
         ordinals = np.sort(ordinals_of(labels))
         eligible = replace(eligible, ordinals=ordinals)
     sections = replace(eligible, sections=True)
-    best = _best(Ranker(connection, summaries, summary_request, sections), candidates, count)
+    best = _best(Ranker(connection, summaries, request, sections), candidates, count)
     return _sections_of(connection, summaries, *best)
 
 

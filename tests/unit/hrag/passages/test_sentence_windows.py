@@ -11,14 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag import errors
-from hrag.engine import FindRequest
 from hrag.models.embedding import Vectors
 from hrag.passages import sentence_windows
+from hrag.passages.outline import Outline
 from hrag.passages.sentence_context import Sentence, SentenceContext
 from hrag.passages.sentence_windows import ChosenWindows, Window
+from hrag.passages.surrounded_leaf import SurroundedLeaf
 from hrag.text import tokens
 from hrag.types import Aggregation, Chunk, PageStart, SearchMode, Span
 from hrag.values.deadline import NEVER, Deadline
+from hrag.values.tree import PageSpan
 from tests.support.engines.rankings import (
     DIMENSION,
     QUERY,
@@ -71,6 +73,24 @@ def leaf_context(
     )
     return SentenceContext(
         chunk, score, sentences, range(leaf_sentences.start - first, leaf_sentences.stop - first)
+    )
+
+
+def surrounded_leaf(document_id: str, leaf_sentences: range, chars: int) -> SurroundedLeaf:
+    """The same leaf as `leaf_context` returns, as an engine returns it."""
+    leaf = leaf_context(document_id, leaf_sentences)
+    span = leaf.chunk.span
+    chunk = replace(leaf.chunk, content=WHOLE[span.char_start : span.char_end])
+    pages = [
+        PageSpan(number // 4 + 1, STARTS[number], STARTS[min(number + 4, len(TEXT))])
+        for number in range(0, len(TEXT), 4)
+    ]
+    return SurroundedLeaf(
+        chunk,
+        leaf.score,
+        before=WHOLE[: span.char_start][-chars:],
+        after=WHOLE[span.char_end :][:chars],
+        outline=Outline.of(document_id, "", "", {}, (), pages),
     )
 
 
@@ -302,11 +322,10 @@ class Contexts(FakeSnapshot):
     Each quote mark in a name means a leaf that begins three sentences later.
     """
 
-    def contexts(self, names: Sequence[str], request: FindRequest) -> tuple[SentenceContext, ...]:
-        margin = request.window_sentences
+    def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
         return tuple(
-            leaf_context(
-                name.rstrip("'"), range(3 * name.count("'"), 3 * name.count("'") + 3), margin
+            surrounded_leaf(
+                name.rstrip("'"), range(3 * name.count("'"), 3 * name.count("'") + 3), chars
             )
             for name in names
         )
@@ -387,8 +406,8 @@ def test_the_only_sentence_of_a_leaf_is_scored_as_others_are():
     """The score is the sentence's cosine, not the score of the leaf."""
 
     class Single(Contexts):
-        def contexts(self, names: Any, request: Any) -> Any:
-            return (leaf_context("d", range(1, 2), score=0.5),)
+        def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
+            return (surrounded_leaf("d", range(1, 2), chars),)
 
     query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
     query_of_sentence = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, query=query)

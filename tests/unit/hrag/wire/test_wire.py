@@ -54,12 +54,11 @@ def _listing_of(items: Any) -> Any:
     return st.builds(types.Listing, st.lists(items, max_size=3).map(tuple), TEXT)
 
 
-def _encoded(result: types.SearchResult) -> retriever.EncodedResult:
-    passages = tuple(map(encoded_passage, result.passages))
-    return retriever.EncodedResult(replace(result, passages=()), passages)
+def _encoded(result: types.SearchResult) -> Any:
+    return replace(result, passages=tuple(map(encoded_passage, result.passages)))
 
 
-def _batch(outcomes: Iterable[retriever.EncodedResult | HragError]) -> rpb.BatchSearchResponse:
+def _batch(outcomes: Iterable[Any]) -> rpb.BatchSearchResponse:
     return rpb.BatchSearchResponse.FromString(retriever.encoded_batch(outcomes))
 
 

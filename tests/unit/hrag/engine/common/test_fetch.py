@@ -8,7 +8,7 @@ import pytest
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.labels import labels_of
-from hrag.engine.find import FindRequest
+from hrag.engine.find import Encoded, FindRequest
 from hrag.errors import Cancelled
 from hrag.passages.cited_place import TermLocator
 from hrag.types import CollectionSettings, SearchMode, TreeSettings
@@ -53,7 +53,7 @@ def test_no_passage_is_encoded_for_a_caller_that_has_left() -> None:
     documents = CountedDocuments()
     deadline = Deadline(is_waiting=lambda: documents.encoded_count < 3)
     terms = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
-    fetch = Fetch(documents, REQUEST, terms, deadline)
+    fetch = Fetch(documents, REQUEST, Encoded(NOTHING, NOTHING), terms, deadline)
     with pytest.raises(Cancelled, match="while reading passages"):
-        fetch.encoded_passages(NOTHING, Leaves().groups())
+        fetch.read(Leaves().groups())
     assert documents.encoded_count == 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,19 @@ from hypothesis import strategies as st
 
 from hrag import errors
 from hrag.engine.common.ancestor_groups import AncestorGroups
-from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.labels import labels_of, split_label
 from hrag.engine.common.rounds import Round, Selection
-from hrag.engine.embedded.search.document_reader import CitationCache
-from hrag.engine.embedded.search.selected_rows import SelectionCache
-from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
+from hrag.engine.common.search import search
+from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.view import Tail, View
-from hrag.engine.find import FindRequest, Found
+from hrag.engine.find import FindRequest, FindResult
 from hrag.types import Aggregation, CollectionSettings, Retrieval, SearchMode, TreeSettings
 from hrag.values.deadline import NEVER, Deadline
 
 SETTINGS = CollectionSettings(TreeSettings((32, 64), 0.0), "fake", 1)
 REQUEST = FindRequest(np.ones(1, np.float32), SearchMode.SMALL_TO_BIG, 1, limit=5, candidates=50)
 NOTHING: Any = None
-CACHES = SnapshotCaches(CitationCache(), SelectionCache())
 
 
 def view_of(ancestors: Sequence[str]) -> View:
@@ -59,18 +58,23 @@ class Ranked:
 
     def __init__(self, ancestors: Sequence[str], deadline: Deadline = NEVER) -> None:
         self._names = list(dict.fromkeys(ancestors))
-        view = view_of(ancestors)
-        self._snapshot = EmbeddedSnapshot(NOTHING, "t", CACHES, deadline, view)
+        self._view = view_of(ancestors)
+        self._deadline = deadline
 
-    def ask(self, **options: Any) -> Found[str]:
-        return self._snapshot._find(replace(REQUEST, **options), self._read)
+    def ask(self, **options: Any) -> FindResult[str]:
+        request = replace(REQUEST, **options)
+        eligible = EligibleRows(self._view)
+        best = partial(Ranker(self._view, request).best, eligible)
+        read = partial(self._read, request)
+        return search(request, best, read, NOTHING, eligible.count, self._deadline)
 
-    def _read(self, fetch: Fetch, groups: AncestorGroups) -> tuple[tuple[str, ...], Selection]:
+    def _read(
+        self, request: FindRequest, groups: AncestorGroups
+    ) -> tuple[tuple[str, ...], Selection]:
         """Reads groups as names.
 
         With `merge_adjacent`, names with the same first letter are joined.
         """
-        request = fetch.request
         names = [self._names[split_label(key)[1]] for key in groups.keys]
         if not request.merge_adjacent:
             outcome = Selection.of_groups(len(groups), request.limit)
@@ -81,7 +85,7 @@ class Ranked:
         return tuple(joined[: request.limit]), outcome
 
 
-def ask(ranking: Sequence[str], **options: Any) -> Found[str]:
+def ask(ranking: Sequence[str], **options: Any) -> FindResult[str]:
     return Ranked(ranking).ask(**options)
 
 

@@ -7,20 +7,24 @@ from typing import Any
 import pytest
 
 from hrag.errors import TooBusy
-from hrag.gateway.http.byte_budget import ByteBudget
 from hrag.gateway.http.reply import JSON, CountedReply
+from hrag.server.admission.byte_budget import ByteBudget
+
+
+def budget_of(max_bytes: int) -> ByteBudget:
+    return ByteBudget(max_bytes, "requests", "SETTING", by_credential=True)
 
 
 def test_one_caller_may_use_half_of_the_bytes() -> None:
-    budget = ByteBudget(100)
+    budget = budget_of(100)
     with budget.share("a") as first, budget.share("a") as second:
         first.take(40)
         second.take(10)
-        with pytest.raises(TooBusy, match="this caller's"):
+        with pytest.raises(TooBusy, match="of this caller have 50 bytes"):
             second.take(1)
         with budget.share("b") as other:
             other.take(50)
-            with pytest.raises(TooBusy, match="holds 100 bytes"):
+            with pytest.raises(TooBusy, match="all callers 100"):
                 other.take(1)
     with budget.share("a") as share:
         share.take(50)
@@ -30,8 +34,10 @@ def test_one_caller_may_use_half_of_the_bytes() -> None:
 
 
 def test_callers_without_a_credential_share_all_bytes() -> None:
-    with ByteBudget(100).share("") as share:
+    with budget_of(100).share("") as share:
         share.take(100)
+        with pytest.raises(TooBusy, match="callers without a credential have 100"):
+            share.take(1)
 
 
 def test_a_reply_counts_until_it_is_read() -> None:
@@ -39,7 +45,7 @@ def test_a_reply_counts_until_it_is_read() -> None:
 
 
 async def _check_that_a_reply_counts_until_it_is_read() -> None:
-    budget, messages = ByteBudget(400_000), []
+    budget, messages = budget_of(400_000), []
     is_sending, may_send = asyncio.Event(), asyncio.Event()
 
     async def send(message: dict[str, Any]) -> None:

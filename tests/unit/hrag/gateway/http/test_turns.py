@@ -10,9 +10,9 @@ from starlette.requests import Request
 
 from hrag.config import GatewaySettings
 from hrag.gateway.calls.request_lines import lines_of
-from hrag.gateway.http.byte_budget import ByteBudget
 from hrag.gateway.http.http_server import HttpServer
 from hrag.gateway.http.request_body import body_parts
+from hrag.server.admission.byte_budget import ByteBudget
 
 MANY = 100
 
@@ -61,7 +61,7 @@ async def _decompress_blank_lines() -> None:
     request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
 
     async def read() -> None:
-        with ByteBudget(1 << 20).share("") as share:
+        with ByteBudget(1 << 20, "requests", "SETTING", by_credential=True).share("") as share:
             lines: AsyncIterator[object] = lines_of(body_parts(request), 1 << 10, 60, share)
             assert [line async for line in lines] == []
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hrag.engine import PreparedDocument
-from hrag.engine.find import Found
+from hrag.engine.find import FindResult
 from hrag.types import Passage, Retrieval, SearchMode, TreeSettings
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, find, prepared
@@ -72,7 +72,7 @@ def fill(
     return plain
 
 
-def found_by(engine: Engine | MemoryEngine, ranks: Sequence[int]) -> Found[Passage]:
+def found_by(engine: Engine | MemoryEngine, ranks: Sequence[int]) -> FindResult[Passage]:
     """The leaves with words of these ranks, and a word that none has."""
     reader = engine.reader if isinstance(engine, Engine) else engine.reader()
     with reader.snapshot("t", "c") as snapshot:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,8 +17,9 @@ from hrag.engine.embedded.store import change_log
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound
 from hrag.types import Retrieval, SearchQuery, SummaryUnit
-from hrag.values.deadline import Deadline
-from retriever_svc.prepared_query import EmbeddedQuery, prepared_query
+from hrag.values.deadline import NEVER, Deadline
+from retriever_svc.search_run import SearchRun
+from retriever_svc.work_limit import EmbeddingWork
 from tests.conftest import Engine
 from tests.support.documents.fakes import (
     ModelCollection,
@@ -31,7 +33,9 @@ from tests.support.documents.fakes import (
 )
 from tests.support.until import until
 
-QUERY = EmbeddedQuery(prepared_query(SearchQuery("t", "a title")), query_vector(1))
+NOTHING: Any = None
+RUN = SearchRun(NOTHING, SearchQuery("t", "a title"), NEVER, EmbeddingWork())
+RUN.vector = query_vector(1)
 WAIT_S = 10.0  # For the background thread, on a machine that is busy.
 
 
@@ -169,7 +173,7 @@ def test_an_old_view_is_served_while_its_collection_gets_a_lexical_index(engine)
     with engine.reader.snapshot("t", "c") as old:
         assert segment_build.reindex(engine.store, engine.open().collection_id, 1) > 0
         until(lambda: retrieval_in(engine.reader) == (Retrieval.HYBRID, ""))
-        retrieval, fallback = QUERY.sources(old.settings)
+        retrieval, fallback = RUN.sources(old.settings)
         assert (retrieval, "`hrag reindex` adds it" in fallback) == (Retrieval.DENSE, True)
         found = search_leaves(old, query_vector(1), 1000)
         assert recall(found, model, query_vector(1), 1000) == 1.0
@@ -181,7 +185,7 @@ def test_an_old_view_is_served_while_its_collection_gets_a_lexical_index(engine)
 
 def retrieval_in(reader: EmbeddedReader) -> tuple[Retrieval, str]:
     with reader.snapshot("t", "c") as snapshot:
-        return QUERY.sources(snapshot.settings)
+        return RUN.sources(snapshot.settings)
 
 
 def test_a_deleted_collection_is_let_go(engine, model):

@@ -8,7 +8,7 @@ from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.vector_source import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import SegmentSearch, load
-from hrag.engine.find import FindRequest
+from hrag.engine.find import VALUES, FindRequest
 from hrag.types import SearchMode
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, prepared, query_vector, sentences
@@ -112,7 +112,7 @@ def test_a_tail_alone_is_scanned(engine):
     engine.writer.put(engine.open(), prepared("d", sentences(500)))
     request = FindRequest(query_vector(0), SearchMode.STANDARD, 0, 1, 1)
     with engine.reader.snapshot("t", "c") as snapshot:
-        found = snapshot.find(request)
+        found = snapshot.find(request, VALUES)
     assert (found.exact, found.considered, found.exhausted) == (True, 1, False)
 
 

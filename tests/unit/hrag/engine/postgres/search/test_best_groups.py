@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.find import FindRequest, Found, Fusion
+from hrag.engine.find import VALUES, FindRequest, FindResult, Fusion
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search import best_groups, snapshot
 from hrag.engine.postgres.search.best_groups import expected_passages
@@ -74,7 +74,7 @@ def step_by_step() -> Iterator[None]:
         yield
 
 
-def comparable(found: Found[Passage]) -> Any:
+def comparable(found: FindResult[Passage]) -> Any:
     return replace(found, stages=())
 
 
@@ -84,9 +84,9 @@ def test_statements_and_steps_find_the_same_a_thousand_times_of_a_thousand(reade
     with reader.snapshot("t", "c") as opened:
         for number in range(-(-SEARCHES // 3)):
             request = drawn(draw)
-            found = opened.find(request)
+            found = opened.find(request, VALUES)
             with step_by_step():
-                expected = opened.find(request)
+                expected = opened.find(request, VALUES)
             assert comparable(found) == comparable(expected), (number, request)
 
 
@@ -120,7 +120,7 @@ def test_a_search_is_one_statement_or_two(reader, retrieval, most):
         neighbour_bonus=0.1,
     )
     with reader.snapshot("t", "c") as opened, counted() as statements:
-        assert len(opened.find(request).passages) == 5
+        assert len(opened.find(request, VALUES).passages) == 5
     assert len(statements) == most
 
 
@@ -140,7 +140,7 @@ def test_of_long_texts_only_parts_are_read_by_the_one_statement(database, writer
     request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP, 5, 100)
     with PostgresReader(database).snapshot("t", "c") as opened:
         with counted() as statements:
-            found = opened.find(request)
+            found = opened.find(request, VALUES)
         assert len(statements) == 1
         assert len(found.passages) == 5
         for passage in found.passages:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hrag.engine.engine_documents import PreparedDocument
-from hrag.engine.find import FindRequest
+from hrag.engine.find import VALUES, FindRequest
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
@@ -54,7 +54,7 @@ class Many:
             query, SearchMode.STANDARD, 0, limit=count, candidates=count, filter=given
         )
         with self.reader.snapshot("large", "c") as snapshot:
-            return snapshot.find(replace(request, **options))
+            return snapshot.find(replace(request, **options), VALUES)
 
     def recall(self, queries: Any, count: int, given: Filter | None, passing: Any) -> float:
         """The mean recall; fails if passages are missing."""
@@ -193,7 +193,7 @@ def test_a_search_of_the_shared_table_reads_the_collection_alone(
         for query in _queries(many, 8):
             request = FindRequest(query, SearchMode.STANDARD, 0, 10, 10, filter=given)
             with many.reader.snapshot("small3", "c") as snapshot:
-                snapshot.find(request)
+                snapshot.find(request, VALUES)
     scans = _scans(found)
     assert len(scans) >= 8
     assert [each for each in scans if each[0] == "Seq Scan"] == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hrag.engine import Snapshot
-from hrag.engine.find import FindRequest
+from hrag.engine.find import VALUES, FindRequest
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
@@ -37,7 +37,7 @@ REQUEST = FindRequest(
 
 
 def _find(**options: Any) -> Callable[[Snapshot], Any]:
-    return lambda snapshot: snapshot.find(replace(REQUEST, **options))
+    return lambda snapshot: snapshot.find(replace(REQUEST, **options), VALUES)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from hrag.engine.find import FindRequest
+from hrag.engine.find import VALUES, FindRequest
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search import snapshot
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
@@ -111,7 +111,7 @@ def test_leaves_of_the_tail_do_not_stand_in_for_those_that_the_index_missed(
     )
     impatient = psycopg.conninfo.make_conninfo(postgres_dsn, options="-c hnsw.max_scan_tuples=1")
     with PostgresReader(opened(impatient)).snapshot("t", "c") as reader:
-        found = reader.find(request)
+        found = reader.find(request, VALUES)
     documents = {document for document, _ in matched_leaves(found.passages)}
     assert len(found.passages) == 10
     assert documents <= {f"de{n}" for n in range(8)}

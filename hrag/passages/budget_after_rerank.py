@@ -1,7 +1,7 @@
-"""Limits finished passages whose order the engine does not know, for example a reranker's order.
+"""Limits finished passages after a reranker has changed their order.
 
-The rules are the same as in `hrag.passages.budget`. That module can read the documents; this one
-knows only the passages.
+The rules are the same as in `hrag.passages.budget`. That module works on drafts, before an engine
+reads the passages, so it can read the documents. This module knows only the finished passages.
 """
 
 import sys

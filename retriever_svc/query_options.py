@@ -1,15 +1,27 @@
-"""Checks a query. Each error names the field, its value and what is allowed."""
+"""The options of a query: the values that are allowed, and the engine's request that they give.
+
+`check_query` rejects options that are not allowed. Each error names the field, its value and what
+is allowed. The other functions return what the options mean in each mode, with defaults for the
+options that are not set.
+"""
 
 import math
+from dataclasses import replace
+from typing import TypeVar
 
-import numpy as np
-
-from hrag.engine import Vector
+from hrag.engine import FindRequest, Fusion, Vector
 from hrag.values import ids
 from hrag.values.collections import CollectionSettings
 from hrag.values.errors import InvalidArgument, TooLarge
 from hrag.values.filters import check_filter
 from hrag.values.limits import (
+    DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_LEXICAL_WEIGHT,
+    DEFAULT_LIMIT,
+    DEFAULT_MERGE_RATIO,
+    DEFAULT_NEIGHBOUR_BONUS,
+    DEFAULT_TOP_SECTIONS,
+    DEFAULT_WINDOW_SENTENCES,
     MAX_CANDIDATES,
     MAX_LIMIT,
     MAX_NEIGHBOUR_BONUS,
@@ -18,9 +30,20 @@ from hrag.values.limits import (
     MAX_TOP_SECTIONS,
     MAX_WINDOW_SENTENCES,
 )
-from hrag.values.search import Retrieval, SearchMode, SearchQuery
+from hrag.values.reply_limit import ReplyLimit
+from hrag.values.search import (
+    Aggregation,
+    FusionMethod,
+    Retrieval,
+    SearchMode,
+    SearchQuery,
+    SummaryScope,
+)
 
-OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
+T = TypeVar("T")
+
+# The modes whose passages are on the embedded level.
+_OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 
 
 def check_query(query: SearchQuery) -> None:
@@ -34,7 +57,7 @@ def check_query(query: SearchQuery) -> None:
         _check_text(query.query)
     _check_retrieval(query)
     mode = query.mode_or_default
-    if mode in OF_LEAVES and query.return_level is not None:
+    if mode in _OF_LEAVES and query.return_level is not None:
         raise InvalidArgument(
             f"return_level is {query.return_level}; {mode.name} returns the embedded level, so "
             "leave it unset",
@@ -154,28 +177,124 @@ def _check_text(text: str) -> None:
         raise InvalidArgument("text is blank; a query must say something", field="text")
 
 
-def unit(vector: Vector) -> Vector:
-    """Returns the vector scaled to length 1, `float32[n]`.
+def returned_level(query: SearchQuery, settings: CollectionSettings, default_level: int) -> int:
+    """Returns the level of the query's passages; in AUTO_MERGE, it is their highest level.
 
-    Raises InvalidArgument if it has no direction: NaN, infinity or only zeros.
+    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. Otherwise the query's level
+    has priority, then the collection's, then the service's. Raises InvalidArgument for a level
+    that the collection cannot return.
     """
-    wide = vector.astype(np.float64)
-    norm = math.sqrt((wide * wide).sum())  # `dot` would release the GIL.
-    if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
-        raise InvalidArgument(
-            "vector holds NaN or infinity; numbers must be finite", field="vector"
-        )
-    if norm == 0:
-        raise InvalidArgument(
-            f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
-        )
-    return (wide / norm).astype(np.float32)
+    tree = settings.tree
+    if query.mode_or_default in _OF_LEAVES:
+        return tree.embedding_level
+    if query.return_level is not None:
+        tree.check_return_level(query.return_level)
+        return query.return_level
+    if settings.return_level is not None:
+        return settings.return_level
+    return max(tree.embedding_level, min(default_level, tree.top_level))
 
 
-def check_dimension(vector: Vector, settings: CollectionSettings) -> None:
-    """Raises InvalidArgument unless the vector has the collection's dimension."""
-    if len(vector) != settings.dimension:
-        raise InvalidArgument(
-            f"vector has {len(vector)} numbers; the collection's have {settings.dimension}",
-            field="vector",
-        )
+def passage_limit(query: SearchQuery) -> int:
+    """Returns the maximum number of passages."""
+    return _or_default(query.limit, DEFAULT_LIMIT)
+
+
+def _token_budget(query: SearchQuery, reply: ReplyLimit) -> int:
+    """Returns the maximum number of tokens of all passages together; 0 means no limit."""
+    is_context = query.mode_or_default is SearchMode.CONTEXT
+    budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
+    # A token has at least one byte. So a budget of one token more than the reply has bytes exceeds
+    # the reply already, and a higher budget would change nothing.
+    return min(budget, reply.max_bytes + 1)
+
+
+def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
+    """Returns the query's bonus, or the default if it has none.
+
+    If passages are leaves, a search without a bonus misses an answer in the leaf next to the one
+    that matched. Larger passages contain both leaves. In STANDARD, a search of one source gets no
+    bonus, so that its scores stay unchanged.
+    """
+    if query.neighbour_bonus is not None:
+        return query.neighbour_bonus
+    mode = query.mode_or_default
+    is_fused_leaf = mode is SearchMode.STANDARD and retrieval is Retrieval.HYBRID
+    return DEFAULT_NEIGHBOUR_BONUS if mode is SearchMode.CONTEXT or is_fused_leaf else 0.0
+
+
+def find_request(
+    query: SearchQuery,
+    *,
+    text: str,
+    required: tuple[str, ...],
+    vector: Vector | None,
+    retrieval: Retrieval,
+    level: int,
+    lowest_cosine: float,
+    reply: ReplyLimit,
+) -> FindRequest:
+    """Returns the engine's request for passages at `level`. Unset options get their defaults.
+
+    `retrieval` names the sources to search. `lowest_cosine` is the embedder's.
+    """
+    is_context = query.mode_or_default is SearchMode.CONTEXT
+    budget = _token_budget(query, reply)
+    return FindRequest(
+        vector=None if retrieval is Retrieval.LEXICAL else vector,
+        mode=query.mode_or_default,
+        level=level,
+        # A passage has at least one token, so in CONTEXT the budget is never below the number of
+        # passages, and this limit has no effect.
+        limit=budget if is_context and query.limit is None else passage_limit(query),
+        candidates=query.candidates,
+        text=text,
+        required=required,
+        retrieval=retrieval,
+        fusion=Fusion(
+            query.fusion or FusionMethod.CONVEX,
+            _or_default(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
+            lowest_cosine,
+        ),
+        neighbour_bonus=_neighbour_bonus(query, retrieval),
+        max_per_document=query.max_per_document,
+        aggregation=query.aggregation,
+        min_score=query.min_score,
+        token_budget=budget,
+        cut_last=query.cut_last or is_context,
+        merge_adjacent=query.merge_adjacent or is_context,
+        keep_overlap=query.keep_overlap,
+        merge_ratio=_or_default(query.merge_ratio, DEFAULT_MERGE_RATIO),
+        filter=query.filter,
+        top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
+        summary_scope=query.summary_scope or SummaryScope.SECTIONS,
+        reply=reply,
+    )
+
+
+def leaves_request(request: FindRequest, leaves: int) -> FindRequest:
+    """Returns SENTENCE_WINDOW's request for its best `leaves`.
+
+    The query's limits on scores, tokens and joining concern sentences, so the engine gets none.
+    """
+    return replace(
+        request,
+        mode=SearchMode.STANDARD,
+        limit=leaves,
+        aggregation=Aggregation.MAX,
+        min_score=None,
+        token_budget=0,
+        cut_last=False,
+        merge_adjacent=False,
+        max_per_document=0,
+    )
+
+
+def _or_default(value: T | None, default: T) -> T:
+    """Returns the value, or the default if it is None."""
+    return default if value is None else value
+
+
+def window_sentences(query: SearchQuery) -> int:
+    """Returns how many sentences a window has on either side of the best one."""
+    return _or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES)

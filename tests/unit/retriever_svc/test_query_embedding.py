@@ -1,4 +1,4 @@
-"""A query before it meets a collection: what it asks for, its vector, and which sources it gets."""
+"""A search before it meets a collection: its query, its vector, and the sources that it gets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from hrag import errors
+from hrag.engine import VALUES
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.cache import CachedQueries
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import CollectionSettings, Retrieval, SearchMode, SearchQuery, TreeSettings
 from hrag.values.deadline import NEVER, Deadline
-from retriever_svc.prepared_query import (
-    EmbeddedQuery,
-    QueryEmbedding,
-    VectorMissing,
-    prepared_query,
-)
+from hrag.values.reply_limit import UNLIMITED
+from retriever_svc.query_embedding import QueryEmbedding
+from retriever_svc.search_run import SearchRun, VectorMissing
+from retriever_svc.work_limit import EmbeddingWork
 
 DIMENSION = 4
 BOTH = CollectionSettings(TreeSettings((32,), 0.0), "hash/4", DIMENSION, analyzer="english/1")
@@ -30,6 +29,12 @@ SPENT = errors.DeadlineExceeded("the deadline passed while embedding")
 
 def query(text: Any = "cats", **asked: Any) -> SearchQuery:
     return SearchQuery("t", text, **asked)
+
+
+def run_of(asked: SearchQuery) -> SearchRun:
+    """A search that has nothing to search in."""
+    nothing: Any = None
+    return SearchRun(nothing, asked, NEVER, EmbeddingWork())
 
 
 # What is asked
@@ -48,13 +53,13 @@ def query(text: Any = "cats", **asked: Any) -> SearchQuery:
 def test_a_text_is_hybrid_and_a_vector_dense(
     asked: SearchQuery, retrieval: Retrieval, embeds: bool
 ) -> None:
-    prepared = prepared_query(asked)
-    assert (prepared.retrieval, prepared.embeds) == (retrieval, embeds)
+    run = run_of(asked)
+    assert (run.retrieval, run.embeds) == (retrieval, embeds)
 
 
 def test_what_marks_a_required_part_is_neither_ranked_nor_embedded() -> None:
-    prepared = prepared_query(query('why "access denied" +E-4711'))
-    assert (prepared.text, prepared.required) == (
+    run = run_of(query('why "access denied" +E-4711'))
+    assert (run.text, run.required) == (
         "why access denied E-4711",
         ("access denied", "E-4711"),
     )
@@ -62,18 +67,19 @@ def test_what_marks_a_required_part_is_neither_ranked_nor_embedded() -> None:
 
 def test_too_many_required_parts_are_refused() -> None:
     with pytest.raises(errors.InvalidArgument, match="17 quoted phrases") as caught:
-        prepared_query(query(" ".join(f"+w{number}" for number in range(17))))
+        run_of(query(" ".join(f"+w{number}" for number in range(17))))
     assert caught.value.field == "text"
 
 
 # Which sources
 
 
-def embedded(asked: SearchQuery, failure: errors.HragError | None = None) -> EmbeddedQuery:
-    prepared = prepared_query(asked)
-    has_vector = prepared.retrieval is not Retrieval.LEXICAL and failure is None
-    vector = np.array([1, 0, 0, 0], np.float32) if has_vector else None
-    return EmbeddedQuery(prepared, vector, failure)
+def embedded(asked: SearchQuery, failure: errors.HragError | None = None) -> SearchRun:
+    run = run_of(asked)
+    if run.retrieval is not Retrieval.LEXICAL and failure is None:
+        run.vector = np.array([1, 0, 0, 0], np.float32)
+    run.failure = failure
+    return run
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_an_error_names_the_source_that_is_missing(
 def test_a_vector_that_was_never_made_is_no_fallback() -> None:
     """The collection was known to have no vectors, and has some by now."""
     with pytest.raises(VectorMissing):
-        EmbeddedQuery(prepared_query(query()), None).sources(BOTH)
+        run_of(query()).sources(BOTH)
 
 
 # Vectors
@@ -148,13 +154,22 @@ class Embedder(HashEmbedder):
         return super().embed(texts, deadline)
 
 
-def embedding(embedder: HashEmbedder, *, allows_fallback: bool = True) -> QueryEmbedding:
-    return QueryEmbedding(CachedQueries(embedder, 10), allows_fallback=allows_fallback)
+def embed(
+    embedder: HashEmbedder,
+    asked: SearchQuery,
+    *limits: Any,
+    allows_fallback: bool = True,
+) -> SearchRun:
+    """The search of a query that was embedded; `limits` are its deadline and its seconds."""
+    run = run_of(asked)
+    queries = CachedQueries(embedder, 10)
+    QueryEmbedding(queries, allows_fallback=allows_fallback)([run], *(limits or (NEVER,)))
+    return run
 
 
 def test_a_text_is_embedded_as_it_is_ranked() -> None:
     embedder = Embedder()
-    found = embedding(embedder).one(prepared_query(query('the "red cats"')), NEVER)
+    found = embed(embedder, query('the "red cats"'))
     assert embedder.texts == ["the red cats"]
     assert found.vector is not None
     assert np.array_equal(found.vector, HashEmbedder(DIMENSION).embed(embedder.texts)[0])
@@ -162,7 +177,7 @@ def test_a_text_is_embedded_as_it_is_ranked() -> None:
 
 def test_a_vector_replaces_that_of_its_text() -> None:
     embedder = Embedder()
-    found = embedding(embedder).one(prepared_query(query(vector=[0, 3, 4, 0])), NEVER)
+    found = embed(embedder, query(vector=[0, 3, 4, 0]))
     assert found.vector is not None
     assert np.allclose(found.vector, [0, 0.6, 0.8, 0])
     assert embedder.texts == []
@@ -171,8 +186,8 @@ def test_a_vector_replaces_that_of_its_text() -> None:
 @pytest.mark.parametrize("failure", [DOWN, errors.EmbedderRejected("no")])
 def test_hybrid_goes_on_when_its_text_cannot_be_embedded(failure: errors.HragError) -> None:
     embedder = Embedder(failure)
-    found = embedding(embedder).one(prepared_query(query()), NEVER)
-    assert (found.vector, found.failure) == (None, failure)
+    found = embed(embedder, query())
+    assert (found.vector, found.failure, found.error) == (None, failure, None)
     assert len(embedder.texts) == 1, "a text that is refused is not sent again"
 
 
@@ -188,15 +203,15 @@ def test_hybrid_goes_on_when_its_text_cannot_be_embedded(failure: errors.HragErr
 def test_others_fail_as_the_embedder_does(
     asked: SearchQuery, allows_fallback: bool, failure: errors.HragError
 ) -> None:
+    run = embed(Embedder(failure), asked, allows_fallback=allows_fallback)
+    assert (run.vector, run.failure, run.error) == (None, None, failure)
     with pytest.raises(type(failure)):
-        embedding(Embedder(failure), allows_fallback=allows_fallback).one(
-            prepared_query(asked), NEVER
-        )
+        run.result(VALUES, UNLIMITED, ("embed", 0.0, 0.0))
 
 
 def test_an_embedder_that_hangs_leaves_time_for_a_search_by_words() -> None:
     embedder = Embedder(SPENT)
-    found = embedding(embedder).one(prepared_query(query()), Deadline.after(1000))
+    found = embed(embedder, query(), Deadline.after(1000))
     assert isinstance(found.failure, errors.EmbedderUnavailable)
     assert "share of the call's time" in found.failure.message
     assert embedder.seconds <= 800
@@ -204,23 +219,20 @@ def test_an_embedder_that_hangs_leaves_time_for_a_search_by_words() -> None:
 
 def test_an_embedder_that_hangs_costs_no_more_than_the_caller_allows() -> None:
     embedder = Embedder(SPENT)
-    found = embedding(embedder).one(prepared_query(query()), Deadline.after(1000), 5)
+    found = embed(embedder, query(), Deadline.after(1000), 5)
     assert isinstance(found.failure, errors.EmbedderUnavailable)
     assert embedder.seconds <= 5
 
 
 def test_a_search_that_needs_its_vector_waits_to_the_end() -> None:
     embedder = Embedder(SPENT)
-    with pytest.raises(errors.DeadlineExceeded):
-        embedding(embedder).one(
-            prepared_query(query(retrieval=Retrieval.DENSE)), Deadline.after(1000), 5
-        )
+    run = embed(embedder, query(retrieval=Retrieval.DENSE), Deadline.after(1000), 5)
+    assert isinstance(run.error, errors.DeadlineExceeded)
     assert embedder.seconds > 800
 
 
 def test_of_several_queries_each_gets_its_own_vector_or_error() -> None:
     embedder = Embedder(DOWN)
-    refused = errors.InvalidArgument("limit is 0", field="limit")
     asked = [
         query(),
         query(retrieval=Retrieval.DENSE),
@@ -228,16 +240,12 @@ def test_of_several_queries_each_gets_its_own_vector_or_error() -> None:
         query([1, 0, 0, 0]),
         query([0, 0, 0, 0]),
     ]
-    hybrid, dense, lexical, vector, zero, same = embedding(embedder).all(
-        [*map(prepared_query, asked), refused], NEVER
-    )
-    assert isinstance(hybrid, EmbeddedQuery)
-    assert hybrid.failure is DOWN
-    assert dense is DOWN
-    assert isinstance(lexical, EmbeddedQuery)
-    assert (lexical.vector, lexical.failure) == (None, None)
-    assert isinstance(vector, EmbeddedQuery)
+    runs = [run_of(each) for each in asked]
+    QueryEmbedding(CachedQueries(embedder, 10), allows_fallback=True)(runs, NEVER)
+    hybrid, dense, lexical, vector, zero = runs
+    assert (hybrid.failure, hybrid.error) == (DOWN, None)
+    assert (dense.failure, dense.error) == (None, DOWN)
+    assert (lexical.vector, lexical.failure, lexical.error) == (None, None, None)
     assert vector.vector is not None
-    assert isinstance(zero, errors.InvalidArgument)
-    assert same is refused
+    assert isinstance(zero.error, errors.InvalidArgument)
     assert embedder.texts == ["cats"], "texts are embedded once, together"

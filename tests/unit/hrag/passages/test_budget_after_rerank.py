@@ -5,10 +5,10 @@ from itertools import accumulate, pairwise
 
 import pytest
 
+from hrag.passages.budget_after_rerank import cut_passage, within_limits, without_repeats
 from hrag.text import tokens
 from hrag.text.sentences import sentence_ends
 from hrag.types import Chunk, MatchedChild, MatchedSentence, PageStart, Passage, Span, TermSpan
-from retriever_svc.token_budget import cut_passage, within_limits, without_repeats
 
 SENTENCES = ["Dogs bark. ", "Cats sleep all day. ", "猫睡觉。", "它们喜欢鱼。", "Fish swim."]
 TEXT = "".join(SENTENCES)

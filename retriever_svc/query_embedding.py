@@ -1,0 +1,128 @@
+"""Gives queries their vectors before a snapshot is opened."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hrag.engine import Vector
+from hrag.models.embedding.cache import CachedQueries
+from hrag.values.deadline import Deadline
+from hrag.values.errors import (
+    DeadlineExceeded,
+    EmbedderRejected,
+    EmbedderUnavailable,
+    HragError,
+    InvalidArgument,
+)
+from hrag.values.search import Retrieval, SearchMode
+from retriever_svc.search_run import SearchRun
+
+_EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
+# Embedding gets this share of the call's remaining time. The search by words needs the rest.
+_SHARE_OF_TIME = 0.8
+
+
+class QueryEmbedding:
+    """Sets the vectors of searches. Safe to call from several threads.
+
+    Texts are embedded through the cache. A vector that the query contains is scaled to unit
+    length. With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered
+    without a vector. Then the embedder gets only a share of the caller's time, so that enough is
+    left for the search.
+    """
+
+    def __init__(self, queries: CachedQueries, *, allows_fallback: bool) -> None:
+        self._queries = queries
+        self._allows_fallback = allows_fallback
+
+    def __call__(
+        self, runs: Sequence[SearchRun], deadline: Deadline, embedding_s: float = math.inf
+    ) -> None:
+        """Sets each search's `vector`, or the `failure` or `error` because of which it has none.
+
+        The texts of one tenant are embedded together. If all searches that need a vector can be
+        answered without one, embedding takes at most `embedding_s` seconds.
+        """
+        to_embed = [run for run in runs if run.embeds]
+        if to_embed:
+            self._embed_texts(to_embed, deadline, embedding_s)
+        for run in runs:
+            if not run.embeds:
+                _use_given_vector(run)
+
+    def _embed_texts(
+        self, runs: Sequence[SearchRun], deadline: Deadline, embedding_s: float
+    ) -> None:
+        texts_of: dict[str, dict[str, None]] = {}
+        for run in runs:
+            texts_of.setdefault(run.query.tenant_id, {})[run.text] = None
+        is_optional = all(map(self._may_fall_back, runs))
+        share_s = _SHARE_OF_TIME * deadline.remaining_s
+        until = deadline.within(min(embedding_s, share_s) if is_optional else math.inf)
+        vector_of = {
+            (tenant_id, text): vector
+            for tenant_id, texts in texts_of.items()
+            for text, vector in zip(
+                texts, self._queries.embed_each(tenant_id, list(texts), until), strict=True
+            )
+        }
+        for run in runs:
+            vector = vector_of[run.query.tenant_id, run.text]
+            if isinstance(vector, HragError):
+                self._set_failure(run, vector, deadline)
+            else:
+                run.vector = vector
+
+    def _set_failure(self, run: SearchRun, error: HragError, deadline: Deadline) -> None:
+        """Sets the `failure` of a search that can be answered without a vector, else its `error`.
+
+        If the embedder has used up only its share of the time, this is a failure too.
+        """
+        if self._may_fall_back(run):
+            if isinstance(error, DeadlineExceeded) and deadline.remaining_s > 0:
+                error = EmbedderUnavailable(
+                    "the embedder did not answer within its share of the call's time"
+                )
+            if isinstance(error, _EMBEDDER_FAILURES):
+                run.failure = error
+                return
+        run.error = error
+
+    def _may_fall_back(self, run: SearchRun) -> bool:
+        """Returns True if the query can be answered without a vector.
+
+        SENTENCE_WINDOW cannot, because it embeds sentences too.
+        """
+        has_words = run.retrieval is Retrieval.HYBRID
+        return self._allows_fallback and has_words and run.mode is not SearchMode.SENTENCE_WINDOW
+
+
+def _use_given_vector(run: SearchRun) -> None:
+    """Uses the vector that the query contains, if there is one and the search uses vectors."""
+    query = run.query
+    vector = query.vector if isinstance(query.query, str) else query.query
+    if vector is None or run.retrieval is Retrieval.LEXICAL:
+        return
+    try:
+        run.vector = _unit(np.asarray(vector, np.float32))
+    except InvalidArgument as error:
+        run.error = error
+
+
+def _unit(vector: Vector) -> Vector:
+    """Returns the vector scaled to length 1, `float32[n]`.
+
+    Raises InvalidArgument if it has no direction: NaN, infinity or only zeros.
+    """
+    wide = vector.astype(np.float64)
+    norm = math.sqrt((wide * wide).sum())  # `dot` would release the GIL.
+    if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
+        raise InvalidArgument(
+            "vector holds NaN or infinity; numbers must be finite", field="vector"
+        )
+    if norm == 0:
+        raise InvalidArgument(
+            f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
+        )
+    return (wide / norm).astype(np.float32)

@@ -1,0 +1,364 @@
+"""Runs the search of one query.
+
+A SearchRun is created for each query. It keeps what is known of the query: first the parsed text,
+then the vector or the reason why there is none, then the sources that the collection has. The
+engine does the search itself, from the filter to the passages (`hrag.engine.Snapshot.find`).
+
+The sources to search are decided twice. Before text is embedded, the query's options decide. Once
+the snapshot is open, the sources of its collection decide. If one source cannot be used, HYBRID
+searches only the other one, and the result says why.
+
+A search opens one snapshot. There are three exceptions: rounds of SENTENCE_WINDOW, a reranker that
+fails, and a collection that was created again while the query was embedded. No snapshot is open
+while a model works, because a read transaction must not wait for a model.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hrag.engine import (
+    VALUES,
+    Encoded,
+    FindRequest,
+    FindResult,
+    PassageForm,
+    Reader,
+    ResultForm,
+    Snapshot,
+    SurroundedLeaves,
+    Vector,
+)
+from hrag.engine.common.rounds import FACTOR
+from hrag.models.embedding import Embedder
+from hrag.models.embedding.cache import CachedQueries
+from hrag.models.embedding.vector_checks import check_embedder
+from hrag.observe import metrics, tracing
+from hrag.observe.tracing import Stage
+from hrag.passages.sentence_context import surrounding_chars
+from hrag.text.analysis import query_syntax
+from hrag.values.collections import CollectionSettings
+from hrag.values.deadline import Deadline
+from hrag.values.errors import (
+    CollectionNotFound,
+    EmbedderMismatch,
+    HragError,
+    InvalidArgument,
+    NoLexicalIndex,
+    NoVectors,
+    ReplyTooLarge,
+    RerankerRejected,
+    RerankerUnavailable,
+)
+from hrag.values.reply_limit import UNLIMITED, ReplyLimit
+from hrag.values.search import (
+    Retrieval,
+    SearchMode,
+    SearchPlan,
+    SearchQuery,
+    SearchResult,
+)
+from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
+from retriever_svc.known_collections import KnownCollections
+from retriever_svc.query_options import (
+    find_request,
+    leaves_request,
+    passage_limit,
+    returned_level,
+    window_sentences,
+)
+from retriever_svc.rerank_stage import RerankStage
+from retriever_svc.search_timings import stage_seconds, timings
+from retriever_svc.sentence_window import SentenceComparison, choose_windows
+from retriever_svc.work_limit import EmbeddingWork
+
+P = TypeVar("P")  # A passage, as a value or encoded.
+
+ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
+
+_LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window.
+# After these errors, what is known of the collection may be out of date.
+_COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
+
+
+class VectorMissing(Exception):
+    """Raised if a query was not embedded, because its collection was thought to have no vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParts:
+    """The parts of the service that all searches share.
+
+    `embed` sets the vectors of searches, see `QueryEmbedding`. `sentences` embeds sentences.
+    `return_level` is the level of passages if neither the query nor the collection sets one.
+    """
+
+    reader: Reader
+    embedder: Embedder
+    embed: "Callable[[Sequence[SearchRun], Deadline], None]"
+    sentences: CachedQueries
+    known_collections: KnownCollections
+    rerank: RerankStage
+    return_level: int
+    clock: Callable[[], float]
+
+
+class SearchRun:
+    """The search of one query, which must have been checked.
+
+    `text` is the query's text without quotes and plus signs. `required` has the parts that these
+    mark. `retrieval` names the sources that the query asks for. `embeds` is True if the text needs
+    a vector.
+
+    `QueryEmbedding` sets the rest. `vector` is the query's unit vector, or None. `failure` is the
+    reason why a HYBRID query has no vector, if it may be answered without one. `error` is the error
+    because of which the query cannot be answered.
+    """
+
+    def __init__(
+        self, parts: SearchParts, query: SearchQuery, deadline: Deadline, work: EmbeddingWork
+    ) -> None:
+        """`work` limits the text that the call embeds.
+
+        Raises InvalidArgument if the text has too many required parts.
+        """
+        text = query.text
+        parsed = query_syntax.parse(text)
+        self.query = query
+        self.mode = query.mode_or_default
+        self.text = parsed.text
+        self.required = parsed.required
+        self.retrieval = query.retrieval or (Retrieval.HYBRID if text else Retrieval.DENSE)
+        is_dense = self.retrieval is not Retrieval.LEXICAL
+        self.embeds = is_dense and bool(text) and query.vector is None
+        self.vector: Vector | None = None
+        self.failure: HragError | None = None
+        self.error: HragError | None = None
+        self._parts = parts
+        self._deadline = deadline
+        self._work = work
+        self._reply = UNLIMITED
+        self._stages: list[Stage] = []
+        # The following are known once a snapshot was opened.
+        self._matched_level = self._returned_level = self._sequence = 0
+        self._searched = self.retrieval
+        self._fallback = ""
+        # The following are known once the passages were reranked.
+        self._is_reranked = False
+        self._rerank_failure = ""
+
+    def result(self, form: PassageForm[P], reply: ReplyLimit, embedding: Stage) -> SearchResult[P]:
+        """Searches and returns the result, with its passages in `form`.
+
+        The query must have been embedded; `embedding` is that stage. Raises `error` if it is set,
+        CollectionNotFound, EmbedderMismatch, NoSummaries, NoVectors, NoLexicalIndex,
+        InvalidArgument, DeadlineExceeded, Cancelled, ReplyTooLarge if the passages exceed `reply`,
+        and what the embedder raises.
+        """
+        self._reply, self._stages = reply, [embedding]
+        try:
+            found = self._find(form)
+        except VectorMissing:  # The collection was deleted and created again, with vectors.
+            self._forget_collection()
+            self.embeds, self._stages = True, [embedding]
+            self._parts.embed([self], self._deadline)
+            found = self._find(form)
+        seconds = stage_seconds(self._stages)
+        metrics.search_finished(seconds.items())
+        if self._fallback:
+            is_dense = self._searched is Retrieval.DENSE
+            metrics.search_fallback("lexical" if is_dense else "dense")
+        tracing.add(self._stages)
+        return SearchResult(
+            passages=found.passages,
+            mode=self.mode,
+            matched_at_level=self._matched_level,
+            returned_at_level=self._returned_level,
+            candidates_considered=found.considered,
+            exhausted=found.exhausted,
+            sequence=self._sequence,
+            timings=timings(seconds, self._parts.clock() - embedding[1]),
+            plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
+            eligible_leaves=found.eligible_leaves,
+            sections=found.sections,
+            retrieval=self._searched,
+            fallback=self._fallback,
+            reranked=self._is_reranked,
+            rerank_failure=self._rerank_failure,
+        )
+
+    def _find(self, form: PassageForm[P]) -> FindResult[P]:
+        """Finds passages in the way that the mode needs, reranked if that is wanted."""
+        if self.error is not None:
+            raise self.error
+        self._deadline.check("embedding")
+        try:
+            if self.mode is SearchMode.SENTENCE_WINDOW:
+                return self._find_windows(form)
+            if self._parts.rerank.applies_to(self.query):
+                return self._find_reranked(form)
+            with self._open(self.query.collection) as snapshot:
+                found = snapshot.find(self._request(snapshot), form)
+        except _COLLECTION_ERRORS:
+            self._forget_collection()
+            raise
+        self._stages += found.stages
+        return found
+
+    def _find_reranked(self, form: PassageForm[P]) -> FindResult[P]:
+        """Finds passages in the reranker's order, or in the search's order if that fails."""
+        rerank, clock = self._parts.rerank, self._parts.clock
+        self._is_reranked, self._rerank_failure = False, ""
+        with self._open(self.query.collection) as snapshot:
+            request = self._request(snapshot)
+            try:
+                candidates = self._search(snapshot, rerank.widened(request), VALUES)
+            except ReplyTooLarge as error:
+                self._rerank_failure = error.message
+                return self._search(snapshot, request, form)
+        began = clock()
+        try:
+            reranked = rerank(self.query, self.text, candidates, self._deadline)
+        except (RerankerUnavailable, RerankerRejected) as error:
+            self._rerank_failure = error.message
+        self._stages.append(("rerank", began, clock()))
+        if not self._rerank_failure:
+            self._is_reranked = bool(candidates.passages)
+            passages = tuple(map(form.from_value, reranked.passages))
+            return reranked.with_passages(passages, exhausted=reranked.exhausted)
+        with self._open(self.query.collection) as snapshot:
+            return self._search(snapshot, self._request(snapshot), form)
+
+    def _find_windows(self, form: PassageForm[P]) -> FindResult[P]:
+        """Finds windows of sentences, as many as the limit says, or all if there are fewer.
+
+        A snapshot finds leaves, then the embedder compares their sentences. If a round yields too
+        few windows, the next round asks a new snapshot for more leaves. All snapshots are of the
+        same collection, even if the query names it by an alias that is set to another collection
+        meanwhile.
+        """
+        clock, limit = self._parts.clock, passage_limit(self.query)
+        margin = window_sentences(self.query)
+        leaf_form = SurroundedLeaves(surrounding_chars(margin))
+        leaf_count, collection = _LEAVES_PER_WINDOW * limit, self.query.collection
+        while True:
+            with self._open(collection) as snapshot:
+                collection = snapshot.name
+                request = self._request(snapshot)
+                comparison = self._comparison(request.vector)
+                leaves = self._search(snapshot, leaves_request(request, leaf_count), leaf_form)
+            self._deadline.check("searching")
+            began = clock()
+            chosen, took_all = choose_windows(
+                self.query, limit, margin, leaves.passages, comparison
+            )
+            self._stages.append(("embed", began, clock()))
+            if not chosen.missing or leaves.exhausted:
+                passages = tuple(map(form.from_value, chosen.passages()))
+                return leaves.with_passages(passages, exhausted=leaves.exhausted and took_all)
+            self._deadline.check("embedding sentences")
+            leaf_count *= FACTOR
+
+    def _comparison(self, vector: Vector | None) -> SentenceComparison:
+        """Returns the comparison of sentences with the query. Raises NoVectors without a vector."""
+        if vector is None:
+            raise NoVectors(
+                "the collection has no vectors (embedder `none`), and SENTENCE_WINDOW compares "
+                "those of sentences; use another mode",
+                field="mode",
+            )
+        return SentenceComparison(
+            self._parts.sentences, self.query.tenant_id, vector, self._deadline, self._work
+        )
+
+    def _open(self, collection: str) -> AbstractContextManager[Snapshot]:
+        """Opens a snapshot of the collection with this name."""
+        return self._parts.reader.snapshot(
+            self.query.tenant_id,
+            collection,
+            summaries=self.mode is SearchMode.SUMMARY_FIRST,
+            deadline=self._deadline,
+        )
+
+    def _request(self, snapshot: Snapshot) -> FindRequest:
+        """Checks the query against the collection and returns the request for its passages."""
+        query, settings = self.query, snapshot.settings
+        self._check_vector(settings)
+        level = returned_level(query, settings, self._parts.return_level)
+        retrieval, self._fallback = self.sources(settings)
+        self._matched_level, self._returned_level = settings.tree.embedding_level, level
+        self._searched, self._sequence = retrieval, snapshot.sequence
+        return find_request(
+            query,
+            text=self.text,
+            required=self.required,
+            vector=self.vector,
+            retrieval=retrieval,
+            level=level,
+            lowest_cosine=self._parts.embedder.lowest_cosine,
+            reply=self._reply,
+        )
+
+    def _check_vector(self, settings: CollectionSettings) -> None:
+        """Raises EmbedderMismatch or InvalidArgument if the vector is not for the collection."""
+        if self.embeds and not settings.dimension:  # The collection was created again.
+            self._forget_collection()
+        if self.vector is None or not settings.dimension:
+            return
+        if self.embeds or self.mode is SearchMode.SENTENCE_WINDOW:
+            check_embedder(settings, self._parts.embedder.name, len(self.vector))
+        _check_dimension(self.vector, settings)
+
+    def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
+        """Returns the sources to search, and why they are fewer than the query asks for, or "".
+
+        Raises NoVectors or NoLexicalIndex if the collection lacks the only source, `failure` if
+        no other source is left, and VectorMissing if the query should have a vector.
+        """
+        retrieval = self.retrieval
+        if retrieval is Retrieval.LEXICAL or (
+            retrieval is Retrieval.HYBRID and not settings.dimension
+        ):
+            if not settings.analyzer:
+                raise NoLexicalIndex(
+                    "the collection has no lexical index, because it was made before there was "
+                    "one; `hrag reindex` adds it, and DENSE searches work",
+                    field="retrieval",
+                )
+            return Retrieval.LEXICAL, ""
+        if not settings.dimension:
+            raise NoVectors(
+                "the collection has no vectors (embedder `none`); search it by words, in LEXICAL",
+                field="retrieval",
+            )
+        if self.failure is not None:
+            if not settings.analyzer:
+                raise self.failure
+            return Retrieval.LEXICAL, self.failure.message
+        if self.vector is None:
+            raise VectorMissing
+        if retrieval is Retrieval.HYBRID and not settings.analyzer:
+            return Retrieval.DENSE, "the collection has no lexical index; `hrag reindex` adds it"
+        return retrieval, ""
+
+    def _search(
+        self, snapshot: Snapshot, request: FindRequest, form: ResultForm[P]
+    ) -> FindResult[P]:
+        """Runs one of several searches in a snapshot and records its stages."""
+        found = snapshot.find(request, form)
+        self._stages += found.stages
+        return found
+
+    def _forget_collection(self) -> None:
+        """Makes the next query read the collection's settings again before it is embedded."""
+        self._parts.known_collections.forget(self.query.tenant_id, self.query.collection)
+
+
+def _check_dimension(vector: Vector, settings: CollectionSettings) -> None:
+    """Raises InvalidArgument unless the vector has the collection's dimension."""
+    if len(vector) != settings.dimension:
+        raise InvalidArgument(
+            f"vector has {len(vector)} numbers; the collection's have {settings.dimension}",
+            field="vector",
+        )
