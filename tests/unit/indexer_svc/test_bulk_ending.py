@@ -258,9 +258,10 @@ def test_a_stream_that_has_ended_is_not_cut_short_by_a_stop(service: Service) ->
     assert list(answers) == []
 
 
-def _silence(service: Service) -> Iterator[Document]:
-    """Yields one document, then waits until the stream is over."""
+def _silence(service: Service, is_silent: threading.Event) -> Iterator[Document]:
+    """Yields one document, sets the event, then waits until the stream is over."""
     yield Document("Text.", "d")
+    is_silent.set()
     until(lambda: service.loads[-1].is_cancelled)
 
 
@@ -271,14 +272,27 @@ def test_a_stream_that_waits_ends_immediately(service: Service, end: str, waitin
         service.embedder.gate.clear()
     if waiting_for == "capacity":
         service.writer.capacity.clear()
-    answers = service.answers(_silence(service))
+    is_silent = threading.Event()
+    answers = service.answers(_silence(service, is_silent))
     if waiting_for == "a document":
         assert next(answers) == ("d", CREATED)
-    threading.Timer(0.1, lambda: _end(service, end)).start()
+    waits = {
+        "a document": is_silent.is_set,
+        "the embedder": lambda: service.embedder.calls,
+        "capacity": lambda: service.writer.waited,
+    }
+
+    def end_while_waiting() -> None:
+        until(waits[waiting_for])
+        _end(service, end)
+
+    ending = threading.Thread(target=end_while_waiting)
+    ending.start()
     began = time.monotonic()
     with pytest.raises(errors.ServiceUnavailable if end == "stop" else errors.Cancelled):
         next(answers)
     assert time.monotonic() - began < 2
+    ending.join()
     stored = waiting_for == "a document"
     assert service.writer.commits == ([["d"]] if stored else [])
 

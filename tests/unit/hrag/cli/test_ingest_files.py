@@ -176,9 +176,9 @@ def test_every_skipped_file_has_a_reason(tmp_path):
     (tmp_path / "gone.md").symlink_to("nowhere")
     (tmp_path / "again.md").symlink_to("a.md")
     os.mkfifo(tmp_path / "pipe.md")
-    found = find([tmp_path])
-    assert [source.label for source in found.documents] == [str(tmp_path / "a.md")]
-    assert sorted((skipped.path.name, skipped.reason) for skipped in found.skipped) == [
+    inputs = find([tmp_path])
+    assert [source.label for source in inputs.documents] == [str(tmp_path / "a.md")]
+    assert sorted((skipped.path.name, skipped.reason) for skipped in inputs.skipped) == [
         ("again.md", "found under another name"),
         ("b.bin", "of unknown format"),
         ("c.dat", "of unknown format"),
@@ -228,9 +228,9 @@ def test_fields_of_the_user_replace_fields_of_the_file(tmp_path):
 
 def test_a_root_is_part_of_the_metadata_and_lists_every_file(tmp_path):
     _write(tmp_path, "a.md", "b.bin", "sub/c.md")
-    found = find([tmp_path], ["*.md"], GivenFields({"x": 1}), root="")
-    assert found.documents[0].read().document.metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
-    assert found.present == {str(tmp_path): {"a.md", "b.bin", "sub:c.md"}}
+    inputs = find([tmp_path], ["*.md"], GivenFields({"x": 1}), root="")
+    assert inputs.documents[0].read().document.metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
+    assert inputs.present == {str(tmp_path): {"a.md", "b.bin", "sub:c.md"}}
     assert find([tmp_path / "sub"], root="mine").present == {"mine": {"c.md"}}
     assert find([tmp_path]).present == {}
 
@@ -267,9 +267,9 @@ def test_of_overlapping_folders_each_lists_all_its_files(tmp_path, folders):
     paths = [tmp_path / folder for folder in folders]
     alone = {str(path): find([path], root="").present[str(path)] for path in paths}
     assert alone.get(str(tmp_path / "docs")) in (None, {"a.md", "sub:x.md", "inner:y.md"})
-    found = find(paths, root="")
-    assert found.present == alone
-    stored = [Path(source.label).resolve() for source in found.documents]
+    inputs = find(paths, root="")
+    assert inputs.present == alone
+    stored = [Path(source.label).resolve() for source in inputs.documents]
     assert len(stored) == len(set(stored)) == 3
     together = find(paths, root="mine").present
     assert together == {"mine": set().union(*alone.values())}
@@ -277,10 +277,10 @@ def test_of_overlapping_folders_each_lists_all_its_files(tmp_path, folders):
 
 def test_a_file_of_two_folders_belongs_to_the_first(tmp_path):
     _write(tmp_path, "docs/sub/x.md")
-    found = find([tmp_path / "docs", tmp_path / "docs" / "sub"], root="")
-    (stored,) = [source.read().document for source in found.documents]
+    inputs = find([tmp_path / "docs", tmp_path / "docs" / "sub"], root="")
+    (stored,) = [source.read().document for source in inputs.documents]
     assert (stored.document_id, stored.metadata) == ("sub:x.md", {ROOT_KEY: f"{tmp_path}/docs"})
-    assert [skipped.reason for skipped in found.skipped] == ["found under another name"]
+    assert [skipped.reason for skipped in inputs.skipped] == ["found under another name"]
 
 
 def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, monkeypatch):
@@ -293,9 +293,9 @@ def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    found = find([tmp_path])
-    assert not found.is_complete
-    refused = next(source for source in found.documents if source.label.endswith("locked"))
+    inputs = find([tmp_path])
+    assert not inputs.is_complete
+    refused = next(source for source in inputs.documents if source.label.endswith("locked"))
     with pytest.raises(Unreadable, match="Permission denied"):
         refused.read()
 
@@ -310,8 +310,8 @@ def test_files_of_a_folder_that_can_be_listed_but_not_opened_are_reported(tmp_pa
         return status(path, **options)
 
     monkeypatch.setattr(os, "stat", refuse)
-    found = find([tmp_path])
-    assert not found.is_complete
-    refused = next(source for source in found.documents if source.label.endswith("b.md"))
+    inputs = find([tmp_path])
+    assert not inputs.is_complete
+    refused = next(source for source in inputs.documents if source.label.endswith("b.md"))
     with pytest.raises(Unreadable, match="Permission denied"):
         refused.read()

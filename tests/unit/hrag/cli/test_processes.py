@@ -44,12 +44,14 @@ def test_the_error_names_a_service_that_was_killed_and_not_waited_for(tmp_path: 
     Here the indexer is killed, and nothing waits for it before the check.
     """
     with Services(tmp_path / "data", *free_addresses(2), logs=tmp_path) as services:
-        (indexer,) = (pid for pid in children_of(os.getpid()) if "indexer_svc" in command_of(pid))
+        (indexer,) = (
+            pid for pid in children_of(os.getpid()) if command_of(pid)[-2:] == ["-m", "indexer_svc"]
+        )
         os.kill(indexer, signal.SIGKILL)
         with pytest.raises(ServiceFailed, match="the indexer was ended by SIGKILL"):
             services.check_stopped_cleanly()
 
 
-def command_of(pid: int) -> str:
-    """Returns the command line of a process."""
-    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+def command_of(pid: int) -> list[str]:
+    """Returns the arguments of a process, beginning with its program."""
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")

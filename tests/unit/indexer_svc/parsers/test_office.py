@@ -46,7 +46,7 @@ def test_a_word_document_keeps_headings_lists_and_tables():
     assert (parsed.title, parsed.pages) == (TITLE, ())
 
 
-def test_a_word_document_may_have_a_part_in_utf_16():
+def test_hidden_text_of_a_part_in_utf_16_is_left_out():
     with ZipFile(BytesIO(docx_file())) as zipped:
         part = zipped.read(MAIN_PARTS[DOCX]).decode().replace("encoding='UTF-8'", "")
     content = with_part(docx_file(), MAIN_PARTS[DOCX], part.encode("utf-16"))
