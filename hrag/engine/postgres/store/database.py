@@ -17,7 +17,7 @@ from psycopg import conninfo
 
 from hrag.engine.postgres.store.cancellation import Canceller
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.connection_pool import Pool
+from hrag.engine.postgres.store.connection_pool import DEFAULT_TIMES, ConnectionTimes, Pool
 from hrag.engine.postgres.store.failures import READ_ONLY, Conflict, error_of, translated
 from hrag.values.deadline import NEVER, OF_CALL, Deadline
 from hrag.values.errors import DeadlineExceeded, StoreUnavailable
@@ -27,8 +27,9 @@ Result = TypeVar("Result")
 # Every statement has an index to use. PostgreSQL keeps the plan of a prepared statement: a plan
 # that was made while a table was small would scan the whole table forever.
 _NO_SEQSCAN = b"; SET LOCAL enable_seqscan = off"
-# Settings of a search in an HNSW index; `vector_source` explains them. An iterative scan continues until enough rows are eligible and living. The settings use
-# SET because Citus does not propagate set_config() to its worker nodes.
+# Settings of a search in an HNSW index; `vector_source` explains them. An iterative scan continues
+# until enough rows are eligible and living. The settings use SET because Citus does not propagate
+# set_config() to its worker nodes.
 # Recall@10 at 100,000 leaves is 0.924 with 50, 0.985 with 100 and 0.995 with 200.
 EF_SEARCH = 200
 _INDEX_SETTINGS = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
@@ -40,12 +41,6 @@ _BEGIN_READING = b"".join(
 _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _NO_SEQSCAN
 _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
-_HEALTHY_S = 1.0
-"""A successful transaction proves for this long that the database is healthy."""
-
-_CHECK_S = 1.0
-"""The longest time that the server may take to answer a health check."""
-
 # These apply unless the DSN sets another value. libpq waits at least two seconds for a server
 # that does not answer at all; a server that is down refuses the connection at once. A connection
 # to a machine that disappeared ends after a minute.
@@ -66,7 +61,13 @@ class Database:
     """
 
     def __init__(
-        self, dsn: str, max_connections: int, application_name: str, *, is_writer: bool = False
+        self,
+        dsn: str,
+        max_connections: int,
+        application_name: str,
+        *,
+        is_writer: bool = False,
+        times: ConnectionTimes = DEFAULT_TIMES,
     ) -> None:
         """Raises StoreUnavailable if the DSN is malformed.
 
@@ -82,10 +83,11 @@ class Database:
         except psycopg.ProgrammingError:
             # The message of libpq may contain the password.
             raise StoreUnavailable("the DSN of PostgreSQL is malformed") from None
-        self._pool = Pool(self._connect, max_connections)
+        self._times = times
+        self._pool = Pool(self._connect, max_connections, times)
         # Health checks use a separate connection: if all others are in use, the database may
         # still be available.
-        self._check_pool = Pool(self._connect, 1)
+        self._check_pool = Pool(self._connect, 1, times)
         self._canceller = Canceller()
         self._healthy_until_s = 0.0
 
@@ -142,17 +144,18 @@ class Database:
     def check(self) -> None:
         """Raises StoreUnavailable if the database does not answer.
 
-        Sends nothing if a transaction succeeded within the last second. It uses a separate
+        Sends nothing if a transaction succeeded within the last `healthy_s`. It uses a separate
         connection, which does not count towards `max_connections`.
         """
         if time.monotonic() >= self._healthy_until_s:
-            deadline = Deadline.after(_CHECK_S)
+            check_s = self._times.check_s
+            deadline = Deadline.after(check_s)
             try:
                 with self._transaction(_BEGIN_READING, deadline, self._check_pool) as connection:
                     connection.execute(b"SELECT 1")
                     connection.end_reading()
             except DeadlineExceeded:
-                raise StoreUnavailable(f"PostgreSQL did not answer in {_CHECK_S:g} s") from None
+                raise StoreUnavailable(f"PostgreSQL did not answer in {check_s:g} s") from None
 
     def close(self) -> None:
         """Closes idle connections now, and each connection in use when its transaction ends."""
@@ -182,7 +185,7 @@ class Database:
         try:
             yield connection
             is_sound = True
-            self._healthy_until_s = time.monotonic() + _HEALTHY_S
+            self._healthy_until_s = time.monotonic() + self._times.healthy_s
         except psycopg.Error as error:
             hrag_error = error_of(error, deadline, connection.info.user)
             is_sound = connection.abandon() and error.sqlstate != READ_ONLY
