@@ -16,7 +16,7 @@ from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.postgres.store.schema import migrate
 from hrag.errors import CollectionNotFound, DocumentNotFound, HragError, InvalidArgument
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
-from hrag.types import DocumentInfo, Page, Retrieval, SearchMode
+from hrag.types import DocumentInfo, Listing, Retrieval, SearchMode
 from hrag.values.ids import ChunkId
 from tests.support.documents.fakes import collection_settings, find, prepared, query_vector
 from tests.support.engines.postgres_twins import Twins, assert_alike, twins_at
@@ -138,7 +138,7 @@ def _compare_listings(twins: Twins, tenant_id: str, name: str, alias: str) -> No
         assert outcome == expected
 
 
-def _ids(page: Page[DocumentInfo]) -> list[str]:
+def _ids(page: Listing[DocumentInfo]) -> list[str]:
     return [info.document_id for info in page.items]
 
 
@@ -169,7 +169,7 @@ def _compare_searches(twins: Twins, tenant_id: str, name: str) -> None:
 def _outcome(call, *arguments):
     """Returns the result of a call, or the type of its error.
 
-    The result of a document is its id, because its times and sequence differ between the engines.
+    The result of a document is its id, because its sequence may differ between the engines.
     """
     try:
         result = call(*arguments)

@@ -1,4 +1,4 @@
-"""Which documents a transfer writes, which it does not change, and which problems it reports."""
+"""The documents that a transfer writes or leaves unchanged, and the problems that it reports."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

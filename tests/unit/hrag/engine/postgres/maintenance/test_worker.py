@@ -1,4 +1,4 @@
-"""When the maintenance worker retries work that has failed."""
+"""The maintenance worker soon retries work that has failed."""
 
 from collections.abc import Callable
 from typing import Any

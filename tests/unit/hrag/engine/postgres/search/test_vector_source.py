@@ -1,4 +1,4 @@
-"""Whether a search of the nearest leaves of a home uses the HNSW index and trusts its result."""
+"""Searches of the nearest leaves of a home: their use of the HNSW index and of its results."""
 
 from typing import Any
 

@@ -37,7 +37,7 @@ def numbers(database: Database) -> None:
         connection.execute("INSERT INTO numbers VALUES (1), (2)")
 
 
-def one(database: Database, statement: str, *parameters: Any) -> Any:
+def first_value(database: Database, statement: str, *parameters: Any) -> Any:
     """Returns the first value of the first row of a statement."""
     with database.read() as connection:
         row = connection.execute(statement, parameters or None).fetchone()
@@ -52,14 +52,14 @@ def test_a_reader_sees_one_snapshot(database: Database) -> None:
         with database.write() as other:
             other.execute("INSERT INTO numbers VALUES (3)")
         assert connection.execute("SELECT sum(number) FROM numbers").fetchall() == [(3,)]
-    assert one(database, "SELECT sum(number) FROM numbers") == 6
+    assert first_value(database, "SELECT sum(number) FROM numbers") == 6
 
 
 @pytest.mark.usefixtures("numbers")
 def test_a_reader_cannot_change_anything(database: Database) -> None:
     with pytest.raises(StoreUnavailable, match="read-only"), database.read() as connection:
         connection.execute("DELETE FROM numbers")
-    assert one(database, "SELECT count(*) FROM numbers") == 2
+    assert first_value(database, "SELECT count(*) FROM numbers") == 2
 
 
 @pytest.mark.usefixtures("numbers")
@@ -80,7 +80,7 @@ def test_an_error_in_the_block_rolls_the_transaction_back(database: Database) ->
 
     with pytest.raises(DocumentNotFound):
         change()
-    assert one(database, "SELECT count(*) FROM numbers") == 2
+    assert first_value(database, "SELECT count(*) FROM numbers") == 2
 
 
 @pytest.mark.usefixtures("numbers")
@@ -93,7 +93,7 @@ def test_a_failed_statement_raises_its_error_at_once(
             connection.execute("SELECT 1")
         with pytest.raises(psycopg.errors.DivisionByZero):
             connection.execute("SELECT 1 / 0")
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
 @pytest.mark.usefixtures("numbers")
@@ -106,7 +106,7 @@ def test_a_writer_that_ignores_a_failed_statement_commits_nothing(database: Data
 
     with pytest.raises(psycopg.errors.InFailedSqlTransaction):
         change()
-    assert one(database, "SELECT count(*) FROM numbers") == 2
+    assert first_value(database, "SELECT count(*) FROM numbers") == 2
 
 
 def _execute(connection: Connection) -> Any:
@@ -157,26 +157,26 @@ def test_the_first_use_of_a_connection_is_in_the_transaction(
             " current_setting('statement_timeout') <> '0'"
         ).fetchall()
         assert state == [("repeatable read", "on", True)]
-    assert one(database, "SELECT current_setting('statement_timeout')") == "0"
+    assert first_value(database, "SELECT current_setting('statement_timeout')") == "0"
 
 
 def test_a_script_runs_as_a_whole_or_not_at_all(database: Database) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero), database.write() as connection:
         connection.run_script(b"CREATE TABLE first (); SELECT 1 / 0; CREATE TABLE second ()")
-    assert one(database, "SELECT to_regclass('first')") is None
+    assert first_value(database, "SELECT to_regclass('first')") is None
 
 
 @pytest.mark.usefixtures("numbers")
 def test_outside_of_transactions_an_index_is_built_concurrently(database: Database) -> None:
     with database.autocommit() as connection:
         connection.execute("CREATE INDEX CONCURRENTLY made ON numbers (number)")
-    assert one(database, "SELECT to_regclass('made')") is not None
+    assert first_value(database, "SELECT to_regclass('made')") is not None
 
 
 def test_a_statement_ends_at_the_deadline(database: Database) -> None:
     with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0.2)) as connection:
         connection.execute("SELECT pg_sleep(60)")
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_a_transaction_of_many_statements_ends_at_the_deadline(database: Database) -> None:
@@ -206,13 +206,13 @@ def test_the_statement_of_a_caller_that_leaves_is_cancelled(database: Database) 
 
     with ThreadPoolExecutor(1) as threads:
         running_search = threads.submit(search)
-        until(lambda: one(database, _SLEEPING) == 1)
+        until(lambda: first_value(database, _SLEEPING) == 1)
         left_s = time.monotonic()
         is_waiting.clear()
         with pytest.raises(Cancelled):
             running_search.result(20)
         assert time.monotonic() - left_s < 10
-        until(lambda: one(database, _SLEEPING) == 0)
+        until(lambda: first_value(database, _SLEEPING) == 0)
 
 
 def test_a_cancel_request_never_cancels_another_callers_statement(
@@ -239,7 +239,7 @@ def test_a_cancel_request_never_cancels_another_callers_statement(
             assert is_sending.wait(20)
 
     def second() -> Any:
-        return one(database, "SELECT pg_sleep(0.2)::text || 'done'")
+        return first_value(database, "SELECT pg_sleep(0.2)::text || 'done'")
 
     with ThreadPoolExecutor(2) as threads:
         first_caller = threads.submit(first)
@@ -276,7 +276,7 @@ def test_callers_that_leave_do_not_disturb_other_callers(database: Database) -> 
 
 def test_no_thread_watches_callers_that_cannot_leave(database: Database) -> None:
     before = threading.active_count()
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
     assert threading.active_count() == before
 
 
@@ -289,7 +289,7 @@ def test_the_error_says_how_many_connections_are_in_use(opened: Open, postgres_d
         database.read(),
     ):
         pytest.fail("there was a third connection")
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_a_caller_waits_for_a_connection_until_its_deadline(
@@ -310,7 +310,7 @@ def test_a_caller_gets_the_connection_that_another_caller_returns(
     database = opened(postgres_dsn, connections=1)
     with ThreadPoolExecutor(1) as threads:
         with database.read():
-            waiting = threads.submit(one, database, "SELECT 7")
+            waiting = threads.submit(first_value, database, "SELECT 7")
         assert waiting.result(20) == 7
 
 
@@ -360,16 +360,16 @@ def test_statements_are_prepared_and_results_are_binary(database: Database) -> N
             assert cursor.pgresult is not None
             assert cursor.pgresult.fformat(0) == 1
     prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s"
-    assert one(database, prepared, "%now()%") == 1
+    assert first_value(database, prepared, "%now()%") == 1
 
 
 def test_the_server_shows_the_name_of_the_application(database: Database) -> None:
-    assert one(database, "SHOW application_name") == "hrag-tests"
+    assert first_value(database, "SHOW application_name") == "hrag-tests"
 
 
 def test_a_closed_database_refuses_every_transaction(opened: Open, postgres_dsn: str) -> None:
     database = opened(postgres_dsn)
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
     database.close()
     with pytest.raises(StoreUnavailable, match="closed"):
-        one(database, "SELECT 7")
+        first_value(database, "SELECT 7")

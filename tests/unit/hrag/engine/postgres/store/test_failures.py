@@ -1,4 +1,4 @@
-"""Which error of hrag each error of PostgreSQL is translated to."""
+"""The translation of errors of PostgreSQL to errors of hrag."""
 
 import psycopg
 import pytest

@@ -30,7 +30,7 @@ def pooled(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(name)
 
 
-def one(database: Database, statement: str, *parameters: Any) -> Any:
+def first_value(database: Database, statement: str, *parameters: Any) -> Any:
     """Returns the first value of the first row of a statement."""
     with database.read(Deadline.after(60)) as connection:
         row = connection.execute(statement, parameters).fetchone()
@@ -42,7 +42,7 @@ def test_callers_share_two_server_connections(pooled: str, opened: Open) -> None
     database = opened(pooled, connections=8)
     with ThreadPoolExecutor(8) as threads:
         statement = "SELECT pg_backend_pid() + 0 * %s::int"
-        pids = set(threads.map(lambda n: one(database, statement, n), range(400)))
+        pids = set(threads.map(lambda n: first_value(database, statement, n), range(400)))
     assert len(pids) == 2
 
 
@@ -51,7 +51,7 @@ def test_statements_stay_prepared_and_old_ones_are_closed(pooled: str, opened: O
     database = opened(pooled, connections=4)
 
     def compute(number: int) -> Any:
-        return one(database, f"SELECT %s::int + {number % 130}", number)
+        return first_value(database, f"SELECT %s::int + {number % 130}", number)
 
     numbers = range(130 * 6 * 4)
     with ThreadPoolExecutor(4) as threads:
@@ -81,7 +81,7 @@ def test_the_statement_of_a_caller_that_leaves_is_cancelled(pooled: str, opened:
 
     with pytest.raises(Cancelled):
         search()
-    assert one(database, "SELECT %s::int", 7) == 7
+    assert first_value(database, "SELECT %s::int", 7) == 7
 
 
 def test_a_writer_connects_to_the_primary_and_migrates_it(pooled: str, opened: Open) -> None:
@@ -90,4 +90,4 @@ def test_a_writer_connects_to_the_primary_and_migrates_it(pooled: str, opened: O
     assert migrate(writer).before == migrate(writer).after
     with writer.write() as connection, connection.transaction():
         connection.execute("CREATE TABLE made AS SELECT 7 AS number")
-    assert one(writer, "SELECT number * %s::int FROM made", 1) == 7
+    assert first_value(writer, "SELECT number * %s::int FROM made", 1) == 7

@@ -1,4 +1,4 @@
-"""How a database recovers when its server is stopped, killed, frozen or out of connections."""
+"""Recovery of a database after its server was stopped, killed, frozen or out of connections."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.postgres
 Open = Callable[..., Database]
 
 
-def one(database: Database, statement: str, deadline: Deadline | None = None) -> Any:
+def first_value(database: Database, statement: str, deadline: Deadline | None = None) -> Any:
     """Returns the first value of the first row of a statement."""
     with database.read(deadline or Deadline.after(60)) as connection:
         row = connection.execute(statement).fetchone()
@@ -38,11 +38,11 @@ def test_a_server_that_comes_back_is_used_again(
     began_s = time.monotonic()
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="not available") as refused:
-            one(database, "SELECT 7")
+            first_value(database, "SELECT 7")
         assert PASSWORD not in str(refused.value)
     assert time.monotonic() - began_s < 3
     own_server.start()
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_idle_connections_are_replaced_after_a_restart_of_the_server(
@@ -73,38 +73,38 @@ def test_a_transaction_fails_when_its_server_is_killed(
 
     with pytest.raises(StoreUnavailable):
         change()
-    assert one(database, "SELECT to_regclass('made')") is None
+    assert first_value(database, "SELECT to_regclass('made')") is None
 
 
 def test_a_connection_that_an_administrator_ends_is_replaced(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn())
-    pid = one(database, "SELECT pg_backend_pid()")
+    pid = first_value(database, "SELECT pg_backend_pid()")
     own_server.run(f"SELECT pg_terminate_backend({pid}, 10000)")
-    assert one(database, "SELECT pg_backend_pid()") != pid
+    assert first_value(database, "SELECT pg_backend_pid()") != pid
 
 
 def test_a_caller_leaves_a_frozen_server_at_its_deadline(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn())
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
     with own_server.frozen():
         began_s = time.monotonic()
         with pytest.raises(DeadlineExceeded):
-            one(database, "SELECT 7", Deadline.after(0.1))
+            first_value(database, "SELECT 7", Deadline.after(0.1))
         assert time.monotonic() - began_s < 20
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_a_connection_that_was_idle_for_long_is_tested_first(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn(), times=ConnectionTimes(trusted_s=0.0))
-    pid = one(database, "SELECT pg_backend_pid()")
-    assert one(database, "SELECT pg_backend_pid()") == pid
-    assert one(database, "SHOW transaction_isolation") == "repeatable read"
+    pid = first_value(database, "SELECT pg_backend_pid()")
+    assert first_value(database, "SELECT pg_backend_pid()") == pid
+    assert first_value(database, "SHOW transaction_isolation") == "repeatable read"
 
 
 def test_a_health_check_reports_whether_the_server_runs(
@@ -137,7 +137,7 @@ def test_a_database_is_healthy_while_all_connections_are_in_use(
 
 def test_a_frozen_server_is_not_healthy(own_server: PostgresServer, opened: Open) -> None:
     database = opened(own_server.dsn(), times=ConnectionTimes(healthy_s=0.0, check_s=0.1))
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
     with own_server.frozen(), pytest.raises(StoreUnavailable, match=r"did not answer in 0\.1 s"):
         database.check()
 
@@ -147,7 +147,7 @@ def test_a_wrong_password_is_not_repeated_in_the_message(
 ) -> None:
     database = opened(postgres.tcp_dsn(password="a wrong one"))
     with pytest.raises(StoreUnavailable, match="password authentication failed") as refused:
-        one(database, "SELECT 7")
+        first_value(database, "SELECT 7")
     assert "a wrong one" not in str(refused.value)
 
 
@@ -159,8 +159,8 @@ def test_a_connection_that_the_server_refuses_is_opened_later(
     with database.read() as connection:
         connection.execute("SELECT 1")
         with pytest.raises(StoreUnavailable, match="too many connections"):
-            one(database, "SELECT 7")
-    assert one(database, "SELECT 7") == 7
+            first_value(database, "SELECT 7")
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_of_several_hosts_the_first_that_answers_is_used(
@@ -169,7 +169,7 @@ def test_of_several_hosts_the_first_that_answers_is_used(
     hosts = psycopg.conninfo.make_conninfo(
         host=f"127.0.0.1,{postgres.home}", port=f"1,{postgres.port}", user="postgres"
     )
-    assert one(opened(hosts), "SELECT 7") == 7
+    assert first_value(opened(hosts), "SELECT 7") == 7
 
 
 def test_a_writer_uses_only_a_server_that_accepts_writes(
@@ -182,10 +182,10 @@ def test_a_writer_uses_only_a_server_that_accepts_writes(
     own_server.run("ALTER SYSTEM SET default_transaction_read_only = on")
     own_server.stop()
     own_server.start()
-    assert one(reader, "SELECT 7") == 7
+    assert first_value(reader, "SELECT 7") == 7
     with pytest.raises(StoreUnavailable, match="read-only"):
-        one(writer, "SELECT 7")
+        first_value(writer, "SELECT 7")
     own_server.run("ALTER SYSTEM RESET default_transaction_read_only")
     own_server.run("SELECT pg_reload_conf()")
     until(lambda: own_server.run("SHOW default_transaction_read_only") == [("off",)])
-    assert one(writer, "SELECT 7") == 7
+    assert first_value(writer, "SELECT 7") == 7
