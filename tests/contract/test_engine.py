@@ -1,4 +1,4 @@
-"""What every storage engine promises about collections, documents and their changes."""
+"""The promises of every storage engine about collections, documents and their changes."""
 
 import threading
 from dataclasses import replace
@@ -29,7 +29,7 @@ from tests.support.documents.fakes import (
     sentences,
 )
 
-# Collections
+# Tests of collections.
 
 
 def test_a_collection_is_found_by_tenant_and_name(catalog):
@@ -47,7 +47,7 @@ def test_a_collection_is_found_by_tenant_and_name(catalog):
 
 
 def test_names_may_be_any_words(catalog):
-    """Also those that an engine may use itself, of a tenant as of a collection."""
+    """Tenants and collections may have names that an engine uses internally."""
     words = ("collection", "counters", "document", "tree", "usage")
     sequences = {}
     for tenant in words:
@@ -61,8 +61,8 @@ def test_names_may_be_any_words(catalog):
                     assert (snapshot.name, snapshot.sequence) == (name, sequences[tenant])
 
 
-def test_a_handle_names_its_collection(catalog):
-    """Its id is never used twice, not even for the same name."""
+def test_a_handle_identifies_its_collection(catalog):
+    """The id of a collection is never used twice, not even for the same name."""
     catalog.create()
     first = catalog.collection
     assert (first.tenant_id, first.name, first.settings) == ("t", "c", catalog.model.settings)
@@ -72,7 +72,7 @@ def test_a_handle_names_its_collection(catalog):
     assert catalog.collection.collection_id != first.collection_id
 
 
-def test_a_second_collection_of_the_name_is_refused(catalog):
+def test_a_second_collection_with_the_same_name_is_refused(catalog):
     catalog.create()
     with pytest.raises(CollectionExists, match="'t' has a collection 'c'"):
         catalog.create()
@@ -85,17 +85,17 @@ def test_collections_are_listed_by_name_in_pages(catalog):
     catalog.writer.create_collection("t2", "other", collection_settings())
     catalog.writer.create_collection("s", "other", collection_settings())
     for size in (1, 2, 5, 6, 7):
-        found, token = [], None
+        listed, token = [], None
         while token != "":
             page = catalog.writer.collections("t", size, token or "")
             assert 0 < len(page.items) <= size
-            found += [collection.name for collection in page.items]
+            listed += [collection.name for collection in page.items]
             token = page.next_page_token
-        assert found == names
+        assert listed == names
     assert catalog.writer.collections("nobody", 10, "").items == ()
 
 
-def test_a_deleted_collection_is_gone_and_its_name_free(filled):
+def test_a_deleted_collection_does_not_exist_and_its_name_is_free(filled):
     stale = filled.collection
     before = filled.readers().sequence("t")
     assert filled.writer.delete_collection("t", "c") == before + 1
@@ -123,14 +123,14 @@ def test_a_deleted_collection_is_gone_and_its_name_free(filled):
     with pytest.raises(CollectionNotFound):
         filled.writer.put(stale, prepared("d", "text"))
     with filled.snapshot() as snapshot:
-        found = search_leaves(snapshot, query_vector(0), 1000)
-    assert recall(found, filled.model, query_vector(0), 1000) == 1.0
+        leaves = search_leaves(snapshot, query_vector(0), 1000)
+    assert recall(leaves, filled.model, query_vector(0), 1000) == 1.0
 
 
-# Documents
+# Tests of documents.
 
 
-def test_putting_creates_updates_or_finds_the_same(filled):
+def test_putting_creates_or_updates_a_document_or_leaves_it_unchanged(filled):
     document = prepared("new", sentences(20), seed=20)
     created = filled.writer.put(filled.collection, document)
     assert created.outcome is IngestOutcome.CREATED
@@ -149,7 +149,7 @@ def test_putting_creates_updates_or_finds_the_same(filled):
     assert filled.writer.collection("t", "c").document_count == 11
 
 
-def test_admission_finds_what_is_stored_already(filled):
+def test_admission_recognises_an_unchanged_document(filled):
     stored = filled.model.documents["d3"]
     known = filled.writer.admit("t", "c", "d3", stored.content_hash)
     assert known.collection == filled.collection
@@ -168,12 +168,12 @@ def test_admission_finds_what_is_stored_already(filled):
 
 
 def test_several_documents_in_one_commit_fail_one_by_one(filled):
-    """Each has its own result or error, in order; a later version of one replaces the earlier."""
+    """Each document has a result or an error, in order. A later version replaces an earlier one."""
     handle, settings = filled.collection, filled.model.settings
     good, same = prepared("new", sentences(9), settings, seed=1), filled.model.documents["d2"]
     bad = replace(good, document_id="bad", vectors=good.vectors[:1])
     newer = prepared("new", sentences(5), settings, seed=2)
-    results = filled.writer.put_many([(handle, each) for each in (good, bad, same, newer)])
+    results = filled.writer.put_many([(handle, document) for document in (good, bad, same, newer)])
     assert isinstance(results[1], InvalidArgument)
     outcomes = [results[number].outcome for number in (0, 2, 3)]
     assert outcomes == [IngestOutcome.CREATED, IngestOutcome.UNCHANGED, IngestOutcome.UPDATED]
@@ -183,7 +183,7 @@ def test_several_documents_in_one_commit_fail_one_by_one(filled):
     assert filled.writer.put_many([]) == []
 
 
-def test_a_document_is_kept_as_it_came(catalog):
+def test_a_document_is_stored_unchanged(catalog):
     catalog.create()
     text = "# One\n\nFirst. 中文\r\n" + "\f# Two\n\nSecond 🙂 e\u0301"
     parsed = ParsedText(
@@ -204,24 +204,24 @@ def test_a_document_is_kept_as_it_came(catalog):
 
 
 def test_documents_are_listed_by_id_in_pages(filled):
-    wanted = sorted(filled.model.documents)
+    expected = sorted(filled.model.documents)
     for size in (1, 3, 10, 11):
-        found, token = [], None
+        listed, token = [], None
         while token != "":
             page = filled.writer.documents(filled.collection, size, token or "")
             assert 0 < len(page.items) <= size
-            found += [info.document_id for info in page.items]
+            listed += [info.document_id for info in page.items]
             token = page.next_page_token
-        assert found == wanted
+        assert listed == expected
 
 
-def test_what_is_not_there_is_not_found(filled):
+def test_a_document_that_does_not_exist_is_not_found(filled):
     for call in (filled.writer.document, filled.writer.document_with_text, filled.writer.delete):
         with pytest.raises(DocumentNotFound, match="no document 'nobody'"):
             call(filled.collection, "nobody")
 
 
-def test_status_counts_what_is_stored(filled):
+def test_the_status_counts_the_stored_documents(filled):
     filled.delete("d0")
     status = filled.writer.status(filled.collection)
     documents = filled.model.documents.values()
@@ -252,8 +252,8 @@ def test_totals_are_sums_over_tenants(filled):
     assert (totals.summaries, totals.unsummarised_documents) == (0, 0)
 
 
-def test_the_status_of_an_index_is_there_if_the_engine_has_one(filled):
-    """Tail and segments are the embedded engine's own; others say nothing about them."""
+def test_only_the_embedded_engine_reports_the_status_of_its_index(filled):
+    """Only the embedded engine has a tail and segments, so other engines do not report them."""
     status, embedded = filled.writer.status(filled.collection), filled.engine.name == "embedded"
     assert (status.embedded is not None) == embedded
     assert (filled.writer.totals().embedded is not None) == embedded
@@ -268,7 +268,7 @@ def test_the_status_of_an_index_is_there_if_the_engine_has_one(filled):
 
 
 @pytest.mark.parametrize("shape", [(4, 16), (5, 15), (0, 16), (5,)])
-def test_vectors_that_do_not_fit_the_tree_and_the_collection_are_refused(catalog, shape):
+def test_vectors_with_the_wrong_shape_are_refused(catalog, shape):
     catalog.create()
     document = prepared("d", sentences(11))
     assert document.vectors.shape == (5, 16)
@@ -278,14 +278,14 @@ def test_vectors_that_do_not_fit_the_tree_and_the_collection_are_refused(catalog
     assert catalog.writer.documents(catalog.collection, 10, "").items == ()
 
 
-def test_a_tree_of_other_levels_than_the_collection_is_refused(catalog):
+def test_a_tree_with_another_number_of_levels_than_the_collection_is_refused(catalog):
     catalog.create()
     other = collection_settings(TreeSettings((32,)))
     with pytest.raises(InvalidArgument, match="tree has 1 levels; the collection has 3"):
         catalog.writer.put(catalog.collection, prepared("d", "text", other))
 
 
-# Sequences
+# Tests of sequences.
 
 
 def test_each_change_of_a_tenant_has_the_next_number(catalog):
@@ -296,15 +296,15 @@ def test_each_change_of_a_tenant_has_the_next_number(catalog):
     both = writer.put_many(
         [(catalog.collection, prepared(name, sentences(3), settings)) for name in ("e", "f")]
     )
-    gone = writer.delete(catalog.collection, "d")
+    deleted = writer.delete(catalog.collection, "d")
     dropped = writer.delete_collection("t", "c")
-    numbers = [created, first, *(each.sequence for each in both), gone, dropped]
+    numbers = [created, first, *(result.sequence for result in both), deleted, dropped]
     assert numbers == [1, 2, 3, 4, 5, 6]
     assert reader.sequence("t") == 6
     assert writer.create_collection("t", "c", settings)[1] == 7
 
 
-def test_a_tenants_sequence_does_not_move_with_anothers_changes(filled):
+def test_changes_of_another_tenant_do_not_change_the_sequence_of_a_tenant(filled):
     reader, before = filled.readers(), filled.readers().sequence("t")
     _, created = filled.writer.create_collection("t2", "c", filled.model.settings)
     theirs = filled.writer.open("t2", "c")
@@ -320,8 +320,8 @@ def test_a_tenants_sequence_does_not_move_with_anothers_changes(filled):
     assert reader.sequence("nobody") == 0
 
 
-def test_a_snapshot_has_the_sequence_of_its_moment(filled):
-    """Changes of the tenant's other collections count too."""
+def test_a_snapshot_has_the_sequence_of_the_moment_it_was_opened(filled):
+    """Changes of other collections of the tenant count too."""
     filled.writer.create_collection("t", "c2", filled.model.settings)
     with filled.snapshot() as snapshot:
         before = snapshot.sequence
@@ -332,25 +332,25 @@ def test_a_snapshot_has_the_sequence_of_its_moment(filled):
         assert snapshot.sequence == before + 1
 
 
-# Freshness
+# Tests of what a snapshot contains after changes.
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_deleted_document_is_gone_from_the_next_snapshot(filled, level):
+def test_the_next_snapshot_does_not_contain_a_deleted_document(filled, level):
     query = filled.model.documents["d9"].vectors[3]
     with filled.snapshot() as snapshot:
         assert search_passages(snapshot, query, 5, level)[0].chunk.document_id == "d9"
     filled.delete("d9")
     with filled.snapshot() as snapshot:
-        found = search_leaves(snapshot, query, 5)
+        leaves = search_leaves(snapshot, query, 5)
         passages = search_passages(snapshot, query, 1000, level)
-    assert recall(found, filled.model, query, 5) == 1.0
+    assert recall(leaves, filled.model, query, 5) == 1.0
     assert len(matched_leaves(passages)) == filled.model.leaf_count
     assert "d9" not in {p.chunk.document_id for p in passages}
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_replaced_document_is_new_in_the_next_snapshot(filled, level):
+def test_the_next_snapshot_contains_the_new_version_of_a_document(filled, level):
     old = filled.model.documents["d9"]
     with filled.snapshot() as snapshot:
         search_passages(snapshot, old.vectors[3], 5, level)
@@ -359,8 +359,8 @@ def test_a_replaced_document_is_new_in_the_next_snapshot(filled, level):
     filled.model.put(new)
     with filled.snapshot() as snapshot:
         for query in (old.vectors[3], new.vectors[1]):
-            found = search_leaves(snapshot, query, 5)
-            assert recall(found, filled.model, query, 5) == 1.0
+            leaves = search_leaves(snapshot, query, 5)
+            assert recall(leaves, filled.model, query, 5) == 1.0
             passages = search_passages(snapshot, query, 1000, level)
             assert len(matched_leaves(passages)) == filled.model.leaf_count
             for passage in passages:
@@ -368,27 +368,28 @@ def test_a_replaced_document_is_new_in_the_next_snapshot(filled, level):
                     assert passage.chunk.content in new.parsed.text
 
 
-def test_far_leaves_never_replace_near_ones_where_many_are_deleted(opened):
-    """Of many leaves near the query most are deleted; the others must still be found."""
+def test_near_leaves_are_found_although_many_are_deleted(opened):
+    """Most of the leaves near the query are deleted. Farther leaves must not replace the others."""
     opened.create()
     axis = np.eye(16, dtype=np.float32)[0]
     opened.fill(*(_near(axis if n < 20 else -axis, n) for n in range(40)))
     for number in range(17):
         opened.delete(f"d{number:02}")
     with opened.snapshot() as snapshot:
-        found = search_leaves(snapshot, axis, 12)
-    assert recall(found, opened.model, axis, 12) == 1.0
+        leaves = search_leaves(snapshot, axis, 12)
+    assert recall(leaves, opened.model, axis, 12) == 1.0
 
 
 def _near(direction: Vector, number: int) -> PreparedDocument:
+    """Returns a document whose vectors are near to a direction."""
     document = prepared(f"d{number:02}", sentences(11, number), seed=number)
     vectors = direction + 0.3 * document.vectors
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return replace(document, vectors=as_half_precision(vectors))
 
 
-def test_a_snapshot_stays_as_it_was_while_writes_go_on(filled):
-    """One thread replaces and deletes; every snapshot holds whole documents of one change."""
+def test_a_snapshot_does_not_change_while_documents_are_written(filled):
+    """One thread replaces and deletes documents; every snapshot contains only whole documents."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -415,8 +416,8 @@ def test_a_snapshot_stays_as_it_was_while_writes_go_on(filled):
             first = search_passages(snapshot, query, 1000, 0, keep_overlap=True)
             leaves = matched_leaves(first)
             for document_id in {document_id for document_id, _ in leaves}:
-                held = {leaf for name, leaf in leaves if name == document_id}
-                assert held == set(range(len(held)))
+                numbers = {leaf for name, leaf in leaves if name == document_id}
+                assert numbers == set(range(len(numbers)))
             for passage in first:
                 assert snapshot.chunk(parse_chunk_id(passage.chunk.chunk_id)).chunk == passage.chunk
             assert search_passages(snapshot, query, 1000, 0, keep_overlap=True) == first
@@ -426,8 +427,8 @@ def test_a_snapshot_stays_as_it_was_while_writes_go_on(filled):
     assert {f"d{n}" for n in range(10)} <= {document_id for document_id, _ in leaves}
 
 
-def test_a_new_reader_finds_the_same(filled):
-    """What is committed does not depend on what the first reader held in memory."""
+def test_a_new_reader_finds_the_same_passages(filled):
+    """The results do not depend on what the first reader has cached."""
     with filled.snapshot() as snapshot:
         before = search_passages(snapshot, query_vector(8), 30, 2)
     filled.restart()

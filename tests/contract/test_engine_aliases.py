@@ -1,4 +1,4 @@
-"""What every storage engine promises about aliases of collections."""
+"""The promises of every storage engine about aliases of collections."""
 
 import pytest
 
@@ -24,7 +24,10 @@ OLD, NEW = collection_settings(), collection_settings(TreeSettings((64, 200), 0.
 
 @pytest.fixture
 def pair(catalog):
-    """Collection `old` with document `o`, and alias `a`; `new`, of other settings, with `n`."""
+    """The collection `old` with the document `o` and the alias `a`, and `new` with `n`.
+
+    The two collections have different settings.
+    """
     for name, settings, document_id in (("old", OLD, "o"), ("new", NEW, "n")):
         catalog.writer.create_collection("t", name, settings)
         document = prepared(document_id, sentences(9), settings)
@@ -33,8 +36,8 @@ def pair(catalog):
     return catalog
 
 
-def found(case, name):
-    """The ids of the documents that a search of this name finds, and the collection's name."""
+def documents_in(case, name):
+    """Returns the ids of the documents that a search in `name` finds, and the collection's name."""
     with case.snapshot("t", name) as snapshot:
         leaves = search_leaves(snapshot, query_vector(0, snapshot.settings.dimension), 100)
         return {document_id for document_id, _ in leaves}, snapshot.name
@@ -42,10 +45,10 @@ def found(case, name):
 
 def test_an_alias_is_set_switched_and_deleted(pair):
     before = pair.readers().sequence("t")
-    assert found(pair, "a") == ({"o"}, "old")
+    assert documents_in(pair, "a") == ({"o"}, "old")
     switched = pair.writer.set_alias("t", "a", "new")
     assert switched == AliasChange(Alias("a", "new"), "old", before + 1)
-    assert found(pair, "a") == ({"n"}, "new")
+    assert documents_in(pair, "a") == ({"n"}, "new")
     assert pair.readers().sequence("t") == before + 1
     assert pair.writer.delete_alias("t", "a") == before + 2
     with pytest.raises(CollectionNotFound, match="'a'"):
@@ -53,16 +56,16 @@ def test_an_alias_is_set_switched_and_deleted(pair):
     with pytest.raises(AliasNotFound, match="'a'") as caught:
         pair.writer.delete_alias("t", "a")
     assert caught.value.field == "alias"
-    assert found(pair, "old") == ({"o"}, "old")
+    assert documents_in(pair, "old") == ({"o"}, "old")
 
 
-def test_setting_what_is_so_already_changes_nothing(pair):
+def test_setting_an_alias_to_its_present_collection_changes_nothing(pair):
     before = pair.readers().sequence("t")
     assert pair.writer.set_alias("t", "a", "old") == AliasChange(Alias("a", "old"), "old", before)
     assert pair.readers().sequence("t") == before
 
 
-def test_every_call_takes_an_alias_and_answers_with_the_own_name(pair):
+def test_every_call_accepts_an_alias_and_returns_the_name_of_the_collection(pair):
     writer = pair.writer
     collection, handle = writer.collection("t", "a"), writer.open("t", "a")
     assert (collection, handle) == (writer.collection("t", "old"), writer.open("t", "old"))
@@ -73,17 +76,17 @@ def test_every_call_takes_an_alias_and_answers_with_the_own_name(pair):
     assert writer.count(writer.open("t", "old"), None).documents == 2
     exported = [stored.document.document_id for stored in pair.readers().export("t", "a")]
     assert exported == ["o", "p"]
-    assert all(isinstance(each, StoredDocument) for each in pair.readers().export("t", "a"))
+    assert all(isinstance(stored, StoredDocument) for stored in pair.readers().export("t", "a"))
 
 
-def test_an_alias_of_an_alias_is_one_of_its_collection(pair):
+def test_an_alias_of_an_alias_is_an_alias_of_the_collection(pair):
     assert pair.writer.set_alias("t", "b", "a").alias == Alias("b", "old")
     pair.writer.set_alias("t", "a", "new")
-    assert found(pair, "b") == ({"o"}, "old")
+    assert documents_in(pair, "b") == ({"o"}, "old")
     assert pair.writer.set_alias("t", "b", "b").previous_collection == "old"
 
 
-def test_a_snapshot_stays_where_it_began(pair):
+def test_a_snapshot_keeps_its_collection_when_the_alias_moves(pair):
     with pair.snapshot("t", "a") as snapshot:
         pair.writer.set_alias("t", "a", "new")
         leaves = search_leaves(snapshot, query_vector(0, OLD.dimension), 100)
@@ -91,7 +94,7 @@ def test_a_snapshot_stays_where_it_began(pair):
         assert (snapshot.name, snapshot.settings) == ("old", OLD)
 
 
-def test_aliases_are_listed_by_name_and_are_no_collections(pair):
+def test_aliases_are_listed_by_name_and_do_not_count_as_collections(pair):
     pair.writer.set_alias("t", "z", "new")
     pair.writer.set_alias("t", "B", "new")
     pair.writer.create_collection("t2", "a", OLD)
@@ -104,14 +107,15 @@ def test_aliases_are_listed_by_name_and_are_no_collections(pair):
             names += [collection.name for collection in page.items]
             token = page.next_page_token
         assert names == ["new", "old"]
-    moved = [(each.tenant_id, each.name) for each in pair.readers().collections()]
-    assert sorted(moved) == [("t", "new"), ("t", "old"), ("t2", "a")]
+    collections = pair.readers().collections()
+    places = [(collection.tenant_id, collection.name) for collection in collections]
+    assert sorted(places) == [("t", "new"), ("t", "old"), ("t2", "a")]
     assert pair.writer.totals().collections == 3
     assert pair.writer.status(pair.writer.open("t", "a")).tenant.collections == 2
     assert pair.writer.aliases("t2") == pair.writer.aliases("nobody") == ()
 
 
-def test_collections_and_aliases_share_their_names(pair):
+def test_a_collection_and_an_alias_cannot_have_the_same_name(pair):
     before = pair.readers().sequence("t")
     with pytest.raises(CollectionExists, match="an alias 'a'") as caught:
         pair.writer.create_collection("t", "a", OLD)
@@ -148,14 +152,14 @@ def test_a_collection_with_aliases_is_not_deleted(pair):
         with pytest.raises(CollectionHasAliases, match=r"'old'.*'a', 'b'") as caught:
             pair.writer.delete_collection("t", name)
         assert caught.value.field == "name"
-    assert found(pair, "a") == ({"o"}, "old")
+    assert documents_in(pair, "a") == ({"o"}, "old")
     pair.writer.set_alias("t", "a", "new")
     pair.writer.delete_alias("t", "b")
     pair.writer.delete_collection("t", "old")
-    assert found(pair, "a") == ({"n"}, "new")
+    assert documents_in(pair, "a") == ({"n"}, "new")
 
 
-def test_a_tenant_has_only_so_many_aliases(pair):
+def test_the_number_of_aliases_of_a_tenant_is_bounded(pair):
     for number in range(MAX_ALIASES - 1):
         pair.writer.set_alias("t", f"b{number:03}", "old")
     with pytest.raises(StorageQuotaExceeded, match=f"{MAX_ALIASES} of the {MAX_ALIASES}") as caught:

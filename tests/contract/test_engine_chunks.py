@@ -1,4 +1,4 @@
-"""What every storage engine promises about chunks, hierarchies and citations."""
+"""The promises of every storage engine about chunks, hierarchies and citations."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.support.documents.fakes import prepared, sentences
 
 
 def _node(document: PreparedDocument, level: int, index: int) -> tuple[str, tuple[str, ...]]:
-    """The ids of a chunk's parent and children."""
+    """Returns the ids of a chunk's parent and children."""
     record = document.tree.record(level, index)
     name = document.document_id
     parent = "" if level == document.tree.top_level else f"{name}#{level + 1}.{record.parent}"
@@ -41,6 +41,7 @@ def _ids(nodes: tuple[ChunkNode, ...]) -> list[str]:
 
 
 def _descendants(snapshot: Snapshot, chunk_ids: list[str], depth: int) -> Iterator[str]:
+    """Yields the ids of the descendants of chunks, `depth` levels down, level by level."""
     for _ in range(depth):
         nodes = [snapshot.chunk(parse_chunk_id(chunk_id)) for chunk_id in chunk_ids]
         chunk_ids = [child for node in nodes for child in node.child_ids]
@@ -48,27 +49,28 @@ def _descendants(snapshot: Snapshot, chunk_ids: list[str], depth: int) -> Iterat
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 8])
-def test_a_hierarchy_holds_the_chunks_relatives(filled, depth):
+def test_a_hierarchy_has_the_ancestors_siblings_and_descendants_of_a_chunk(filled, depth):
     document = filled.model.documents["d9"]
     with filled.snapshot() as snapshot:
         for level, count in enumerate(document.tree.counts):
             for index in range(count):
                 chunk_id = ChunkId("d9", level, index)
-                found = snapshot.hierarchy(chunk_id, depth, content=True)
-                assert found.node == snapshot.chunk(chunk_id)
-                above = [found.node, *found.ancestors]
-                assert [n.parent_id for n in above] == [*_ids(found.ancestors), ""]
+                hierarchy = snapshot.hierarchy(chunk_id, depth, content=True)
+                node = hierarchy.node
+                assert node == snapshot.chunk(chunk_id)
+                parent_ids = [n.parent_id for n in (node, *hierarchy.ancestors)]
+                assert parent_ids == [*_ids(hierarchy.ancestors), ""]
                 below = list(_descendants(snapshot, [str(chunk_id)], depth))
-                assert _ids(found.descendants) == below
-                family = [
+                assert _ids(hierarchy.descendants) == below
+                siblings = [
                     f"d9#{level}.{n}"
                     for n in range(count)
-                    if n != index and _node(document, level, n)[0] == found.node.parent_id
+                    if n != index and _node(document, level, n)[0] == node.parent_id
                 ]
-                assert _ids(found.siblings) == family
+                assert _ids(hierarchy.siblings) == siblings
 
 
-def test_a_hierarchy_can_come_without_its_relatives_texts(filled):
+def test_a_hierarchy_can_be_read_without_the_texts_of_the_other_chunks(filled):
     with filled.snapshot() as snapshot:
         full = snapshot.hierarchy(ChunkId("d9", 1, 0), 1, content=True)
         bare = snapshot.hierarchy(ChunkId("d9", 1, 0), 1, content=False)
@@ -76,9 +78,9 @@ def test_a_hierarchy_can_come_without_its_relatives_texts(filled):
     for name in ("ancestors", "siblings", "descendants"):
         with_text, without = getattr(full, name), getattr(bare, name)
         assert len(with_text) == len(without) > 0
-        for one, other in zip(with_text, without, strict=True):
-            assert one.chunk.content
-            assert other == replace(one, chunk=replace(one.chunk, content=""))
+        for node, bare_node in zip(with_text, without, strict=True):
+            assert node.chunk.content
+            assert bare_node == replace(node, chunk=replace(node.chunk, content=""))
 
 
 @pytest.mark.parametrize("chunk_id", [ChunkId("d1", 3, 0), ChunkId("d1", 0, 999)])
@@ -92,7 +94,7 @@ def test_a_chunk_that_does_not_exist_is_not_found(filled, chunk_id):
             snapshot.chunk(ChunkId("nobody", 0, 0))
 
 
-def test_citations_name_section_path_and_pages(catalog):
+def test_a_chunk_has_its_section_path_and_pages(catalog):
     parts = [f"{sentences(12, n)}\n\n" for n in range(4)]
     starts = [sum(map(len, parts[:n])) for n in range(5)]
     parsed = ParsedText(

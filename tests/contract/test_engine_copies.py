@@ -1,7 +1,7 @@
-"""What every storage engine promises about moving a store to another one.
+"""The promises of every storage engine about copying a store to another engine.
 
-`export` and `put_stored` carry whole documents with their vectors and summaries, so nothing
-is embedded or summarised again.
+`export` and `put_stored` transfer whole documents with their vectors and summaries, so nothing is
+embedded or summarised again.
 """
 
 from dataclasses import replace
@@ -34,7 +34,11 @@ PLAIN = collection_settings(TreeSettings((64, 200), 0.25, 1), dimension=3)
 
 @pytest.fixture
 def store(opened):
-    """Two tenants: documents with summaries, without any, waiting for them, and plain ones."""
+    """A store with the collections of two tenants.
+
+    Documents of the first one have summaries, except one without any and one that waits for them.
+    The collection of the second one has no summaries.
+    """
     opened.writer.create_collection("t", "c", SUMMARISED)
     opened.model.settings = SUMMARISED
     text = sentences(20)
@@ -53,7 +57,7 @@ def store(opened):
 
 
 def copy(source: Reader, target: Writer) -> None:
-    """Moves a store to another engine."""
+    """Copies a store to another engine."""
     for collection in source.collections():
         tenant_id, name = collection.tenant_id, collection.name
         target.create_collection(tenant_id, name, collection.settings)
@@ -63,13 +67,16 @@ def copy(source: Reader, target: Writer) -> None:
 
 
 def contents(reader: Reader) -> dict[tuple[str, str], object]:
-    """All that a store holds, comparable."""
+    """Returns everything that a store contains, so that two stores can be compared."""
     return {
-        (each.tenant_id, each.name): (
-            each,
-            [_comparable(stored) for stored in reader.export(each.tenant_id, each.name)],
+        (collection.tenant_id, collection.name): (
+            collection,
+            [
+                _comparable(stored)
+                for stored in reader.export(collection.tenant_id, collection.name)
+            ],
         )
-        for each in reader.collections()
+        for collection in reader.collections()
     }
 
 
@@ -89,8 +96,8 @@ def _comparable(stored: StoredDocument) -> tuple[object, ...]:
     )
 
 
-def test_an_export_is_what_was_put(store):
-    exported = {each.document.document_id: each for each in store.readers().export("t", "c")}
+def test_an_export_has_the_documents_that_were_put(store):
+    exported = {stored.document.document_id: stored for stored in store.readers().export("t", "c")}
     assert list(exported) == sorted(store.model.documents)
     for name, stored in exported.items():
         expected = StoredDocument(store.model.documents[name], stored.summaries)
@@ -98,33 +105,33 @@ def test_an_export_is_what_was_put(store):
         assert stored.document.vectors.dtype == np.float32
     waiting = [name for name, stored in exported.items() if stored.summaries is None]
     assert len(waiting) == store.writer.status(store.collection).unsummarised_documents == 1
-    written = {name: each.summaries for name, each in exported.items() if each.summaries}
-    assert [name for name, each in written.items() if not each.summaries] == ["d3"]
-    assert all(each.summaries is None for each in store.readers().export("t2", "plain"))
+    written = {name: stored.summaries for name, stored in exported.items() if stored.summaries}
+    assert [name for name, summaries in written.items() if not summaries.summaries] == ["d3"]
+    assert all(stored.summaries is None for stored in store.readers().export("t2", "plain"))
     with pytest.raises(CollectionNotFound):
         list(store.readers().export("t", "plain"))
 
 
-def test_an_export_holds_documents_as_of_when_they_are_read(store):
-    """It holds no transaction, so what changes meanwhile is seen or not, but never torn."""
+def test_an_export_has_each_document_as_it_is_when_it_is_read(store):
+    """An export has no transaction. A concurrent change may be visible or not, but never torn."""
     exported = store.readers().export("t", "c")
     first = next(exported)
     store.writer.delete(store.collection, "outline")
-    rest = {each.document.document_id: each.document for each in exported}
+    others = {stored.document.document_id: stored.document for stored in exported}
     assert first.document.document_id == "d0"
-    assert {"d1", "d2", "d3", "d4"} <= rest.keys() <= {"d1", "d2", "d3", "d4", "outline"}
-    for name, document in rest.items():
+    assert {"d1", "d2", "d3", "d4"} <= others.keys() <= {"d1", "d2", "d3", "d4", "outline"}
+    for name, document in others.items():
         assert document.tree.to_bytes() == store.model.documents[name].tree.to_bytes()
 
 
-def test_a_store_moved_to_another_engine_and_back_is_the_same(store):
-    """Through the engine in memory and back into a new store of the same engine."""
+def test_a_store_copied_to_another_engine_and_back_is_the_same(store):
+    """The store is copied to the memory engine and then to a new store of the same engine."""
     between, back = MemoryEngine(), store.another()
     copy(store.readers(), between.writer())
     copy(between.reader(), back.writer)
-    there = contents(store.readers())
-    assert contents(between.reader()) == there
-    assert contents(back.readers()) == there
+    original = contents(store.readers())
+    assert contents(between.reader()) == original
+    assert contents(back.readers()) == original
     for writer in (between.writer(), back.writer):
         status = writer.status(writer.open("t", "c"))
         assert status.unsummarised_documents == 1
@@ -133,30 +140,33 @@ def test_a_store_moved_to_another_engine_and_back_is_the_same(store):
 
 
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_a_moved_store_answers_alike(store, mode):
+def test_searches_of_a_copied_store_find_the_same(store, mode):
     between = MemoryEngine()
     copy(store.readers(), between.writer())
     for seed in range(3):
-        found = []
+        results = []
         for reader in (store.readers(), between.reader()):
             with reader.snapshot("t", "c", summaries=True) as snapshot:
-                found.append(find(snapshot, query_vector(seed), 6, 0, mode, candidates=1000))
-        _assert_alike(*found)
+                results.append(find(snapshot, query_vector(seed), 6, 0, mode, candidates=1000))
+        _assert_alike(*results)
 
 
-def _assert_alike(one: FindResult[Passage], other: FindResult[Passage]) -> None:
-    """Both found the same; scores may be float32 sums in another order."""
-    assert _without_scores(one) == _without_scores(other)
+def _assert_alike(first: FindResult[Passage], second: FindResult[Passage]) -> None:
+    """Fails unless both results are equal.
+
+    Scores may differ slightly, because they may be float32 sums in another order.
+    """
+    assert _without_scores(first) == _without_scores(second)
     for field in ("passages", "sections"):
-        scores = [[each.score for each in getattr(found, field)] for found in (one, other)]
+        scores = [[item.score for item in getattr(result, field)] for result in (first, second)]
         assert scores[0] == pytest.approx(scores[1], abs=SCORE_TOLERANCE)
 
 
-def _without_scores(found: FindResult[Passage]) -> tuple[object, ...]:
+def _without_scores(result: FindResult[Passage]) -> tuple[object, ...]:
     return (
-        [_unscored(each) for each in found.passages],
-        [replace(each, score=0.0) for each in found.sections],
-        (found.eligible_leaves, found.considered, found.exhausted),
+        [_unscored(passage) for passage in result.passages],
+        [replace(section, score=0.0) for section in result.sections],
+        (result.eligible_leaves, result.considered, result.exhausted),
     )
 
 
@@ -170,7 +180,7 @@ def _children(passage: Passage) -> list[tuple[str, Span]]:
     return [(child.chunk_id, child.span) for child in passage.matched_children]
 
 
-def test_a_document_comes_with_its_summaries_or_waits_for_them(opened):
+def test_a_document_is_stored_with_its_summaries_or_waits_for_them(opened):
     writer = opened.writer
     writer.create_collection("t", "c", SUMMARISED)
     document = prepared("d", sentences(9), SUMMARISED)
@@ -192,7 +202,7 @@ def test_a_document_comes_with_its_summaries_or_waits_for_them(opened):
     assert (status.summary_count, status.unsummarised_documents) == (0, 1)
 
 
-def test_summaries_are_refused_where_a_collection_has_none(catalog):
+def test_a_collection_without_summaries_refuses_summaries(catalog):
     catalog.create()
     document = prepared("d", sentences(9), catalog.model.settings)
     summaries = DocumentSummaries((), unit_vectors(0, 0))

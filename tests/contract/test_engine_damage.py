@@ -1,9 +1,9 @@
-"""What engines that have a disk promise about documents that they cannot read."""
+"""The promises of engines that have a disk about documents that they cannot read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
+import psycopg
 import pytest
 
 from hrag.engine.engine_documents import UnreadableVersion
@@ -24,32 +24,34 @@ _IN_POSTGRES = {
 
 
 @contextmanager
-def _damaged_store(engine: Any, collection: int, what: str) -> Iterator[None]:
-    database = {"document": "documents", "collection": "collections"}.get(what, "texts")
-    key = collection.to_bytes(4) if what == "collection" else b""
-    flip(engine._store, database, key)
+def _damaged_store(case: Case, collection_id: int, kind: str) -> Iterator[None]:
+    """Flips a bit in the first record of a database, and flips it back after the block."""
+    assert case.store is not None
+    database = {"document": "documents", "collection": "collections"}.get(kind, "texts")
+    key = collection_id.to_bytes(4) if kind == "collection" else b""
+    flip(case.store, database, key)
     yield
-    flip(engine._store, database, key)
+    flip(case.store, database, key)
 
 
 @contextmanager
-def _damaged_database(engine: Any, collection: int, what: str) -> Iterator[None]:
-    table, column, value = _IN_POSTGRES[what]
-    which = f"WHERE tenant_id = 't' AND collection_id = {collection}"
-
-    def change(statement: str) -> None:
-        with engine._primary_database().write() as connection:
-            connection.run_script(statement.encode())
-
-    change(f"CREATE TABLE hrag.saved AS SELECT * FROM hrag.{table} {which} LIMIT 1")
+def _damaged_database(case: Case, collection_id: int, kind: str) -> Iterator[None]:
+    """Replaces a value in the first row of a table, and restores it after the block."""
+    table, column, value = _IN_POSTGRES[kind]
+    condition = f"WHERE tenant_id = 't' AND collection_id = {collection_id}"
     first = "" if table == "collections" else "AND ordinal = (SELECT ordinal FROM hrag.saved)"
-    change(f"UPDATE hrag.{table} SET {column} = {value} {which} {first}")
-    yield
-    change(f"UPDATE hrag.{table} SET {column} = (SELECT {column} FROM hrag.saved) {which} {first}")
-    change("DROP TABLE hrag.saved")
+    with psycopg.connect(case.engine.location, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE TABLE hrag.saved AS SELECT * FROM hrag.{table} {condition} LIMIT 1"
+        )
+        connection.execute(f"UPDATE hrag.{table} SET {column} = {value} {condition} {first}")
+        yield
+        saved = f"(SELECT {column} FROM hrag.saved)"
+        connection.execute(f"UPDATE hrag.{table} SET {column} = {saved} {condition} {first}")
+        connection.execute("DROP TABLE hrag.saved")
 
 
-DAMAGED: dict[str, Callable[[Any, int, str], AbstractContextManager[None]]] = {
+DAMAGED: dict[str, Callable[[Case, int, str], AbstractContextManager[None]]] = {
     "embedded": _damaged_store,
     "postgres": _damaged_database,
 }
@@ -57,9 +59,9 @@ ENGINES = ["embedded", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
 @pytest.mark.parametrize("catalog", ENGINES, indirect=True)
-@pytest.mark.parametrize("what", ["document", "text", "tree", "collection"])
-def test_what_is_damaged_is_skipped_by_its_version(catalog: Case, what: str) -> None:
-    """Of the tenant `t`, whose document came first, everything else waits on."""
+@pytest.mark.parametrize("kind", ["document", "text", "tree", "collection"])
+def test_a_damaged_document_is_skipped_by_its_version(catalog: Case, kind: str) -> None:
+    """The first document of the tenant `t` is damaged. All other documents get their turn."""
     writer = catalog.writer
     for tenant_id in ("t", "other"):
         writer.create_collection(tenant_id, "c", SUMMARISED)
@@ -67,13 +69,13 @@ def test_what_is_damaged_is_skipped_by_its_version(catalog: Case, what: str) -> 
         for number in range(2):
             writer.put(collection, prepared(f"{tenant_id}{number}", sentences(9), SUMMARISED))
     number = writer.open("t", "c").collection_id
-    found, excluded = [], []
-    with DAMAGED[catalog.engine.name](catalog.engine, number, what):
+    document_ids, excluded = [], []
+    with DAMAGED[catalog.engine.name](catalog, number, kind):
         with pytest.raises(UnreadableVersion, match="damaged") as caught:
             writer.next_unsummarised(EMBEDDER)
         excluded.append(caught.value.version)
         while document := writer.next_unsummarised(EMBEDDER, None, excluded):
-            found.append(document.document_id)
+            document_ids.append(document.document_id)
             excluded.append(document.version)
-    assert found == [*([] if what == "collection" else ["t1"]), "other0", "other1"]
+    assert document_ids == [*([] if kind == "collection" else ["t1"]), "other0", "other1"]
     assert len(set(excluded)) == len(excluded)

@@ -1,4 +1,4 @@
-"""What every storage engine promises about changing a document's metadata and source."""
+"""The promises of every storage engine about changing a document's metadata and source."""
 
 from dataclasses import replace
 
@@ -32,19 +32,19 @@ SOURCE = "file:moved"
 
 
 def change(case, document_id="d3", metadata=NEW, source=SOURCE):
-    """Changes a document as it is now; returns what the writer answers."""
+    """Changes the stored version of a document; returns the result of the writer."""
     sequence = case.writer.document(case.collection, document_id).sequence
     return case.writer.put_metadata(case.collection, document_id, sequence, metadata, source)
 
 
 def passages_of(snapshot, document_id="d3"):
-    """The document's passages, by vector."""
-    found = find(snapshot, query_vector(3), 1000, filter=Match("document_id", (document_id,)))
-    return found.passages
+    """Returns the passages of a document that a search by vector finds."""
+    filter = Match("document_id", (document_id,))
+    return find(snapshot, query_vector(3), 1000, filter=filter).passages
 
 
 def described(snapshot, document_id="d3"):
-    """Metadata and source as passages, chunks and hierarchies of the document give them."""
+    """Returns metadata and source; fails unless passages, chunks and hierarchies have the same."""
     chunk_id = parse_chunk_id(f"{document_id}#0.0")
     chunks = [passage.chunk for passage in passages_of(snapshot, document_id)]
     chunks.append(snapshot.chunk(chunk_id).chunk)
@@ -55,10 +55,10 @@ def described(snapshot, document_id="d3"):
     return metadata, source
 
 
-def test_the_change_is_seen_everywhere(filled):
+def test_a_change_is_visible_everywhere(filled):
     before = filled.writer.document(filled.collection, "d3")
     with filled.snapshot() as snapshot:
-        described(snapshot)  # What is cached now must not be shown later.
+        described(snapshot)  # The values that are cached now must not be returned later.
         assert find(snapshot, query_vector(0), 9, filter=Exists("metadata.team")).passages == ()
     info = change(filled)
     sequence = before.sequence + 10 - 3
@@ -68,19 +68,19 @@ def test_the_change_is_seen_everywhere(filled):
     with filled.snapshot() as snapshot:
         assert snapshot.sequence == info.sequence
         assert described(snapshot) == (canonical_json.encode(NEW), SOURCE)
-        for given in (
+        for filter in (
             Exists("metadata.team"),
             Match("source", (SOURCE,)),
             AllOf((Match("metadata.seed", (-1,)), Match("metadata.tags", ("x",)))),
         ):
-            found = find(snapshot, query_vector(0), 100, filter=given).passages
-            assert {passage.chunk.document_id for passage in found} == {"d3"}
-        for gone in (Match("metadata.seed", (3,)), Match("source", (before.source,))):
-            assert find(snapshot, query_vector(0), 100, filter=gone).passages == ()
+            passages = find(snapshot, query_vector(0), 100, filter=filter).passages
+            assert {passage.chunk.document_id for passage in passages} == {"d3"}
+        for old_filter in (Match("metadata.seed", (3,)), Match("source", (before.source,))):
+            assert find(snapshot, query_vector(0), 100, filter=old_filter).passages == ()
 
 
-def test_a_change_is_seen_after_changes_of_other_documents(filled):
-    """What a reader keeps of a document stays current through these, and no longer."""
+def test_a_change_is_visible_after_changes_of_other_documents(filled):
+    """The cached values of a document stay valid when other documents change, until it changes."""
     with filled.snapshot() as snapshot:
         old = described(snapshot)
     for other in ("e", "f"):
@@ -92,7 +92,7 @@ def test_a_change_is_seen_after_changes_of_other_documents(filled):
         assert described(snapshot) == (canonical_json.encode(NEW), SOURCE)
 
 
-def test_a_snapshot_keeps_what_it_began_with(filled):
+def test_a_snapshot_keeps_the_metadata_of_the_moment_it_was_opened(filled):
     with filled.snapshot() as earlier:
         old = described(earlier)
         change(filled)
@@ -102,14 +102,20 @@ def test_a_snapshot_keeps_what_it_began_with(filled):
         assert find(earlier, query_vector(0), 9, filter=Exists("metadata.team")).passages == ()
 
 
-def test_nothing_but_metadata_and_source_changes(filled):
-    (stored,) = [x for x in filled.readers().export("t", "c") if x.document.document_id == "d3"]
+def exported(case, document_id):
+    """Returns the exported versions of a document."""
+    documents = case.readers().export("t", "c")
+    return [stored for stored in documents if stored.document.document_id == document_id]
+
+
+def test_only_metadata_and_source_change(filled):
+    (stored,) = exported(filled, "d3")
     status = filled.writer.status(filled.collection)
     with filled.snapshot() as snapshot:
         leaves = search_leaves(snapshot, query_vector(0), 1000)
     for number in range(5):
         change(filled, metadata={"round": number})
-    (now,) = [x for x in filled.readers().export("t", "c") if x.document.document_id == "d3"]
+    (now,) = exported(filled, "d3")
     assert now.document.vectors.tobytes() == stored.document.vectors.tobytes()
     assert now.document.parsed == stored.document.parsed
     with filled.snapshot() as snapshot:
@@ -121,7 +127,7 @@ def test_nothing_but_metadata_and_source_changes(filled):
     assert after.committed_sequence == status.committed_sequence + 5
 
 
-def test_no_ingestion_afterwards_is_unchanged(filled):
+def test_the_original_document_is_not_unchanged_after_a_change(filled):
     original = filled.model.documents["d3"]
     change(filled)
     assert filled.writer.admit("t", "c", "d3", original.content_hash).unchanged is None
@@ -139,12 +145,12 @@ def test_a_changed_document_can_be_deleted(filled):
     change(filled)
     filled.delete("d3")
     with filled.snapshot() as snapshot:
-        found = search_leaves(snapshot, query_vector(0), 1000)
-        assert "d3" not in {document_id for document_id, _ in found}
+        leaves = search_leaves(snapshot, query_vector(0), 1000)
+        assert "d3" not in {document_id for document_id, _ in leaves}
         assert find(snapshot, query_vector(0), 9, filter=Exists("metadata.team")).passages == ()
 
 
-def test_only_the_named_version_is_changed(filled):
+def test_a_change_of_an_older_version_is_refused(filled):
     first = filled.writer.document(filled.collection, "d3").sequence
     change(filled)
     with pytest.raises(DocumentChanged, match=f"'d3'.*sequence {first}") as caught:
@@ -153,7 +159,7 @@ def test_only_the_named_version_is_changed(filled):
     assert filled.writer.document(filled.collection, "d3").metadata == NEW
 
 
-def test_what_is_not_there_cannot_be_changed(filled):
+def test_a_document_that_does_not_exist_cannot_be_changed(filled):
     stale = filled.collection
     with pytest.raises(DocumentNotFound, match="'missing'"):
         filled.writer.put_metadata(stale, "missing", 1, {}, "")
@@ -162,7 +168,7 @@ def test_what_is_not_there_cannot_be_changed(filled):
         filled.writer.put_metadata(stale, "d3", 1, {}, "")
 
 
-def test_the_quota_counts_what_the_change_takes(filled):
+def test_the_quota_counts_the_bytes_of_changed_metadata(filled):
     used = filled.writer.status(filled.collection).tenant.stored_bytes
     long = {"text": "x" * 10_000}
     filled.quota = Quota(max_bytes=used + 5_000)
@@ -184,11 +190,11 @@ def test_summaries_have_the_metadata_of_their_document(opened):
         document = prepared(f"d{number}", sentences(20, number), settings, number)
         opened.writer.put(opened.collection, document)
         opened.model.put(document)
-    change(opened, "d2")  # Before it is summarised.
+    change(opened, "d2")  # This document is not summarised yet.
     summarise(opened.writer, ModelSummaries(opened.model), 3)
-    change(opened, "d1")  # Afterwards.
+    change(opened, "d1")  # This document is summarised.
     with opened.snapshot(summaries=True) as snapshot:
-        found = find(
+        result = find(
             snapshot,
             query_vector(0),
             1000,
@@ -196,7 +202,7 @@ def test_summaries_have_the_metadata_of_their_document(opened):
             top_sections=100,
             filter=Exists("metadata.team"),
         )
-        assert {document_id for document_id, _ in matched_leaves(found.passages)} == {"d1", "d2"}
-        assert {passage.chunk.source for passage in found.passages} == {SOURCE}
+        assert {document_id for document_id, _ in matched_leaves(result.passages)} == {"d1", "d2"}
+        assert {passage.chunk.source for passage in result.passages} == {SOURCE}
         passages = search_passages(snapshot, query_vector(0), 1000, 0)
     assert {passage.chunk.document_id for passage in passages} == {"d0", "d1", "d2"}

@@ -1,4 +1,4 @@
-"""What every storage engine promises about the passages and leaves that a search returns."""
+"""The promises of every storage engine about the passages and leaves that a search returns."""
 
 import itertools
 from dataclasses import replace
@@ -23,11 +23,12 @@ from tests.support.documents.fakes import (
     sentences,
 )
 
-TOP = 2  # Of the three levels most collections here have.
+# Most collections here have three levels.
+TOP = 2
 EVERYTHING = 1000
 
 
-def test_passages_hold_the_text_and_place_of_their_chunk(filled):
+def test_a_passage_has_the_text_and_place_of_its_chunk(filled):
     with filled.snapshot() as snapshot:
         passages = search_passages(snapshot, query_vector(1), 30, 1, keep_overlap=True)
     for passage in passages:
@@ -47,7 +48,7 @@ def test_passages_hold_the_text_and_place_of_their_chunk(filled):
 @pytest.mark.parametrize("budget", [0, 300])
 @pytest.mark.parametrize("limit", [1, 4, EVERYTHING])
 @pytest.mark.parametrize("level", [0, 1])
-def test_joined_passages_hold_no_text_twice(filled, level, limit, budget):
+def test_joined_passages_repeat_no_text(filled, level, limit, budget):
     query = query_vector(4)
     options = {
         "candidates": EVERYTHING,
@@ -70,14 +71,15 @@ def test_joined_passages_hold_no_text_twice(filled, level, limit, budget):
     for passage in joined:
         parts = passage.merged_chunk_ids or (passage.chunk.chunk_id,)
         assert passage == _joined([single[part] for part in parts], filled.model)
-    for one, other in itertools.combinations(joined, 2):
-        if one.chunk.document_id == other.chunk.document_id:
-            a, b = sorted((one.chunk.span, other.chunk.span), key=lambda span: span.byte_start)
-            assert a.byte_end < b.byte_start
+    for passage, other in itertools.combinations(joined, 2):
+        if passage.chunk.document_id == other.chunk.document_id:
+            spans = (passage.chunk.span, other.chunk.span)
+            first, second = sorted(spans, key=lambda span: span.byte_start)
+            assert first.byte_end < second.byte_start
 
 
 def test_a_joined_passage_has_the_right_section_and_pages(catalog):
-    """The section of the best chunk, the pages of all."""
+    """It has the section of its best chunk and the pages of all its chunks."""
     catalog.create()
     text = sentences(30)
     half = len(text) // 2
@@ -102,7 +104,7 @@ def test_a_joined_passage_has_the_right_section_and_pages(catalog):
 
 
 def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
-    """What passages that touch, in order of the text, must become together."""
+    """Returns the passage that touching passages, in order of the text, must be joined to."""
     best = max(parts, key=lambda passage: passage.score)
     first, last = parts[0].chunk.span, parts[-1].chunk.span
     document = model.documents[best.chunk.document_id]
@@ -121,10 +123,10 @@ def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
     return replace(best, chunk=chunk, matched_children=tuple(children), merged_chunk_ids=names)
 
 
-# Budgets
+# Tests of token budgets.
 
 
-def test_a_token_budget_bounds_what_is_returned(filled):
+def test_a_token_budget_bounds_the_returned_passages(filled):
     with filled.snapshot() as snapshot:
 
         def within(budget: int) -> tuple[Passage, ...]:
@@ -148,21 +150,22 @@ def test_the_first_passage_that_does_not_fit_is_cut_at_a_sentence(filled, level)
             sizes = [passage.chunk.token_count for passage in whole]
             for budget in range(1, sum(sizes) + 2, 7):
                 options |= {"token_budget": budget, "cut_last": True}
-                found = search_passages(snapshot, query, 4, level, **options)
-                _assert_cut(found, whole, budget, filled.model)
+                passages = search_passages(snapshot, query, 4, level, **options)
+                _assert_cut(passages, whole, budget, filled.model)
 
 
 def _assert_cut(
-    found: tuple[Passage, ...], whole: tuple[Passage, ...], budget: int, model: ModelCollection
+    passages: tuple[Passage, ...], whole: tuple[Passage, ...], budget: int, model: ModelCollection
 ) -> None:
-    assert sum(passage.chunk.token_count for passage in found) <= budget
-    left = budget
-    for passage, uncut in zip(found, whole, strict=False):
-        if uncut.chunk.token_count <= left:
+    """Fails unless the passages are the first of `whole` and only the last one is cut."""
+    assert sum(passage.chunk.token_count for passage in passages) <= budget
+    remaining = budget
+    for passage, uncut in zip(passages, whole, strict=False):
+        if uncut.chunk.token_count <= remaining:
             assert passage == uncut
-            left -= uncut.chunk.token_count
+            remaining -= uncut.chunk.token_count
             continue
-        assert passage is found[-1]
+        assert passage is passages[-1]
         chunk, best = passage.chunk, passage.matched_children[0]
         text = model.documents[chunk.document_id].parsed.text
         assert chunk.content == text[chunk.span.char_start : chunk.span.char_end]
@@ -173,11 +176,11 @@ def _assert_cut(
             assert chunk.span.char_start <= child.span.char_start < child.span.char_end
             assert child.span.char_end <= chunk.span.char_end
         return
-    if len(found) < len(whole):  # Not one sentence fitted.
-        assert left < whole[len(found)].chunk.token_count
+    if len(passages) < len(whole):  # No sentence of the next passage fits.
+        assert remaining < whole[len(passages)].chunk.token_count
 
 
-def test_a_passage_is_cut_to_where_its_best_leaf_begins(opened):
+def test_a_cut_passage_begins_near_its_best_leaf(opened):
     opened.create()
     document = prepared("d", sentences(15))
     opened.fill(document)
@@ -198,11 +201,11 @@ def test_a_passage_is_cut_to_where_its_best_leaf_begins(opened):
         assert best_passage(token_budget=20) == ()
 
 
-# Sentence contexts
+# Tests of sentence contexts.
 
 
 @pytest.mark.parametrize("margin", [0, 1, 3, 20])
-def test_a_context_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
+def test_a_context_has_the_sentences_of_a_leaf_and_some_before_and_after(opened, margin):
     english, chinese = sentences(60), "".join(f"这是第{n}句话，它说了一点。" for n in range(60))
     mixed = f"{english}\n\n# 标题\n\n{chinese}" + "no end " * 500
     half = len(mixed) // 2
@@ -215,42 +218,43 @@ def test_a_context_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
     request = FindRequest(query_vector(0), SearchMode.STANDARD, 0, limit=500, candidates=500)
     chars = surrounding_chars(margin)
     with opened.snapshot() as snapshot:
-        found = snapshot.find(request, SurroundedLeaves(chars))
-        some = snapshot.find(replace(request, limit=2), SurroundedLeaves(chars))
-    assert len(found.passages) == found.considered == opened.model.leaf_count
-    assert some.passages == found.passages[:2]
-    assert (found.exhausted, some.exhausted) == (True, False)
+        result = snapshot.find(request, SurroundedLeaves(chars))
+        limited = snapshot.find(replace(request, limit=2), SurroundedLeaves(chars))
+    assert len(result.passages) == result.considered == opened.model.leaf_count
+    assert limited.passages == result.passages[:2]
+    assert (result.exhausted, limited.exhausted) == (True, False)
     scores = opened.model.scores(query_vector(0))
-    for surrounded in found.passages:
+    for surrounded in result.passages:
         assert max(len(surrounded.before), len(surrounded.after)) <= chars
-        each = sentence_context(surrounded, margin)
-        leaf = (each.chunk.document_id, each.chunk.index)
-        assert each.score == pytest.approx(scores[leaf], abs=SCORE_TOLERANCE)
-        whole = text[each.chunk.document_id]
-        span = each.chunk.span
-        assert each.chunk.content == whole[span.char_start : span.char_end]
+        context = sentence_context(surrounded, margin)
+        leaf = (context.chunk.document_id, context.chunk.index)
+        assert context.score == pytest.approx(scores[leaf], abs=SCORE_TOLERANCE)
+        whole = text[context.chunk.document_id]
+        span = context.chunk.span
+        assert context.chunk.content == whole[span.char_start : span.char_end]
         ends = sentence_ends(whole)
         touched = [
             end
             for start, end in itertools.pairwise([0, *ends])
-            if start < each.chunk.span.char_end and each.chunk.span.char_start < end
+            if start < context.chunk.span.char_end and context.chunk.span.char_start < end
         ]
-        own = [each.sentences[number] for number in each.leaf_sentences]
-        if "no end" not in own[-1].content:  # Where that is cut depends on where one begins.
-            assert [sentence.span.char_end for sentence in own] == touched
-            assert each.leaf_sentences.start == min(margin, ends.index(touched[0]))
-        assert each.leaf_sentences.stop + margin >= len(each.sentences)
-        for sentence in each.sentences:
+        leaf_sentences = [context.sentences[number] for number in context.leaf_sentences]
+        # The cuts of a sentence that is too long depend on the beginning of the text.
+        if "no end" not in leaf_sentences[-1].content:
+            assert [sentence.span.char_end for sentence in leaf_sentences] == touched
+            assert context.leaf_sentences.start == min(margin, ends.index(touched[0]))
+        assert context.leaf_sentences.stop + margin >= len(context.sentences)
+        for sentence in context.sentences:
             span = sentence.span
             assert sentence.content == whole[span.char_start : span.char_end]
             assert sentence.content.encode() == whole.encode()[span.byte_start : span.byte_end]
-            if each.chunk.document_id == "m":
+            if context.chunk.document_id == "m":
                 assert sentence.first_page == (7 if span.char_start < half else 8)
                 assert sentence.last_page == (7 if span.char_end <= half else 8)
                 inside = span.char_start < half < span.char_end
                 assert sentence.page_starts == ((PageStart(8, half),) if inside else ())
-        for one, other in itertools.pairwise(each.sentences):
-            assert (one.span.char_end, one.span.byte_end) == (
-                other.span.char_start,
-                other.span.byte_start,
+        for sentence, following in itertools.pairwise(context.sentences):
+            assert (sentence.span.char_end, sentence.span.byte_end) == (
+                following.span.char_start,
+                following.span.byte_start,
             )

@@ -1,4 +1,4 @@
-"""What every storage engine promises about the quotas of a tenant."""
+"""The promises of every storage engine about the quotas of a tenant."""
 
 from dataclasses import replace
 
@@ -12,31 +12,32 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 
 @pytest.fixture
 def stored(catalog):
-    """A collection with two documents, and the bytes that its tenant uses."""
+    """A collection with the documents `a` and `b`."""
     catalog.create()
     catalog.fill(*(prepared(name, sentences(9), seed=n) for n, name in enumerate("ab")))
     return catalog
 
 
 def used(case):
+    """Returns the usage of the tenant `t`."""
     return case.writer.status(case.collection).tenant
 
 
-def test_usage_counts_all_collections_of_a_tenant_and_no_others(stored):
-    one = used(stored)
-    assert (one.collections, one.documents, one.quota) == (1, 2, Quota())
+def test_the_usage_counts_all_collections_of_a_tenant_and_no_others(stored):
+    first = used(stored)
+    assert (first.collections, first.documents, first.quota) == (1, 2, Quota())
     for tenant_id, name in (("t", "c2"), ("t2", "c")):
         stored.writer.create_collection(tenant_id, name, collection_settings())
         handle = stored.writer.open(tenant_id, name)
         stored.writer.put(handle, prepared("a", sentences(9), seed=0))
     both = used(stored)
     assert (both.collections, both.documents) == (2, 3)
-    assert both.stored_bytes == one.stored_bytes * 3 / 2
+    assert both.stored_bytes == first.stored_bytes * 3 / 2
     stored.writer.delete_collection("t", "c2")
-    assert used(stored) == one
+    assert used(stored) == first
 
 
-def test_a_quota_of_collections_is_kept(stored):
+def test_a_quota_of_collections_is_enforced(stored):
     stored.quota = Quota(max_collections=1)
     assert used(stored).quota == stored.quota
     with pytest.raises(StorageQuotaExceeded, match="'t' has 1 of the 1 collections") as refused:
@@ -47,7 +48,7 @@ def test_a_quota_of_collections_is_kept(stored):
     stored.writer.create_collection("t", "c2", collection_settings())
 
 
-def test_a_quota_of_documents_is_kept_and_admission_says_so_first(stored):
+def test_a_quota_of_documents_is_enforced_by_admission_and_by_the_writer(stored):
     stored.quota = Quota(max_documents=2)
     new = prepared("new", sentences(3))
     for call in (
@@ -65,7 +66,7 @@ def test_a_quota_of_documents_is_kept_and_admission_says_so_first(stored):
     assert stored.writer.put(stored.collection, new).outcome is IngestOutcome.CREATED
 
 
-def test_a_quota_of_bytes_is_kept_to_the_byte(stored):
+def test_a_quota_of_bytes_is_enforced_exactly(stored):
     before = used(stored)
     new = prepared("c", sentences(9), seed=2)
     stored.writer.put(stored.collection, new)
@@ -83,8 +84,8 @@ def test_a_quota_of_bytes_is_kept_to_the_byte(stored):
     stored.writer.put(stored.collection, new)
 
 
-def test_what_does_not_grow_is_never_refused(stored):
-    """Even where the quota was lowered below what is used."""
+def test_a_document_that_does_not_grow_is_never_refused(stored):
+    """This holds even if the quota was lowered below the usage."""
     stored.quota = Quota(max_bytes=1, max_documents=1, max_collections=1)
     same = stored.model.documents["a"]
     admission = stored.writer.admit("t", "c", "a", same.content_hash, 10_000)
@@ -96,11 +97,11 @@ def test_what_does_not_grow_is_never_refused(stored):
         stored.writer.put(stored.collection, prepared("a", sentences(9)))
 
 
-def test_within_one_commit_the_quota_counts_what_came_before(stored):
+def test_the_quota_counts_earlier_documents_of_the_same_commit(stored):
     stored.quota = Quota(max_documents=3)
-    wanted = [prepared(name, sentences(3)) for name in ("x", "y", "x")]
-    wanted[2] = replace(wanted[2], content_hash="another")
-    results = stored.writer.put_many([(stored.collection, each) for each in wanted])
+    documents = [prepared(name, sentences(3)) for name in ("x", "y", "x")]
+    documents[2] = replace(documents[2], content_hash="another")
+    results = stored.writer.put_many([(stored.collection, document) for document in documents])
     assert isinstance(results[1], StorageQuotaExceeded)
     assert [results[0].outcome, results[2].outcome] == [
         IngestOutcome.CREATED,

@@ -1,4 +1,4 @@
-"""What every storage engine promises about maintenance, administration and its own life."""
+"""The promises of every storage engine about maintenance and administration."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_writing_does_not_wait_while_indexing_keeps_up(catalog):
     catalog.writer.wait_for_capacity(catalog.collection, Deadline.after(5.0))
 
 
-def test_maintenance_runs_beside_reads_and_writes_and_stops(filled):
+def test_maintenance_runs_during_reads_and_writes_and_stops(filled):
     maintenance = filled.engine.maintenance()
     maintenance.start()
     filled.writer.put(filled.collection, prepared("new", sentences(9)))
@@ -33,7 +33,7 @@ def _first_leaf(document_id):
     return ChunkId(document_id, 0, 0)
 
 
-def test_a_check_reports_what_it_looked_at_or_is_left_to_the_database(filled):
+def test_a_check_reports_what_it_has_checked_if_the_engine_supports_it(filled):
     administration = filled.engine.administration()
     try:
         report = administration.check()
@@ -44,7 +44,7 @@ def test_a_check_reports_what_it_looked_at_or_is_left_to_the_database(filled):
     assert report.leaves == filled.model.leaf_count
 
 
-def test_the_engine_in_memory_leaves_administration_out():
+def test_the_memory_engine_does_not_support_administration():
     administration = MemoryEngine().administration()
     for call in (administration.check, administration.vacuum, administration.reindex):
         with pytest.raises(NotSupported, match="in memory"):

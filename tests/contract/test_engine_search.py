@@ -1,4 +1,4 @@
-"""What every storage engine promises about a search."""
+"""The promises of every storage engine about a search."""
 
 import itertools
 from collections.abc import Mapping
@@ -31,13 +31,12 @@ from tests.support.documents.fakes import (
     sentences,
 )
 
-TOP = 2  # Of the three levels most collections here have.
-
-
+# Most collections here have three levels.
+TOP = 2
 EVERYTHING = 1000
 
 
-# Leaves
+# Tests of leaves.
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 40, EVERYTHING])
@@ -46,56 +45,56 @@ def test_search_finds_the_nearest_leaves(filled, count):
         assert snapshot.settings == filled.model.settings
         for seed in range(5):
             query = query_vector(seed)
-            found = find(snapshot, query, count)
-            assert found.eligible_leaves == filled.model.leaf_count
-            assert found.considered == min(count, filled.model.leaf_count)
-            assert found.exhausted == (count >= filled.model.leaf_count)
-            leaves = matched_leaves(found.passages)
+            result = find(snapshot, query, count)
+            assert result.eligible_leaves == filled.model.leaf_count
+            assert result.considered == min(count, filled.model.leaf_count)
+            assert result.exhausted == (count >= filled.model.leaf_count)
+            leaves = matched_leaves(result.passages)
             assert recall(leaves, filled.model, query, count) == 1.0
 
 
-def test_a_search_says_what_it_did(filled):
+def test_a_search_reports_its_stages(filled):
     with filled.snapshot() as snapshot:
         whole = find(snapshot, query_vector(1), EVERYTHING)
         filtered = find(snapshot, query_vector(1), 3, filter=Match("document_id", ("d4", "d7")))
     assert whole.exact
     assert {name for name, _, _ in whole.stages} == {"search", "climb", "fetch"}
     assert {name for name, _, _ in filtered.stages} == {"filter", "search", "climb", "fetch"}
-    for found in (whole, filtered):
-        assert all(began <= ended for _, began, ended in found.stages)
-        assert found.sections == ()
-    own = [len(filled.model.documents[name].vectors) for name in ("d4", "d7")]
-    assert filtered.eligible_leaves == sum(own)
+    for result in (whole, filtered):
+        assert all(began <= ended for _, began, ended in result.stages)
+        assert result.sections == ()
+    leaf_counts = [len(filled.model.documents[name].vectors) for name in ("d4", "d7")]
+    assert filtered.eligible_leaves == sum(leaf_counts)
 
 
 def test_more_leaves_are_considered_until_there_are_enough_passages(filled):
-    """Candidates are leaves, a limit counts passages: one candidate is never enough for ten."""
+    """Candidates are leaves and a limit counts passages: one candidate is not enough for ten."""
     with filled.snapshot() as snapshot:
         for seed in range(5):
-            found = find(snapshot, query_vector(seed), 10, TOP, candidates=1)
-            assert len(found.passages) == 10
-            assert not found.exhausted
-            assert 10 <= found.considered <= found.eligible_leaves
-            rest = find(snapshot, query_vector(seed), EVERYTHING, TOP, candidates=1)
-            assert rest.considered == rest.eligible_leaves == filled.model.leaf_count
-            assert rest.exhausted
-            names = [[p.chunk.chunk_id for p in each.passages[:3]] for each in (found, rest)]
-            assert names[0] == names[1]
+            limited = find(snapshot, query_vector(seed), 10, TOP, candidates=1)
+            assert len(limited.passages) == 10
+            assert not limited.exhausted
+            assert 10 <= limited.considered <= limited.eligible_leaves
+            whole = find(snapshot, query_vector(seed), EVERYTHING, TOP, candidates=1)
+            assert whole.considered == whole.eligible_leaves == filled.model.leaf_count
+            assert whole.exhausted
+            ids = [[p.chunk.chunk_id for p in result.passages[:3]] for result in (limited, whole)]
+            assert ids[0] == ids[1]
 
 
-def test_an_empty_collection_has_nothing_to_find(opened):
+def test_a_search_of_an_empty_collection_finds_nothing(opened):
     opened.create()
     opened.fill()
     with opened.snapshot() as snapshot:
         for mode in SearchMode:
             if mode is not SearchMode.SUMMARY_FIRST:
                 level = TOP if mode is SearchMode.AUTO_MERGE else 0
-                found = find(snapshot, query_vector(0), 10, level, mode, min_score=0.0)
-                nothing = FindResult((), 0, 0, exact=True, exhausted=True, stages=())
-                assert replace(found, stages=()) == nothing
+                result = find(snapshot, query_vector(0), 10, level, mode, min_score=0.0)
+                empty = FindResult((), 0, 0, exact=True, exhausted=True, stages=())
+                assert replace(result, stages=()) == empty
 
 
-def test_equal_scores_are_in_order_of_commits_then_of_the_text(opened):
+def test_passages_with_equal_scores_are_in_order_of_commits_and_then_of_the_text(opened):
     opened.create()
     axis = np.eye(16, dtype=np.float32)[0]
     names = ["m", "z", "a"]
@@ -110,28 +109,28 @@ def test_equal_scores_are_in_order_of_commits_then_of_the_text(opened):
                 assert starts == sorted(starts)
 
 
-# Climbing
+# Tests of climbing from leaves to their ancestors.
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_climbing_equals_walking_up_the_tree(filled, level, aggregation):
+def test_climbing_finds_the_best_ancestors_of_the_nearest_leaves(filled, level, aggregation):
     with filled.snapshot() as snapshot:
         for seed in range(5):
             query = query_vector(seed)
-            found = find(snapshot, query, 4, level, aggregation=aggregation, candidates=20)
-            leaves = _nearest(filled.model, query, found.considered)
-            _assert_best(found.passages, filled.model.groups(leaves, level, aggregation))
+            result = find(snapshot, query, 4, level, aggregation=aggregation, candidates=20)
+            leaves = _nearest(filled.model, query, result.considered)
+            _assert_best(result.passages, filled.model.groups(leaves, level, aggregation))
 
 
 def _nearest(model: ModelCollection, query: Any, count: int) -> dict[Leaf, float]:
-    """The `count` nearest leaves of a model."""
+    """Returns the `count` nearest leaves of a model, with their scores."""
     scores = model.scores(query)
     return dict(sorted(scores.items(), key=lambda leaf: -leaf[1])[:count])
 
 
 def _assert_best(passages: tuple[Passage, ...], expected: Mapping[str, ModelGroup]) -> None:
-    """The passages are the best of these groups, by the ids of their chunks."""
+    """Fails unless the passages are the best of the groups, whose keys are ids of chunks."""
     best = sorted((group.score for group in expected.values()), reverse=True)
     scores = [passage.score for passage in passages]
     assert scores == pytest.approx(best[: len(passages)], abs=10 * SCORE_TOLERANCE)
@@ -146,7 +145,7 @@ def _assert_best(passages: tuple[Passage, ...], expected: Mapping[str, ModelGrou
 
 
 @pytest.mark.parametrize("embedding_level", [1, 2])
-def test_leaves_may_be_of_any_level(opened, embedding_level):
+def test_chunks_of_any_level_may_have_the_vectors(opened, embedding_level):
     opened.create(TreeSettings((32, 64, 128), 0.2, embedding_level))
     settings = opened.model.settings
     opened.fill(*(prepared(f"d{n}", sentences(40, n), settings, seed=n) for n in range(8)))
@@ -154,47 +153,53 @@ def test_leaves_may_be_of_any_level(opened, embedding_level):
     with opened.snapshot() as snapshot:
         leaves = search_leaves(snapshot, query, 5)
         assert recall(leaves, opened.model, query, 5) == 1.0
-        found = find(snapshot, query, 3, TOP, candidates=5)
-    leaves = _nearest(opened.model, query, found.considered)
-    _assert_best(found.passages, opened.model.groups(leaves, TOP, Aggregation.MAX))
+        result = find(snapshot, query, 3, TOP, candidates=5)
+    leaves = _nearest(opened.model, query, result.considered)
+    _assert_best(result.passages, opened.model.groups(leaves, TOP, Aggregation.MAX))
 
 
-def test_a_limit_is_filled_with_distinct_ancestors(filled):
+def test_passages_up_to_the_limit_are_distinct(filled):
     with filled.snapshot() as snapshot:
         everything = search_passages(snapshot, query_vector(2), EVERYTHING, TOP)
         count = len(everything)
         for limit in (1, 5, count, count + 1):
-            found = find(snapshot, query_vector(2), limit, TOP, candidates=EVERYTHING)
-            assert found.passages == everything[:limit]
-            assert len({p.chunk.chunk_id for p in found.passages}) == min(limit, count)
-            assert found.exhausted == (limit >= count)
+            result = find(snapshot, query_vector(2), limit, TOP, candidates=EVERYTHING)
+            assert result.passages == everything[:limit]
+            assert len({p.chunk.chunk_id for p in result.passages}) == min(limit, count)
+            assert result.exhausted == (limit >= count)
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
-def test_auto_merge_returns_chunks_of_which_enough_of_the_best_matched(filled, ratio):
-    """The other leaves follow, one by one."""
+def test_auto_merge_returns_chunks_with_enough_of_the_best_leaves(filled, ratio):
+    """The other leaves follow as single passages."""
     query, options = query_vector(3), {"mode": SearchMode.AUTO_MERGE, "merge_ratio": ratio}
     with filled.snapshot() as snapshot:
         for limit, candidates in ((1, 1), (2, 10), (4, 40), (20, 40), (EVERYTHING, EVERYTHING)):
-            found = find(snapshot, query, limit, TOP, candidates=candidates, **options)
-            leaves = _nearest(filled.model, query, found.considered)
+            result = find(snapshot, query, limit, TOP, candidates=candidates, **options)
+            passages = result.passages
+            leaves = _nearest(filled.model, query, result.considered)
             best = dict(list(leaves.items())[: min(candidates, MERGED_LEAVES)])
             merged = _merged(filled.model, best, ratio)
-            _assert_best(found.passages[: len(merged)], merged)
-            rest = {leaf: s for leaf, s in leaves.items() if not _is_in(leaf, merged, filled.model)}
-            alone = filled.model.groups(rest, 0, Aggregation.MAX)
-            _assert_best(found.passages[len(merged) :], alone)
-            _assert_none_lies_inside_another(found.passages)
-    assert len(found.passages) == len(merged) + len(rest)
+            _assert_best(passages[: len(merged)], merged)
+            others = {
+                leaf: score
+                for leaf, score in leaves.items()
+                if not _is_in(leaf, merged, filled.model)
+            }
+            single = filled.model.groups(others, 0, Aggregation.MAX)
+            _assert_best(passages[len(merged) :], single)
+            _assert_none_lies_inside_another(passages)
+    assert len(passages) == len(merged) + len(others)
 
 
 def _merged(
     model: ModelCollection, leaves: Mapping[Leaf, float], ratio: float
 ) -> dict[str, ModelGroup]:
+    """Returns the groups that AUTO_MERGE forms of leaves, by the ids of their chunks."""
     groups: dict[str, ModelGroup] = {}
     for name, document in model.documents.items():
-        own = [leaf for document_id, leaf in leaves if document_id == name]
-        for leaf, position in representatives(document.tree, own, 0, TOP, ratio).items():
+        numbers = [leaf for document_id, leaf in leaves if document_id == name]
+        for leaf, position in representatives(document.tree, numbers, 0, TOP, ratio).items():
             group = groups.setdefault(str(ChunkId(name, *position)), ModelGroup(-1.0, {}))
             group.leaves[name, leaf] = leaves[name, leaf]
             group.score = max(group.leaves.values())
@@ -202,23 +207,26 @@ def _merged(
 
 
 def _is_in(leaf: Leaf, chunks: Mapping[str, ModelGroup], model: ModelCollection) -> bool:
-    """Whether a leaf lies inside one of the chunks."""
-    tree = model.documents[leaf[0]].tree
-    own = tree.record(0, leaf[1])
-    of_document = (each for each in map(parse_chunk_id, chunks) if each.document_id == leaf[0])
-    spans = (tree.record(each.level, each.index) for each in of_document)
-    return any(s.byte_start <= own.byte_start and own.byte_end <= s.byte_end for s in spans)
+    """Returns True if a leaf lies inside one of the chunks."""
+    document_id, index = leaf
+    tree = model.documents[document_id].tree
+    inner = tree.record(0, index)
+    ids = (
+        chunk_id for chunk_id in map(parse_chunk_id, chunks) if chunk_id.document_id == document_id
+    )
+    spans = (tree.record(chunk_id.level, chunk_id.index) for chunk_id in ids)
+    return any(s.byte_start <= inner.byte_start and inner.byte_end <= s.byte_end for s in spans)
 
 
 def _assert_none_lies_inside_another(passages: tuple[Passage, ...]) -> None:
-    for one, other in itertools.permutations(passages, 2):
-        if one.chunk.document_id == other.chunk.document_id:
-            a, b = one.chunk.span, other.chunk.span
-            assert not (a.byte_start <= b.byte_start and b.byte_end <= a.byte_end)
+    for passage, other in itertools.permutations(passages, 2):
+        if passage.chunk.document_id == other.chunk.document_id:
+            outer, inner = passage.chunk.span, other.chunk.span
+            assert not (outer.byte_start <= inner.byte_start and inner.byte_end <= outer.byte_end)
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
-def test_passages_that_score_too_low_are_left_out(filled, aggregation):
+def test_passages_below_the_minimum_score_are_not_returned(filled, aggregation):
     with filled.snapshot() as snapshot:
 
         def reaching(score: float | None, limit: int) -> FindResult[Passage]:
@@ -228,14 +236,14 @@ def test_passages_that_score_too_low_are_left_out(filled, aggregation):
         passages = reaching(None, EVERYTHING).passages
         for score in (-1.0, passages[3].score, passages[3].score + 1e-4, 1.0):
             expected = tuple(passage for passage in passages if passage.score >= score)
-            found = reaching(score, EVERYTHING)
-            assert found.passages == expected
-            assert found.exhausted
+            result = reaching(score, EVERYTHING)
+            assert result.passages == expected
+            assert result.exhausted
             assert reaching(score, 2).passages == expected[:2]
             assert reaching(score, 2).exhausted == (len(expected) <= 2)
 
 
-def test_tenants_with_the_same_names_and_texts_see_only_their_own(filled):
+def test_a_tenant_sees_only_its_documents_although_names_and_texts_are_the_same(filled):
     for tenant_id, name in (("t2", "c"), ("t", "c2")):
         filled.writer.create_collection(tenant_id, name, filled.model.settings)
         filled.writer.put(
@@ -251,12 +259,12 @@ def test_tenants_with_the_same_names_and_texts_see_only_their_own(filled):
                 snapshot.chunk(ChunkId("d2", 0, 0))
     filled.writer.delete(filled.writer.open("t2", "c"), "d1")
     with filled.snapshot() as snapshot:
-        found = search_leaves(snapshot, query, EVERYTHING)
-    assert recall(found, filled.model, query, EVERYTHING) == 1.0
+        leaves = search_leaves(snapshot, query, EVERYTHING)
+    assert recall(leaves, filled.model, query, EVERYTHING) == 1.0
 
 
-def test_a_chunk_of_the_same_id_is_each_tenants_own(catalog):
-    """Also the second time, from look-ups that a reader keeps until the next commit."""
+def test_chunks_of_two_tenants_may_have_the_same_id(catalog):
+    """This holds the second time too, when a reader uses look-ups that it has cached."""
     for tenant_id in ("t", "t2"):
         catalog.writer.create_collection(tenant_id, "c", catalog.model.settings)
         document = prepared("d", f"The secret of {tenant_id}.")
@@ -267,11 +275,11 @@ def test_a_chunk_of_the_same_id_is_each_tenants_own(catalog):
         assert chunk.content == f"The secret of {tenant_id}."
 
 
-def test_filters_choose_documents(filled):
-    """`tests/property/test_filters.py` draws many; here are those that every engine must know."""
+def test_only_documents_that_pass_a_filter_are_found(filled):
+    """Here is a filter of each kind; `tests/property/test_filters.py` draws many more."""
     filled.writer.put(filled.collection, extra := prepared("x", sentences(9), metadata={"n": 3.5}))
     filled.model.put(extra)
-    for given in (
+    for filter in (
         Match("document_id", ("d1", "d8", "nobody")),
         Match("metadata.seed", (2.0,)),
         Match("metadata.tags", ("ü",)),
@@ -280,22 +288,22 @@ def test_filters_choose_documents(filled):
         AllOf((Exists("metadata.tags"), NoneOf((Match("title", ("Title of d1",)),)))),
         AnyOf((Match("source", ("https://example.org/d2",)), Match("metadata.seed", (5.0,)))),
     ):
-        passing = filled.model.filtered(given)
+        passing = filled.model.filtered(filter)
         with filled.snapshot() as snapshot:
             for count in (1, 10, EVERYTHING):
-                found = find(snapshot, query_vector(6), count, filter=given)
-                assert found.eligible_leaves == passing.leaf_count
-                leaves = matched_leaves(found.passages)
+                result = find(snapshot, query_vector(6), count, filter=filter)
+                assert result.eligible_leaves == passing.leaf_count
+                leaves = matched_leaves(result.passages)
                 assert recall(leaves, passing, query_vector(6), count) == 1.0
-                assert found.exhausted == (count >= passing.leaf_count)
+                assert result.exhausted == (count >= passing.leaf_count)
 
 
-# Limits of time
+# Tests of deadlines and of encoding.
 
 
 def test_a_snapshot_works_no_longer_than_its_deadline(filled):
-    past, gone = Deadline(at_s=0.0), Deadline(is_waiting=lambda: False)
-    for deadline, error in ((past, DeadlineExceeded), (gone, Cancelled)):
+    expired, abandoned = Deadline(at_s=0.0), Deadline(is_waiting=lambda: False)
+    for deadline, error in ((expired, DeadlineExceeded), (abandoned, Cancelled)):
         for mode in (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE, SearchMode.SENTENCE_WINDOW):
             level = TOP if mode is SearchMode.AUTO_MERGE else 0
             with pytest.raises(error), filled.snapshot(deadline=deadline) as snapshot:

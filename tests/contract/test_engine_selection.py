@@ -1,4 +1,4 @@
-"""What every storage engine promises about counting, listing and deleting by a filter."""
+"""The promises of every storage engine about counting, listing and deleting by a filter."""
 
 import pytest
 
@@ -20,18 +20,18 @@ FILTERS = (
     Exists("document_id"),
 )
 LATE = Deadline.after(-1)
-GONE = Deadline.after(3_600, is_waiting=lambda: False)
+LEFT = Deadline.after(3_600, is_waiting=lambda: False)
 
 
 def numbered(number: int, count: int = 2) -> PreparedDocument:
-    """Document `d<number>` of `count` sentences, whose metadata says its number."""
+    """Returns the document `d<number>` with `count` sentences; its metadata has its number."""
     metadata = {"number": number, "even": number % 2 == 0}
     return prepared(f"d{number}", sentences(count, number), seed=number, metadata=metadata)
 
 
 @pytest.fixture
 def ten(catalog):
-    """Ten documents, and one of each in another collection and of another tenant."""
+    """Ten documents, one document in another collection, and one of another tenant."""
     for place in (("t", "c"), ("t", "other"), ("t2", "c")):
         catalog.writer.create_collection(*place, catalog.model.settings)
         catalog.writer.put(catalog.writer.open(*place), numbered(3))
@@ -41,33 +41,36 @@ def ten(catalog):
     return catalog
 
 
-def expected(case, given):
-    """The ids of the model's documents that pass, in order."""
-    documents = case.model.documents
-    return sorted(name for name, each in documents.items() if given is None or passes(given, each))
+def expected(case, filter):
+    """Returns the ids of the model's documents that pass a filter, in order."""
+    return sorted(
+        name
+        for name, document in case.model.documents.items()
+        if filter is None or passes(filter, document)
+    )
 
 
-def listed(case, given, size):
-    """The ids on all pages of a listing, which are as long as they may be."""
-    found, token = [], None
+def listed(case, filter, size):
+    """Returns the ids on all pages of a listing; fails if a page but the last is too short."""
+    ids, token = [], None
     while token != "":
-        page = case.writer.documents(case.collection, size, token or "", filter=given)
+        page = case.writer.documents(case.collection, size, token or "", filter=filter)
         assert len(page.items) == size or not page.next_page_token
-        found += [info.document_id for info in page.items]
+        ids += [info.document_id for info in page.items]
         token = page.next_page_token
-    return found
+    return ids
 
 
-@pytest.mark.parametrize("given", [None, *FILTERS], ids=str)
-def test_documents_that_pass_are_counted_and_listed_by_id(ten, given):
-    count = ten.writer.count(ten.collection, given)
-    assert (count.documents, count.total_documents) == (len(expected(ten, given)), 10)
+@pytest.mark.parametrize("filter", [None, *FILTERS], ids=str)
+def test_documents_that_pass_are_counted_and_listed_by_id(ten, filter):
+    count = ten.writer.count(ten.collection, filter)
+    assert (count.documents, count.total_documents) == (len(expected(ten, filter)), 10)
     assert count.sequence == ten.readers().sequence("t")
     for size in (1, 3, 1000):
-        assert listed(ten, given, size) == expected(ten, given)
+        assert listed(ten, filter, size) == expected(ten, filter)
 
 
-def test_a_document_counts_by_what_it_is_now(ten):
+def test_a_filter_applies_to_the_current_version_of_a_document(ten):
     even = Match("metadata.even", (True,))
     replaced = prepared("d4", sentences(3), metadata={"even": False})
     ten.writer.put(ten.collection, replaced)
@@ -77,17 +80,17 @@ def test_a_document_counts_by_what_it_is_now(ten):
     assert (count.documents, count.total_documents) == (3, 9)
 
 
-def test_in_an_empty_collection_nothing_passes(ten):
+def test_no_document_of_an_empty_collection_passes(ten):
     ten.writer.create_collection("t", "empty", ten.model.settings)
     empty = ten.writer.open("t", "empty")
-    for given in (None, *FILTERS):
-        count = ten.writer.count(empty, given)
+    for filter in (None, *FILTERS):
+        count = ten.writer.count(empty, filter)
         assert (count.documents, count.total_documents) == (0, 0)
-        assert ten.writer.documents(empty, 10, "", filter=given).items == ()
+        assert ten.writer.documents(empty, 10, "", filter=filter).items == ()
 
 
-@pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (GONE, Cancelled)])
-def test_nobody_filters_for_a_caller_who_has_left(ten, deadline, error):
+@pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (LEFT, Cancelled)])
+def test_filtering_ends_for_a_caller_that_does_not_wait(ten, deadline, error):
     with pytest.raises(error, match="filtering"):
         ten.writer.count(ten.collection, FILTERS[0], deadline)
     with pytest.raises(error, match="filtering"):
@@ -97,34 +100,34 @@ def test_nobody_filters_for_a_caller_who_has_left(ten, deadline, error):
 def test_a_deleted_collection_has_no_documents_to_count(ten):
     stale = ten.collection
     ten.writer.delete_collection("t", "c")
-    for given in (None, FILTERS[0]):
+    for filter in (None, FILTERS[0]):
         with pytest.raises(CollectionNotFound):
-            ten.writer.count(stale, given)
+            ten.writer.count(stale, filter)
         with pytest.raises(CollectionNotFound):
-            ten.writer.documents(stale, 10, "", filter=given)
+            ten.writer.documents(stale, 10, "", filter=filter)
 
 
-# Deleting
+# Tests of deleting by a filter.
 
 
-def deleted(case, given, deadline=NEVER):
-    return sum(
-        step.documents for step in case.writer.delete_matching(case.collection, given, deadline)
-    )
+def delete(case, filter, deadline=NEVER):
+    """Deletes the documents that pass a filter; returns their number."""
+    steps = case.writer.delete_matching(case.collection, filter, deadline)
+    return sum(step.documents for step in steps)
 
 
-@pytest.mark.parametrize("given", FILTERS, ids=str)
-def test_exactly_what_passes_is_deleted(ten, given):
-    before, gone = ten.readers().sequence("t"), expected(ten, given)
-    steps = list(ten.writer.delete_matching(ten.collection, given))
-    assert sum(step.documents for step in steps) == len(gone)
-    assert steps[-1].sequence == ten.readers().sequence("t") == before + len(gone)
-    kept = [name for name in expected(ten, None) if name not in gone]
-    assert listed(ten, None, 100) == kept
+@pytest.mark.parametrize("filter", FILTERS, ids=str)
+def test_exactly_the_documents_that_pass_are_deleted(ten, filter):
+    before, passing = ten.readers().sequence("t"), expected(ten, filter)
+    steps = list(ten.writer.delete_matching(ten.collection, filter))
+    assert sum(step.documents for step in steps) == len(passing)
+    assert steps[-1].sequence == ten.readers().sequence("t") == before + len(passing)
+    remaining = [name for name in expected(ten, None) if name not in passing]
+    assert listed(ten, None, 100) == remaining
     with ten.snapshot() as snapshot:
-        found = search_leaves(snapshot, query_vector(1), 1000)
-    assert {document_id for document_id, _ in found} == set(kept)
-    assert deleted(ten, given) == 0
+        leaves = search_leaves(snapshot, query_vector(1), 1000)
+    assert {document_id for document_id, _ in leaves} == set(remaining)
+    assert delete(ten, filter) == 0
     for place in (("t", "other"), ("t2", "c")):
         assert ten.writer.count(ten.writer.open(*place), None).documents == 1
 
@@ -140,7 +143,7 @@ def test_deleting_many_takes_several_commits_and_frees_the_quota(catalog):
     assert catalog.writer.status(catalog.collection).tenant == used
 
 
-def test_a_document_that_is_written_meanwhile_stays(catalog):
+def test_a_document_that_is_written_during_the_deletion_stays(catalog):
     catalog.create()
     for number in range(150):
         catalog.writer.put(catalog.collection, numbered(number, count=1))
@@ -154,27 +157,27 @@ def test_a_document_that_is_written_meanwhile_stays(catalog):
     assert sorted(listed(catalog, None, 100)) == ["d149", "d150"]
 
 
-def test_a_document_whose_metadata_is_changed_meanwhile_stays(catalog):
+def test_a_document_whose_metadata_is_changed_during_the_deletion_stays(catalog):
     catalog.create()
     for number in range(150):
         catalog.writer.put(catalog.collection, numbered(number, count=1))
-    given = Exists("metadata.number")
-    steps = catalog.writer.delete_matching(catalog.collection, given)
+    filter = Exists("metadata.number")
+    steps = catalog.writer.delete_matching(catalog.collection, filter)
     done = next(steps).documents
     sequence = catalog.writer.document(catalog.collection, "d149").sequence
-    catalog.writer.put_metadata(catalog.collection, "d149", sequence, {"kept": True}, "")
+    catalog.writer.put_metadata(catalog.collection, "d149", sequence, {"changed": True}, "")
     assert done + sum(step.documents for step in steps) == 149
-    assert catalog.writer.document(catalog.collection, "d149").metadata == {"kept": True}
+    assert catalog.writer.document(catalog.collection, "d149").metadata == {"changed": True}
 
 
-@pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (GONE, Cancelled)])
-def test_a_caller_who_has_left_deletes_nothing(ten, deadline, error):
+@pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (LEFT, Cancelled)])
+def test_nothing_is_deleted_for_a_caller_that_does_not_wait(ten, deadline, error):
     with pytest.raises(error):
-        deleted(ten, Exists("document_id"), deadline)
+        delete(ten, Exists("document_id"), deadline)
     assert len(listed(ten, None, 100)) == 10
 
 
-def test_what_was_deleted_before_the_deadline_stays_deleted(catalog):
+def test_documents_deleted_before_the_caller_left_stay_deleted(catalog):
     catalog.create()
     for number in range(150):
         catalog.writer.put(catalog.collection, numbered(number, count=1))
@@ -186,10 +189,10 @@ def test_what_was_deleted_before_the_deadline_stays_deleted(catalog):
     with pytest.raises(Cancelled, match="deleting"):
         next(steps)
     assert catalog.writer.count(catalog.collection, None).documents == 150 - done
-    assert deleted(catalog, Exists("document_id")) == 150 - done
+    assert delete(catalog, Exists("document_id")) == 150 - done
 
 
-def test_a_collection_that_is_deleted_meanwhile_has_nothing_to_delete(ten):
+def test_a_deleted_collection_has_no_documents_to_delete(ten):
     stale = ten.collection
     ten.writer.delete_collection("t", "c")
     with pytest.raises(CollectionNotFound):

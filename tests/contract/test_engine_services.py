@@ -1,6 +1,6 @@
-"""What every storage engine promises its callers: the services work over it as they are.
+"""The services work with every storage engine.
 
-An engine that cannot encode passages is enough: the retriever then makes messages of values.
+This holds for an engine that cannot encode passages too. The retriever then encodes the values.
 """
 
 from dataclasses import replace
@@ -68,7 +68,7 @@ def search_over(reader: Reader) -> Search:
     ],
     ids=["plain", "budget", "filter"],
 )
-def test_every_mode_answers_with_values_and_with_messages(ingested, mode, options):
+def test_every_mode_returns_the_same_values_and_messages(ingested, mode, options):
     search = search_over(ingested.readers())
     result = search(replace(QUERY, mode=mode, **options), NEVER)
     assert result.passages
@@ -81,19 +81,19 @@ def test_every_mode_answers_with_values_and_with_messages(ingested, mode, option
 
 
 def _messages(passages: Any) -> list[Any]:
-    return [retriever_pb2.SearchResponse.FromString(each) for each in passages]
+    return [retriever_pb2.SearchResponse.FromString(passage) for passage in passages]
 
 
-def test_searches_in_one_batch_have_their_own_results_and_errors(ingested):
+def test_each_search_of_a_batch_has_a_result_or_an_error(ingested):
     search = search_over(ingested.readers())
     queries = [QUERY, replace(QUERY, collection="other"), replace(QUERY, mode=SearchMode.STANDARD)]
     first, missing, last = search.batch(queries, NEVER)
     assert isinstance(missing, CollectionNotFound)
-    for query, found in ((queries[0], first), (queries[2], last)):
-        assert found.passages == search.encoded(query, NEVER).passages
+    for query, result in ((queries[0], first), (queries[2], last)):
+        assert result.passages == search.encoded(query, NEVER).passages
 
 
-def test_a_search_waits_for_the_tenants_sequence(ingested):
+def test_a_search_waits_for_the_sequence_that_it_requires(ingested):
     search, last = search_over(ingested.readers()), ingested.readers().sequence("t")
     assert search(replace(QUERY, min_sequence=last), NEVER).sequence == last
     later = replace(QUERY, min_sequence=last + 1)
@@ -105,11 +105,11 @@ def test_a_search_waits_for_the_tenants_sequence(ingested):
         search(later, NEVER.within(0.005))
 
 
-def test_chunks_are_browsed(ingested):
+def test_chunks_can_be_browsed(ingested):
     browse, result = Browse(ingested.readers()), _best(ingested)
     chunk = result.passages[0].chunk
-    found = browse.hierarchy("t", "c", chunk.chunk_id, 1, content=True)
-    assert found.node.chunk == browse.chunk("t", "c", chunk.chunk_id).chunk == chunk
+    hierarchy = browse.hierarchy("t", "c", chunk.chunk_id, 1, content=True)
+    assert hierarchy.node.chunk == browse.chunk("t", "c", chunk.chunk_id).chunk == chunk
     with pytest.raises(DocumentNotFound):
         browse.chunk("t", "c", "nobody#0.0")
 

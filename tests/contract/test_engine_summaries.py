@@ -1,4 +1,4 @@
-"""What every storage engine promises about summaries, and about searches by them."""
+"""The promises of every storage engine about summaries and searches by summaries."""
 
 from dataclasses import replace
 
@@ -22,12 +22,13 @@ from tests.support.documents.fakes import (
 from tests.support.engines.summary_model import EMBEDDER, ModelSummaries, places_in, summarise
 
 ALL = 1000
-WORDLESS = frozenset({"d3"})  # Not worth a summary.
+# These documents get no summary.
+UNSUMMARISED = frozenset({"d3"})
 
 
 @pytest.fixture
 def opened(opened):
-    """With a collection that wants summaries."""
+    """An engine with a collection whose documents get summaries."""
     settings = collection_settings(summaries=SummaryUnit.CHUNK)
     opened.model.settings = settings
     opened.writer.create_collection("t", "c", settings)
@@ -36,103 +37,103 @@ def opened(opened):
 
 @pytest.fixture
 def filled(opened):
-    """Ten documents, one of them without summaries."""
+    """Ten documents; one of them has no summaries."""
     opened.summaries = ModelSummaries(opened.model)
     documents = [
         prepared(f"d{n}", sentences(4 * n + 4, n), seed=n, metadata={"n": n}) for n in range(10)
     ]
     opened.fill(*documents[:5])
-    assert summarise(opened.writer, opened.summaries, empty=WORDLESS) == 5
+    assert summarise(opened.writer, opened.summaries, empty=UNSUMMARISED) == 5
     opened.fill(*documents[5:])
-    assert summarise(opened.writer, opened.summaries, empty=WORDLESS) == 5
+    assert summarise(opened.writer, opened.summaries, empty=UNSUMMARISED) == 5
     if opened.state == "sealed":
         opened.index("t", "c")
     return opened
 
 
-def by_summaries(opened, query, top, scope=SummaryScope.SECTIONS, wanted=ALL, **options):
-    """A search for leaves within the `top` sections."""
+def by_summaries(opened, query, top, scope=SummaryScope.SECTIONS, limit=ALL, **options):
+    """Returns the result of a search for leaves within the best `top` sections."""
     options |= {"mode": SearchMode.SUMMARY_FIRST, "top_sections": top, "summary_scope": scope}
     with opened.snapshot(summaries=True) as snapshot:
-        return find(snapshot, query, wanted, **options)
+        return find(snapshot, query, limit, **options)
 
 
 def spans(model, places):
-    """Where sections lie in their documents."""
+    """Returns the document, the first character and the end of each section."""
     level = model.settings.tree.embedding_level
-    found = []
+    result = []
     for document_id, section in places:
         tree = model.documents[document_id].tree
         first, last = tree.record(level, section[0]), tree.record(level, section[-1])
-        found.append((document_id, first.char_start, last.char_end))
-    return found
+        result.append((document_id, first.char_start, last.char_end))
+    return result
 
 
 @pytest.mark.parametrize("scope", list(SummaryScope))
 @pytest.mark.parametrize("count", [1, 3, 20, ALL])
-def test_a_search_by_summaries_looks_into_the_best_sections_alone(filled, scope, count):
+def test_a_search_by_summaries_searches_only_the_best_sections(filled, scope, count):
     summaries = filled.summaries
     for seed in range(5):
         query = query_vector(seed)
         best = summaries.best(query, count, scope)
-        found = by_summaries(filled, query, count, scope)
-        assert places_in(found.sections) == spans(filled.model, best)[:100]
+        result = by_summaries(filled, query, count, scope)
+        assert places_in(result.sections) == spans(filled.model, best)[:100]
         expected = summaries.leaves(query, best)
-        assert found.eligible_leaves == found.considered == len(expected)
-        assert (found.exact, found.exhausted) == (True, True)
-        assert matched_leaves(found.passages) == pytest.approx(expected, abs=1e-5)
+        assert result.eligible_leaves == result.considered == len(expected)
+        assert (result.exact, result.exhausted) == (True, True)
+        assert matched_leaves(result.passages) == pytest.approx(expected, abs=1e-5)
 
 
-def test_fewer_sections_are_the_first_of_more(filled):
-    """Also one that is the best by both sources together, and by neither of them."""
+def test_a_smaller_number_of_sections_gives_the_first_ones(filled):
+    """A section may be the best by both sources together, but not by one source alone."""
     for seed in range(8):
         words = {"text": sentences(1, seed), "retrieval": Retrieval.HYBRID}
         more = by_summaries(filled, query_vector(seed), 12, **words).sections
         for count in (1, 2, 5):
-            few = by_summaries(filled, query_vector(seed), count, **words).sections
-            assert few == more[:count]
+            fewer = by_summaries(filled, query_vector(seed), count, **words).sections
+            assert fewer == more[:count]
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_sections_are_climbed_from_like_everything_else(filled, level):
+def test_a_search_climbs_from_the_leaves_of_sections(filled, level):
     query = query_vector(3)
-    found = by_summaries(filled, query, 4, level=level)
+    result = by_summaries(filled, query, 4, level=level)
     best = filled.summaries.best(query, 4, SummaryScope.SECTIONS)
-    assert {passage.chunk.level for passage in found.passages} == {level}
-    assert matched_leaves(found.passages).keys() == filled.summaries.leaves(query, best).keys()
+    assert {passage.chunk.level for passage in result.passages} == {level}
+    assert matched_leaves(result.passages).keys() == filled.summaries.leaves(query, best).keys()
 
 
-@pytest.mark.parametrize("wanted", [1, 5])
-def test_the_nearest_leaves_of_the_sections_are_found(filled, wanted):
+@pytest.mark.parametrize("limit", [1, 5])
+def test_the_nearest_leaves_of_the_sections_are_found(filled, limit):
     query = query_vector(9)
-    found = matched_leaves(by_summaries(filled, query, 6, wanted=wanted).passages)
+    leaves = matched_leaves(by_summaries(filled, query, 6, limit=limit).passages)
     best = filled.summaries.best(query, 6, SummaryScope.SECTIONS)
     scores = sorted(filled.summaries.leaves(query, best).values(), reverse=True)
-    assert sorted(found.values(), reverse=True) == pytest.approx(scores[:wanted], abs=1e-5)
+    assert sorted(leaves.values(), reverse=True) == pytest.approx(scores[:limit], abs=1e-5)
 
 
 @pytest.mark.parametrize("scope", list(SummaryScope))
-def test_filters_hold_for_summaries(filled, scope):
-    given = Match("metadata.n", (2.0, 5.0, 7.0))
+def test_a_filter_applies_to_summaries(filled, scope):
+    filter = Match("metadata.n", (2.0, 5.0, 7.0))
     query = query_vector(4)
     for count in (1, 4, ALL):
-        found = by_summaries(filled, query, count, scope, filter=given)
-        best = filled.summaries.best(query, count, scope, given)
+        result = by_summaries(filled, query, count, scope, filter=filter)
+        best = filled.summaries.best(query, count, scope, filter)
         expected = filled.summaries.leaves(query, best)
-        assert matched_leaves(found.passages).keys() == expected.keys()
-        assert {name for name, _, _ in found.stages} == {"filter", "search", "climb", "fetch"}
+        assert matched_leaves(result.passages).keys() == expected.keys()
+        assert {name for name, _, _ in result.stages} == {"filter", "search", "climb", "fetch"}
 
 
-def test_other_modes_search_everything(filled):
+def test_other_modes_search_all_leaves(filled):
     query = query_vector(1)
     with filled.snapshot(summaries=True) as snapshot:
         by_summaries(filled, query, 1)
-        found = find(snapshot, query, ALL)
-    assert (found.sections, found.eligible_leaves) == ((), filled.model.leaf_count)
-    assert len(matched_leaves(found.passages)) == filled.model.leaf_count
+        result = find(snapshot, query, ALL)
+    assert (result.sections, result.eligible_leaves) == ((), filled.model.leaf_count)
+    assert len(matched_leaves(result.passages)) == filled.model.leaf_count
 
 
-def test_summaries_go_with_their_document(filled):
+def test_summaries_are_deleted_with_their_document(filled):
     writer, collection = filled.writer, filled.collection
     filled.delete("d9")
     filled.summaries.forget("d9")
@@ -143,14 +144,14 @@ def test_summaries_go_with_their_document(filled):
     query = query_vector(2)
     for waiting in (1, 0):
         assert writer.status(collection).unsummarised_documents == waiting
-        found = matched_leaves(by_summaries(filled, query, ALL).passages)
+        leaves = matched_leaves(by_summaries(filled, query, ALL).passages)
         expected = filled.summaries.leaves(query, filled.summaries.all())
-        assert found.keys() == expected.keys()
+        assert leaves.keys() == expected.keys()
         summarise(writer, filled.summaries)
     assert any(document_id == "d8" for document_id, _ in expected)
 
 
-def test_a_chosen_section_says_what_and_where_it_is(opened):
+def test_a_section_has_its_summary_score_and_place(opened):
     text = "".join(f"Sentence {n} tells a short story. " for n in range(40))
     parsed = ParsedText(
         text,
@@ -178,41 +179,41 @@ def test_a_chosen_section_says_what_and_where_it_is(opened):
         assert section.section_path == (("One",), ("One", "Two"))[leaf.section]
 
 
-# Writing
+# Tests of writing summaries.
 
 
 def test_each_document_waits_until_it_is_summarised(opened):
     documents = {f"d{n}": prepared(f"d{n}", sentences(9, n), seed=n) for n in range(3)}
     opened.fill(*documents.values())
-    seen = []
+    summarised = []
     while document := opened.writer.next_unsummarised(EMBEDDER):
         stored = documents[document.document_id]
         assert document.parsed == stored.parsed
         assert document.tree.to_bytes() == stored.tree.to_bytes()
         assert document.title == stored.title
         assert document.collection.settings == opened.model.settings
-        assert document.spent_tokens == 7 * len(seen)
+        assert document.spent_tokens == 7 * len(summarised)
         status = opened.writer.status(opened.collection)
-        assert status.unsummarised_documents == 3 - len(seen)
+        assert status.unsummarised_documents == 3 - len(summarised)
         summarise(opened.writer, ModelSummaries(opened.model), 1)
-        seen.append(document.document_id)
-    assert sorted(seen) == sorted(documents)
+        summarised.append(document.document_id)
+    assert sorted(summarised) == sorted(documents)
     status = opened.writer.status(opened.collection)
     assert (status.unsummarised_documents, status.summary_tokens) == (0, 21)
     assert status.document_count == 3
 
 
-def test_a_document_may_have_no_summary_and_waits_no_more(opened):
+def test_a_document_that_gets_no_summary_does_not_wait_any_longer(opened):
     opened.fill(prepared("d", sentences(9)))
     summarise(opened.writer, ModelSummaries(opened.model), empty=frozenset({"d"}))
     status = opened.writer.status(opened.collection)
     assert (status.summary_count, status.unsummarised_documents) == (0, 0)
-    found = by_summaries(opened, query_vector(0), 3, SummaryScope.DOCUMENTS)
-    assert (found.eligible_leaves, found.sections, found.passages) == (0, (), ())
-    assert (found.exact, found.exhausted) == (True, True)
+    result = by_summaries(opened, query_vector(0), 3, SummaryScope.DOCUMENTS)
+    assert (result.eligible_leaves, result.sections, result.passages) == (0, (), ())
+    assert (result.exact, result.exhausted) == (True, True)
 
 
-def test_documents_can_be_excluded_and_embedders_told_apart(opened):
+def test_documents_can_be_excluded_and_must_have_the_vectors_of_the_embedder(opened):
     opened.fill(*(prepared(f"d{n}", sentences(9, n), seed=n) for n in range(3)))
     writer, excluded = opened.writer, []
     for _ in range(3):
@@ -226,46 +227,46 @@ def test_collections_take_turns(opened):
     other = replace(opened.model.settings, tree=TreeSettings((32,)))
     opened.writer.create_collection("t2", "c", other)
     opened.fill(*(prepared(f"d{n}", sentences(9, n), seed=n) for n in range(2)))
-    there = opened.writer.open("t2", "c")
-    opened.writer.put_many([(there, prepared(f"e{n}", sentences(9, n), other)) for n in range(2)])
-    seen, last = [], None
+    handle = opened.writer.open("t2", "c")
+    opened.writer.put_many([(handle, prepared(f"e{n}", sentences(9, n), other)) for n in range(2)])
+    turns, last = [], None
     while document := opened.writer.next_unsummarised(EMBEDDER, last):
-        seen.append(document.document_id[0])
+        turns.append(document.document_id[0])
         last = document.collection
-        none = unit_vectors(0, 0)
-        assert opened.writer.put_summaries(document, DocumentSummaries((), none))
-    assert seen == ["d", "e", "d", "e"]
+        no_vectors = unit_vectors(0, 0)
+        assert opened.writer.put_summaries(document, DocumentSummaries((), no_vectors))
+    assert turns == ["d", "e", "d", "e"]
 
 
-@pytest.mark.parametrize("what", ["changed", "deleted", "gone", "anew", "summarised"])
-def test_summaries_of_a_version_that_is_gone_are_dropped(opened, what):
+@pytest.mark.parametrize("event", ["changed", "deleted", "dropped", "recreated", "summarised"])
+def test_summaries_of_an_old_version_are_not_stored(opened, event):
     writer, collection = opened.writer, opened.collection
     opened.fill(prepared("d", sentences(9)))
     document = writer.next_unsummarised(EMBEDDER)
-    if what == "changed":
+    if event == "changed":
         writer.put(collection, prepared("d", sentences(10)))
-    elif what == "deleted":
+    elif event == "deleted":
         writer.delete(collection, "d")
-    elif what == "summarised":
+    elif event == "summarised":
         summarise(writer, ModelSummaries(opened.model))
     else:
         writer.delete_collection("t", "c")
-    if what == "anew":
+    if event == "recreated":
         writer.create_collection("t", "c", opened.model.settings)
         writer.put(opened.collection, prepared("d", sentences(9)))
     assert not writer.put_summaries(document, DocumentSummaries((), unit_vectors(0, 0)), 5)
-    if what != "gone":
+    if event != "dropped":
         status = writer.status(opened.collection)
-        assert status.unsummarised_documents == (what in ("changed", "anew"))
-        assert status.summary_tokens == {"summarised": 12, "anew": 0}.get(what, 5)
+        assert status.unsummarised_documents == (event in ("changed", "recreated"))
+        assert status.summary_tokens == {"summarised": 12, "recreated": 0}.get(event, 5)
 
 
-def test_tokens_are_counted_without_a_document(opened):
+def test_tokens_are_counted_even_if_no_summary_is_stored(opened):
     writer, collection = opened.writer, opened.collection
     opened.fill(prepared("d", sentences(9)))
-    nobody = replace(writer.next_unsummarised(EMBEDDER), version=NO_VERSION)
+    no_version = replace(writer.next_unsummarised(EMBEDDER), version=NO_VERSION)
     for count in (1, 2):
-        assert not writer.put_summaries(nobody, DocumentSummaries((), unit_vectors(0, 0)), 5)
+        assert not writer.put_summaries(no_version, DocumentSummaries((), unit_vectors(0, 0)), 5)
         status = writer.status(collection)
         assert (status.unsummarised_documents, status.summary_tokens) == (1, 5 * count)
     assert writer.next_unsummarised(EMBEDDER).spent_tokens == 10
@@ -278,7 +279,7 @@ def test_unchanged_documents_keep_their_summaries(filled):
     assert before.summary_count == sum(map(len, filled.summaries.vectors.values()))
 
 
-def test_a_collection_without_summaries_waits_for_none_and_says_so(opened):
+def test_a_collection_without_summaries_waits_for_none_and_refuses_searches_by_them(opened):
     opened.writer.create_collection("t", "plain", collection_settings(SMALL_TREE))
     opened.writer.put(opened.writer.open("t", "plain"), prepared("d", sentences(9)))
     assert opened.writer.next_unsummarised(EMBEDDER) is None
@@ -289,7 +290,7 @@ def test_a_collection_without_summaries_waits_for_none_and_says_so(opened):
         pass
 
 
-def test_a_deleted_collection_takes_its_summaries_away(filled):
+def test_the_summaries_of_a_deleted_collection_are_deleted(filled):
     filled.writer.delete_collection("t", "c")
     filled.writer.create_collection("t", "c", filled.model.settings)
     assert filled.writer.status(filled.collection).summary_count == 0

@@ -1,6 +1,6 @@
-"""What every storage engine promises about a transfer to it and from it.
+"""The promises of every storage engine about a transfer to it and from it.
 
-Through an engine and back, everything is as it was; ended at any commit, it goes on.
+A transfer to an engine and back changes nothing. A transfer that ends at any commit can continue.
 """
 
 from contextlib import suppress
@@ -24,30 +24,31 @@ from tests.support.documents.random_stores import (
 )
 from tests.support.engines.memory_engine import MemoryEngine
 
-TOLERANCE = 1e-3  # Of components that were stored in 16 bits.
+# The components of vectors are stored in 16 bits.
+TOLERANCE = 1e-3
 SEEDS = range(3)
 
 
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch):
-    """So that few documents take several commits."""
+    """Makes groups so small that few documents take several commits."""
     monkeypatch.setattr(copier, "GROUP_DOCUMENTS", 3)
 
 
 def transferred(source, writer, target, **options) -> TransferReport:
-    """Transfers, and asserts that the report agrees with what the stores hold."""
+    """Transfers a store; fails unless the report agrees with the contents of both stores."""
     report = transfer(source, writer, target, TransferProgress(), **options)
     assert report.differences == ()
-    there = contents(target)
-    assert there == contents(source)
-    assert report.documents == sum(each.document_count for each in source.collections())
-    for one, other in zip(vectors(source), vectors(target), strict=True):
-        assert np.allclose(one, other, atol=TOLERANCE)
+    assert contents(target) == contents(source)
+    counts = [collection.document_count for collection in source.collections()]
+    assert report.documents == sum(counts)
+    for vector, copy in zip(vectors(source), vectors(target), strict=True):
+        assert np.allclose(vector, copy, atol=TOLERANCE)
     return report
 
 
 def all_unchanged(reader, writer) -> bool:
-    """Whether every document with a content hash is UNCHANGED when it is put again."""
+    """Returns True if every document with a content hash is UNCHANGED when it is put again."""
     outcomes = [
         writer.put(writer.open(*place), stored.document).outcome
         for place in SETTINGS
@@ -58,25 +59,25 @@ def all_unchanged(reader, writer) -> bool:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_store_goes_through_an_engine_and_back(catalog, seed):
+def test_a_memory_store_is_transferred_to_an_engine_and_back(catalog, seed):
     origin, back = MemoryEngine(), MemoryEngine()
     fill(origin.writer(), seed)
-    there = catalog.readers()
-    report = transferred(origin.reader(), catalog.writer, there)
+    reader = catalog.readers()
+    report = transferred(origin.reader(), catalog.writer, reader)
     assert (report.copied, report.present) == (report.documents, 0)
-    assert all_unchanged(there, catalog.writer)
-    transferred(there, back.writer(), back.reader())
+    assert all_unchanged(reader, catalog.writer)
+    transferred(reader, back.writer(), back.reader())
     assert verify(origin.reader(), back.reader(), TransferProgress()).differences == ()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_store_goes_to_another_engine_and_back(catalog, seed):
+def test_a_store_is_transferred_to_the_memory_engine_and_back(catalog, seed):
     fill(catalog.writer, seed)
     between, back = MemoryEngine(), catalog.another()
     transferred(catalog.readers(), between.writer(), between.reader())
     transferred(between.reader(), back.writer, back.readers())
-    found = verify(catalog.readers(), back.readers(), TransferProgress())
-    assert found.differences == ()
+    report = verify(catalog.readers(), back.readers(), TransferProgress())
+    assert report.differences == ()
 
 
 def test_a_transfer_that_is_run_again_writes_nothing(catalog):
@@ -87,48 +88,48 @@ def test_a_transfer_that_is_run_again_writes_nothing(catalog):
     before = {tenant_id: catalog.readers().sequence(tenant_id) for tenant_id in tenants}
     again = transferred(origin.reader(), catalog.writer, catalog.readers())
     assert (again.copied, again.replaced, again.present) == (0, 0, first.copied)
-    assert {each: catalog.readers().sequence(each) for each in tenants} == before
+    assert {tenant: catalog.readers().sequence(tenant) for tenant in tenants} == before
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_transfer_that_dies_at_every_commit_loses_and_repeats_nothing(catalog, committed):
-    """Each run dies at its second commit of documents, so each but the last adds one commit."""
+def test_a_transfer_that_ends_at_every_commit_loses_and_repeats_nothing(catalog, committed):
+    """Each run ends at its second commit of documents, so each run but the last adds one commit."""
     origin = MemoryEngine()
     fill(origin.writer(), 11)
-    source, deaths, stored = origin.reader(), 0, -1
+    source, interrupted_runs, stored = origin.reader(), 0, -1
     while True:
         writer = MortalWriter(catalog.writer, 2, committed=committed)
         with suppress(Killed):
             report = transfer(source, writer, catalog.readers(), TransferProgress())
             break
-        deaths += 1
+        interrupted_runs += 1
         assert catalog.writer.totals().documents > stored
         stored = catalog.writer.totals().documents
-    assert deaths > 3
+    assert interrupted_runs > 3
     assert report.difference_count == 0
     assert report.present + report.copied == report.documents == origin.totals().documents
     assert contents(catalog.readers()) == contents(source)
 
 
-def test_an_export_is_in_order_of_bytes(catalog):
-    """Two engines' exports are merged, so both have to mean the same by order."""
+def test_an_export_is_in_the_order_of_the_bytes_of_ids(catalog):
+    """A transfer joins the exports of two engines, so both must have the same order."""
     origin = MemoryEngine()
     fill(origin.writer(), 0)
     catalog.writer.create_collection("t", "c", SETTINGS["acme", "plain"])
-    (one,) = list(origin.reader().export("acme", "plain"))[:1]
+    stored = next(iter(origin.reader().export("acme", "plain")))
     for document_id in reversed(IDS):
-        document = replace(one.document, document_id=document_id)
+        document = replace(stored.document, document_id=document_id)
         catalog.writer.put(catalog.collection, document)
-    found = [each.document_id for each in catalog.readers().export("t", "c")]
-    assert found == sorted(IDS, key=str.encode)
+    exported = [document.document_id for document in catalog.readers().export("t", "c")]
+    assert exported == sorted(IDS, key=str.encode)
 
 
-def test_a_reader_knows_the_aliases_of_a_tenant(catalog):
+def test_a_reader_lists_the_aliases_of_a_tenant(catalog):
     fill(catalog.writer, 1, 1)
     reader = catalog.readers()
     for tenant_id in ("acme", "acme.co", "b", "nobody"):
         assert reader.aliases(tenant_id) == catalog.writer.aliases(tenant_id)
-    assert [(each.name, each.collection) for each in reader.aliases("acme")] == [
+    assert [(alias.name, alias.collection) for alias in reader.aliases("acme")] == [
         ("live", "Handbook"),
         ("old", "Handbook"),
     ]

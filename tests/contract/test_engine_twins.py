@@ -1,6 +1,6 @@
-"""All engines find the same: the same passages in the same order, with the same scores.
+"""All engines find the same passages in the same order, with the same scores.
 
-The engine in memory scores leaf by leaf, so it says what is right.
+The memory engine scores leaf by leaf, so its results are the expected ones.
 """
 
 import random
@@ -41,7 +41,7 @@ OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT
 
 
 def grown(case: Case) -> Case:
-    """Twelve documents, of which some are replaced or deleted, with summaries."""
+    """Adds twelve documents with summaries to a case; replaces some and deletes some."""
     case.model.settings = SETTINGS
     case.create()
     documents = [wordy(f"d{n}", n, SETTINGS, 4 + 2 * n, metadata={"n": n % 3}) for n in range(12)]
@@ -60,15 +60,15 @@ def grown(case: Case) -> Case:
 def twins(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Any, Any]]:
-    """Snapshots of the embedded engine, in each state, and of the one in memory."""
+    """Snapshots of the embedded engine, in each state, and of the memory engine."""
     embedded = embedded_at(tmp_path_factory.mktemp("twin") / "store", request, request.param)
     cases = [grown(embedded), grown(in_memory(request, "plain"))]
     with ExitStack() as snapshots:
-        yield tuple(snapshots.enter_context(each.snapshot(summaries=True)) for each in cases)
+        yield tuple(snapshots.enter_context(case.snapshot(summaries=True)) for case in cases)
 
 
 def drawn(draw: random.Random, mode: SearchMode, retrieval: Retrieval) -> FindRequest:
-    """A request that may want anything."""
+    """Returns a random request with any options."""
     level = TOP if mode is SearchMode.AUTO_MERGE else draw.randint(0, TOP)
     joins = draw.random() < 0.4
     budget = draw.choice([0, 0, 20, 100, 400])
@@ -108,17 +108,16 @@ def test_both_engines_find_the_same(twins, mode, retrieval):
     draw = random.Random(f"{mode} {retrieval}")
     for _ in range(REQUESTS):
         request = drawn(draw, mode, retrieval)
-        found, expected = (read_passages(snapshot, request) for snapshot in twins)
-        assert _rounded(found) == _rounded(expected), request
-        _assert_scores(found, expected)
+        result, expected = (read_passages(snapshot, request) for snapshot in twins)
+        assert _without_scores(result) == _without_scores(expected), request
+        _assert_scores(result, expected)
 
 
-def _rounded(found: FindResult[Passage]) -> tuple[object, ...]:
-    """All of it but the scores."""
+def _without_scores(result: FindResult[Passage]) -> tuple[object, ...]:
     return (
-        [_unscored(each) for each in found.passages],
-        [replace(each, score=0.0) for each in found.sections],
-        (found.considered, found.eligible_leaves, found.exhausted),
+        [_unscored(passage) for passage in result.passages],
+        [replace(section, score=0.0) for section in result.sections],
+        (result.considered, result.eligible_leaves, result.exhausted),
     )
 
 
@@ -133,13 +132,15 @@ def _unscored(passage: Passage | SurroundedLeaf) -> Passage | SurroundedLeaf:
     )
 
 
-def _assert_scores(found: FindResult[Passage], expected: FindResult[Passage]) -> None:
-    for scores, others in zip(_scores(found), _scores(expected), strict=True):
-        assert scores == pytest.approx(others, abs=SCORE_TOLERANCE)
+def _assert_scores(result: FindResult[Passage], expected: FindResult[Passage]) -> None:
+    for scores, expected_scores in zip(_scores(result), _scores(expected), strict=True):
+        assert scores == pytest.approx(expected_scores, abs=SCORE_TOLERANCE)
 
 
-def _scores(found: FindResult[Passage]) -> list[Any]:
-    passages = [each for each in found.passages if isinstance(each, Passage)]
-    scored = [*passages, *(c for p in passages for c in p.matched_children)]
-    three = [(each.score, each.lexical_score, each.dense_score) for each in scored]
-    return [*three, *((each.score,) for each in (*found.passages, *found.sections))]
+def _scores(result: FindResult[Passage]) -> list[Any]:
+    passages = [passage for passage in result.passages if isinstance(passage, Passage)]
+    children = [child for passage in passages for child in passage.matched_children]
+    return [
+        *((item.score, item.lexical_score, item.dense_score) for item in (*passages, *children)),
+        *((item.score,) for item in (*result.passages, *result.sections)),
+    ]

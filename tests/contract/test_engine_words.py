@@ -1,4 +1,4 @@
-"""What every storage engine promises about searches by words, alone or together with vectors."""
+"""The promises of every storage engine about lexical and hybrid searches."""
 
 import math
 from collections import Counter
@@ -41,7 +41,7 @@ HEADINGLESS = replace(collection_settings(), index_headings=False)
 
 @pytest.fixture
 def filled(opened):
-    """Ten documents of shared words, and one with rare ones."""
+    """Ten documents that have the same words, and one with rare words."""
     opened.create()
     documents = [wordy(f"d{n}", n, sentences=4 + 2 * n, metadata={"n": n}) for n in range(10)]
     rare = "An error with the code E-9999 was seen. Call Mme. Dupont-Martin of the repair shop."
@@ -52,7 +52,7 @@ def filled(opened):
 def by_words(
     snapshot: Any, text: str, count: int = EVERYTHING, **options: Any
 ) -> FindResult[Passage]:
-    """The best leaves by words alone."""
+    """Returns the best leaves of a lexical search."""
     options = {"mode": SearchMode.STANDARD} | options
     return find(snapshot, None, count, text=text, retrieval=Retrieval.LEXICAL, **options)
 
@@ -60,19 +60,20 @@ def by_words(
 def by_both(
     snapshot: Any, text: str, count: int = EVERYTHING, **options: Any
 ) -> FindResult[Passage]:
+    """Returns the best leaves of a hybrid search."""
     options = {"mode": SearchMode.STANDARD} | options
     vector = query_vector(1, snapshot.settings.dimension)
     return find(snapshot, vector, count, text=text, retrieval=Retrieval.HYBRID, **options)
 
 
-def scores(found: FindResult[Passage]) -> dict[Leaf, float]:
-    return matched_leaves(found.passages)
+def scores(result: FindResult[Passage]) -> dict[Leaf, float]:
+    return matched_leaves(result.passages)
 
 
-# Words
+# Tests of lexical searches.
 
 
-def test_a_leaf_of_more_and_rarer_words_comes_first(filled):
+def test_a_leaf_with_more_and_rarer_words_of_the_query_comes_first(filled):
     with filled.snapshot() as snapshot:
         for text in ("What does E-9999 mean?", "the dupont", "E-9999 valve pump water"):
             for search in (by_words, by_both):
@@ -82,8 +83,8 @@ def test_a_leaf_of_more_and_rarer_words_comes_first(filled):
 
 
 def test_only_leaves_with_a_word_of_the_query_are_found(filled):
-    """Words are stemmed; stop words leave a query that says more."""
-    wanted = set(analyzer(ANALYZER).terms("pumps boilers").tolist())
+    """Words are stemmed, and stop words are ignored if the query has other words."""
+    query_terms = set(analyzer(ANALYZER).terms("pumps boilers").tolist())
     expected = set()
     for name, document in filled.model.documents.items():
         leaves = document.tree.level(0)
@@ -91,46 +92,47 @@ def test_only_leaves_with_a_word_of_the_query_are_found(filled):
             start, end = int(leaves["char_start"][number]), int(leaves["char_end"][number])
             sections = [s.title for s in document.parsed.sections if s.char_start <= start]
             text = f"{document.title} {' '.join(sections[-2:])} {document.parsed.text[start:end]}"
-            if wanted & set(analyzer(ANALYZER).terms(text).tolist()):
+            if query_terms & set(analyzer(ANALYZER).terms(text).tolist()):
                 expected.add((name, number))
     with filled.snapshot() as snapshot:
-        found = by_words(snapshot, "the pumps of a boiler")
-        leaves = scores(found)
-        assert (found.exact, found.exhausted) == (True, True)
-        assert found.considered == len(leaves) < found.eligible_leaves == filled.model.leaf_count
+        result = by_words(snapshot, "the pumps of a boiler")
+        leaves = scores(result)
+        assert (result.exact, result.exhausted) == (True, True)
+        assert result.considered == len(leaves) < result.eligible_leaves == filled.model.leaf_count
         assert all(0 < score <= 1 for score in leaves.values())
-        none = by_words(snapshot, "nonesuch")
+        empty = by_words(snapshot, "nonesuch")
     assert leaves.keys() <= expected
-    assert len(leaves) > len(expected) / 2  # Sections here are not always those of the path.
-    assert (none.passages, none.considered, none.exhausted) == ((), 0, True)
+    # Some expected leaves have a preceding heading that is not in their section path.
+    assert len(leaves) > len(expected) / 2
+    assert (empty.passages, empty.considered, empty.exhausted) == ((), 0, True)
 
 
-def test_scores_are_those_of_bm25(opened):
-    """Divided by the largest that the query allows: words that nobody wrote count there too."""
+def test_lexical_scores_are_bm25_scores(opened):
+    """They are divided by the largest possible score, which counts words that no leaf has too."""
     opened.model.settings = HEADINGLESS
     opened.create()
     texts = {"a": "red fish swim", "b": "red red red house with some blue window", "c": "blue"}
     opened.fill(*(prepared(name, text, HEADINGLESS) for name, text in texts.items()))
     words = {name: Counter(text.split()) for name, text in texts.items()}
-    mean = sum(each.total() for each in words.values()) / 3
+    mean = sum(counts.total() for counts in words.values()) / 3
     for query in (["red"], ["red", "blue"], ["red", "nonesuch"], ["swim", "fish", "blue"]):
         idf = {}
         for word in query:
-            frequency = sum(word in each for each in words.values())
+            frequency = sum(word in counts for counts in words.values())
             idf[word] = math.log(1 + (3 - frequency + 0.5) / (frequency + 0.5))
         expected = {}
-        for name, own in words.items():
-            norm = 1.2 * (0.25 + 0.75 * own.total() / mean)
-            score = sum(idf[word] * own[word] / (own[word] + norm) for word in query)
+        for name, counts in words.items():
+            norm = 1.2 * (0.25 + 0.75 * counts.total() / mean)
+            score = sum(idf[word] * counts[word] / (counts[word] + norm) for word in query)
             if score:
                 expected[name, 0] = score / sum(idf.values())
         with opened.snapshot() as snapshot:
-            found = scores(by_words(snapshot, " ".join(query)))
-        assert found == pytest.approx(expected, abs=SCORE_TOLERANCE)
+            leaves = scores(by_words(snapshot, " ".join(query)))
+        assert leaves == pytest.approx(expected, abs=SCORE_TOLERANCE)
 
 
-def test_headings_are_searched_and_not_marked(opened):
-    """The title is part of the indexed text unless the collection is without headings."""
+def test_headings_are_searched_but_not_marked(opened):
+    """The title is part of the indexed text unless the collection does not index headings."""
     for name, settings, count in (("c", collection_settings(), 1), ("c2", HEADINGLESS, 0)):
         opened.writer.create_collection("t", name, settings)
         document = replace(prepared("d", "Some text.", settings), title="Of Giraffes")
@@ -138,51 +140,51 @@ def test_headings_are_searched_and_not_marked(opened):
         if opened.state == "sealed":
             opened.index("t", name)
         with opened.snapshot(name=name) as snapshot:
-            found = by_words(snapshot, "giraffe").passages
-            assert len(found) == count
-            assert [each.term_spans for each in found] == [()] * count
+            passages = by_words(snapshot, "giraffe").passages
+            assert len(passages) == count
+            assert [passage.term_spans for passage in passages] == [()] * count
 
 
 def test_passages_mark_the_words_of_the_query(filled):
     with filled.snapshot() as snapshot:
         passages = by_words(snapshot, "pumping E-9999 water", mode=SearchMode.SMALL_TO_BIG).passages
         dense = find(snapshot, query_vector(0), 3, text="water").passages
-    seen = set()
+    marked = set()
     for passage in passages:
         text = filled.model.documents[passage.chunk.document_id].parsed.text
         end = passage.chunk.span.char_start
         for span in passage.term_spans:
             assert end <= span.char_start < span.char_end <= passage.chunk.span.char_end
             end = span.char_end
-            seen.add(text[span.char_start : span.char_end].lower())
-        cited, own = passage.matched_sentence.span, passage.chunk.span
-        assert cited.char_start < own.char_end
-        assert own.char_start < cited.char_end
-    assert seen == {"pump", "water", "e-9999", "e"}  # The last one in E-4711.
-    assert [each.term_spans for each in dense] == [()] * 3
+            marked.add(text[span.char_start : span.char_end].lower())
+        cited, whole = passage.matched_sentence.span, passage.chunk.span
+        assert cited.char_start < whole.char_end
+        assert whole.char_start < cited.char_end
+    assert marked == {"pump", "water", "e-9999", "e"}  # "e" is a part of E-4711.
+    assert [passage.term_spans for passage in dense] == [()] * 3
 
 
-# Words and vectors
+# Tests of hybrid searches.
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
-def test_a_fused_score_is_the_weighted_sum_of_both(filled, weight):
-    """Each source scores what the other one found, too."""
+def test_a_fused_score_is_the_weighted_sum_of_both_scores(filled, weight):
+    """Each source also scores the leaves that the other source finds."""
     fusion = Fusion(lexical_weight=weight, lowest_cosine=-0.25)
     with filled.snapshot() as snapshot:
         lexical = scores(by_words(snapshot, "water pump"))
-        found = by_both(snapshot, "water pump", 10, fusion=fusion)
+        result = by_both(snapshot, "water pump", 10, fusion=fusion)
         cosines = filled.model.scores(query_vector(1))
     nearest = sorted(cosines, key=lambda leaf: -cosines[leaf])[:10]
     candidates = {*nearest, *sorted(lexical, key=lambda leaf: -lexical[leaf])[:10]}
-    assert found.considered == len(candidates)
+    assert result.considered == len(candidates)
     expected = {
         leaf: weight * lexical.get(leaf, 0.0) + (1 - weight) * (cosines[leaf] + 0.25) / 1.25
         for leaf in candidates
     }
     best = sorted(expected.values(), reverse=True)[:10]
-    assert [each.score for each in found.passages] == pytest.approx(best, abs=SCORE_TOLERANCE)
-    for passage in found.passages:
+    assert [p.score for p in result.passages] == pytest.approx(best, abs=SCORE_TOLERANCE)
+    for passage in result.passages:
         leaf = (passage.chunk.document_id, passage.chunk.index)
         (child,) = passage.matched_children
         assert passage.score == child.score == pytest.approx(expected[leaf], abs=SCORE_TOLERANCE)
@@ -192,7 +194,7 @@ def test_a_fused_score_is_the_weighted_sum_of_both(filled, weight):
         assert passage.lexical_score == pytest.approx(lexical.get(leaf, 0.0), abs=SCORE_TOLERANCE)
 
 
-def test_reciprocal_ranks_are_fused_too(filled):
+def test_scores_can_be_fused_by_reciprocal_ranks(filled):
     fusion = Fusion(FusionMethod.RECIPROCAL_RANK, 0.5)
     with filled.snapshot() as snapshot:
         lexical = by_words(snapshot, "repair").passages
@@ -212,7 +214,7 @@ def test_a_source_that_was_not_searched_has_no_score(filled):
         assert (passage.dense_score, passage.lexical_score) == (passage.score, None)
 
 
-def test_neighbours_that_match_lift_a_leaf(filled):
+def test_matching_neighbours_increase_the_score_of_a_leaf(filled):
     with filled.snapshot() as snapshot:
         plain = scores(by_both(snapshot, "steam gauge"))
         lifted = scores(by_both(snapshot, "steam gauge", neighbour_bonus=0.5))
@@ -221,11 +223,11 @@ def test_neighbours_that_match_lift_a_leaf(filled):
         assert lifted[name, leaf] == pytest.approx(score + 0.5 * max(near), abs=SCORE_TOLERANCE)
 
 
-# What must be in a leaf, and what must not be found
+# Tests of required parts and of filters.
 
 
 @pytest.mark.parametrize("analyzer", [ANALYZER, ""])
-def test_required_parts_are_in_every_leaf_that_is_found(opened, analyzer):
+def test_every_leaf_of_the_result_has_the_required_parts(opened, analyzer):
     settings = replace(HEADINGLESS, analyzer=analyzer)
     opened.model.settings = settings
     opened.create()
@@ -250,13 +252,13 @@ def test_required_parts_are_in_every_leaf_that_is_found(opened, analyzer):
             vector = None if retrieval is Retrieval.LEXICAL else query_vector(3)
             options = {"text": " ".join(required), "required": required, "retrieval": retrieval}
             with opened.snapshot() as snapshot:
-                found = find(snapshot, vector, EVERYTHING, **options)
-            assert found.eligible_leaves == len(expected)
+                result = find(snapshot, vector, EVERYTHING, **options)
+            assert result.eligible_leaves == len(expected)
             if retrieval is not Retrieval.LEXICAL or required != ("。",):
-                assert {name for name, _ in scores(found)} == expected
+                assert {name for name, _ in scores(result)} == expected
 
 
-def test_a_required_phrase_is_in_the_heading_or_in_the_text_and_not_across(opened):
+def test_a_required_phrase_is_in_the_heading_or_in_the_text_but_not_in_both(opened):
     opened.create()
     opened.fill(replace(prepared("a", "Gamma delta."), title="Alpha beta"))
     for required, expected in {
@@ -266,30 +268,30 @@ def test_a_required_phrase_is_in_the_heading_or_in_the_text_and_not_across(opene
         ("beta alpha",): 0,
     }.items():
         with opened.snapshot() as snapshot:
-            found = find(snapshot, query_vector(3), EVERYTHING, text="alpha", required=required)
-        assert found.eligible_leaves == expected
+            result = find(snapshot, query_vector(3), EVERYTHING, text="alpha", required=required)
+        assert result.eligible_leaves == expected
 
 
-def test_what_a_filter_forbids_is_not_found(filled):
-    given = Match("metadata.n", (2.0, 7.0))
-    passing = filled.model.filtered(given)
+def test_only_leaves_that_pass_the_filter_are_found(filled):
+    filter = Match("metadata.n", (2.0, 7.0))
+    passing = filled.model.filtered(filter)
     with filled.snapshot() as snapshot:
         everything = scores(by_words(snapshot, "water pump"))
-        found = scores(by_words(snapshot, "water pump", filter=given))
-        both = by_both(snapshot, "water pump", filter=given)
-    assert found == {leaf: s for leaf, s in everything.items() if leaf[0] in passing.documents}
-    assert found
+        leaves = scores(by_words(snapshot, "water pump", filter=filter))
+        both = by_both(snapshot, "water pump", filter=filter)
+    assert leaves == {leaf: s for leaf, s in everything.items() if leaf[0] in passing.documents}
+    assert leaves
     assert len(scores(both)) == both.eligible_leaves == passing.leaf_count
 
 
-def test_statistics_are_those_of_the_living_leaves_of_one_collection(filled):
-    """Neither other tenants nor other collections nor what was deleted change a score."""
+def test_scores_depend_only_on_the_living_leaves_of_the_collection(filled):
+    """Other tenants, other collections and deleted documents do not change a score."""
 
-    def found() -> dict[Leaf, float]:
+    def leaves() -> dict[Leaf, float]:
         with filled.snapshot() as snapshot:
             return scores(by_words(snapshot, "water pump E-9999"))
 
-    before = found()
+    before = leaves()
     for tenant_id, name in (("t2", "c"), ("t", "c2")):
         filled.writer.create_collection(tenant_id, name, filled.model.settings)
         handle = filled.writer.open(tenant_id, name)
@@ -297,55 +299,53 @@ def test_statistics_are_those_of_the_living_leaves_of_one_collection(filled):
             filled.writer.put(handle, wordy(f"d{number}", 100 + number))
         if filled.state == "sealed":
             filled.index(tenant_id, name)
-    assert found() == before
+    assert leaves() == before
     filled.writer.put(filled.collection, wordy("more", 50))
-    assert found() != before
+    assert leaves() != before
     filled.writer.delete(filled.collection, "more")
-    assert found() == pytest.approx(before, abs=SCORE_TOLERANCE)
+    assert leaves() == pytest.approx(before, abs=SCORE_TOLERANCE)
 
 
-# Passages
+# Tests of passages.
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("max_per_document", [1, 2])
 @pytest.mark.parametrize("joins", [False, True])
-def test_a_document_gives_no_more_passages_than_it_may(filled, most, joins):
+def test_the_number_of_passages_per_document_is_bounded(filled, max_per_document, joins):
+    options = {"max_per_document": max_per_document, "merge_adjacent": joins}
     with filled.snapshot() as snapshot:
-        found = by_both(
-            snapshot, "water", 8, candidates=4, max_per_document=most, merge_adjacent=joins
-        )
-        rest = by_both(snapshot, "water", max_per_document=most, merge_adjacent=joins)
-    counts = Counter(passage.chunk.document_id for passage in found.passages)
-    assert max(counts.values()) == most
-    assert len(found.passages) == 8
-    assert Counter(passage.chunk.document_id for passage in rest.passages).keys() == (
-        filled.model.documents.keys()
-    )
-    assert rest.exhausted
+        limited = by_both(snapshot, "water", 8, candidates=4, **options)
+        unlimited = by_both(snapshot, "water", **options)
+    counts = Counter(passage.chunk.document_id for passage in limited.passages)
+    assert max(counts.values()) == max_per_document
+    assert len(limited.passages) == 8
+    document_ids = {passage.chunk.document_id for passage in unlimited.passages}
+    assert document_ids == filled.model.documents.keys()
+    assert unlimited.exhausted
 
 
-def test_context_fills_a_budget_with_the_best_text(filled):
+def test_the_context_mode_fills_a_budget_with_the_best_text(filled):
     query = "water pump pressure"
     with filled.snapshot() as snapshot:
         leaves = by_both(snapshot, query, neighbour_bonus=0.5).passages
         for budget in (10, 100, 300):
-            found = by_both(
+            passages = by_both(
                 snapshot,
                 query,
                 mode=SearchMode.CONTEXT,
                 token_budget=budget,
                 neighbour_bonus=0.5,
             ).passages
-            spent = sum(passage.chunk.token_count for passage in found)
+            spent = sum(passage.chunk.token_count for passage in passages)
             assert budget * 0.6 <= spent <= budget
-            assert found[0].matched_children[0].chunk_id == leaves[0].chunk.chunk_id
-            assert found[0].score == leaves[0].score
+            assert passages[0].matched_children[0].chunk_id == leaves[0].chunk.chunk_id
+            assert passages[0].score == leaves[0].score
         whole = by_both(snapshot, query, mode=SearchMode.CONTEXT, token_budget=100_000).passages
-    texts = {each.chunk.content for each in whole}
-    assert texts == {each.parsed.text for each in filled.model.documents.values()}
+    texts = {passage.chunk.content for passage in whole}
+    assert texts == {document.parsed.text for document in filled.model.documents.values()}
 
 
-# Collections with one source
+# Tests of collections with one source.
 
 
 def test_a_collection_without_vectors_is_searched_by_words(opened):
@@ -359,8 +359,8 @@ def test_a_collection_without_vectors_is_searched_by_words(opened):
         assert snapshot.settings == settings
         for mode in set(SearchMode) - {SearchMode.SUMMARY_FIRST}:
             level = TOP if mode is SearchMode.AUTO_MERGE else 0
-            found = by_words(snapshot, "water pump", 5, mode=mode, level=level)
-            assert (found.exact, len(found.passages) > 0) == (True, True)
+            result = by_words(snapshot, "water pump", 5, mode=mode, level=level)
+            assert (result.exact, len(result.passages) > 0) == (True, True)
     (stored,) = [s for s in opened.readers().export("t", "c") if s.document.document_id == "d0"]
     assert stored.document.vectors.shape == (len(opened.model.documents["d0"].vectors), 0)
     assert opened.writer.status(opened.collection).vector_bytes == 0
@@ -371,12 +371,14 @@ def test_a_collection_without_an_analyzer_is_searched_by_vectors(opened):
     opened.create()
     opened.fill(*(prepared(f"d{n}", sentences(9, n), WORDLESS, n) for n in range(4)))
     with opened.snapshot() as snapshot:
-        found = find(snapshot, query_vector(2), EVERYTHING, text="a story", neighbour_bonus=0.5)
-    assert len(scores(found)) == opened.model.leaf_count
-    assert all(each.matched_sentence and not each.term_spans for each in found.passages)
+        result = find(snapshot, query_vector(2), EVERYTHING, text="a story", neighbour_bonus=0.5)
+    assert len(scores(result)) == opened.model.leaf_count
+    for passage in result.passages:
+        assert passage.matched_sentence
+        assert not passage.term_spans
 
 
-def test_vectors_must_fit_a_collection_without(opened):
+def test_a_collection_without_vectors_refuses_vectors(opened):
     opened.model.settings = VECTORLESS
     opened.create()
     document = prepared("d", sentences(4), VECTORLESS)

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 @contextmanager
 def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """A file system of its own at `folder`; skips the test where none may be mounted."""
+    """Mounts a separate file system at `folder`; skips the test if that is not permitted."""
     folder.mkdir()
     options = ["-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)]
     mounted = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
@@ -27,23 +27,24 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
 
 
 def free_bytes(folder: Path) -> int:
-    """What may still be written there."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    """Returns how many bytes may still be written to the file system of `folder`."""
+    statistics = os.statvfs(folder)
+    return statistics.f_bavail * statistics.f_frsize
 
 
 class Ballast:
-    """A file that takes what is free on a disk."""
+    """A file that occupies the free space of a disk."""
 
     def __init__(self, disk: Path) -> None:
         self._path = disk / "ballast"
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Leaves no more than so much free, though others write meanwhile."""
+        """Leaves at most `leave_bytes` free, even if other processes write at the same time."""
         with self._path.open("ab") as file:
             while (spare := free_bytes(self._path.parent) - leave_bytes) > 0:
-                with suppress(OSError):  # Others were quicker.
+                with suppress(OSError):  # Other processes took the space first.
                     os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), spare)
 
     def remove(self) -> None:
+        """Frees the space."""
         self._path.unlink()

@@ -1,7 +1,7 @@
-"""Documents that can be made again from their tenant, id and version.
+"""Documents that are computed from their tenant, id and version.
 
-So a test that has written a hundred thousand of them remembers numbers alone, and can
-tell from any passage which document and version it must be a part of.
+So a test that has written a hundred thousand of them remembers only numbers. From any passage it
+can compute which document and version the passage must be a part of.
 """
 
 import random
@@ -45,8 +45,8 @@ VARIABLES = {
 }
 SMALL = "small"
 """The tenant whose documents are so short that none is ever sealed."""
-_MOST_SENTENCES = 50
-_SMALL_SENTENCES = 6
+_MAX_SENTENCES = 50
+_MAX_SMALL_SENTENCES = 6
 
 Vector = list[float]
 Query = Vector | str
@@ -54,35 +54,37 @@ Query = Vector | str
 
 
 def title_of(tenant_id: str, document_id: str, version: int) -> str:
-    """One version's title, which is indexed with each leaf; no other document has the id in it."""
+    """Returns the title of a version. It is indexed with each leaf; only it contains the id."""
     return f"{document_id} of {tenant_id}, version {version}"
 
 
 @lru_cache(maxsize=4096)
 def text_of(tenant_id: str, document_id: str, version: int) -> str:
-    """One version's text: numbered sentences of about a dozen tokens."""
-    most = _SMALL_SENTENCES if tenant_id == SMALL else _MOST_SENTENCES
+    """Returns the text of a version: numbered sentences of about a dozen tokens."""
+    max_sentences = _MAX_SMALL_SENTENCES if tenant_id == SMALL else _MAX_SENTENCES
     draw = random.Random(f"{tenant_id} {document_id} {version}")
-    return "".join(f"{number}: {sentence(draw)}" for number in range(draw.randint(1, most)))
+    return "".join(
+        f"{number}: {sentence(draw)}" for number in range(draw.randint(1, max_sentences))
+    )
 
 
 def document_of(tenant_id: str, document_id: str, version: int) -> Document:
-    """One version as a client sends it."""
+    """Returns a version as a client sends it."""
     text, title = (of(tenant_id, document_id, version) for of in (text_of, title_of))
     return Document(text, document_id, title, metadata={"version": version})
 
 
 @lru_cache(maxsize=4096)
 def prepared_of(tenant_id: str, document_id: str, version: int) -> PreparedDocument:
-    """One version with the tree and the vectors that it must be stored with."""
+    """Returns a version with the tree and the vectors that must be stored."""
     text, title = (of(tenant_id, document_id, version) for of in (text_of, title_of))
-    made = replace(prepared(document_id, text, SETTINGS), title=title)
-    leaves = indexed_leaves(text, title, (), made.tree, TREE.embedding_level, headings=True)
-    return replace(made, vectors=EMBEDDER.embed([each.embedded for each in leaves]))
+    document = replace(prepared(document_id, text, SETTINGS), title=title)
+    leaves = indexed_leaves(text, title, (), document.tree, TREE.embedding_level, headings=True)
+    return replace(document, vectors=EMBEDDER.embed([leaf.embedded for leaf in leaves]))
 
 
 def check_passage(tenant_id: str, passage: Passage, query: Query, mode: SearchMode) -> int:
-    """Fails unless the passage is of one version, word for word; returns that version."""
+    """Returns the version of a passage; fails unless the passage has exactly its text and score."""
     chunk = passage.chunk
     version = int(chunk.metadata["version"])
     text = text_of(tenant_id, chunk.document_id, version)
@@ -96,13 +98,13 @@ def check_passage(tenant_id: str, passage: Passage, query: Query, mode: SearchMo
 
 
 def check_section(tenant_id: str, section: ChosenSection, version: int) -> None:
-    """Fails unless the summary is the one of this part of this version."""
+    """Fails unless the summary is that of the section's text in this version."""
     span, text = section.span, text_of(tenant_id, section.document_id, version)
     content = text[span.char_start : span.char_end].strip()
     assert section.summary == extract(content, EMBEDDER), section
 
 
 def random_query(source: random.Random) -> Vector:
-    """A random direction, at unit length."""
+    """Returns a random unit vector."""
     drawn = np.array([source.gauss(0, 1) for _ in range(EMBEDDER.dimension)], np.float32)
     return [float(number) for number in drawn / np.linalg.norm(drawn)]

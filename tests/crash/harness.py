@@ -1,8 +1,8 @@
-"""Kills the indexer under load, starts it again, verifies, over and over.
+"""Repeats three steps: kills the indexer under load, starts it again, verifies the store.
 
-One store and, but for kills of its own, one retriever live through all of it: its view
-must come out of every crash of the indexer right. What a run will do is drawn beforehand
-from a seed, so that it can be told and repeated.
+The store stays the same during a run. So does the retriever, except when a kill ends it too: its
+view of the store must be right after every crash of the indexer. A seed determines all kills of a
+run beforehand, so that a run can be described and repeated.
 """
 
 import random
@@ -10,7 +10,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -40,33 +40,37 @@ from tests.support.until import until
 LARGE = "large"
 TENANTS = (LARGE, SMALL)
 _IDS = {LARGE: 160, SMALL: 10}
-MIN_RECALL = 0.99  # Of a whole run.
-MIN_RECALL_OF_FEW = 0.95  # Of a handful of searches for a hundred leaves.
+MIN_RECALL = 0.99
+"""The minimum mean recall of a whole run."""
+MIN_RECALL_OF_FEW = 0.95
+"""The minimum mean recall of a few searches for a hundred leaves."""
 RANDOM = "random moment"
 STARTING = "while starting"
 
 _ROOT = Path(__file__).parents[2]
-_POINT_LIMIT_S = 60.0  # For a point to be reached under load; most take less than a second.
-_ENDING_S = 15.0  # For clients to notice that a service is gone.
+# A crash point is reached within this time under load; most are reached within a second.
+_POINT_LIMIT_S = 60.0
+# Clients notice within this time that a service has ended.
+_ENDING_S = 15.0
 
-# The indexer behind a launcher that installs crash points.
+# A launcher installs crash points and then runs the indexer.
 _AT_POINT = replace(INDEXER, module="tests.crash.indexer_at_point")
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One planned end of the indexer: at a point, or after a time, or both while it starts."""
+    """A planned end of the indexer, at a point or after a time, under load or at its start."""
 
     delay_s: float
     point: str = ""
     at: int = 1
     starting: bool = False
     retriever: bool = False
-    """Whether the retriever is killed too, a moment earlier."""
+    """True if the retriever is killed too, a moment earlier."""
 
 
 class FragileIndexer(Process):
-    """An indexer that can be told to end itself at a crash point."""
+    """An indexer that kills itself at a crash point once it is armed."""
 
     def __init__(self, data_dir: Path, kill: Kill) -> None:
         self._armed = data_dir.with_name("armed")
@@ -82,11 +86,11 @@ class FragileIndexer(Process):
         super().__init__(_AT_POINT, data_dir, {**VARIABLES, **crash})
 
     def arm(self) -> None:
-        """Begins to count the reaches of its point."""
+        """Begins to count how often its crash point is reached."""
         self._armed.touch()
 
     def killed_itself(self, timeout_s: float) -> bool:
-        """Whether it has come to its point in time. It may end in no other way."""
+        """Returns True if it killed itself in time. It must not end in any other way."""
         try:
             code = self.wait(timeout_s)
         except TimeoutExpired:
@@ -97,7 +101,7 @@ class FragileIndexer(Process):
 
 @dataclass
 class Tally:
-    """What a run has done and seen."""
+    """The figures of a run."""
 
     kills: Counter[str] = field(default_factory=Counter)
     retriever_kills: int = 0
@@ -124,7 +128,7 @@ class Tally:
 
 
 class CrashRun:
-    """One store with its services through a series of kills."""
+    """A series of kills of the services of one store."""
 
     def __init__(self, data_dir: Path, seed: int) -> None:
         self.tally = Tally()
@@ -135,7 +139,7 @@ class CrashRun:
         self._retriever = Process(RETRIEVER, data_dir, VARIABLES)
 
     def run(self, kills: Iterable[Kill]) -> None:
-        """Verifies after each kill; at the end the services stop cleanly."""
+        """Verifies the store after each kill, and at the end stops the services cleanly."""
         self._create_collections()
         for kill in kills:
             with self._indexer(kill) as indexer:
@@ -175,13 +179,11 @@ class CrashRun:
             indexer.kill()
 
     def _end(self, indexer: FragileIndexer, kill: Kill) -> None:
-        """Kills it now if it does not do so itself."""
-        by_itself = indexer.killed_itself(kill.delay_s)
+        """Waits for `delay_s`, then kills the indexer if it has not killed itself."""
+        has_killed_itself = indexer.killed_itself(kill.delay_s)
         indexer.kill()
-        otherwise = STARTING if kill.starting else RANDOM
-        self.tally.kills[kill.point if by_itself else otherwise] += 1
-
-    # Load
+        moment = STARTING if kill.starting else RANDOM
+        self.tally.kills[kill.point if has_killed_itself else moment] += 1
 
     def _under_load(self, indexer: FragileIndexer, kill: Kill) -> None:
         stop = Event()
@@ -191,26 +193,27 @@ class CrashRun:
             ThreadPoolExecutor(8) as threads,
         ):
             workers = [*self._writers(writing), *self._searchers(searching)]
-            working = [threads.submit(work_until_gone, worker, stop) for worker in workers]
+            tasks = [threads.submit(work_until_gone, worker, stop) for worker in workers]
             try:
-                self._kill_retriever(kill)
+                if kill.retriever:
+                    self._kill_retriever(tasks, kill.delay_s / 2)
                 indexer.arm()
                 self._end(indexer, kill)
             finally:
                 stop.set()
                 writing.close()
-            self._collect(working)
+            self._collect(tasks)
         if kill.retriever:
             self._retriever = Process(RETRIEVER, self._data_dir, VARIABLES)
 
-    def _kill_retriever(self, kill: Kill) -> None:
-        if kill.retriever:
-            time.sleep(kill.delay_s / 2)
-            self._retriever.kill()
-            self.tally.retriever_kills += 1
+    def _kill_retriever(self, tasks: list[Future[Done]], after_s: float) -> None:
+        """Kills the retriever after a time under load, or as soon as a client ends."""
+        wait(tasks, after_s, FIRST_COMPLETED)
+        self._retriever.kill()
+        self.tally.retriever_kills += 1
 
     def _writers(self, client: Client) -> list[Worker]:
-        large, small = (self._collections[each][DEFAULT_COLLECTION] for each in TENANTS)
+        large, small = (self._collections[tenant][DEFAULT_COLLECTION] for tenant in TENANTS)
         ids = sorted(large.documents)
         return [
             UnaryWriter(client, large, ids[0::3], self._source()),
@@ -221,18 +224,16 @@ class CrashRun:
         ]
 
     def _searchers(self, client: Client) -> list[Worker]:
-        searched = [self._collections[each][DEFAULT_COLLECTION] for each in TENANTS]
+        searched = [self._collections[tenant][DEFAULT_COLLECTION] for tenant in TENANTS]
         return [Searcher(client, searched, self._source()) for _ in range(2)]
 
     def _source(self) -> random.Random:
         return random.Random(self._random.random())
 
-    def _collect(self, working: list[Future[Done]]) -> None:
-        end = time.monotonic() + _ENDING_S
-        for each in working:
-            self.tally.done.add(each.result(end - time.monotonic()))
-
-    # Verification
+    def _collect(self, tasks: list[Future[Done]]) -> None:
+        end_s = time.monotonic() + _ENDING_S
+        for task in tasks:
+            self.tally.done.add(task.result(end_s - time.monotonic()))
 
     def _verify(self, indexer: Process) -> None:
         self._retriever.wait_until_serving()
@@ -250,7 +251,9 @@ class CrashRun:
 
     def _verify_search(self, client: Client, tenant_id: str) -> None:
         collections = self._collections[tenant_id]
-        self.tally.verified += sum(len(each.versions()) for each in collections.values())
+        self.tally.verified += sum(
+            len(collection.versions()) for collection in collections.values()
+        )
         versions = collections[DEFAULT_COLLECTION].versions()
         segments = client.index_status(tenant_id).embedded.segments
         exact = ExactSearch(tenant_id, versions)
@@ -267,7 +270,7 @@ class CrashRun:
 def planned(
     source: random.Random, points: Iterable[str], of_each: int, at_random: int
 ) -> list[Kill]:
-    """Kills in random order: at the points, at random moments, and during starts."""
+    """Returns kills in random order: at crash points, at random moments, and during starts."""
     kills = [
         Kill(_POINT_LIMIT_S, point, source.randint(1, 3))
         for point in points
@@ -281,7 +284,7 @@ def planned(
 
 
 def _moment_s(source: random.Random) -> float:
-    """From 0.05 to 1.5 s, early moments as likely as late ones: in proportion."""
+    """Returns a time from 0.05 to 1.5 s; its logarithm is uniformly distributed."""
     return float(0.05 * 30 ** source.random())
 
 

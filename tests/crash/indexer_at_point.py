@@ -1,8 +1,9 @@
-"""The indexer, which ends itself by SIGKILL at a named crash point.
+"""The indexer, which kills itself by SIGKILL at a named crash point.
 
-`CRASH_POINT` names the point, empty for none; `CRASH_AT` says at which reach of it. The
-reaches count while the file `CRASH_ARMED` exists, so that a test may look around first.
-Segments that have been replaced are removed after a grace period that fits so short a life.
+`CRASH_POINT` names the point; empty means none. If `CRASH_AT` is n, the process ends when the point
+is reached for the n-th time. Only reaches while the file `CRASH_ARMED` exists count, so that a test
+can verify the store first. Replaced segments are removed after a short grace period, because the
+process runs only for a short time.
 """
 
 import os
@@ -21,8 +22,9 @@ _GRACE_S = 1.5
 
 
 def install(point: str, at: int, armed: Path) -> None:
-    """Ends this process at the `at`-th reach of `point` while `armed` exists."""
-    reaches = count(1)  # Its next() is atomic: points are reached in several threads.
+    """Ends this process when `point` is reached for the `at`-th time while `armed` exists."""
+    # Several threads reach points; next() of a counter is atomic.
+    reaches = count(1)
 
     def reached(name: str) -> None:
         if name == point and armed.exists() and next(reaches) == at:

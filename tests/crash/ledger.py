@@ -1,9 +1,9 @@
-"""What a client knows of what it has written.
+"""A ledger: what a client knows about the documents and collections that it has written.
 
-Every write of one thing has a number, higher than those before it. An answer makes a
-write certain; those sent since may have happened or not. After a crash one of these must
-be found, whole, and is the certain one from then on. A ledger's entries have one writer
-each; anyone may look.
+Every write of a document has a number, which is higher than the numbers of the writes before it.
+A response makes a write certain. Writes that were sent after it may have happened or not. After a
+crash, the certain write or one of those must be stored completely; it is then the certain write.
+Each entry of a ledger has only one writer; any thread may read it.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write; it either stores the thing or deletes it."""
+    """A write, which either stores or deletes the document or collection."""
 
     number: int
     stores: bool
@@ -24,39 +24,43 @@ CREATED = 1
 
 @dataclass(slots=True)
 class Entry:
-    """One document, or one collection as a whole."""
+    """The writes of a document, or of a collection as a whole."""
 
     certain: Write = _NOTHING
     sent: tuple[Write, ...] = ()
-    """Without an answer yet, in order."""
+    """The writes without a response yet, in order."""
     last: int = 0
-    """The number of the newest write, whatever became of it."""
+    """The number of the newest write; the write may have failed."""
     revision: int = 0
-    """The last acknowledged revision of the certain document's metadata; 0 as written."""
+    """The last acknowledged revision of the certain document's metadata; 0 if there is none."""
     revising: int = 0
-    """The revision that was sent and has no answer yet; 0 for none."""
+    """The revision that was sent and has no response yet; 0 if there is none."""
 
     def send(self, *, stores: bool) -> Write:
-        """Notes a write that is about to be sent."""
+        """Records a write that is about to be sent."""
         self.last += 1
         write = Write(self.last, stores)
         self.sent += (write,)
         return write
 
     def acknowledge(self, write: Write) -> None:
-        """Notes the answer to a write; those sent before it are answered too."""
+        """Records the response to a write, which acknowledges all writes before it too."""
         self.sent = tuple(other for other in self.sent if other.number > write.number)
         self.certain = write
         self.revision = self.revising = 0
 
     def refuse(self, write: Write) -> None:
-        """Notes that the service says it has kept nothing of a write."""
+        """Records that the service has rejected a write and stored nothing of it."""
         self.sent = tuple(other for other in self.sent if other != write)
 
-    def settle(self, found: int | None, revision: int = 0) -> bool:
-        """Takes what a crash has left, None for nothing, as certain; False if it may not be."""
+    def settle(self, stored: int | None, revision: int = 0) -> bool:
+        """Makes the write that is stored after a crash certain.
+
+        `stored` is its number; None if nothing is stored. Returns False if no write that may have
+        happened left the store in this state.
+        """
         for write in reversed((self.certain, *self.sent)):
-            if (write.number if write.stores else None) == found:
+            if (write.number if write.stores else None) == stored:
                 revisions = {self.revision, self.revising} - ({0} if self.revision else set())
                 allowed = revisions if write == self.certain else {0}
                 self.certain, self.sent = write, ()
@@ -67,7 +71,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Collection:
-    """A collection with its documents by id."""
+    """The ledger of a collection, with its documents by id."""
 
     tenant_id: str
     name: str
@@ -75,7 +79,7 @@ class Collection:
     documents: dict[str, Entry] = field(default_factory=dict)
 
     def versions(self) -> dict[str, int]:
-        """The certain documents with the number of their version."""
+        """Returns the version number of each document that is certainly stored."""
         return {
             document_id: entry.certain.number
             for document_id, entry in self.documents.items()

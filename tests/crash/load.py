@@ -1,7 +1,7 @@
-"""What real clients do all at once: write, read their own writes, delete, search.
+"""The load of simultaneous clients, which write, read their writes, delete and search.
 
-Each writer has ids of its own, so that what it is answered is in order. It goes on until
-the service is gone; every other error fails the test.
+Each writer writes documents that no other writer writes, so it gets the responses in order. It
+works until the service has ended. Every other error fails the test.
 """
 
 import random
@@ -19,19 +19,23 @@ from tests.crash.ledger import Collection, Entry, Write
 from tests.support.documents.fakes import SCORE_TOLERANCE
 from tests.support.documents.vocabulary import question
 
-_STREAMED = 40  # Documents of one stream, at most: several group commits.
-_SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.
+# A stream has at most this many documents, which take several group commits.
+_MAX_STREAMED = 40
+# This many documents have over a hundred leaves, enough for a segment, which a deletion removes.
+_SCRATCH_DOCUMENTS = 12
 _SCRATCH = "scratch-"
+# These are probabilities of kinds of steps.
 _DELETED = 0.25
 _BY_FILTER = 0.2
 _REVISED = 0.2
-_WINDOWS = 20  # More could embed more sentences than a call may.
 _READ_BACK = 0.1
+# More sentence windows could have more sentences than a call may embed.
+_MAX_WINDOWS = 20
 
 
 @dataclass
 class Done:
-    """What one thread has achieved."""
+    """The work that a client has done."""
 
     acknowledged: int = 0
     searches: int = 0
@@ -44,16 +48,16 @@ class Done:
 
 
 class Worker(Protocol):
-    """One client's thread."""
+    """A client, which works in a thread."""
 
     done: Done
 
     def step(self) -> None:
-        """Makes one call, or a few that belong together."""
+        """Makes a call, or a few calls that belong together."""
 
 
 def work_until_gone(worker: Worker, stop: Event) -> Done:
-    """Goes on until told to stop, or until the service it talks to is gone."""
+    """Works until `stop` is set, or until the service of the worker has ended."""
     while not stop.is_set():
         try:
             worker.step()
@@ -63,7 +67,7 @@ def work_until_gone(worker: Worker, stop: Event) -> Done:
 
 
 class UnaryWriter:
-    """Puts, changes and deletes documents one by one."""
+    """A client that puts, changes and deletes documents one by one."""
 
     def __init__(
         self, client: Client, collection: Collection, ids: list[str], source: random.Random
@@ -100,7 +104,7 @@ class UnaryWriter:
             self._read_back(document_id, write, result.sequence)
 
     def _revise(self, document_id: str, entry: Entry) -> None:
-        """Changes the document's metadata and nothing else."""
+        """Changes only the metadata of the document."""
         entry.revising = entry.revision + 1
         revision = {"revision": entry.revising}
         try:
@@ -121,7 +125,7 @@ class UnaryWriter:
             assert self._leaves_by_name(document_id) == 0
 
     def _delete_several(self) -> None:
-        """Deletes up to half of what is stored, by a filter in one call."""
+        """Deletes up to half of the stored documents by a filter in one call."""
         stored = [name for name, entry in self._entries.items() if entry.certain.stores]
         chosen = self._source.sample(stored, self._source.randint(1, (len(stored) + 1) // 2))
         writes = [(self._entries[name], self._entries[name].send(stores=False)) for name in chosen]
@@ -132,8 +136,8 @@ class UnaryWriter:
         self.done.acknowledged += len(chosen)
 
     def _leaves_by_name(self, document_id: str) -> int:
-        """How many leaves of the document a search for its id by words finds."""
-        found = self._client.search(
+        """Returns how many leaves of the document a lexical search for its id finds."""
+        result = self._client.search(
             self._tenant_id,
             document_id,
             mode=SearchMode.STANDARD,
@@ -141,28 +145,28 @@ class UnaryWriter:
             limit=MAX_LIMIT,
         )
         self.done.searches += 1
-        assert {passage.chunk.document_id for passage in found.passages} <= {document_id}
-        return len(found.passages)
+        assert {passage.chunk.document_id for passage in result.passages} <= {document_id}
+        return len(result.passages)
 
     def _read_back(self, document_id: str, write: Write, sequence: int) -> None:
-        """Searches for what was just written: for its first leaf, and for its id."""
+        """Searches for the first leaf and for the id of the document that was just written."""
         written = prepared_of(self._tenant_id, document_id, write.number)
         assert self._leaves_by_name(document_id) == len(written.vectors)
-        found = self._client.search(
+        result = self._client.search(
             self._tenant_id, written.vectors[0].tolist(), mode=SearchMode.STANDARD, limit=1
         )
         self.done.searches += 1
-        assert found.sequence >= sequence
-        (passage,) = found.passages
-        itself = passage.chunk.chunk_id == f"{document_id}#0.0" and passage.score > (
+        assert result.sequence >= sequence
+        (passage,) = result.passages
+        is_first_leaf = passage.chunk.chunk_id == f"{document_id}#0.0" and passage.score > (
             1 - SCORE_TOLERANCE
         )
-        assert itself or self._tenant_id != SMALL, (document_id, write, found)
-        self.done.recalls.append(float(itself))
+        assert is_first_leaf or self._tenant_id != SMALL, (document_id, write, result)
+        self.done.recalls.append(float(is_first_leaf))
 
 
 class StreamWriter:
-    """Puts documents through IngestDocuments, some of them twice in one stream."""
+    """A client that streams documents through IngestDocuments, some of them twice per stream."""
 
     def __init__(
         self, client: Client, collection: Collection, ids: list[str], source: random.Random
@@ -175,9 +179,9 @@ class StreamWriter:
         self._source = source
 
     def step(self) -> None:
-        """One stream. All of it counts as sent from the beginning."""
+        """Sends a stream. All of its documents count as sent from the beginning."""
         sent = []
-        streamed = self._source.randint(1, _STREAMED)
+        streamed = self._source.randint(1, _MAX_STREAMED)
         for document_id in self._source.choices(self._ids, k=streamed):
             entry = self._documents[document_id]
             sent.append((document_id, entry, entry.send(stores=True)))
@@ -185,13 +189,13 @@ class StreamWriter:
         results = self._client.ingest_many(self._tenant_id, documents)
         try:
             for (document_id, entry, write), result in zip(sent, results, strict=True):
-                self._answered(document_id, entry, write, result)
-        except StorageFull:  # It comes after the answers of all that is stored.
+                self._acknowledge(document_id, entry, write, result)
+        except StorageFull:  # It is raised after the results of all stored documents.
             for _, entry, write in sent:
                 entry.refuse(write)
             raise
 
-    def _answered(
+    def _acknowledge(
         self, document_id: str, entry: Entry, write: Write, result: IngestResult | HragError
     ) -> None:
         if isinstance(result, HragError):
@@ -202,7 +206,7 @@ class StreamWriter:
 
 
 class CollectionWriter:
-    """Creates collections, fills them, deletes them: never two of one name."""
+    """A client that creates, fills and deletes collections; it never uses a name twice."""
 
     def __init__(
         self,
@@ -218,19 +222,23 @@ class CollectionWriter:
         self._names = names
 
     def step(self) -> None:
-        """Deletes what a crash has left, or lets one collection come and go."""
-        left = [each for name, each in self._collections.items() if name.startswith(_SCRATCH)]
-        collection = left[0] if left else self._filled(f"{_SCRATCH}{next(self._names)}")
+        """Deletes a collection that a crash has left, or else creates one and deletes it."""
+        remaining = [
+            collection
+            for name, collection in self._collections.items()
+            if name.startswith(_SCRATCH)
+        ]
+        collection = remaining[0] if remaining else self._create(f"{_SCRATCH}{next(self._names)}")
         write = collection.existence.send(stores=False)
         self._client.delete_collection(self._tenant_id, collection.name)
-        self._answered(collection.existence, write)
+        self._acknowledge(collection.existence, write)
         del self._collections[collection.name]
 
-    def _filled(self, name: str) -> Collection:
+    def _create(self, name: str) -> Collection:
         collection = self._collections[name] = Collection(self._tenant_id, name)
         write = collection.existence.send(stores=True)
         self._client.create_collection(self._tenant_id, name)
-        self._answered(collection.existence, write)
+        self._acknowledge(collection.existence, write)
         for number in range(_SCRATCH_DOCUMENTS):
             self._put(collection, f"d{number}")
         return collection
@@ -240,15 +248,15 @@ class CollectionWriter:
         write = entry.send(stores=True)
         document = document_of(self._tenant_id, document_id, write.number)
         self._client.ingest(self._tenant_id, document, collection=collection.name)
-        self._answered(entry, write)
+        self._acknowledge(entry, write)
 
-    def _answered(self, entry: Entry, write: Write) -> None:
+    def _acknowledge(self, entry: Entry, write: Write) -> None:
         entry.acknowledge(write)
         self.done.acknowledged += 1
 
 
 class Searcher:
-    """Searches, and holds each passage against all that may be stored at that time."""
+    """A client that searches and compares each passage with the versions that may be stored."""
 
     def __init__(
         self, client: Client, collections: list[Collection], source: random.Random
@@ -261,12 +269,13 @@ class Searcher:
     def step(self) -> None:
         collection = self._source.choice(self._collections)
         mode = self._source.choice(list(SearchMode))
-        draw = self._source.choice((random_query, question))  # By vectors, or by both sources.
+        # A vector is searched by vectors alone, a question by words too.
+        draw = self._source.choice((random_query, question))
         query, limit = draw(self._source), self._source.randint(1, MAX_LIMIT)
         if mode is SearchMode.SENTENCE_WINDOW:
-            limit = min(limit, _WINDOWS)
+            limit = min(limit, _MAX_WINDOWS)
         certain = {name: entry.certain.number for name, entry in collection.documents.items()}
-        found = self._client.search(
+        result = self._client.search(
             collection.tenant_id,
             query,
             mode=mode,
@@ -275,12 +284,12 @@ class Searcher:
         )
         self.done.searches += 1
         is_budget_full = mode is SearchMode.CONTEXT
-        assert len(found.passages) == limit or found.exhausted or is_budget_full
-        has_searched_deeper = found.candidates_considered > DEFAULT_CANDIDATES
+        assert len(result.passages) == limit or result.exhausted or is_budget_full
+        has_searched_deeper = result.candidates_considered > DEFAULT_CANDIDATES
         if mode is not SearchMode.SENTENCE_WINDOW and not has_searched_deeper:
-            scores = [passage.score for passage in found.passages]
+            scores = [passage.score for passage in result.passages]
             assert scores == sorted(scores, reverse=True), (mode, query, limit)
-        for passage in found.passages:
+        for passage in result.passages:
             version = check_passage(collection.tenant_id, passage, query, mode)
             entry = collection.documents[passage.chunk.document_id]
             assert certain[passage.chunk.document_id] <= version <= entry.last, passage

@@ -1,7 +1,7 @@
-"""What was written to PostgreSQL and acknowledged, in a file that survives the writer.
+"""A ledger of the writes to PostgreSQL in a file that survives the writing process.
 
-A line is appended before each write is sent, and after each acknowledgement; the kernel has it
-when the process is killed. Reading all lines gives the ledger of `tests.crash.ledger`.
+A line is appended before each write is sent and after each acknowledgement. The kernel has the
+line when the process is killed. The lines together restore the ledger of `tests.crash.ledger`.
 """
 
 import json
@@ -11,11 +11,11 @@ from pathlib import Path
 from tests.crash.ledger import Entry, Write
 
 Place = tuple[str, str]
-"""Tenant and document id."""
+"""A tenant and a document id."""
 
 
 class FileLedger:
-    """The ledger of all documents, which one process at a time continues."""
+    """The ledger of all documents; only one process at a time appends to it."""
 
     def __init__(self, path: Path) -> None:
         self.entries: dict[Place, Entry] = defaultdict(Entry)
@@ -35,10 +35,10 @@ class FileLedger:
         self.acknowledged += 1
         self._append("acknowledge", place, write.number)
 
-    def settle(self, place: Place, found: int | None) -> bool:
-        """See `Entry.settle`."""
-        allowed = self.entries[place].settle(found)
-        self._append("settle", place, found)
+    def settle(self, place: Place, stored: int | None) -> bool:
+        """Settles the entry of a document, see `Entry.settle`, and records that."""
+        allowed = self.entries[place].settle(stored)
+        self._append("settle", place, stored)
         return allowed
 
     def _append(self, event: str, place: Place, value: int | None) -> None:
@@ -50,8 +50,7 @@ class FileLedger:
         if event == "send":
             entry.send(stores=bool(value))
         elif event == "acknowledge":
-            found = next(each for each in entry.sent if each.number == value)
-            entry.acknowledge(found)
+            entry.acknowledge(next(write for write in entry.sent if write.number == value))
             self.acknowledged += 1
         else:
             entry.settle(value)

@@ -1,22 +1,20 @@
-"""A process that writes to a store in PostgreSQL and maintains it, or searches it, until killed.
+"""A process that works on a store in PostgreSQL until it is killed.
 
-Arguments: `writer` or `reader`, the DSN, the ledger's file, a seed, and at which statement it
-ends itself how much later; 0 for never. Collections get homes and parts at a few dozen leaves.
+It writes and maintains the store, or it searches it. The arguments are `writer` or `reader`, the
+DSN, the file of the ledger, a seed, the number of the statement at which the process kills itself
+(0 means never), and the delay of the kill in seconds. Collections get homes and parts as soon as
+they have a few dozen leaves.
 """
 
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from unittest.mock import patch
 
 from hrag.engine.engine_documents import DocumentSummaries, PreparedDocument, Summary
-from hrag.engine.postgres.indexes import homes, lexical_index
-from hrag.engine.postgres.maintenance import worker
-from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
@@ -34,29 +32,26 @@ COLLECTION = "c"
 PASSING = "passing"
 """A collection that is deleted and created again."""
 HOME_LEAVES = 60
+LIMITS = MaintenanceLimits(
+    min_part_leaves=16,
+    tail_leaves=8,
+    drained_leaves=16,
+    home_retention=timedelta(0),
+    pause_s=0.0,
+    survey_s=0.1,
+)
+"""Homes and parts are built from few leaves, at once and without a pause."""
 _IDS = 12
 
 
-@contextmanager
-def small_thresholds() -> Iterator[None]:
-    """Homes and parts are made of few leaves, at once and all the time."""
-    with (
-        patch.object(lexical_index, "MIN_PART_LEAVES", 16),
-        patch.object(worker, "MIN_PART_LEAVES", 16),
-        patch.multiple(worker, _TAIL_LEAVES=8, _DRAINED_TOGETHER=16, _PAUSE_S=0.0, _SURVEY_S=0.1),
-        patch.object(homes, "_LAST_USED_AFTER", timedelta(0)),
-    ):
-        yield
-
-
 def version_of(tenant_id: str, document_id: str, version: int) -> PreparedDocument:
-    """One version as it is stored; its metadata says which."""
+    """Returns a version as it is stored; its metadata has its number."""
     document = prepared_of(tenant_id, document_id, version)
     return replace(document, metadata={"version": version}, metadata_json=b"")
 
 
 class _Load:
-    """Random writes of one process."""
+    """Random writes of a process."""
 
     def __init__(self, writer: PostgresWriter, ledger: FileLedger, seed: int) -> None:
         self._writer = writer
@@ -65,7 +60,7 @@ class _Load:
         self._actions = (self.put, self.put_many, self.delete, self.summarise, self.replace_all)
 
     def run(self) -> None:
-        """Works until the process ends. What fails with the server may have been done."""
+        """Works until the process ends. A write that fails with the server may be committed."""
         while True:
             (action,) = self._draw.choices(self._actions, (50, 10, 25, 10, 5))
             with suppress(StoreUnavailable):
@@ -80,20 +75,20 @@ class _Load:
     def delete(self) -> None:
         place = self._place()
         write = self._ledger.send(place, stores=False)
-        with suppress(DocumentNotFound):  # Then it is as if it were deleted now.
+        with suppress(DocumentNotFound):  # The document is as absent as after a deletion.
             self._writer.delete(self._writer.open(place[0], COLLECTION), place[1])
         self._ledger.acknowledge(place, write)
 
     def summarise(self) -> None:
-        found = self._writer.next_unsummarised(EMBEDDER.name)
-        if found is not None:
-            leaves = found.tree.counts[found.collection.settings.tree.embedding_level]
+        document = self._writer.next_unsummarised(EMBEDDER.name)
+        if document is not None:
+            leaves = document.tree.counts[document.collection.settings.tree.embedding_level]
             texts = tuple(Summary(f"Summary {n}.", range(leaves)) for n in range(2))
             vectors = unit_vectors(2, 0, EMBEDDER.dimension)
-            self._writer.put_summaries(found, DocumentSummaries(texts, vectors))
+            self._writer.put_summaries(document, DocumentSummaries(texts, vectors))
 
     def replace_all(self) -> None:
-        """Of a collection whose documents are not in the ledger."""
+        """Replaces a collection whose documents are not in the ledger."""
         tenant_id = self._draw.choice(TENANTS)
         with suppress(CollectionNotFound):
             self._writer.delete_collection(tenant_id, PASSING)
@@ -101,7 +96,7 @@ class _Load:
             self._writer.create_collection(tenant_id, PASSING, SETTINGS)
         handle = self._writer.open(tenant_id, PASSING)
         documents = [prepared_of(tenant_id, f"p{n}", self._draw.randrange(5)) for n in range(6)]
-        self._writer.put_many([(handle, each) for each in documents])
+        self._writer.put_many([(handle, document) for document in documents])
 
     def _place(self) -> Place:
         return self._draw.choice(TENANTS), f"d{self._draw.randrange(_IDS)}"
@@ -139,10 +134,9 @@ def main(role: str, dsn: str, ledger: str, seed: str, at: str, delay_s: str) -> 
     database = Database(dsn, 8, f"hrag-{role}", is_writer=role == "writer")
     if role == "reader":
         _search(database, int(seed))
-    with small_thresholds():
-        worker = MaintenanceWorker(database, HOME_LEAVES)
-        worker.start()
-        _Load(PostgresWriter(database, worker), FileLedger(Path(ledger)), int(seed)).run()
+    worker = MaintenanceWorker(database, HOME_LEAVES, LIMITS)
+    worker.start()
+    _Load(PostgresWriter(database, worker), FileLedger(Path(ledger)), int(seed)).run()
 
 
 if __name__ == "__main__":

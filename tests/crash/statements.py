@@ -1,4 +1,4 @@
-"""Ends the process by SIGKILL at a statement that it sends to PostgreSQL."""
+"""Kills the process by SIGKILL at a statement that it sends to PostgreSQL."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def _end() -> None:
 
 
 def _before_each(act: Callable[[Any], None]) -> None:
-    """Runs `act` with each statement before it is sent, in whichever thread."""
+    """Calls `act` with each statement before it is sent, in the thread that sends it."""
     execute = Cursor.execute
 
     def hooked(cursor: Cursor, query: Any, *args: Any, **kwargs: Any) -> Any:
@@ -28,8 +28,9 @@ def _before_each(act: Callable[[Any], None]) -> None:
 
 
 def end_at_statement(at: int, delay_s: float) -> None:
-    """Ends the process `delay_s` after its `at`-th statement began; at once with 0."""
-    numbers = count(1)  # Its next() is atomic.
+    """Ends the process `delay_s` after its `at`-th statement began; at once if `delay_s` is 0."""
+    # Several threads send statements; next() of a counter is atomic.
+    numbers = count(1)
 
     def act(_: Any) -> None:
         if next(numbers) == at:
@@ -39,7 +40,7 @@ def end_at_statement(at: int, delay_s: float) -> None:
 
 
 def end_at_commit(point: str, at: int) -> None:
-    """Ends the process before its `at`-th commit of documents is sent, or at what follows it."""
+    """Ends the process before its `at`-th commit of documents, or before the next statement."""
     commits = count(1)
     is_over = threading.Event()
 

@@ -1,7 +1,7 @@
-"""Killed at any moment, the store loses nothing that was acknowledged and tears nothing.
+"""A store loses no acknowledged write and is never torn, at whatever moment a process is killed.
 
-SIGKILL takes the process, not the machine: what a power cut leaves depends on the disk's
-word, which the syncs before every rename and reply ask for and no test here can break.
+SIGKILL ends the process, not the machine. After a power cut, the content of the disk depends on
+whether the disk obeyed the syncs before every rename and response. No test here can simulate that.
 """
 
 import random
@@ -24,7 +24,7 @@ def _run(data_dir: Path, kills: list[Kill], seed: int, capsys: pytest.CaptureFix
         run.close()
         with capsys.disabled():
             lines = [f"\n{len(kills)} kills planned from seed {seed}", *run.tally.lines()]
-            print(*lines, sep="\n")  # noqa: T201 - the figures are asked for
+            print(*lines, sep="\n")  # noqa: T201 - a run reports its figures
     return run.tally
 
 
@@ -63,5 +63,5 @@ def test_two_hundred_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def _drawn_seed() -> int:
-    """A seed of its own for each run, printed with its figures."""
+    """Returns a new seed for each run; the run prints it with its figures."""
     return random.SystemRandom().randrange(1 << 32)

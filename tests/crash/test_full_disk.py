@@ -1,4 +1,4 @@
-"""A full disk stops writes, and nothing else, until there is space again."""
+"""A full disk stops writes, and only writes, until there is space again."""
 
 import random
 import subprocess
@@ -31,12 +31,15 @@ from tests.support.servers.stores import check_store
 from tests.support.until import until
 
 _TENANT = "large"
-_DISK_BYTES = 192 * MIB  # The default reserve, as much allocated for deletions, and a store.
+# This is enough for the default reserve, the same size allocated for deletions, and a store.
+_DISK_BYTES = 192 * MIB
 _IDS = 2000
 _STOPS_WITHIN_S = 30.0
-_SEALS_WITHIN_S = 30.0  # The indexer tries again every few seconds.
+# The indexer retries every few seconds.
+_SEALS_WITHIN_S = 30.0
 _ENOUGH_LEAVES = 3000
-_TOO_LITTLE_BYTES = 300 * KIB  # A third of what their segment takes.
+# The segment of these leaves takes three times as much.
+_TOO_LITTLE_BYTES = 300 * KIB
 
 
 @dataclass
@@ -56,7 +59,7 @@ class Filling:
         return self.client.index_status(_TENANT)
 
     def workers(self) -> tuple[UnaryWriter, StreamWriter]:
-        """One of each kind, with ids of its own."""
+        """Returns a writer of each kind; each writes other documents."""
         ids = sorted(self.collection.documents)
         return (
             UnaryWriter(self.client, self.collection, ids[0::2], random.Random(0)),
@@ -64,14 +67,14 @@ class Filling:
         )
 
     def write(self, leaves: int) -> None:
-        """Writes until the collection has so many leaves."""
+        """Writes until the collection has at least `leaves` leaves."""
         unary, stream = self.workers()
         while self.status.leaf_count < leaves:
             stream.step()
             unary.step()
 
     def verify(self) -> None:
-        """Nothing acknowledged is lost, and both services answer as they should."""
+        """Fails unless no acknowledged write is lost and both services work."""
         assert self.services.indexer.serves()
         assert self.services.retriever.serves()
         assert settle(self.client, _TENANT, {DEFAULT_COLLECTION: self.collection}) == []
@@ -83,7 +86,7 @@ class Filling:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Holds a store, and the services' logs beside it: they find no space either."""
+    """A small disk for a store and for the logs of the services, which also need space."""
     with small_disk(tmp_path / "disk", _DISK_BYTES) as folder:
         yield folder
 
@@ -107,25 +110,22 @@ def _created(client: Client) -> Collection:
 
 
 def _until_full(worker: Worker) -> None:
-    """Goes on until the disk is full, which must come soon."""
-    end = time.monotonic() + _STOPS_WITHIN_S
+    """Works until the disk is full; fails if that takes too long."""
+    end_s = time.monotonic() + _STOPS_WITHIN_S
     with suppress(errors.StorageFull):
         while True:
             worker.step()
-            assert time.monotonic() < end, "the disk is not full"
+            assert time.monotonic() < end_s, "the disk is not full"
 
 
 def _fill_during_writes(filling: Filling, leave_bytes: int) -> None:
     workers = filling.workers()
     with ThreadPoolExecutor(len(workers)) as threads:
-        writing = [threads.submit(_until_full, worker) for worker in workers]
+        tasks = [threads.submit(_until_full, worker) for worker in workers]
         until(lambda: min(worker.done.acknowledged for worker in workers) > 50)
         filling.ballast.fill(leave_bytes)
-        for each in writing:
-            each.result(_STOPS_WITHIN_S)
-
-
-# Ingest
+        for task in tasks:
+            task.result(_STOPS_WITHIN_S)
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_a_full_disk_stops_ingest_and_nothing_else(disk: Path, reserve: int, lea
         filling.ballast.remove()
         filling.write(filling.status.leaf_count + 500)
         filling.verify()
-    with _filling(disk, filling.collection) as again:
-        again.verify()
+    with _filling(disk, filling.collection) as restarted:
+        restarted.verify()
 
 
-def test_the_reserve_lets_deletes_through(disk: Path) -> None:
-    """Or nobody could make space by deleting."""
+def test_the_reserve_has_space_for_deletions_on_a_full_disk(disk: Path) -> None:
+    """Otherwise nobody could free space by deleting documents."""
     with _filling(disk, HRAG_DISK_RESERVE_BYTES=str(8 * MIB)) as filling:
         filling.write(1000)
         filling.ballast.fill(6 * MIB)
@@ -162,10 +162,7 @@ def test_the_reserve_lets_deletes_through(disk: Path) -> None:
         assert filling.status.document_count == 0
 
 
-# Segments
-
-
-@pytest.mark.slow  # It waits for the next try.
+@pytest.mark.slow  # It waits for the next attempt of the indexer.
 def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
     with _filling(disk, HRAG_SEGMENT_MIN_LEAVES=str(1 << 20)) as filling:
         filling.write(_ENOUGH_LEAVES)
@@ -182,7 +179,7 @@ def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
 
 
 def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
-    """Its size was allowed for, but others have taken the space meanwhile."""
+    """There was space when the build began, but other files have taken it since."""
     ballast, folder = Ballast(disk), disk / "store" / "segments"
     store = open_for_writing(disk / "store")
     with closing(store), _at("seal.built", ballast.fill):
@@ -211,11 +208,8 @@ def _at(point: str, act: Callable[[], None]) -> Iterator[None]:
         failpoints.install(None)
 
 
-# Backups
-
-
 @pytest.mark.slow
-def test_a_backup_that_finds_no_space_leaves_nothing_behind(disk: Path, tmp_path: Path) -> None:
+def test_a_backup_that_finds_no_space_leaves_no_files(disk: Path, tmp_path: Path) -> None:
     with running(tmp_path / "store", VARIABLES) as services:
         filling = Filling(services, Ballast(disk), _created(services.client))
         filling.write(_ENOUGH_LEAVES)
@@ -227,8 +221,8 @@ def test_a_backup_that_finds_no_space_leaves_nothing_behind(disk: Path, tmp_path
         assert [path.name for path in disk.iterdir()] == ["ballast"]
         filling.verify()
         filling.ballast.remove()
-        made = _backup(services.data_dir, disk / "backup")
-        assert made.returncode == 0, made.stderr
+        successful = _backup(services.data_dir, disk / "backup")
+        assert successful.returncode == 0, successful.stderr
     check_store(disk / "backup")
 
 

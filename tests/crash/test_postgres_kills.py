@@ -1,11 +1,11 @@
-"""Killed at any moment, neither processes nor the server lose what was acknowledged.
+"""No acknowledged write is lost, at whatever moment a process or the PostgreSQL server is killed.
 
-Indexers and readers end at a statement drawn from a seed, the server at a moment.
+A seed determines the statement at which an indexer or a reader is killed, and the number of
+acknowledged writes after which the server is killed.
 """
 
 import random
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -25,9 +25,9 @@ from tests.crash.postgres_ledger import FileLedger
 from tests.crash.postgres_process import (
     COLLECTION,
     HOME_LEAVES,
+    LIMITS,
     PASSING,
     TENANTS,
-    small_thresholds,
     version_of,
 )
 from tests.support.documents.fakes import find
@@ -52,7 +52,7 @@ _ENDING_S = 60.0
 
 @dataclass
 class CrashRun:
-    """One store through a series of kills; verified after each."""
+    """A series of kills of the processes and the server of one store, verified after each kill."""
 
     server: PostgresServer
     folder: Path
@@ -76,24 +76,27 @@ class CrashRun:
         return self._ledger().acknowledged
 
     def run(self, kinds: list[str]) -> None:
+        kill = {
+            "indexer": self._kill_indexer,
+            "reader": self._kill_reader,
+            "server": self._kill_server,
+        }
         for number, kind in enumerate(kinds):
-            getattr(self, f"_kill_{kind}")()
+            kill[kind]()
             self.kills[kind] += 1
             self._wait_for_backends()
             self.verify(finishes=number % 2 == 1)
         self.verify(finishes=True)
 
-    # Kills
-
     def _kill_indexer(self) -> None:
-        """At the n-th statement: while it starts or at work, as likely as not."""
-        most = self._draw.choice([_FEW_STATEMENTS, _MANY_STATEMENTS])
-        at = 1 + self._draw.randrange(most)
+        """Kills an indexer at its n-th statement, while it starts or later while it works."""
+        max_statements = self._draw.choice([_FEW_STATEMENTS, _MANY_STATEMENTS])
+        at = 1 + self._draw.randrange(max_statements)
         process = self._process("writer", at, self._draw.choice([0.0, 0.0, 0.001, 0.01]))
         assert process.wait(_ENDING_S) == -signal.SIGKILL, self._log()
 
     def _kill_reader(self) -> None:
-        """Beside an indexer, which goes on for a moment."""
+        """Kills a reader; an indexer works at the same time and continues."""
         indexer = self._process("writer", 0)
         try:
             reader = self._process("reader", 1 + self._draw.randrange(200), 0.001)
@@ -103,17 +106,16 @@ class CrashRun:
             self._end(indexer)
 
     def _kill_server(self) -> None:
-        """Beside an indexer and a reader, which go on with the server that is back."""
+        """Kills and starts the server; an indexer and a reader continue on the new server."""
         processes = [self._process("writer", 0), self._process("reader", 0)]
         try:
-            self._wait_for_more()
-            time.sleep(self._draw.random())
+            self._wait_for_more(5 + self._draw.randrange(30))
             self.server.kill()
             self.server.start()
             self._wait_for_more()
         finally:
-            for each in processes:
-                self._end(each)
+            for process in processes:
+                self._end(process)
 
     def _process(self, role: str, at: int, delay_s: float = 0.0) -> Forked:
         arguments = (role, self._dsn, str(self._path), str(self._draw.randrange(1 << 30)))
@@ -126,19 +128,20 @@ class CrashRun:
         process.kill()
         process.wait(_ENDING_S)
 
-    def _wait_for_more(self) -> None:
-        """Until there are five more acknowledgements."""
+    def _wait_for_more(self, writes: int = 5) -> None:
+        """Waits until this many more writes are acknowledged."""
         before = self.acknowledged
-        until(lambda: self.acknowledged >= before + 5, _ENDING_S)
+        until(lambda: self.acknowledged >= before + writes, _ENDING_S)
 
     def _wait_for_backends(self) -> None:
-        """Until the server has noticed: a commit may be on its way."""
+        """Waits until the server has ended all sessions, one of which may still commit."""
         until(lambda: self.server.run(_BACKENDS) == [(0,)], _ENDING_S)
 
-    # Verification
-
     def verify(self, *, finishes: bool) -> None:
-        """Fails unless what was acknowledged is there; `finishes` what maintenance has left."""
+        """Fails unless all acknowledged writes are stored.
+
+        With `finishes`, maintenance first completes the work that the kills interrupted.
+        """
         with self._database() as database:
             assert check(database).problems == ()
             self._settle(PostgresWriter(database))
@@ -151,28 +154,27 @@ class CrashRun:
         for tenant_id in TENANTS:
             handle = writer.open(tenant_id, COLLECTION)
             infos = writer.documents(handle, 1000, "").items
-            found = {each.document_id: int(each.metadata["version"]) for each in infos}
+            stored = {info.document_id: int(info.metadata["version"]) for info in infos}
             known = {name for tenant, name in ledger.entries if tenant == tenant_id}
-            assert found.keys() <= known
+            assert stored.keys() <= known
             for name in known:
                 entry = str(ledger.entries[tenant_id, name])
-                assert ledger.settle((tenant_id, name), found.get(name)), (name, found, entry)
-            for name, version in found.items():
+                assert ledger.settle((tenant_id, name), stored.get(name)), (name, stored, entry)
+            for name, version in stored.items():
                 _, text, _ = writer.document_with_text(handle, name)
                 assert text == text_of(tenant_id, name, version)
                 self.verified += 1
 
     def _finish(self, database: Database) -> None:
-        """Maintenance ends what was begun: no home, row or term vector is left over."""
-        twins = Twins(database, HOME_LEAVES)
+        """Completes interrupted maintenance; fails if a home, row or term vector is left over."""
+        twins = Twins(database, HOME_LEAVES, LIMITS)
         with database.write() as connection:
             connection.execute("UPDATE hrag.unused_homes SET drop_after = now()")
             rows = connection.execute("SELECT tenant_id, collection_id FROM hrag.collections")
             collections = rows.fetchall()
-        with small_thresholds():
-            for place in collections:
-                twins.worker.maintain(*place, every_leaf=True)
-            until(lambda: twins.reclaim() is None and not twins.rows("hrag.unused_homes"))
+        for place in collections:
+            twins.worker.maintain(*place, every_leaf=True)
+        until(lambda: twins.reclaim() is None and not twins.rows("hrag.unused_homes"))
         for table in ("term_vectors", "deleted_collections"):
             assert twins.rows(f"hrag.{table}") == 0
         assert check(database).problems == ()
@@ -187,7 +189,7 @@ class CrashRun:
         self.parts += twins.rows("hrag.postings_parts")
 
     def _search(self, database: Database) -> None:
-        """Searches by words find what is in the ledger, each with its score."""
+        """Fails unless lexical searches find the documents of the ledger with the right scores."""
         ledger, memory = self._ledger(), MemoryEngine()
         writer = memory.writer()
         for tenant_id in TENANTS:
@@ -204,13 +206,11 @@ class CrashRun:
         text = question(self._draw)
         options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.LEXICAL, "text": text}
         scores = []
-        for each in (reader, expected):
-            with each.snapshot(tenant_id, COLLECTION) as snapshot:
-                found = find(snapshot, None, 100, **options).passages
-                scores.append([passage.score for passage in found])
+        for engine_reader in (reader, expected):
+            with engine_reader.snapshot(tenant_id, COLLECTION) as snapshot:
+                passages = find(snapshot, None, 100, **options).passages
+                scores.append([passage.score for passage in passages])
         assert scores[0] == pytest.approx(scores[1], abs=TOLERANCE)
-
-    # Means
 
     @contextmanager
     def _database(self) -> Iterator[Database]:
@@ -241,8 +241,10 @@ def _run(folder: Path, kinds: list[str], seed: int, capsys: pytest.CaptureFixtur
         finally:
             with capsys.disabled():
                 figures = f"{dict(run.kills)}, {run.acknowledged} acknowledged writes"
-                found = f"{run.verified} documents verified, {run.homes} homes, {run.parts} parts"
-                print(f"\nseed {seed}: {figures}, {found}")  # noqa: T201 - asked for
+                verified = (
+                    f"{run.verified} documents verified, {run.homes} homes, {run.parts} parts"
+                )
+                print(f"\nseed {seed}: {figures}, {verified}")  # noqa: T201 - a run reports its figures
     return run
 
 

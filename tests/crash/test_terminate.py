@@ -1,4 +1,4 @@
-"""SIGTERM under load: both services end soon, and whatever was acknowledged is kept."""
+"""After SIGTERM under load, both services end soon and no acknowledged write is lost."""
 
 import random
 import time
@@ -26,7 +26,8 @@ from tests.support.until import until
 
 _TENANT = "large"
 _STREAMED = "streamed"
-_BETWEEN_S = 0.005  # So that there is not too much to verify.
+# The client of the long stream is slow, so that there are not too many documents to verify.
+_BETWEEN_S = 0.005
 _START_S = 60.0
 _EXIT_S = 10.0
 _HUNG_S = 15.0
@@ -34,7 +35,7 @@ _HUNG_S = 15.0
 
 @dataclass
 class LongStream:
-    """One IngestDocuments call that never ends by itself."""
+    """A client whose only IngestDocuments call never ends by itself."""
 
     client: Client
     done: Done = field(default_factory=Done)
@@ -76,15 +77,15 @@ def test_a_stop_under_load_loses_nothing(tmp_path: Path) -> None:
         stream = LongStream(client)
         workers = [*_workers(client, collection), stream]
         with ThreadPoolExecutor(len(workers)) as threads:
-            working = [threads.submit(work_until_gone, worker, Event()) for worker in workers]
+            tasks = [threads.submit(work_until_gone, worker, Event()) for worker in workers]
             try:
                 until(lambda: _well_under_way(workers, stream), _START_S)
-                assert not any(each.done() for each in working)
+                assert not any(task.done() for task in tasks)
                 _stop_both(services)
-                for each in working:
-                    each.result(_HUNG_S)
+                for task in tasks:
+                    task.result(_HUNG_S)
             finally:
-                client.close()  # Ends whoever hangs.
+                client.close()  # This ends a call that hangs.
     with running(data_dir, VARIABLES) as services:
         assert settle(services.client, _TENANT, {DEFAULT_COLLECTION: collection}) == []
         exact = ExactSearch(_TENANT, collection.versions())
@@ -94,21 +95,22 @@ def test_a_stop_under_load_loses_nothing(tmp_path: Path) -> None:
 
 
 def _well_under_way(workers: list[Worker], stream: LongStream) -> bool:
-    at_it = (worker.done.acknowledged + worker.done.searches for worker in workers[:-1])
-    return len(stream.acknowledged) > 200 and min(at_it) > 10
+    """True if every client has done some work."""
+    steps = (worker.done.acknowledged + worker.done.searches for worker in workers[:-1])
+    return len(stream.acknowledged) > 200 and min(steps) > 10
 
 
 def _stop_both(services: Running) -> None:
-    began = time.monotonic()
+    began_s = time.monotonic()
     both = (services.retriever, services.indexer)
     for process in both:
         process.terminate()
     for process in both:
-        assert process.wait(_EXIT_S - (time.monotonic() - began)) == 0, process.log
+        assert process.wait(_EXIT_S - (time.monotonic() - began_s)) == 0, process.log
 
 
 def _verify_stream(client: Client, acknowledged: list[str]) -> None:
-    """All that was answered is there, and all that is there is whole."""
+    """Fails unless every acknowledged document is stored, and every stored document is complete."""
     stored = set(_listed(client))
     assert set(acknowledged) <= stored
     for document_id in stored:
@@ -125,8 +127,8 @@ def _listed(client: Client) -> Iterator[str]:
             return
 
 
-# A signal goes to whichever thread the kernel finds first; one that is just starting
-# another thread takes it from the main one, which alone runs Python's handlers.
+# The kernel delivers a signal to any thread of the process. A thread that is just starting another
+# one may receive it, although only the main thread runs Python's signal handlers.
 _STARTS_THREADS = """
 import threading
 from hrag.config import IndexerSettings
@@ -151,8 +153,8 @@ run("indexer", IndexerSettings, serve)
 def test_a_service_that_is_starting_threads_notices_sigterm() -> None:
     with ExitStack() as closing:
         children = [closing.enter_context(talking("-c", _STARTS_THREADS)) for _ in range(8)]
-        for _, said in children:
-            assert said.readline() == "serving\n"
+        for _, output in children:
+            assert output.readline() == "serving\n"
         for child, _ in children:
             child.terminate()
         assert [child.wait(_EXIT_S) for child, _ in children] == [0] * len(children)

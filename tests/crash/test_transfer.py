@@ -1,8 +1,7 @@
-"""A transfer that is killed goes on when it is run again: nothing is lost, nothing comes twice."""
+"""A transfer that is killed continues when it is run again; it loses and repeats no document."""
 
 import signal
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -14,28 +13,30 @@ from tests.support.documents.random_stores import contents, fill, vectors
 from tests.support.servers.forked import ran
 
 _POINTS = ("put.written", "put.committed")
-_TOLERANCE = 1e-3  # Of components that were stored in 16 bits.
+# The components of vectors are stored in 16 bits.
+_TOLERANCE = 1e-3
 
 
 def _killed_at_each_commit(source: str, target: str, point: str) -> None:
-    """Each run is killed at the second commit of its own, until one has no second."""
+    """Kills each run at its second commit, until a run has no second commit."""
     with closing(engine_of(source)) as engine:
         fill(engine.writer(), 3, 6)
-    kills = count()
+    kills = 0
     while True:
-        ended = ran("-m", "tests.crash.transfer_at_point", source, target, point, "2")
-        if ended.returncode == 0:
+        process = ran("-m", "tests.crash.transfer_at_point", source, target, point, "2")
+        if process.returncode == 0:
             break
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
-        next(kills)
-    assert next(kills) >= 3
+        assert process.returncode == -signal.SIGKILL, process.stderr
+        kills += 1
+    assert kills >= 3
     report = transferred(source, target)
     assert (report.differences, report.copied) == ((), 0)
-    with closing(engine_of(source)) as one, closing(engine_of(target)) as other:
-        assert contents(other.reader()) == contents(one.reader())
-        for each, copy in zip(vectors(one.reader()), vectors(other.reader()), strict=True):
-            assert np.allclose(each, copy, atol=_TOLERANCE)
-        assert other.administration().check().problems == ()
+    with closing(engine_of(source)) as original, closing(engine_of(target)) as copy:
+        assert contents(copy.reader()) == contents(original.reader())
+        pairs = zip(vectors(original.reader()), vectors(copy.reader()), strict=True)
+        for vector, copied_vector in pairs:
+            assert np.allclose(vector, copied_vector, atol=_TOLERANCE)
+        assert copy.administration().check().problems == ()
 
 
 @pytest.mark.parametrize("point", _POINTS)
@@ -47,7 +48,7 @@ def test_a_transfer_killed_at_each_commit_loses_and_repeats_nothing(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("point", statements.POINTS)
-def test_a_transfer_to_postgresql_goes_on_after_each_kill(
+def test_a_transfer_to_postgresql_continues_after_each_kill(
     tmp_path: Path, postgres_dsn: str, point: str
 ) -> None:
     _killed_at_each_commit(str(tmp_path / "source"), postgres_dsn, point)
@@ -55,7 +56,7 @@ def test_a_transfer_to_postgresql_goes_on_after_each_kill(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("point", _POINTS)
-def test_a_transfer_from_postgresql_goes_on_after_each_kill(
+def test_a_transfer_from_postgresql_continues_after_each_kill(
     tmp_path: Path, postgres_dsn: str, point: str
 ) -> None:
     _killed_at_each_commit(postgres_dsn, str(tmp_path / "target"), point)

@@ -1,8 +1,8 @@
-"""A transfer between two stores, which ends itself by SIGKILL at a named point.
+"""A transfer between two stores, which kills itself by SIGKILL at a named point.
 
-Arguments: the addresses of source and target, the point, and at which reach of it. An address
-is a folder, or the DSN of a store in PostgreSQL as keywords. The point is a failpoint of the
-embedded engine, or one of `tests.crash.statements`.
+The arguments are the addresses of source and target, the point, and n: the process ends when the
+point is reached for the n-th time. An address is a folder, or the DSN of a store in PostgreSQL as
+keywords. The point is a failpoint of the embedded engine or a point of `tests.crash.statements`.
 """
 
 import sys
@@ -19,20 +19,19 @@ from tests.crash.indexer_at_point import install
 
 
 def engine_of(address: str) -> Engine:
-    """The engine of a store, by its address."""
-    own: dict[str, object] = {"data_dir": Path(address)}
+    """Opens the engine of the store with this address."""
+    settings: dict[str, object] = {"data_dir": Path(address)}
     if "=" in address:
-        own = {"engine": "postgres", "postgres_dsn": address}
-    return open_engine(EngineSettings().model_copy(update=own))
+        settings = {"engine": "postgres", "postgres_dsn": address}
+    return open_engine(EngineSettings().model_copy(update=settings))
 
 
 def transferred(source: str, target: str) -> TransferReport:
     """Transfers with small groups, so that few documents take several commits."""
     copier.GROUP_DOCUMENTS = 3
-    one, other = engine_of(source), engine_of(target)
-    with closing(one), closing(other):
-        reader, writer, existing = one.reader(), other.writer(), other.reader()
-        return transfer(reader, writer, existing, TransferProgress())
+    with closing(engine_of(source)) as source_engine, closing(engine_of(target)) as target_engine:
+        writer, existing = target_engine.writer(), target_engine.reader()
+        return transfer(source_engine.reader(), writer, existing, TransferProgress())
 
 
 def main(source: str, target: str, point: str, at: str) -> None:

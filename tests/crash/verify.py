@@ -1,8 +1,8 @@
-"""What must be true after every restart, found out through the services.
+"""Verifies a store through its services after every restart.
 
-First each document is settled: what is there must be the acknowledged version or one
-that was in flight, whole. Then searches must find what an exact scan of just that finds,
-and so must those that are led by summaries, once all of them are written.
+First, each document is settled: the stored version must be the acknowledged one or one whose
+response was still missing, and it must be complete. Then searches must find the same as an exact
+scan of these documents. Searches by summaries must do so too, once all summaries are written.
 """
 
 import random
@@ -53,7 +53,7 @@ _RETURN_LEVEL = TREE.top_level
 
 
 def check_beside_services(data_dir: Path) -> None:
-    """Walks the whole store while the services have it."""
+    """Checks the whole store while the services use it."""
     store = open_for_reading(data_dir)
     try:
         assert check(store).problems == ()
@@ -62,10 +62,10 @@ def check_beside_services(data_dir: Path) -> None:
 
 
 def settle(client: Client, tenant_id: str, collections: dict[str, Collection]) -> list[str]:
-    """Makes what is stored certain; returns what is lost, torn or undead."""
+    """Makes the stored versions certain; returns lost, torn and undeleted ones as problems."""
     listing = client.list_collections(tenant_id, page_size=_PAGE_SIZE)
     listed = {collection.name for collection in listing.items}
-    problems = [f"collection {name} of nobody" for name in listed - collections.keys()]
+    problems = [f"nobody has created {name}" for name in listed - collections.keys()]
     for name, collection in list(collections.items()):
         known = str(collection.existence)
         if not collection.existence.settle(CREATED if name in listed else None):
@@ -83,10 +83,11 @@ def _settle_documents(client: Client, collection: Collection) -> list[str]:
         collection.tenant_id, collection=collection.name, page_size=_PAGE_SIZE
     )
     assert not listing.next_page_token
-    found = {info.document_id: info for info in listing.items}
-    problems = [f"{place}/{name}: nobody's" for name in found.keys() - collection.documents.keys()]
+    stored = {info.document_id: info for info in listing.items}
+    unknown = stored.keys() - collection.documents.keys()
+    problems = [f"{place}/{name}: nobody has written it" for name in unknown]
     for document_id, entry in collection.documents.items():
-        problem = _settle_document(client, collection, document_id, entry, found.get(document_id))
+        problem = _settle_document(client, collection, document_id, entry, stored.get(document_id))
         if problem:
             problems.append(f"{place}/{document_id}: {problem}")
     return problems
@@ -113,7 +114,7 @@ def _settle_document(
 
 
 class ExactSearch:
-    """One collection as a model that compares every leaf with every query."""
+    """A model of a collection that compares every leaf with every query."""
 
     def __init__(self, tenant_id: str, versions: Mapping[str, int]) -> None:
         self._tenant_id = tenant_id
@@ -124,29 +125,31 @@ class ExactSearch:
         self._model = ModelCollection(SETTINGS, documents)
 
     def compare(self, client: Client, source: random.Random) -> list[float]:
-        """The recall of each search against this; whatever is found must be right."""
+        """Returns the recall of each search against the model; fails if a passage is wrong."""
         queries = [random_query(source) for _ in range(_QUERIES)]
         shares = [self._standard(client, query) for query in queries]
         return [*shares, self._small_to_big(client, queries[0])]
 
     def _standard(self, client: Client, query: Vector) -> float:
         passages = self._search(client, query, SearchMode.STANDARD).passages
-        found = matched_leaves(passages)
-        assert [passage.score for passage in passages] == sorted(found.values(), reverse=True)
-        return recall(found, self._model, np.array(query), _LIMIT)
+        leaves = matched_leaves(passages)
+        assert [passage.score for passage in passages] == sorted(leaves.values(), reverse=True)
+        return recall(leaves, self._model, np.array(query), _LIMIT)
 
     def compare_by_words(self, client: Client, source: random.Random, names: Iterable[str]) -> None:
-        """Fails unless searches by words find what the memory engine finds.
+        """Fails unless lexical searches find the same as the memory engine.
 
-        Of `names`, each document that is stored is found whole by its id, and no other is.
+        A search for one of `names` finds all leaves of the document with this id, if it is stored,
+        and no other leaves.
         """
         for name in names:
-            found = self._search(client, name, SearchMode.STANDARD).passages
+            passages = self._search(client, name, SearchMode.STANDARD).passages
             stored = self._model.documents.get(name)
             leaf_count = 0 if stored is None else len(stored.vectors)
-            assert matched_leaves(found).keys() == {(name, leaf) for leaf in range(leaf_count)}
+            assert matched_leaves(passages).keys() == {(name, leaf) for leaf in range(leaf_count)}
         text = question(source)
-        scores = [each.score for each in self._search(client, text, SearchMode.STANDARD).passages]
+        passages = self._search(client, text, SearchMode.STANDARD).passages
+        scores = [passage.score for passage in passages]
         assert scores == pytest.approx(self._scores_in_memory(text), abs=SCORE_TOLERANCE), text
 
     def _scores_in_memory(self, text: str) -> list[float]:
@@ -157,22 +160,22 @@ class ExactSearch:
             writer.put(writer.open("t", "c"), document)
         with engine.reader().snapshot("t", "c") as snapshot:
             options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.LEXICAL}
-            found = find(snapshot, None, _LIMIT, text=text, **options)
-        return [passage.score for passage in found.passages]
+            passages = find(snapshot, None, _LIMIT, text=text, **options).passages
+        return [passage.score for passage in passages]
 
     def compare_by_summaries(self, client: Client, source: random.Random) -> float:
-        """The recall of a search of all sections; the summaries must be those of the texts."""
+        """Returns the recall of a search in all sections; fails if a summary is not of its text."""
         query = random_query(source)
-        found = self._search(client, query, SearchMode.SUMMARY_FIRST, MAX_TOP_SECTIONS)
-        for section in found.sections:
+        result = self._search(client, query, SearchMode.SUMMARY_FIRST, MAX_TOP_SECTIONS)
+        for section in result.sections:
             check_section(self._tenant_id, section, self._versions[section.document_id])
-        return self._recall(found.passages, query)
+        return self._recall(result.passages, query)
 
     def _small_to_big(self, client: Client, query: Vector) -> float:
         return self._recall(self._search(client, query, SearchMode.SMALL_TO_BIG).passages, query)
 
     def _recall(self, passages: tuple[Passage, ...], query: Vector) -> float:
-        """Of passages of the level that is returned."""
+        """Returns the recall of passages at `_RETURN_LEVEL`."""
         scores = self._model.scores(np.array(query))
         groups = self._model.groups(scores, _RETURN_LEVEL, Aggregation.MAX)
         best = sorted((group.score for group in groups.values()), reverse=True)[:_LIMIT]
@@ -189,9 +192,9 @@ class ExactSearch:
     def _search(
         self, client: Client, query: Query, mode: SearchMode, top_sections: int | None = None
     ) -> SearchResult:
-        """A text is searched by words alone."""
+        """Searches for a vector by vectors alone, and for a text by words alone."""
         level = None if mode is SearchMode.STANDARD else _RETURN_LEVEL
-        found = client.search(
+        result = client.search(
             self._tenant_id,
             query,
             mode=mode,
@@ -201,7 +204,7 @@ class ExactSearch:
             top_sections=top_sections,
             keep_overlap=True,
         )
-        for passage in found.passages:
+        for passage in result.passages:
             version = check_passage(self._tenant_id, passage, query, mode)
             assert self._versions[passage.chunk.document_id] == version, passage
-        return found
+        return result

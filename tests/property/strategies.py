@@ -1,7 +1,7 @@
-"""Documents and tree settings as hypothesis draws them.
+"""Strategies of hypothesis for documents and tree settings.
 
-A document is a few blocks, each of one kind and made from a seed: hypothesis shrinks the
-number of blocks and their sizes, which is what a failing tree depends on.
+A document has a few blocks. Each block has a kind, and its text is computed from a seed. So
+hypothesis shrinks the number of blocks and their sizes, on which a failing tree depends.
 """
 
 import random
@@ -75,15 +75,21 @@ KINDS: dict[str, Callable[[random.Random, int], str]] = {
 
 
 def text_of(kind: str, words: int, seed: int = 0) -> str:
-    """A text of one kind; the same arguments give the same text."""
+    """Returns a text of a kind; the same arguments give the same text."""
     return KINDS[kind](random.Random(f"{kind} {seed}"), words)
 
 
 @dataclass(frozen=True)
 class _Block:
+    """A part of a document.
+
+    `depth` is the depth of the heading at its beginning; 0 if there is none. `page` is true if the
+    block begins a page.
+    """
+
     text: str
-    depth: int  # Of the heading the block begins with; 0 is none.
-    page: bool  # Whether the block begins a page.
+    depth: int
+    page: bool
 
 
 _BLOCKS = st.builds(
@@ -130,7 +136,7 @@ _CLOSE_SIZES = st.tuples(st.integers(MIN_CHUNK_TOKENS, 70), st.integers(1, MAX_L
 
 @st.composite
 def tree_settings(draw: st.DrawFn) -> TreeSettings:
-    """Any settings a collection could have, with chunks small enough to be many."""
+    """Any settings of a collection, with chunks so small that a document has many."""
     sizes = sorted(draw(_DOUBLINGS | _ANY_SIZES | _CLOSE_SIZES))
     overlap = draw(st.sampled_from([0.0, 0.1, 0.5]) | st.floats(0.0, 0.5))
     return TreeSettings(tuple(sizes), overlap, draw(st.integers(0, len(sizes) - 1)))

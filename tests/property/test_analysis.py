@@ -1,4 +1,4 @@
-"""The compiled term extractor equals its twin, on whatever Unicode hypothesis finds."""
+"""The compiled term extractor equals its twin in Python, for any Unicode text."""
 
 import unicodedata
 
@@ -48,7 +48,7 @@ EXAMPLES = (
 
 
 def halved(word):
-    """Shortens words, sometimes to nothing."""
+    """A stemmer that shortens words, sometimes to an empty one."""
     return word[: len(word) // 2] if word[0] in "abcexж" else word.rstrip("s")
 
 
@@ -66,6 +66,7 @@ def visible(text):
 
 
 def examples(test):
+    """A decorator that adds all EXAMPLES to a test."""
     for text in EXAMPLES:
         test = example(text)(test)
     return test
@@ -116,7 +117,7 @@ def test_folding_equals_its_twin_and_unicode(text):
 
 
 @given(TEXTS)
-def test_invisible_characters_change_no_term_and_lie_inside_matches(text):
+def test_invisible_characters_change_no_term_and_are_inside_matches(text):
     plain = visible(text)
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
         english = analyzer("english/1")
@@ -124,11 +125,12 @@ def test_invisible_characters_change_no_term_and_lie_inside_matches(text):
         assert english.terms(text).tolist() == terms.tolist()
         ids = np.unique(terms)
         in_text, in_plain = english.matches(text, ids), english.matches(plain, ids)
-        assert [visible(each) for each in matched(text, in_text)] == matched(plain, in_plain)
+        words = [visible(word) for word in matched_words(text, in_text)]
+        assert words == matched_words(plain, in_plain)
 
 
-def matched(text, found):
-    return [text[start:end] for start, end in zip(found.starts, found.ends, strict=True)]
+def matched_words(text, matches):
+    return [text[start:end] for start, end in zip(matches.starts, matches.ends, strict=True)]
 
 
 @examples
@@ -137,17 +139,17 @@ def test_every_occurrence_of_a_term_is_a_match(text):
     english = analyzer("english/1")
     terms = english.terms(text)
     ids = np.unique(terms)
-    found = english.matches(text, ids)
-    assert sorted(ids[found.which].tolist()) == sorted(terms.tolist())
-    assert (found.starts < found.ends).all()
-    assert (found.ends <= len(text)).all()
-    rows = list(zip(*(array.tolist() for array in found), strict=True))
+    matches = english.matches(text, ids)
+    assert sorted(ids[matches.which].tolist()) == sorted(terms.tolist())
+    assert (matches.starts < matches.ends).all()
+    assert (matches.ends <= len(text)).all()
+    rows = list(zip(*(array.tolist() for array in matches), strict=True))
     assert rows == sorted(rows)
 
 
 @given(TEXTS, st.data())
-def test_a_text_with_a_phrase_has_all_its_words(text, data):
-    """So an index of words may look for the texts that are worth reading."""
+def test_a_text_with_a_phrase_has_all_words_of_the_phrase(text, data):
+    """An index of words can therefore find the texts that may contain the phrase."""
     start = data.draw(st.integers(0, len(text)))
     phrase = text[start : data.draw(st.integers(start, len(text)))]
     english = analyzer("english/1")
@@ -156,7 +158,7 @@ def test_a_text_with_a_phrase_has_all_its_words(text, data):
 
 
 @given(TEXTS)
-def test_words_of_a_text_are_contained_in_it(text):
+def test_a_text_contains_each_of_its_words(text):
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
         for token in hrag_fast.TermExtractor(None).tokens(text):
             assert RequiredParts([token.text]).are_in([text]), token

@@ -1,4 +1,4 @@
-"""AUTO_MERGE against its definition, on trees of every shape."""
+"""AUTO_MERGE equals its definition, on trees of any shape."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from hrag.passages.tree_text import TreePosition
 from hrag.values.tree import Tree
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings
-from tests.property.test_tree import many
+from tests.property.test_tree import fifty_examples
 
 ratios = st.sampled_from([0.01, 0.5, 1.0]) | st.floats(0.01, 1.0)
 
@@ -19,7 +19,10 @@ ratios = st.sampled_from([0.01, 0.5, 1.0]) | st.floats(0.01, 1.0)
 def _stands(
     tree: Tree, place: TreePosition, leaves: set[int], leaf_level: int, ratio: float
 ) -> bool:
-    """Whether a chunk is a leaf that matched, or enough of its children stand themselves."""
+    """Returns True if a chunk stands for its leaves, by definition.
+
+    It does if it is a leaf that matched, or if enough of its children stand for their leaves.
+    """
     level, index = place
     if level == leaf_level:
         return index in leaves
@@ -33,21 +36,21 @@ def _stands(
 
 @st.composite
 def matched_leaves(draw: st.DrawFn, count: int) -> set[int]:
-    """Some of so many leaves: a few that follow each other, and any others."""
+    """Some of `count` leaves: a few consecutive ones, and up to three at any place."""
     numbers = st.integers(0, count - 1)
-    first, others = draw(numbers), draw(st.sets(numbers, max_size=3))
-    return {*range(first, min(first + draw(st.integers(1, 6)), count)), *others}
+    first, scattered = draw(numbers), draw(st.sets(numbers, max_size=3))
+    return {*range(first, min(first + draw(st.integers(1, 6)), count)), *scattered}
 
 
 @given(documents, tree_settings(), ratios, st.data())
 @hypothesis_settings(max_examples=300)  # Few draws have a chunk inside another's overlap.
-def test_the_highest_chunk_stands_of_which_enough_matched(parsed, settings, ratio, data):
-    settings, leaf_level = replace(settings, embedding_level=0), 0  # So most have parents.
+def test_the_highest_chunk_with_enough_matches_represents_its_leaves(parsed, settings, ratio, data):
+    settings, leaf_level = replace(settings, embedding_level=0), 0  # So most leaves have parents.
     tree = build_tree(parsed, settings)
     leaves = data.draw(matched_leaves(tree.counts[leaf_level]))
     top = data.draw(st.integers(leaf_level, settings.top_level))
-    found = representatives(tree, leaves, leaf_level, top, ratio)
-    assert set(found) == leaves
+    chunks = representatives(tree, leaves, leaf_level, top, ratio)
+    assert set(chunks) == leaves
 
     ancestors = tree.ancestors(leaf_level)
     highest = {
@@ -60,25 +63,25 @@ def test_the_highest_chunk_stands_of_which_enough_matched(parsed, settings, rati
         )
         for leaf in leaves
     }
-    for leaf, place in found.items():
+    for leaf, place in chunks.items():
         assert place in highest.values()
-        own, holder = tree.record(*highest[leaf]), tree.record(*place)
-        assert holder.byte_start <= own.byte_start
-        assert own.byte_end <= holder.byte_end
+        inner, outer = tree.record(*highest[leaf]), tree.record(*place)
+        assert outer.byte_start <= inner.byte_start
+        assert inner.byte_end <= outer.byte_end
 
-    chosen = [tree.record(*place) for place in set(found.values())]
-    for one in chosen:
+    records = [tree.record(*place) for place in set(chunks.values())]
+    for record in records:
         inside = [
             other
-            for other in chosen
-            if one.byte_start <= other.byte_start and other.byte_end <= one.byte_end
+            for other in records
+            if record.byte_start <= other.byte_start and other.byte_end <= record.byte_end
         ]
-        assert inside == [one]
+        assert inside == [record]
 
 
 @given(documents, tree_settings())
-@many
-def test_leaves_inside_a_chunk_are_those_whose_span_is(parsed, settings):
+@fifty_examples
+def test_the_leaves_inside_a_chunk_are_those_whose_spans_are_inside(parsed, settings):
     tree, leaf_level = build_tree(parsed, settings), settings.embedding_level
     leaves = [tree.record(leaf_level, index) for index in range(tree.counts[leaf_level])]
     for level in range(leaf_level, settings.top_level + 1):

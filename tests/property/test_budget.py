@@ -1,4 +1,4 @@
-"""Filling a token budget, for documents, settings and rankings of every shape."""
+"""Filling a token budget, for any documents, tree settings and rankings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from hrag.types import TreeSettings
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings
 
-some = hypothesis_settings(max_examples=50)
+fifty_examples = hypothesis_settings(max_examples=50)
 
 Interval = tuple[str, int, int]
-"""A document, and the first token and the end of a part of it."""
+"""A part of a document: the document, its first token, and the end of its tokens."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Leaves of some documents, best first, each by its document and index."""
+    """Leaves of some documents, best first; each has its document and index."""
 
     texts: dict[str, TreeText]
     level: int
@@ -65,42 +65,52 @@ def rankings(draw: st.DrawFn) -> Ranking:
 
 per_document = st.integers(0, 3)
 budgets = st.integers(1, 40) | st.integers(1, 3000)
+two_limits = st.tuples(st.integers(1, 8), st.integers(1, 8)).map(sorted)
 
 
-def model(ranking: Ranking, budget: int, most: int) -> tuple[list[Interval], Interval | None]:
-    """The passages of the leaves that fit whole, in order; and the first leaf that does not."""
-    found: list[Interval] = []
+def model(
+    ranking: Ranking, budget: int, max_per_document: int
+) -> tuple[list[Interval], Interval | None]:
+    """Returns the passages of the leaves that fit completely, in order, and the first other leaf.
+
+    The first other leaf is None if all leaves fit.
+    """
+    passages: list[Interval] = []
     for new in map(interval, ranking.drafts()):
         name, start, end = new
-        touching = [e for e in found if e[0] == name and e[1] <= end and start <= e[2]]
-        if not touching and 0 < most <= sum(each[0] == name for each in found):
+        touching = [e for e in passages if e[0] == name and e[1] <= end and start <= e[2]]
+        count = sum(passage[0] == name for passage in passages)
+        if not touching and 0 < max_per_document <= count:
             continue
-        joined = [new, *touching]
-        whole = (name, min(each[1] for each in joined), max(each[2] for each in joined))
-        place = found.index(touching[0]) if touching else len(found)
-        after = [each for each in found if each not in touching]
-        after.insert(place, whole)
-        if sum(end - start for _, start, end in after) > budget:
-            return found, new
-        found = after
-    return found, None
+        parts = [new, *touching]
+        whole = (name, min(part[1] for part in parts), max(part[2] for part in parts))
+        position = passages.index(touching[0]) if touching else len(passages)
+        joined = [passage for passage in passages if passage not in touching]
+        joined.insert(position, whole)
+        if sum(end - start for _, start, end in joined) > budget:
+            return passages, new
+        passages = joined
+    return passages, None
 
 
 def inside(part: Interval, whole: Interval) -> bool:
+    """True if `part` lies inside `whole`."""
     return part[0] == whole[0] and whole[1] <= part[1] and part[2] <= whole[2]
 
 
-@some
+@fifty_examples
 @given(rankings(), budgets, per_document)
-def test_leaves_fill_the_budget_in_order_and_the_last_is_cut(ranking, budget, most):
-    selected = fill_budget(ranking.drafts(), budget, ranking, max_per_document=most)
-    found = selected.drafts
-    _assert_measured(found, ranking)
-    passages = [interval(each) for each in found]
-    whole, cut = model(ranking, budget, most)
+def test_leaves_fill_the_budget_in_order_and_the_last_leaf_is_cut(
+    ranking, budget, max_per_document
+):
+    selected = fill_budget(ranking.drafts(), budget, ranking, max_per_document=max_per_document)
+    drafts = selected.drafts
+    _assert_measured(drafts, ranking)
+    passages = [interval(draft) for draft in drafts]
+    whole, cut = model(ranking, budget, max_per_document)
     assert selected.left_out == (cut is not None)
     assert sum(end - start for _, start, end in passages) <= budget
-    assert [each.groups[0] for each in found] == sorted(each.groups[0] for each in found)
+    assert [draft.groups[0] for draft in drafts] == sorted(draft.groups[0] for draft in drafts)
     if cut is None:
         assert passages == whole
         return
@@ -114,25 +124,27 @@ def test_leaves_fill_the_budget_in_order_and_the_last_is_cut(ranking, budget, mo
         assert new == old or inside(new, (new[0], min(old[1], cut[1]), max(old[2], cut[2])))
 
 
-def _assert_measured(found: list[PassageDraft], ranking: Ranking) -> None:
-    """Spans agree in characters, bytes and the document's tokens, and lie apart."""
+def _assert_measured(drafts: list[PassageDraft], ranking: Ranking) -> None:
+    """Fails unless spans agree in characters, bytes and tokens, and do not touch."""
     for name, document in ranking.texts.items():
         text = str(document.text, "utf-8")
         ends = tokens.byte_ends(tokens.encode(text)).astype(np.int64)
-        own = sorted(each.record for each in found if each.document_id == name)
-        for record in own:
+        records = sorted(draft.record for draft in drafts if draft.document_id == name)
+        for record in records:
             assert document.content(record) == text[record.char_start : record.char_end]
             first = np.searchsorted(ends, record.byte_start, side="right")
-            behind = np.searchsorted(ends, record.byte_end, side="left") + 1
-            assert (record.token_start, record.token_end) == (first, behind)
-        for one, other in pairwise(own):
-            assert one.byte_end < other.byte_start
+            end = np.searchsorted(ends, record.byte_end, side="left") + 1
+            assert (record.token_start, record.token_end) == (first, end)
+        for record, following in pairwise(records):
+            assert record.byte_end < following.byte_start
 
 
 def _assert_more(less: list[PassageDraft], more: list[PassageDraft]) -> None:
-    """The same leaves come first, and around their text is only more text."""
-    first, all_ = (sorted(chain(*(each.groups for each in some))) for some in (less, more))
-    assert all_[: len(first)] == first
+    """Fails unless `more` begins with the leaves of `less`, and its passages contain their text."""
+    groups, more_groups = (
+        sorted(chain(*(draft.groups for draft in drafts))) for drafts in (less, more)
+    )
+    assert more_groups[: len(groups)] == groups
     for part in less:
         assert any(inside(interval(part), interval(whole)) for whole in more)
         assert any(
@@ -143,34 +155,34 @@ def _assert_more(less: list[PassageDraft], more: list[PassageDraft]) -> None:
         )
 
 
-@some
-@given(rankings(), budgets, budgets, per_document)
-def test_a_larger_budget_gives_the_same_and_more(ranking, one, other, most):
+@fifty_examples
+@given(rankings(), st.tuples(budgets, budgets).map(sorted), per_document)
+def test_a_larger_budget_gives_the_same_text_and_more(ranking, budgets, max_per_document):
     less, more = (
-        fill_budget(ranking.drafts(), budget, ranking, max_per_document=most).drafts
-        for budget in sorted((one, other))
+        fill_budget(ranking.drafts(), budget, ranking, max_per_document=max_per_document).drafts
+        for budget in budgets
     )
     _assert_more(less, more)
 
 
-@some
-@given(rankings(), st.integers(1, 8), st.integers(1, 8), per_document)
-def test_a_larger_limit_gives_the_same_and_more(ranking, one, other, most):
+@fifty_examples
+@given(rankings(), two_limits, per_document)
+def test_a_larger_limit_gives_the_same_text_and_more(ranking, limits, max_per_document):
     less, more = (
         select_drafts(
             ranking.drafts(),
-            PassageLimits(limit, merge_adjacent=True, max_per_document=most),
+            PassageLimits(limit, merge_adjacent=True, max_per_document=max_per_document),
             ranking,
         ).drafts
-        for limit in sorted((one, other))
+        for limit in limits
     )
     _assert_more(less, more)
-    assert len(less) <= min(one, other)
+    assert len(less) <= limits[0]
 
 
 @dataclass(frozen=True)
 class Parents:
-    """A ranking's leaves by their ancestors one level above, if there is one."""
+    """The leaves of a ranking, grouped by their parents; by themselves if they have no parents."""
 
     ranking: Ranking
 
@@ -179,8 +191,8 @@ class Parents:
         return self.ranking.level
 
     def leaves(self, groups: Sequence[int]) -> list[LeafMatch]:
-        found = list(self._groups().values())
-        return self.ranking.leaves(sorted(chain(*(found[group] for group in groups))))
+        members = list(self._groups().values())
+        return self.ranking.leaves(sorted(chain(*(members[group] for group in groups))))
 
     def drafts(self) -> list[PassageDraft]:
         return [
@@ -197,34 +209,34 @@ class Parents:
         return groups
 
 
-@some
+@fifty_examples
 @given(rankings().map(Parents), st.integers(1, 8), st.just(0) | budgets, st.booleans())
-def test_passages_side_by_side_have_no_text_twice_and_lose_none(climbed, limit, budget, cut_last):
+def test_separate_passages_repeat_and_lose_no_text(climbed, limit, budget, cut_last):
     limits = PassageLimits(limit, budget, cut_last=cut_last and budget > 0)
     drafts = select_drafts(climbed.drafts(), limits, climbed).drafts
     assert len(drafts) <= limit
-    seen: dict[str, set[int]] = {name: set() for name in climbed.ranking.texts}
+    returned: dict[str, set[int]] = {name: set() for name in climbed.ranking.texts}
     for draft in drafts:
-        name, *own = interval(draft)
+        name, start, end = interval(draft)
         tree, part = draft.document.tree, draft.record
-        leaves = [tree.record(climbed.level, each.leaf) for each in climbed.leaves(draft.groups)]
+        matches = climbed.leaves(draft.groups)
+        leaves = [tree.record(climbed.level, match.leaf) for match in matches]
         assert any(leaf.within(part) for leaf in leaves)
-        assert seen[name].isdisjoint(range(*own))
-        seen[name].update(range(*own))
+        assert returned[name].isdisjoint(range(start, end))
+        returned[name].update(range(start, end))
         whole = tree.record(*draft.position)
         tokens_of_whole = set(range(whole.token_start, whole.token_end))
-        assert set(range(*own)) <= tokens_of_whole
+        assert set(range(start, end)) <= tokens_of_whole
         if not limits.cut_last:
-            assert tokens_of_whole <= seen[name]
+            assert tokens_of_whole <= returned[name]
         content = draft.document.content(whole)[part.char_start - whole.char_start :]
         assert content.startswith(draft.document.content(part))
 
 
-@some
-@given(rankings().map(Parents), st.integers(1, 8), st.integers(1, 8))
-def test_a_larger_limit_gives_the_same_passages_first(climbed, one, other):
+@fifty_examples
+@given(rankings().map(Parents), two_limits)
+def test_a_larger_limit_gives_the_same_passages_first(climbed, limits):
     less, more = (
-        select_drafts(climbed.drafts(), PassageLimits(limit), climbed).drafts
-        for limit in sorted((one, other))
+        select_drafts(climbed.drafts(), PassageLimits(limit), climbed).drafts for limit in limits
     )
-    assert [each.record for each in more[: len(less)]] == [each.record for each in less]
+    assert [draft.record for draft in more[: len(less)]] == [draft.record for draft in less]

@@ -1,4 +1,4 @@
-"""A cited sentence is a part of its document, touches its leaf, and is what the twin says."""
+"""A cited sentence is a part of its document, touches its leaf, and equals that of the twin."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.property.strategies import documents, tree_settings
 
 
 def matches_of(terms: list[tuple[int, int, int]]) -> Matches:
-    """Starts, ends and numbers of terms, in order."""
+    """Matches from the start, end and number of each term, in order."""
     return Matches(*np.array(sorted(terms), np.uint32).reshape(-1, 3).T.copy())
 
 
@@ -36,55 +36,55 @@ def test_a_cited_sentence_touches_its_leaf_and_equals_the_twins(parsed, settings
     starts = data.draw(st.lists(st.sampled_from(words), max_size=5)) if words else []
     terms = [(at - leaf.char_start, at - leaf.char_start + 1, at % 3) for at in starts]
     matches = data.draw(st.sampled_from([None, matches_of(terms)]))
-    asked = (text.encode(), leaf, outline.section_starts, outline.heading_end, matches, weights)
-    found = matched_sentence(*asked)
-    assert found == twins.matched_sentence(*asked)
-    byte_start, byte_end, char_start, char_end = found
+    arguments = (text.encode(), leaf, outline.section_starts, outline.heading_end, matches, weights)
+    span = matched_sentence(*arguments)
+    assert span == twins.matched_sentence(*arguments)
+    byte_start, byte_end, char_start, char_end = span
     sentence = text[char_start:char_end]
     assert sentence == text.encode()[byte_start:byte_end].decode()
     if words:
         assert sentence == sentence.strip() != ""
         assert char_start < leaf.char_end
         assert leaf.char_start < char_end
-    assert not any(char_start < each.char_start < char_end for each in parsed.sections)
+    assert not any(char_start < part.char_start < char_end for part in parsed.sections)
 
 
 numbers = st.integers(0, 30)
-ranges = st.tuples(numbers, numbers, st.just(0)).map(lambda each: (*sorted(each[:2]), 0))
+ranges = st.tuples(numbers, numbers).map(lambda pair: (*sorted(pair), 0))
 parts = st.lists(st.tuples(numbers, st.lists(ranges, max_size=8).map(matches_of)), max_size=4)
 
 
 @given(parts, numbers, st.integers(30, 70))
 def test_merged_spans_equal_their_twin(parts, first, end):
-    found = merged_spans(parts, first, end)
-    assert found == twins.merged_spans(parts, first, end)
-    assert found == sorted(found)
+    spans = merged_spans(parts, first, end)
+    assert spans == twins.merged_spans(parts, first, end)
+    assert spans == sorted(spans)
 
 
 crowd = st.sampled_from([0, 1, 15, 16, 17, 30])
 
 
 @given(crowd, crowd, st.integers(0, 39), st.sampled_from([7, 12]))
-def test_the_first_16_sections_of_one_place_alone_may_have_a_heading(first, second, titled, end):
-    """Thousands of bookmarks may lead to one page."""
+def test_only_the_first_16_sections_at_one_place_may_have_a_heading(first, second, titled, end):
+    """Thousands of bookmarks may point to the same page."""
     starts = [0] * first + [7] * second
     text = b"Heading Title. A sentence. Another one."
     leaf = ChunkRecord(0, len(text), 0, len(text), 0, 9, 0, 0, 0, 0xFFFF_FFFF)
 
     def cited(module):
-        asked = []
+        sections = []
 
         def heading_end(_text, start, section):
-            asked.append(section)
+            sections.append(section)
             return end if section == titled else start
 
-        found = module.matched_sentence(text, leaf, np.array(starts, np.uint32), heading_end)
-        return found, asked
+        span = module.matched_sentence(text, leaf, np.array(starts, np.uint32), heading_end)
+        return span, sections
 
-    found, asked = cited(hrag_fast)
-    assert (found, asked) == cited(twins)
+    span, sections = cited(hrag_fast)
+    assert (span, sections) == cited(twins)
     expected = [n for n, start in enumerate(starts) if n - starts.index(start) < 16]
-    assert asked == expected
+    assert sections == expected
 
 
 COLUMNS = [(4000, 1, 1), (1, 4000, 1), (0, 1, 1)]
@@ -103,11 +103,11 @@ def test_matches_whose_columns_differ_in_length_are_refused(module, sizes):
 def test_matches_with_too_few_terms_are_refused(module, sizes):
     matches = Matches(*(np.zeros(size, np.uint32) for size in sizes))
     with pytest.raises(ValueError, match=r"matches have|zip\(\)"):
-        module.matched_sentence(b"text", LEAF, NOTHING, len, matches, np.ones(1, np.float32))
+        module.matched_sentence(b"text", LEAF, NO_SECTIONS, len, matches, np.ones(1, np.float32))
 
 
 LEAF = ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, 0xFFFF_FFFF)
-NOTHING = np.empty(0, np.uint32)
+NO_SECTIONS = np.empty(0, np.uint32)
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ NOTHING = np.empty(0, np.uint32)
 )
 def test_a_leaf_that_is_not_in_the_text_is_refused(leaf, error):
     with pytest.raises((ValueError, IndexError), match=error):
-        matched_sentence(b"text", leaf, NOTHING, len)
+        matched_sentence(b"text", leaf, NO_SECTIONS, len)
 
 
 def test_a_term_without_a_weight_is_refused():
-    one = np.ones(1, np.float32)
-    assert matched_sentence(b"text", LEAF, NOTHING, len, matches_of([(0, 4, 0)]), one)
+    weight = np.ones(1, np.float32)
+    assert matched_sentence(b"text", LEAF, NO_SECTIONS, len, matches_of([(0, 4, 0)]), weight)
     with pytest.raises(IndexError, match=r"which\[0\] is 1; it must be below 1"):
-        matched_sentence(b"text", LEAF, NOTHING, len, matches_of([(0, 4, 1)]), one)
+        matched_sentence(b"text", LEAF, NO_SECTIONS, len, matches_of([(0, 4, 1)]), weight)
     with pytest.raises(IndexError, match=r"which\[0\] is 0; it must be below 0"):
-        matched_sentence(b"text", LEAF, NOTHING, len, matches_of([(0, 4, 0)]))
+        matched_sentence(b"text", LEAF, NO_SECTIONS, len, matches_of([(0, 4, 0)]))

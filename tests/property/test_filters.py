@@ -1,4 +1,4 @@
-"""Filters against a plain loop over all documents."""
+"""Filters select the same documents as a plain loop over all documents."""
 
 import tempfile
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 
 
 @given(metadata_of_all, st.lists(filter_model.FILTERS, min_size=1, max_size=5), st.booleans())
-def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, sealed):
+def test_a_filter_selects_the_same_documents_as_a_plain_loop(metadata_of_all, filters, sealed):
     with tempfile.TemporaryDirectory() as folder:
         store = open_for_writing(Path(folder))
         writer, model = EmbeddedWriter(store), ModelCollection()
@@ -47,18 +47,19 @@ def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, se
         reader = EmbeddedReader(store)
         query = query_vector(1)
         with reader.snapshot("t", "c") as snapshot:
-            for each in [*filters, *filters]:  # The second time, what was selected is known.
-                found = find(snapshot, query, 100, filter=each)
-                wanted = model.filtered(each)
-                leaves = matched_leaves(found.passages)
-                assert {document_id for document_id, _ in leaves} == set(wanted.documents)
-                assert found.eligible_leaves == wanted.leaf_count
+            # Each filter runs twice; the second time, its result is in the cache.
+            for filter in [*filters, *filters]:
+                result = find(snapshot, query, 100, filter=filter)
+                expected = model.filtered(filter)
+                leaves = matched_leaves(result.passages)
+                assert {document_id for document_id, _ in leaves} == set(expected.documents)
+                assert result.eligible_leaves == expected.leaf_count
         reader.close()
         assert check(store).problems == ()
         store.close()
 
 
-# Digests
+# Tests of the digests of filters.
 
 ALIKE = [0, 1, 0.0, -0.0, 1.0, True, False, "0", "1", "1.0", "True", "", "a", "b", "ab", "0x1.0p+0"]
 ALIKE += [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00"]
@@ -83,27 +84,27 @@ nested = st.recursive(
 
 
 @given(*[filter_model.FILTERS | nested] * 2)
-def test_filters_have_one_digest_only_if_they_are_written_alike(one, other):
-    assert (filter_digest(one) == filter_digest(other)) == (repr(one) == repr(other))
+def test_two_filters_have_the_same_digest_only_if_they_are_equal(first, second):
+    assert (filter_digest(first) == filter_digest(second)) == (repr(first) == repr(second))
 
 
-def test_no_two_filters_that_look_alike_share_a_digest():
+def test_similar_filters_have_different_digests():
     filters = [Match("metadata.a", (value,)) for value in ALIKE]
     filters += [Match("metadata.a", ("ab", "")), Match("metadata.a", ("a", "b"))]
-    filters += [AllOf((each,)) for each in filters] + [AnyOf((each,)) for each in filters]
+    filters += [kind((filter,)) for kind in (AllOf, AnyOf) for filter in filters]
     filters += [AllOf((filters[0], AllOf((filters[1],)))), AllOf((AllOf(tuple(filters[:2])),))]
     a, b, c = filters[:3]
     filters += [AnyOf((a, AllOf((b,)), c)), AnyOf((a, AllOf((b, c))))]
-    assert len({filter_digest(each) for each in filters}) == len(filters)
+    assert len({filter_digest(filter) for filter in filters}) == len(filters)
 
 
-# Selectivity
+# Tests of filters that select few or many of ten thousand documents.
 
 DOCUMENTS = 10_000
 MIN_RECALL = 0.99
 QUERIES = 10
 
-# Each kind of condition, selecting one document, 1 %, a half, and all.
+# Filters of each kind by the number of documents that they select: 1, 1 %, half, and all.
 SELECTIONS: dict[str, dict[int, Filter]] = {
     "a number's range": {
         1: Range("metadata.number", at_least=70, at_most=70),
@@ -129,7 +130,7 @@ SELECTIONS: dict[str, dict[int, Filter]] = {
         5000: Match("metadata.hundredth", tuple(f"h{number}" for number in range(50))),
         DOCUMENTS: Match("metadata.hundredth", tuple(f"h{number}" for number in range(100))),
     },
-    "what there is": {
+    "fields that exist": {
         1: Exists("metadata.only"),
         100: Exists("metadata.o.few"),
         5000: Exists("metadata.half"),
@@ -166,7 +167,10 @@ def _document(number: int) -> PreparedDocument:
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
-    """Nine tenths in one segment, the rest in the tail; some have been replaced."""
+    """A store with nine tenths of the documents in a segment and the rest in the tail.
+
+    Some documents have been replaced.
+    """
     with tempfile.TemporaryDirectory() as folder:
         store = open_for_writing(Path(folder))
         writer, model = EmbeddedWriter(store), ModelCollection()
@@ -194,18 +198,18 @@ def test_filters_of_every_selectivity_find_the_nearest_that_pass(large, kind):
     reader, whole = large
     queries = [query_vector(seed) for seed in range(QUERIES)]
     with reader.snapshot("t", "c") as snapshot:
-        for selected, each in SELECTIONS[kind].items():
-            model = whole.filtered(each)
+        for selected, filter in SELECTIONS[kind].items():
+            model = whole.filtered(filter)
             assert len(model.documents) == selected
             for count in (1, 10):
-                found = [find(snapshot, query, count, filter=each) for query in queries]
-                assert {one.eligible_leaves for one in found} == {selected}
-                assert {one.exhausted for one in found} == {count >= selected}
-                assert {one.exact for one in found} == {selected < 1000}
+                results = [find(snapshot, query, count, filter=filter) for query in queries]
+                assert {result.eligible_leaves for result in results} == {selected}
+                assert {result.exhausted for result in results} == {count >= selected}
+                assert {result.exact for result in results} == {selected < 1000}
                 shares = [
-                    recall(matched_leaves(one.passages), model, query, count)
-                    for one, query in zip(found, queries, strict=True)
+                    recall(matched_leaves(result.passages), model, query, count)
+                    for result, query in zip(results, queries, strict=True)
                 ]
                 assert np.mean(shares) >= (1.0 if selected < 1000 else MIN_RECALL)
-            everything = search_leaves(snapshot, queries[0], DOCUMENTS + 1, filter=each)
+            everything = search_leaves(snapshot, queries[0], DOCUMENTS + 1, filter=filter)
             assert recall(everything, model, queries[0], selected) == 1.0

@@ -1,4 +1,4 @@
-"""The kernels equal their twins to the bit, on whatever hypothesis finds."""
+"""The compiled kernels equal their twins in Python to the bit, for any arguments."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,14 @@ from hrag_fast import COUNT, CUT_FORBIDDEN, CUT_PARAGRAPH, MAX, MEAN, SUM
 from tests import twins
 
 AGGREGATIONS = (MAX, SUM, MEAN, COUNT)
-FEW_SCORES = st.sampled_from([-0.5, -0.0, 0.0, 0.25, 0.5])  # Ties, and zeros of both signs.
+# There are ties, and zeros of both signs.
+FEW_SCORES = st.sampled_from([-0.5, -0.0, 0.0, 0.25, 0.5])
 ANY_SCORE = st.floats(-1000, 1000, width=32)
 
 
 @st.composite
 def climbs(draw):
-    """Arguments of climb: few documents and ancestors, so that groups form."""
+    """Arguments of climb with few documents and ancestors, so that groups have several leaves."""
     leaf = st.tuples(st.integers(0, 4), st.integers(0, 30))
     leaves = draw(st.lists(leaf, unique=True, max_size=60))
     n = len(leaves)
@@ -49,7 +50,7 @@ def test_climb_equals_its_twin(arguments):
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("candidate_count", [8, 9, 100, 1000, 1001, 5000])
 def test_climb_equals_its_twin_on_long_lists(candidate_count, aggregation):
-    """Both sides of the sort's shortest run and of the GIL's release."""
+    """The lengths are near the shortest run of the sort and near the one that releases the GIL."""
     random = np.random.default_rng(candidate_count + aggregation)
     n = 2 * candidate_count
     arguments = (
@@ -81,23 +82,21 @@ def test_climb_returns_each_live_candidate_once_below_its_ancestor(arguments):
 
 @st.composite
 def selections(draw):
-    """Labels of documents in any order, and documents near to them or anywhere."""
+    """Labels of documents in any order, and some of these or other documents."""
     size = draw(st.sampled_from([8, 64, 1 << 44]))
     documents = st.integers(0, size - 1)
     leaves = st.tuples(documents, st.integers(0, (1 << 20) - 1))
     labels = [document << 20 | leaf for document, leaf in draw(st.lists(leaves, max_size=20))]
-    chosen = draw(st.sets(documents | st.sampled_from([each >> 20 for each in labels] or [0])))
+    chosen = draw(st.sets(documents | st.sampled_from([label >> 20 for label in labels] or [0])))
     return np.array(labels, np.uint64), np.array(sorted(chosen), np.uint64)
 
 
 @given(selections())
 def test_rows_of_documents_equal_their_twin(arguments):
-    found, expected = (
-        hrag_fast.rows_of_documents(*arguments),
-        twins.rows_of_documents(*arguments),
-    )
-    assert found.dtype == expected.dtype == np.uint32
-    assert found.tolist() == expected.tolist()
+    rows = hrag_fast.rows_of_documents(*arguments)
+    expected = twins.rows_of_documents(*arguments)
+    assert rows.dtype == expected.dtype == np.uint32
+    assert rows.tolist() == expected.tolist()
 
 
 PIECES = st.sampled_from(
@@ -136,7 +135,7 @@ def test_a_rank_does_not_depend_on_the_other_ends(text, data):
 
 
 @given(TEXTS)
-def test_allowed_cuts_part_a_text_into_whole_code_points(text):
+def test_allowed_cuts_divide_a_text_into_whole_code_points(text):
     encoded = text.encode()
     ends = every_end(encoded)
     ranks = hrag_fast.boundary_ranks(encoded, ends)

@@ -1,4 +1,4 @@
-"""Searches by words against the plain engine: any sequence of writes, sealings and merges."""
+"""Lexical searches equal the memory engine after any sequence of writes, seals and merges."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -44,7 +44,7 @@ documents = st.builds(
 class LexicalMachine(RuleBasedStateMachine):
     """Collections of two tenants, with the same document ids.
 
-    Each has a plain engine of its own, so its scores must be those of a collection alone.
+    Each collection has a separate memory engine, so other collections must not change its scores.
     """
 
     def __init__(self) -> None:
@@ -61,13 +61,13 @@ class LexicalMachine(RuleBasedStateMachine):
         self.exits.close()
 
     def change(self, place: tuple[str, str], name: str, *arguments: Any) -> None:
-        """Calls a method of both writers on the collection."""
+        """Calls a method of both writers of the collection."""
         for writer in (self.engine.writer, self.plain[place].writer()):
             outcome_of(getattr(writer, name), writer.open(*place), *arguments)
 
-    @rule(place=places, some=st.lists(documents, min_size=1, max_size=4))
-    def put(self, place: tuple[str, str], some: list[PreparedDocument]) -> None:
-        for document in some:
+    @rule(place=places, batch=st.lists(documents, min_size=1, max_size=4))
+    def put(self, place: tuple[str, str], batch: list[PreparedDocument]) -> None:
+        for document in batch:
             self.change(place, "put", document)
 
     @rule(place=places, document_id=document_ids)
@@ -87,14 +87,14 @@ class LexicalMachine(RuleBasedStateMachine):
 
     @rule(place=places, seed=seeds, loads=st.booleans())
     def lose_a_segment(self, place: tuple[str, str], seed: int, loads: bool) -> None:
-        """Until it is built anew, its leaves are in the tail."""
+        """Deletes the files of a segment. Until it is rebuilt, its leaves are in the tail."""
         opened = self.engine.open(*place)
-        for each in self.engine.writer.status(opened).embedded.segments[:1]:
-            segment_files.remove(self.engine.store.segments, each.segment_id)
+        for segment in self.engine.writer.status(opened).embedded.segments[:1]:
+            segment_files.remove(self.engine.store.segments, segment.segment_id)
             if loads:
                 self.engine.restart_reader()
             self.search(seed, EVERYTHING, None)
-            damaged = frozenset([each.segment_id])
+            damaged = frozenset([segment.segment_id])
             run_maintenance(self.engine.store, opened.collection_id, FOREVER, damaged)
 
     @rule(place=places, loads=st.booleans())
@@ -104,9 +104,9 @@ class LexicalMachine(RuleBasedStateMachine):
         if loads:
             self.engine.restart_reader()
 
-    @rule(seed=seeds, limit=st.sampled_from([1, 3, EVERYTHING]), given=st.none() | FILTERS)
-    def search(self, seed: int, limit: int, given: Filter | None) -> None:
-        """By words alone everything is the same; beside vectors, each leaf's score is."""
+    @rule(seed=seeds, limit=st.sampled_from([1, 3, EVERYTHING]), filter=st.none() | FILTERS)
+    def search(self, seed: int, limit: int, filter: Filter | None) -> None:
+        """Lexical searches find the same passages; hybrid searches find the same lexical scores."""
         words = FindRequest(
             vector=None,
             mode=SearchMode.STANDARD,
@@ -115,7 +115,7 @@ class LexicalMachine(RuleBasedStateMachine):
             candidates=EVERYTHING,
             text=question(Random(seed)),
             retrieval=Retrieval.LEXICAL,
-            filter=given,
+            filter=filter,
         )
         both = replace(words, vector=query_vector(0), limit=EVERYTHING, retrieval=Retrieval.HYBRID)
         for place in PLACES:
@@ -124,13 +124,13 @@ class LexicalMachine(RuleBasedStateMachine):
                 self.plain[place].reader().snapshot(*place) as plain,
             ):
                 assert snapshot.find(words, VALUES).passages == plain.find(words, VALUES).passages
-                found, expected = snapshot.find(both, VALUES), plain.find(both, VALUES)
-            assert found.eligible_leaves == expected.eligible_leaves
-            assert _lexical_scores(found) == _lexical_scores(expected)
+                result, expected = snapshot.find(both, VALUES), plain.find(both, VALUES)
+            assert result.eligible_leaves == expected.eligible_leaves
+            assert _lexical_scores(result) == _lexical_scores(expected)
 
 
-def _lexical_scores(found: FindResult[Passage]) -> dict[str, float | None]:
-    return {each.chunk.chunk_id: each.lexical_score for each in found.passages}
+def _lexical_scores(result: FindResult[Passage]) -> dict[str, float | None]:
+    return {passage.chunk.chunk_id: passage.lexical_score for passage in result.passages}
 
 
 LexicalMachine.TestCase.settings = hypothesis_settings(max_examples=10, stateful_step_count=20)

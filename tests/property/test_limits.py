@@ -1,4 +1,4 @@
-"""What a search returns first does not depend on its limit, in whatever collection."""
+"""The first passages of a search do not depend on its limit, in any collection."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -29,16 +29,16 @@ from tests.support.engines.summary_model import ModelSummaries, summarise
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
 REQUESTS = 5
-MOST = 40
+MAX_LIMIT = 40
 
-some = hypothesis_settings(max_examples=5)
+five_examples = hypothesis_settings(max_examples=5)
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 randoms = st.integers(0, 10**6).map(random.Random)
 
 
 @contextmanager
 def collection(sizes: Sequence[int], draw: random.Random) -> Iterator[Engine]:
-    """Documents of so many sentences; some are sealed, some of all are deleted then."""
+    """A collection of documents with `sizes` sentences. Some are sealed, and some are deleted."""
     with TemporaryDirectory() as folder, engine_at(Path(folder) / "store") as engine:
         engine.writer.create_collection("t", "c", SETTINGS)
         for number, size in enumerate(sizes):
@@ -53,12 +53,15 @@ def collection(sizes: Sequence[int], draw: random.Random) -> Iterator[Engine]:
         yield engine
 
 
-def holders(less: Sequence[Passage], more: Sequence[Passage]) -> list[int]:
-    """Which passage of `more` has the text of each of `less`."""
-    return [next(n for n, each in enumerate(more) if _holds(each, passage)) for passage in less]
+def containers(less: Sequence[Passage], more: Sequence[Passage]) -> list[int]:
+    """Returns, for each passage of `less`, the number of the passage of `more` that contains it."""
+    return [
+        next(number for number, other in enumerate(more) if _contains(other, passage))
+        for passage in less
+    ]
 
 
-def _holds(passage: Passage, other: Passage) -> bool:
+def _contains(passage: Passage, other: Passage) -> bool:
     return (
         passage.chunk.document_id == other.chunk.document_id
         and other.chunk.content in passage.chunk.content
@@ -67,39 +70,39 @@ def _holds(passage: Passage, other: Passage) -> bool:
     )
 
 
-@some
+@five_examples
 @given(sizes, randoms)
 def test_a_smaller_limit_gives_the_first_passages(sizes, draw):
-    """Where neighbours are joined, their leaves come in one order, and text is only added."""
+    """With joined passages, a larger limit keeps their order and only adds text."""
     with (
         collection(sizes, draw) as engine,
         engine.reader.snapshot("t", "c", summaries=True) as snapshot,
     ):
         for mode, retrieval in product(SearchMode, Retrieval):
             request = drawn(draw, mode, retrieval)
-            few, many = sorted(draw.choices(range(1, MOST), k=2))
-            smaller, larger = replace(request, limit=few), replace(request, limit=many)
+            low, high = sorted(draw.choices(range(1, MAX_LIMIT), k=2))
+            smaller, larger = replace(request, limit=low), replace(request, limit=high)
             if mode is SearchMode.CONTEXT:
                 smaller = replace(smaller, token_budget=draw.randint(1, request.token_budget))
-            less, more = (read_passages(snapshot, each) for each in (smaller, larger))
+            less, more = (read_passages(snapshot, request) for request in (smaller, larger))
             if mode is SearchMode.SENTENCE_WINDOW:
-                assert less.passages == more.passages[:few]
+                assert less.passages == more.passages[:low]
                 continue
-            leaves, others = (matched_leaves(each.passages) for each in (less, more))
-            assert leaves.items() <= others.items(), (smaller, larger)
+            leaves = matched_leaves(less.passages)
+            assert leaves.items() <= matched_leaves(more.passages).items(), (smaller, larger)
             if request.merge_adjacent:
-                found = dict.fromkeys(holders(less.passages, more.passages))
-                assert [*found] == [*range(len(found))], (smaller, larger)
+                numbers = dict.fromkeys(containers(less.passages, more.passages))
+                assert [*numbers] == [*range(len(numbers))], (smaller, larger)
             else:
                 first = more.passages[: len(less.passages)]
                 assert less.passages == first, (smaller, larger)
-                assert request.token_budget or len(first) == min(few, len(more.passages))
+                assert request.token_budget or len(first) == min(low, len(more.passages))
 
 
-@some
+@five_examples
 @given(sizes, randoms)
 def test_a_smaller_limit_gives_a_part_of_the_windows(sizes, draw):
-    """In the same order: each at the place of its best leaf."""
+    """The windows have the same order, which is that of their best leaves."""
     nothing = PlainSnapshot(())
     embedder = Embedder(nothing, DIMENSION, "fake")
     with collection(sizes, draw) as engine:
@@ -116,7 +119,7 @@ def test_a_smaller_limit_gives_a_part_of_the_windows(sizes, draw):
                 retrieval=draw.choice([Retrieval.HYBRID, Retrieval.DENSE]),
                 neighbour_bonus=draw.choice([None, 0.5]),
             )
-            few, many = sorted(draw.choices(range(1, MOST), k=2))
-            less, more = (search(replace(query, limit=n), NEVER).passages for n in (few, many))
-            found = dict.fromkeys(holders(less, more))
-            assert [*found] == [*range(len(found))], query
+            low, high = sorted(draw.choices(range(1, MAX_LIMIT), k=2))
+            less, more = (search(replace(query, limit=n), NEVER).passages for n in (low, high))
+            numbers = dict.fromkeys(containers(less, more))
+            assert [*numbers] == [*range(len(numbers))], query

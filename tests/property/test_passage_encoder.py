@@ -1,4 +1,4 @@
-"""A passage is encoded as protobuf does it, whatever hypothesis finds."""
+"""The passage encoder encodes any passage as protobuf encodes it."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def ranges(highest: int) -> st.SearchStrategy[tuple[int, int]]:
 
 @st.composite
 def records(draw: Callable[..., Any], text: str) -> ChunkRecord:
-    """Bytes are those of whole characters of the text; other numbers are any."""
+    """Records whose bytes are whole characters of the text; other numbers are arbitrary."""
     start, end = (len(text[:char].encode()) for char in draw(ranges(len(text))))
     chars = sorted(draw(st.tuples(NUMBER, NUMBER)))
     section = draw(st.sampled_from([0, 1, NONE]))
@@ -39,7 +39,7 @@ def paths() -> st.SearchStrategy[tuple[str, ...]]:
 
 @st.composite
 def arguments(draw: Callable[..., Any]) -> SimpleNamespace:
-    """All that one passage is made of."""
+    """Everything that a passage is encoded from."""
     text = draw(st.text(max_size=300))
     leaves = draw(st.lists(records(text), min_size=1, max_size=8))
     chunks = draw(st.lists(records(text), min_size=1, max_size=4))
@@ -64,63 +64,66 @@ def arguments(draw: Callable[..., Any]) -> SimpleNamespace:
 
 
 def tree_of(*levels: list[ChunkRecord]) -> bytes:
-    return Tree.from_levels([np.array(list(map(tuple, each)), CHUNK) for each in levels]).to_bytes()
+    return Tree.from_levels(
+        [np.array(list(map(tuple, level)), CHUNK) for level in levels]
+    ).to_bytes()
 
 
-def encode(given: SimpleNamespace) -> bytes:
-    """What the encoder makes of it; row r is leaf r of some document."""
-    scores = np.zeros(len(given.starts) - 1, np.float32)
-    scores[given.group : given.group + 1] = given.score
+def encode(source: SimpleNamespace) -> bytes:
+    """Returns the encoded passage. Row r of the leaves is leaf r of a document."""
+    scores = np.zeros(len(source.starts) - 1, np.float32)
+    scores[source.group : source.group + 1] = source.score
     groups = Groups(
         np.zeros(len(scores), np.uint64),
         scores,
-        np.array(given.starts, np.uint32),
-        np.array([leaf for leaf, _ in given.hits], np.uint32),
-        np.array([score for _, score in given.hits], np.float32),
+        np.array(source.starts, np.uint32),
+        np.array([leaf for leaf, _ in source.hits], np.uint32),
+        np.array([score for _, score in source.hits], np.float32),
     )
-    labels = (7 << 20 | np.arange(len(given.leaves))).astype(np.uint64)
+    labels = (7 << 20 | np.arange(len(source.leaves))).astype(np.uint64)
     document = CitedDocument(
-        types_pb2.Chunk(document_id=given.document_id, title="a title").SerializeToString(),
-        given.document_id.encode(),
-        given.section_paths.__getitem__,
-        [number for number, _ in given.pages],
-        [start for _, start in given.pages],
+        types_pb2.Chunk(document_id=source.document_id, title="a title").SerializeToString(),
+        source.document_id.encode(),
+        source.section_paths.__getitem__,
+        [number for number, _ in source.pages],
+        [start for _, start in source.pages],
     )
     encoder = PassageEncoder(labels, groups, LEAF_LEVEL)
 
     def passage() -> bytes:
         return encoder.passage(
             document,
-            tree_of([], given.leaves, given.chunks),
-            given.text,
+            tree_of([], source.leaves, source.chunks),
+            source.text,
             LEVEL,
-            given.index,
-            given.group,
-            given.record,
-            given.merged,
+            source.index,
+            source.group,
+            source.record,
+            source.merged,
         )
 
     encoded = passage()
-    assert encoded == passage()  # What the document keeps says what it said first.
+    assert encoded == passage()  # The second time, the document has cached values.
     return encoded
 
 
-def expected(given: SimpleNamespace) -> retriever_pb2.Passage:
-    own = given.record or given.chunks[given.index]
-    touched = [page for page in given.pages if own.char_start < page[1] < own.char_end]
-    before = [number for number, start in given.pages if start <= own.char_start]
-    reached = [number for number, start in given.pages if start < own.char_end]
-    first = [number for number, _ in given.pages[:1]] or [0]
+def expected(source: SimpleNamespace) -> retriever_pb2.Passage:
+    """Returns the message of the passage, as it is computed without the encoder."""
+    record = source.record or source.chunks[source.index]
+    touched = [page for page in source.pages if record.char_start < page[1] < record.char_end]
+    before = [number for number, start in source.pages if start <= record.char_start]
+    reached = [number for number, start in source.pages if start < record.char_end]
+    first = [number for number, _ in source.pages[:1]] or [0]
     passage = retriever_pb2.Passage(
         chunk=types_pb2.Chunk(
-            chunk_id=f"{given.document_id}#{LEVEL}.{given.index}",
-            document_id=given.document_id,
+            chunk_id=f"{source.document_id}#{LEVEL}.{source.index}",
+            document_id=source.document_id,
             level=LEVEL,
-            index=given.index,
-            content=given.text[own.byte_start : own.byte_end].decode(),
-            token_count=own.token_count,
-            span=span(own),
-            section_path=() if own.section == NONE else given.section_paths[own.section],
+            index=source.index,
+            content=source.text[record.byte_start : record.byte_end].decode(),
+            token_count=record.token_count,
+            span=span(record),
+            section_path=() if record.section == NONE else source.section_paths[record.section],
             first_page=(first + before)[-1],
             last_page=(first + reached)[-1],
             title="a title",
@@ -128,21 +131,23 @@ def expected(given: SimpleNamespace) -> retriever_pb2.Passage:
                 types_pb2.PageStart(number=number, char_start=start) for number, start in touched
             ],
         ),
-        score=given.score,
-        merged_chunk_ids=[f"{given.document_id}#{each[0]}.{each[1]}" for each in given.merged],
+        score=source.score,
+        merged_chunk_ids=[
+            f"{source.document_id}#{level}.{index}" for level, index in source.merged
+        ],
     )
-    for leaf, score in given.hits[slice(*given.starts[given.group : given.group + 2])]:
-        part = given.leaves[leaf]
-        if part.char_end <= own.char_start or own.char_end <= part.char_start:
+    for leaf, score in source.hits[slice(*source.starts[source.group : source.group + 2])]:
+        part = source.leaves[leaf]
+        if part.char_end <= record.char_start or record.char_end <= part.char_start:
             continue
         passage.matched_children.add(
-            chunk_id=f"{given.document_id}#{LEAF_LEVEL}.{leaf}",
+            chunk_id=f"{source.document_id}#{LEAF_LEVEL}.{leaf}",
             score=score,
             span=types_pb2.Span(
-                byte_start=max(part.byte_start, own.byte_start),
-                byte_end=min(part.byte_end, own.byte_end),
-                char_start=max(part.char_start, own.char_start),
-                char_end=min(part.char_end, own.char_end),
+                byte_start=max(part.byte_start, record.byte_start),
+                byte_end=min(part.byte_end, record.byte_end),
+                char_start=max(part.char_start, record.char_start),
+                char_end=min(part.char_end, record.char_end),
             ),
         )
     return passage
@@ -158,15 +163,15 @@ def span(record: ChunkRecord) -> types_pb2.Span:
 
 
 @given(arguments())
-def test_encoding_equals_protobufs_own(given):
-    encoded = encode(given)
+def test_the_encoded_passage_equals_that_of_protobuf(source):
+    encoded = encode(source)
     message = retriever_pb2.SearchResponse.FromString(encoded)
-    assert message == retriever_pb2.SearchResponse(passages=[expected(given)])
-    assert len(encoded) == message.ByteSize()  # Nothing is there twice or longer than need be.
+    assert message == retriever_pb2.SearchResponse(passages=[expected(source)])
+    assert len(encoded) == message.ByteSize()  # No field is encoded twice or with spare bytes.
 
 
 RECORD = ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, NONE)
-GIVEN = SimpleNamespace(
+SOURCE = SimpleNamespace(
     document_id="d",
     chunks=[RECORD],
     index=0,
@@ -203,14 +208,14 @@ GIVEN = SimpleNamespace(
         ({"chunks": [RECORD._replace(section=1)]}, "tuple index out of range"),
     ],
 )
-def test_what_there_is_not_is_refused(change, error):
-    assert encode(GIVEN)
+def test_a_reference_to_something_that_does_not_exist_is_refused(change, error):
+    assert encode(SOURCE)
     with pytest.raises((IndexError, ValueError), match=error):
-        encode(SimpleNamespace(**vars(GIVEN) | change))
+        encode(SimpleNamespace(**vars(SOURCE) | change))
 
 
 def groups_of(rows: list[int], scores: list[float]) -> Groups:
-    """One group of them all."""
+    """One group with all rows."""
     return Groups(
         np.zeros(1, np.uint64),
         np.zeros(1, np.float32),
@@ -222,18 +227,18 @@ def groups_of(rows: list[int], scores: list[float]) -> Groups:
 
 def encode_in(tree: bytes, level: int = LEVEL, leaf: int = 0) -> bytes:
     encoder = PassageEncoder(np.array([leaf], np.uint64), groups_of([0], [1.0]), LEAF_LEVEL)
-    document = CitedDocument(b"", b"d", GIVEN.section_paths.__getitem__)
+    document = CitedDocument(b"", b"d", SOURCE.section_paths.__getitem__)
     return encoder.passage(document, tree, b"text", level, 0, 0)
 
 
-def test_a_leaf_that_the_tree_has_not_is_refused():
+def test_a_leaf_that_the_tree_does_not_have_is_refused():
     tree = tree_of([], [RECORD], [RECORD])
     assert encode_in(tree)
     with pytest.raises(IndexError, match=r"labels\[0\] names leaf 5; it must be below 1"):
         encode_in(tree, leaf=5)
 
 
-def test_a_level_that_the_tree_has_not_is_refused():
+def test_a_level_that_the_tree_does_not_have_is_refused():
     with pytest.raises(IndexError, match="level is 3; it must be below 3"):
         encode_in(tree_of([], [RECORD], [RECORD]), level=3)
     with pytest.raises(IndexError, match="level is 1; it must be below 1"):
@@ -247,7 +252,7 @@ def test_a_tree_of_another_length_is_refused(change):
 
 
 @pytest.mark.parametrize("tree", [b"", b"\3\0\0", b"\3\0\0\0" * 3, b"\xff" * 40])
-def test_what_is_no_tree_is_refused(tree):
+def test_bytes_that_are_no_tree_are_refused(tree):
     with pytest.raises((ValueError, IndexError), match=r"too few for its|level is 2; it must be"):
         encode_in(tree)
 
@@ -259,4 +264,4 @@ def test_children_without_scores_are_refused():
 
 def test_pages_without_starts_are_refused():
     with pytest.raises(ValueError, match="page_starts has 1 entries; it must have 2"):
-        CitedDocument(b"", b"d", GIVEN.section_paths.__getitem__, [1, 2], [0])
+        CitedDocument(b"", b"d", SOURCE.section_paths.__getitem__, [1, 2], [0])

@@ -1,4 +1,4 @@
-"""Filters as SQL against a plain loop over all documents."""
+"""Filters as SQL select the same documents as a plain loop over all documents."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hrag.engine.engine_documents import CollectionHandle
-from hrag.engine.postgres.store import filter_sql as of_postgres
 from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.filter_sql import selected, selection
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import Cancelled
 from hrag.filters import (
@@ -35,55 +35,67 @@ metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 
 
 @pytest.fixture(scope="module")
-def writer(postgres: PostgresServer) -> Iterator[PostgresWriter]:
+def database(postgres: PostgresServer) -> Iterator[Database]:
     name = postgres.new_database()
     database = Database(postgres.dsn(name), 2, "tests", is_writer=True)
-    yield PostgresWriter(database)
+    yield database
     database.close()
     postgres.drop(name)
+
+
+@pytest.fixture(scope="module")
+def writer(database: Database) -> PostgresWriter:
+    return PostgresWriter(database)
 
 
 _names = map("c{}".format, count())
 
 
 def _filled(writer: PostgresWriter, model: ModelCollection) -> CollectionHandle:
+    """A new collection with the documents of the model."""
     name = next(_names)
     writer.create_collection("t", name, model.settings)
     handle = writer.open("t", name)
-    writer.put_many([(handle, each) for each in model.documents.values()])
+    writer.put_many([(handle, document) for document in model.documents.values()])
     return handle
 
 
-def _listed(writer: PostgresWriter, handle: CollectionHandle, given: Filter) -> set[str]:
-    infos = writer.documents(handle, 1000, "", filter=given).items
+def _listed(writer: PostgresWriter, handle: CollectionHandle, filter: Filter) -> set[str]:
+    """The ids of the documents that the writer lists."""
+    infos = writer.documents(handle, 1000, "", filter=filter).items
     return {info.document_id for info in infos}
 
 
-def _selected(writer: PostgresWriter, handle: CollectionHandle, given: Filter) -> list[int]:
-    with writer._database.read() as connection:
-        found = of_postgres.selected(connection, "t", handle.collection_id, given)
-    return found.tolist()
+def _selected(
+    database: Database, handle: CollectionHandle, filter: Filter, max_selects: int
+) -> tuple[list[int], set[int]]:
+    """The ordinals that `selected` returns, and those that the query of `selection` returns."""
+    place = "t", handle.collection_id
+    with database.read() as connection:
+        ordinals = selected(connection, *place, filter, max_selects=max_selects)
+        query = selection(connection, *place, filter, max_selects=max_selects)
+        rows = connection.execute(query.statement, query.parameters).fetchall()
+    return ordinals.tolist(), {ordinal for (ordinal,) in rows}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(metadata_of_all, st.lists(filter_model.FILTERS, min_size=1, max_size=5))
-@pytest.mark.parametrize("most_selects", [1, 3, 64])
-def test_a_filter_selects_what_a_plain_loop_selects(
-    writer, monkeypatch, most_selects, metadata_of_all, filters
+@pytest.mark.parametrize("max_selects", [1, 3, 64])
+def test_a_filter_selects_the_same_documents_as_a_plain_loop(
+    database, writer, max_selects, metadata_of_all, filters
 ):
-    """Also if it takes many statements."""
-    monkeypatch.setattr(of_postgres, "_MAX_SELECTS", most_selects)
+    """This holds for a filter that needs many statements too."""
     model = ModelCollection()
     for number, metadata in enumerate(metadata_of_all):
         model.put(prepared(f"d{number}", "text", seed=number, metadata=metadata))
     handle = _filled(writer, model)
-    for each in filters:
-        wanted = set(model.filtered(each).documents)
-        assert _listed(writer, handle, each) == wanted
-        assert writer.count(handle, each).documents == len(wanted)
-        ordinals = _selected(writer, handle, each)
-        assert ordinals == sorted(set(ordinals))
-        assert len(ordinals) == len(wanted)
+    for filter in filters:
+        expected = set(model.filtered(filter).documents)
+        assert _listed(writer, handle, filter) == expected
+        assert writer.count(handle, filter).documents == len(expected)
+        ordinals, queried = _selected(database, handle, filter, max_selects)
+        assert ordinals == sorted(queried)
+        assert len(ordinals) == len(expected)
 
 
 def _numbers(count: int) -> Iterator[Filter]:
@@ -94,7 +106,7 @@ def _numbers(count: int) -> Iterator[Filter]:
 def _nested(depth: int, width: int, number: int = 1) -> Filter:
     if depth == 1:
         return Match("metadata.number", (number % 100,))
-    inner = tuple(_nested(depth - 1, width, width * number + each) for each in range(width))
+    inner = tuple(_nested(depth - 1, width, width * number + child) for child in range(width))
     return (AllOf, AnyOf, NoneOf)[depth % 3](inner)
 
 
@@ -110,10 +122,10 @@ LARGE = {
     ),
     "the same range": AnyOf((Exists("metadata.number"),) * MAX_FILTER_TERMS),
     "pairs": AnyOf(
-        tuple(AllOf((each, Exists("metadata.even"))) for each in _numbers(MAX_FILTER_TERMS // 3))
+        tuple(AllOf((part, Exists("metadata.even"))) for part in _numbers(MAX_FILTER_TERMS // 3))
     ),
     "refused pairs": AllOf(
-        tuple(NoneOf((AllOf((each, Exists("title"))),)) for each in _numbers(MAX_FILTER_TERMS // 3))
+        tuple(NoneOf((AllOf((part, Exists("title"))),)) for part in _numbers(MAX_FILTER_TERMS // 3))
     ),
     "deep": _nested(MAX_FILTER_DEPTH, 1),
     "deep and wide": _nested(12, 2),
@@ -122,6 +134,7 @@ LARGE = {
 
 @pytest.fixture(scope="module")
 def hundred(writer: PostgresWriter) -> tuple[CollectionHandle, ModelCollection]:
+    """A collection with a hundred documents, and its model."""
     model = ModelCollection()
     for number in range(100):
         metadata = {"number": number, "even": number % 2 == 0 or None}
@@ -136,14 +149,14 @@ def test_the_largest_filters_are_evaluated(writer, hundred, kind):
     assert _listed(writer, handle, LARGE[kind]) == set(model.filtered(LARGE[kind]).documents)
 
 
-def test_texts_that_no_id_has_select_nothing(writer, hundred):
+def test_texts_that_cannot_be_ids_select_nothing(writer, hundred):
     handle, _ = hundred
     assert _listed(writer, handle, Match("document_id", ("d1\0", "", "x" * 5000, "d2"))) == {"d2"}
 
 
-def test_nobody_evaluates_the_rest_of_a_large_filter_for_a_caller_who_has_left(writer, hundred):
+def test_the_evaluation_of_a_large_filter_ends_when_its_caller_leaves(database, hundred):
     handle, _ = hundred
     checks = iter([True] * 5)
     deadline = Deadline.after(60, is_waiting=lambda: next(checks, False))
-    with writer._database.read() as connection, pytest.raises(Cancelled, match="filtering"):
-        of_postgres.selected(connection, "t", handle.collection_id, LARGE["pairs"], deadline)
+    with database.read() as connection, pytest.raises(Cancelled, match="filtering"):
+        selected(connection, "t", handle.collection_id, LARGE["pairs"], deadline)

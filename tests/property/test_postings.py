@@ -1,4 +1,4 @@
-"""Lexical search equals its plain twins to the bit, on whatever hypothesis finds."""
+"""The compiled lexical kernels equal their twins in Python to the bit, for any arguments."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,7 @@ from hrag.text.bm25 import LengthNorm, leaf_scores
 from tests import twins
 from tests.support.documents.lexical import DROPPED, forward, query
 
-# Rows beside the borders of windows, so that short lists have several blocks.
+# Rows near the borders of windows, so that short posting lists have several blocks.
 ROWS = st.sampled_from([0, 1, 2, 31, 32, 100, 8190, 8191, 8192, 8193, 16383, 16384, 20000])
 TERMS = st.sampled_from([0, 1, 2, 3, 1 << 20, (1 << 56) - 2, (1 << 56) - 1])
 TERMS_OF_EQUALS = (1, 2, 3)
@@ -23,14 +23,14 @@ RANDOM = st.integers(0, 999).map(np.random.default_rng)
 
 @st.composite
 def sparse_rows(draw):
-    """Frequencies by term of some rows, and the number of rows, most of which have no term."""
+    """The frequencies by term of some rows, and the number of all rows. Most rows have no term."""
     rows = draw(st.dictionaries(ROWS, ROW_TERMS, max_size=13))
     return rows, max(rows, default=-1) + 1 + draw(st.sampled_from([0, 0, 1, 9000]))
 
 
 @st.composite
 def masks(draw, count):
-    """None, or uint8[count] with a few rows ruled out or in."""
+    """None, or `uint8[count]`, which excludes or includes a few rows."""
     kind = draw(st.sampled_from(["none", "out", "in"]))
     if kind == "none":
         return None
@@ -42,7 +42,7 @@ def masks(draw, count):
 
 @st.composite
 def queries(draw, count):
-    """Arguments of `best` up to `lengths`."""
+    """The arguments of `best` up to `lengths`."""
     ids = sorted(draw(st.sets(TERMS, max_size=7)))
     weight = st.one_of(st.sampled_from([0.0, 0.25, 1.0]), st.floats(0, 1, width=32))
     weights = draw(st.lists(weight, min_size=len(ids), max_size=len(ids)))
@@ -80,30 +80,32 @@ def test_postings_equal_their_twin(rows_and_count, data):
     buffer = hrag_fast.postings_of(*arguments)
     assert buffer == twins.postings_of(*arguments)
     rows = rows_and_count[1]
-    some = [row for row in data.draw(st.lists(ROWS, max_size=20)) if row < rows]
+    scored_rows = [row for row in data.draw(st.lists(ROWS, max_size=20)) if row < rows]
     assert_same_answers(
         hrag_fast.Postings(buffer),
         twins.Postings(buffer),
         data.draw(queries(rows)),
         data.draw(masks(rows)),
-        np.array(some, np.uint32),
+        np.array(scored_rows, np.uint32),
         data.draw(st.sampled_from([0, 1, 2, 3, 5, 100])),
     )
 
 
 @given(RANDOM, st.sampled_from([1, 2, 3, 5, 20]), st.sampled_from([1, 2]))
-def test_of_equal_rows_the_lowest_are_the_best_whichever_terms_they_have(random, count, most):
-    """All rows have one length and all terms one weight and frequency."""
-    rows = random.choice(TERMS_OF_EQUALS, (60, most))
-    terms = {row: dict.fromkeys(own, 1) for row, own in enumerate(rows.tolist())}
+def test_the_lowest_of_equally_good_rows_are_the_best(random, count, terms_per_row):
+    """All rows have the same length, and all terms have the same weight and frequency."""
+    rows = random.choice(TERMS_OF_EQUALS, (60, terms_per_row))
+    terms = {row: dict.fromkeys(row_terms, 1) for row, row_terms in enumerate(rows.tolist())}
     buffer = hrag_fast.postings_of(*forward(terms, len(rows)))
     arguments = query(dict.fromkeys(TERMS_OF_EQUALS, 0.25), rows=len(rows))
-    found = hrag_fast.Postings(buffer).best(*arguments, None, count)
-    assert_same(found, twins.Postings(buffer).best(*arguments, None, count))
+    best = hrag_fast.Postings(buffer).best(*arguments, None, count)
+    assert_same(best, twins.Postings(buffer).best(*arguments, None, count))
 
 
 @given(sparse_rows(), st.data())
-def test_rows_without_postings_are_found_as_by_the_twin_and_scored_alike(rows_and_count, data):
+def test_matches_of_rows_without_postings_equal_the_twin_and_score_like_postings(
+    rows_and_count, data
+):
     starts, entries, count = forward(*rows_and_count)
     ids, weights, *norm, lengths = data.draw(queries(count))
     first = data.draw(st.integers(0, count))
@@ -120,12 +122,12 @@ def test_rows_without_postings_are_found_as_by_the_twin_and_scored_alike(rows_an
 
 @given(st.lists(sparse_rows(), max_size=3), RANDOM, st.booleans(), st.sampled_from([0, 0.3, 1]))
 def test_merged_postings_equal_those_built_from_scratch(parts, random, shuffled, dropped):
-    """Whatever rows are dropped, and however those of the sources interleave."""
+    """Any rows may be dropped, and the rows of the sources may interleave in any way."""
     ends = np.cumsum([count for _, count in parts], dtype=np.int64)
     total = int(ends[-1]) if parts else 0
-    kept = np.flatnonzero(random.random(total) >= dropped)
+    remaining = np.flatnonzero(random.random(total) >= dropped)
     remap = np.full(total, DROPPED, np.uint32)
-    remap[kept] = random.permutation(len(kept)) if shuffled else np.arange(len(kept))
+    remap[remaining] = random.permutation(len(remaining)) if shuffled else np.arange(len(remaining))
     pieces = np.split(remap, ends[:-1])
     merged = {
         int(piece[row]): terms
@@ -140,12 +142,12 @@ def test_merged_postings_equal_those_built_from_scratch(parts, random, shuffled,
     with TemporaryDirectory() as folder:
         path = Path(folder) / "postings"
         hrag_fast.write_postings(path, sources)
-        assert path.read_bytes() == hrag_fast.postings_of(*forward(merged, len(kept)))
+        assert path.read_bytes() == hrag_fast.postings_of(*forward(merged, len(remaining)))
 
 
 @given(sparse_rows(), st.data())
 def test_damaged_postings_are_refused_or_are_other_postings(rows_and_count, data):
-    """What the kernel accepts, its twin accepts, and both answer the same."""
+    """The kernel accepts the same buffers as its twin, and both return the same results."""
     buffer = bytearray(hrag_fast.postings_of(*forward(*rows_and_count)))
     for _ in range(data.draw(st.integers(1, 3))):
         buffer[data.draw(st.integers(0, len(buffer) - 1))] ^= data.draw(st.integers(1, 255))

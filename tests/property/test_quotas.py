@@ -1,4 +1,4 @@
-"""A tenant's counters and bounds against a dictionary of sizes, whatever is written."""
+"""The usage and quotas of a tenant equal a dictionary of sizes after any sequence of writes."""
 
 import shutil
 import tempfile
@@ -55,7 +55,7 @@ class Store(Protocol):
         """Collections, documents and bytes of a tenant, as they are stored."""
 
     def reclaim(self) -> None:
-        """Deletes some of what deleted collections have left."""
+        """Deletes some rows of deleted collections."""
 
     def close(self) -> None:
         """Checks the store and removes it."""
@@ -65,6 +65,8 @@ OpenStore = Callable[[QuotaOf], Store]
 
 
 class EmbeddedStore:
+    """A store of the embedded engine. Implements `Store`."""
+
     def __init__(self, quota_of: QuotaOf) -> None:
         self._folder = Path(tempfile.mkdtemp())
         self._store = open_for_writing(self._folder)
@@ -85,6 +87,8 @@ class EmbeddedStore:
 
 
 class PostgresStore:
+    """A store of the PostgreSQL engine. Implements `Store`."""
+
     def __init__(self, server: PostgresServer, quota_of: QuotaOf) -> None:
         from hrag.engine.postgres.store.database import Database
         from hrag.engine.postgres.write.writer import PostgresWriter
@@ -118,7 +122,7 @@ class PostgresStore:
 
 @cache
 def _size(open_store: OpenStore, document_id: str, length: int, seed: int) -> int:
-    """What it takes in a store where nothing else is."""
+    """Returns the stored bytes of a document, measured in an empty store."""
     store = open_store(unlimited)
     try:
         store.writer.create_collection("t", "c", SETTINGS)
@@ -129,7 +133,7 @@ def _size(open_store: OpenStore, document_id: str, length: int, seed: int) -> in
 
 
 class QuotaMachine(RuleBasedStateMachine):
-    """One tenant whose quota changes, beside one that has none and never changes."""
+    """A tenant whose quota changes, and another one, which has no quota and never changes."""
 
     def __init__(self, open_store: OpenStore) -> None:
         super().__init__()
@@ -149,8 +153,9 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @property
     def stored(self) -> int:
-        documents = (size for own in self.model.values() for size, _ in own.values())
-        return sum(documents) + sum(self.summaries.values())
+        """The bytes that the tenant stores."""
+        sizes = (size for documents in self.model.values() for size, _ in documents.values())
+        return sum(sizes) + sum(self.summaries.values())
 
     @property
     def documents(self) -> int:
@@ -158,10 +163,12 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), spare=st.integers(-3000, 6000))
     def bound(self, data: st.DataObject, spare: int) -> None:
-        few = st.none() | st.integers(1, 6)
-        most = data.draw(st.sampled_from([None, max(1, self.stored + spare)]))
+        """Changes the quota of the tenant."""
+        counts = st.none() | st.integers(1, 6)
         self.quota = Quota(
-            max_bytes=most, max_documents=data.draw(few), max_collections=data.draw(few)
+            max_bytes=data.draw(st.sampled_from([None, max(1, self.stored + spare)])),
+            max_documents=data.draw(counts),
+            max_collections=data.draw(counts),
         )
 
     @rule(name=names)
@@ -229,7 +236,7 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @rule()
     def summarise_one(self) -> None:
-        """However full the tenant is."""
+        """Summaries are stored even if the tenant has reached its quota."""
         document = self.writer.next_unsummarised(EMBEDDER)
         if document is None:
             return

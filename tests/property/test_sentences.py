@@ -1,4 +1,4 @@
-"""The compiled `sentence_ends` equals its twin on whatever hypothesis finds."""
+"""The compiled `sentence_ends` equals its twin in Python for any text."""
 
 import pytest
 from hypothesis import example, given
@@ -37,12 +37,12 @@ def test_an_abbreviation_ends_no_sentence(word):
 
 
 @given(st.sampled_from(PIECES), st.integers(-3, 3), st.sampled_from(PIECES))
-def test_long_sentences_are_cut_as_by_the_twin(piece, more, between):
+def test_long_sentences_are_cut_where_the_twin_cuts_them(piece, more, between):
     text = "ab " * 200 + between + (piece + "c") * (MAX_SENTENCE_CHARS + more)
     assert sentence_ends(text) == twins.sentence_ends(text)
 
 
 @pytest.mark.parametrize("wrong", [None, b"a. b", 3, type("Text", (str,), {})("a. b")])
-def test_what_is_no_text_is_a_type_error(wrong):
+def test_an_argument_that_is_not_a_str_raises_a_type_error(wrong):
     with pytest.raises(TypeError, match="text"):
         sentence_ends(wrong)

@@ -1,4 +1,4 @@
-"""The store against a dictionary: any sequence of writes, sealings, restarts and searches."""
+"""The embedded engine equals a dictionary after any sequence of writes, seals and restarts."""
 
 import shutil
 import tempfile
@@ -52,12 +52,14 @@ MIN_RECALL = 0.99
 
 tenants = st.sampled_from(TENANTS)
 document_ids = st.sampled_from([f"d{number}" for number in range(6)])
-seeds = st.integers(0, 5)  # Few, so that documents share vectors.
-counts = st.sampled_from([1, 2, 3, 8, 50, 1000])  # Few find by HNSW, many by an exact scan.
+# There are few seeds, so that documents share vectors.
+seeds = st.integers(0, 5)
+# Low counts are searched by HNSW, and high counts by an exact scan.
+counts = st.sampled_from([1, 2, 3, 8, 50, 1000])
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Two tenants' collections of one name. Small documents, so that a run has many."""
+    """Two tenants have a collection with the same name. Documents are small, so a run has many."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.summaries[tenant_id] = ModelSummaries(self.models[tenant_id])
 
     def _advance(self, tenant_id: str, sequence: int) -> None:
-        """Each change has the tenant's next sequence."""
+        """Fails unless a change has the next sequence of the tenant."""
         assert sequence == self.sequences[tenant_id] + 1
         self.sequences[tenant_id] = sequence
 
@@ -172,15 +174,15 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(DocumentNotFound):
                 self.writer.delete(opened, document_id)
 
-    @rule(tenant_id=tenants, given=filter_model.FILTERS)
-    def delete_matching(self, tenant_id: str, given: Filter) -> None:
+    @rule(tenant_id=tenants, filter=filter_model.FILTERS)
+    def delete_matching(self, tenant_id: str, filter: Filter) -> None:
         opened, model = self.writer.open(tenant_id, "c"), self.models[tenant_id]
-        gone = list(model.filtered(given).documents)
-        (step,) = self.writer.delete_matching(opened, given)
-        assert step.documents == len(gone)
-        self.sequences[tenant_id] += len(gone)
+        deleted = list(model.filtered(filter).documents)
+        (step,) = self.writer.delete_matching(opened, filter)
+        assert step.documents == len(deleted)
+        self.sequences[tenant_id] += len(deleted)
         assert step.sequence == self.sequences[tenant_id]
-        for document_id in gone:
+        for document_id in deleted:
             del model.documents[document_id]
             self.summaries[tenant_id].forget(document_id)
 
@@ -195,9 +197,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert record is None or record.rows == leaves
         self._sealed(tenant_id, load)
 
-    @rule(most=st.integers(1, 10))
-    def summarise(self, most: int) -> None:
-        for _ in range(most):
+    @rule(count=st.integers(1, 10))
+    def summarise(self, count: int) -> None:
+        for _ in range(count):
             document = self.writer.next_unsummarised(EMBEDDER)
             if document is not None:
                 tenant_id = document.collection.tenant_id
@@ -210,7 +212,7 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         query, summaries = query_vector(seed), self.summaries[tenant_id]
         with self.reader.snapshot(tenant_id, "c", summaries=True) as snapshot:
-            found = find(
+            result = find(
                 snapshot,
                 query,
                 10_000,
@@ -218,8 +220,8 @@ class StoreMachine(RuleBasedStateMachine):
                 top_sections=count,
                 summary_scope=scope,
             )
-        assert found.exact
-        leaves = matched_leaves(found.passages)
+        assert result.exact
+        leaves = matched_leaves(result.passages)
         assert leaves.keys() == summaries.leaves(query, summaries.best(query, count, scope)).keys()
 
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
@@ -228,30 +230,31 @@ class StoreMachine(RuleBasedStateMachine):
         run_maintenance(self.store, number, threshold)
         assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
-            parts = [segment_stats(each) for each in manifest.read_manifest(txn, number)]
-        for place, part in enumerate(parts):
-            assert part.living >= FACTOR * sum(newer.living for newer in parts[place + 1 :])
-            assert part.deleted <= MAX_DELETED_SHARE * part.rows
+            segments = [segment_stats(record) for record in manifest.read_manifest(txn, number)]
+        for place, segment in enumerate(segments):
+            newer_leaves = sum(newer.living for newer in segments[place + 1 :])
+            assert segment.living >= FACTOR * newer_leaves
+            assert segment.deleted <= MAX_DELETED_SHARE * segment.rows
         self._sealed(tenant_id, load)
 
-    @rule(tenant_id=tenants, which=st.integers(0, 9), load=st.booleans())
-    def lose_a_segment(self, tenant_id: str, which: int, load: bool) -> None:
-        """Until it is made anew, its leaves are served from what LMDB holds."""
+    @rule(tenant_id=tenants, seed=st.integers(0, 9), load=st.booleans())
+    def lose_a_segment(self, tenant_id: str, seed: int, load: bool) -> None:
+        """Deletes the files of a segment. Until it is rebuilt, LMDB serves its leaves."""
         number = self.writer.open(tenant_id, "c").collection_id
-        listed = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
-        if listed:
-            lost = listed[which % len(listed)].segment_id
+        segments = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
+        if segments:
+            lost = segments[seed % len(segments)].segment_id
             segment_files.remove(self.store.segments, lost)
             if load:
                 self.restart_the_reader()
-            self.search(tenant_id, seed=which, count=3)
+            self.search(tenant_id, seed=seed, count=3)
             run_maintenance(self.store, number, 10**9, frozenset([lost]))
             self._sealed(tenant_id, load)
 
     @rule(tenant_id=tenants, load=st.booleans())
     def rebuild(self, tenant_id: str, load: bool) -> None:
         number = self.writer.open(tenant_id, "c").collection_id
-        had = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
+        old_segments = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
         leaves = segment_build.reindex(self.store, number, 30, lambda: None)
         if leaves:
             assert leaves == self.models[tenant_id].leaf_count
@@ -259,7 +262,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert (len(status.embedded.segments), status.embedded.tail_leaf_count) == (1, 0)
         else:
             assert self.models[tenant_id].leaf_count < 30
-            assert not had or not self.models[tenant_id].leaf_count
+            assert not old_segments or not self.models[tenant_id].leaf_count
         self._sealed(tenant_id, load)
 
     def _sealed(self, tenant_id: str, load: bool) -> None:
@@ -296,32 +299,32 @@ class StoreMachine(RuleBasedStateMachine):
         query = query_vector(seed)
         with self.reader.snapshot(tenant_id, "c") as snapshot:
             assert snapshot.sequence == self.sequences[tenant_id]
-            found = search_leaves(snapshot, query, count)
-        share = recall(found, self.models[tenant_id], query, count)
+            leaves = search_leaves(snapshot, query, count)
+        share = recall(leaves, self.models[tenant_id], query, count)
         if tenant_id in self.sealed:
             self.recalls.append(share)
         else:
             assert share == 1.0
 
-    @rule(tenant_id=tenants, seed=seeds, count=counts, given=filter_model.FILTERS)
-    def search_filtered(self, tenant_id: str, seed: int, count: int, given: Filter) -> None:
+    @rule(tenant_id=tenants, seed=seeds, count=counts, filter=filter_model.FILTERS)
+    def search_filtered(self, tenant_id: str, seed: int, count: int, filter: Filter) -> None:
         query = query_vector(seed)
-        model = self.models[tenant_id].filtered(given)
+        model = self.models[tenant_id].filtered(filter)
         with self.reader.snapshot(tenant_id, "c") as snapshot:
-            found = find(snapshot, query, count, filter=given)
-        assert found.eligible_leaves == model.leaf_count
-        assert found.exhausted == (count >= model.leaf_count)
-        share = recall(matched_leaves(found.passages), model, query, count)
-        assert share == 1.0 or not found.exact
+            result = find(snapshot, query, count, filter=filter)
+        assert result.eligible_leaves == model.leaf_count
+        assert result.exhausted == (count >= model.leaf_count)
+        share = recall(matched_leaves(result.passages), model, query, count)
+        assert share == 1.0 or not result.exact
         self.recalls.append(share)
 
-    @rule(tenant_id=tenants, given=filter_model.FILTERS)
-    def list_filtered(self, tenant_id: str, given: Filter) -> None:
+    @rule(tenant_id=tenants, filter=filter_model.FILTERS)
+    def list_filtered(self, tenant_id: str, filter: Filter) -> None:
         opened, model = self.writer.open(tenant_id, "c"), self.models[tenant_id]
-        listing = self.writer.documents(opened, 100, "", filter=given)
-        expected = sorted(model.filtered(given).documents)
+        listing = self.writer.documents(opened, 100, "", filter=filter)
+        expected = sorted(model.filtered(filter).documents)
         assert [info.document_id for info in listing.items] == expected
-        count = self.writer.count(opened, given)
+        count = self.writer.count(opened, filter)
         total, sequence = len(model.documents), self.sequences[tenant_id]
         assert count == DocumentCount(len(expected), total, sequence)
 
@@ -342,12 +345,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def only_changes_of_a_tenant_have_its_sequences(self) -> None:
-        found = {tenant_id: self.reader.sequence(tenant_id) for tenant_id in TENANTS}
-        assert found == self.sequences
+        sequences = {tenant_id: self.reader.sequence(tenant_id) for tenant_id in TENANTS}
+        assert sequences == self.sequences
 
     @precondition(lambda self: self.models)
     @invariant()
-    def the_writer_lists_what_lives(self) -> None:
+    def the_writer_lists_the_stored_documents(self) -> None:
         for tenant_id, model in self.models.items():
             listing = self.writer.documents(self.writer.open(tenant_id, "c"), 100, "")
             assert [info.document_id for info in listing.items] == sorted(model.documents)

@@ -22,19 +22,21 @@ from tests.conftest import Engine
 from tests.property.strategies import documents, text_of, tree_settings
 from tests.support.documents.fakes import collection_settings, prepared
 
-# Changes only with the cutting; the version in the content hash must then change as well.
+# The digest changes only if documents are cut differently. The version in the content hash must
+# change then too.
 GOLDEN = "c133b300ec24678209085906c1bb3bc4ed63ccbccfdb8b115a515924c024e5ec"
-INSIDE_CODE_POINT = 3  # Boundaries in a row that may all lie inside one code point.
+# This many consecutive boundaries may lie inside one code point.
+INSIDE_CODE_POINT = 3
 
-many = hypothesis_settings(max_examples=50)
-few = hypothesis_settings(
+fifty_examples = hypothesis_settings(max_examples=50)
+few_examples = hypothesis_settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
 @dataclass(frozen=True)
 class Spans:
-    """One level as boundaries, numbered by the tokens before them."""
+    """The spans of the chunks of a level, in tokens of the document."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -46,12 +48,12 @@ class Spans:
 
     @property
     def shared(self) -> NDArray[np.int64]:
-        """Tokens that each chunk shares with the next."""
+        """The number of tokens that each chunk shares with the next one."""
         return self.ends[:-1] - self.starts[1:]
 
 
 def boundaries_of(text: str) -> NDArray[np.int64]:
-    """The byte offset of each boundary, token by token."""
+    """Returns the byte offset of the boundary before each token, and of the end."""
     encoding = tokens.encoding()
     ids = encoding.encode(text, disallowed_special=())
     lengths = [len(encoding.decode_single_token_bytes(token)) for token in ids]
@@ -59,20 +61,20 @@ def boundaries_of(text: str) -> NDArray[np.int64]:
 
 
 def bounds_of(parsed: ParsedText, settings: TreeSettings) -> Boundaries:
-    """Ranks and blocks, as the chunker uses them; test_boundaries.py says what they are."""
+    """Returns the ranks and blocks that the chunker uses; test_boundaries.py tests them."""
     offsets = boundaries_of(parsed.text).astype(np.uint32)
     return section_boundaries(parsed, parsed.text.encode(), offsets, settings.leaf_tokens)
 
 
 def section_borders(parsed: ParsedText) -> list[int]:
-    """The boundaries at which sections begin, with 0 and the end of the text."""
+    """Returns the boundaries at which sections begin, with 0 and the end of the text."""
     boundaries = boundaries_of(parsed.text)
-    starts = [len(parsed.text[: each.char_start].encode()) for each in parsed.sections]
+    starts = [len(parsed.text[: part.char_start].encode()) for part in parsed.sections]
     inner = np.flatnonzero(np.isin(boundaries, starts)).tolist()
     return sorted({0, *inner, len(boundaries) - 1})
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_every_level_covers_the_document_in_order_with_chunks_of_its_size(parsed, settings):
     tree = build_tree(parsed, settings)
@@ -88,7 +90,7 @@ def test_every_level_covers_the_document_in_order_with_chunks_of_its_size(parsed
     assert tree.problems(settings.level_sizes) == []
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_neighbours_share_the_overlap_within_the_slack(parsed, settings):
     tree, bounds = build_tree(parsed, settings), bounds_of(parsed, settings)
@@ -102,20 +104,20 @@ def test_neighbours_share_the_overlap_within_the_slack(parsed, settings):
             assert (spans.shared == 0).all()
             continue
         assert (spans.shared <= level.overlap + level.slack).all()
-        # The last chunk has no overlap, and none reaches back across a heading.
+        # The last chunk has no overlap, and no chunk begins before a heading that it overlaps.
         ends_block = np.isin(spans.ends[1:], bounds.block_ends)
         at_heading = ranks[spans.starts[1:]] == CUT_SECTION
         usual = spans.shared[~ends_block & ~at_heading]
         assert (usual >= level.overlap - level.slack - INSIDE_CODE_POINT).all()
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_a_chunk_has_one_parent_and_lies_inside_it(parsed, settings):
     tree = build_tree(parsed, settings)
     for level in range(tree.top_level):
         children, parents = tree.level(level), tree.level(level + 1)
-        found = []
+        visited = []
         for index, parent in enumerate(parents):
             first, count = int(parent["first_child"]), int(parent["child_count"])
             assert count > 0
@@ -124,13 +126,13 @@ def test_a_chunk_has_one_parent_and_lies_inside_it(parsed, settings):
             for unit in ("byte", "char"):
                 assert (family[f"{unit}_start"] >= parent[f"{unit}_start"]).all()
                 assert (family[f"{unit}_end"] <= parent[f"{unit}_end"]).all()
-            found += range(first, first + count)
-        assert found == list(range(len(children)))
+            visited += range(first, first + count)
+        assert visited == list(range(len(children)))
     assert (tree.level(0)["child_count"] == 0).all()
     assert (tree.level(tree.top_level)["parent"] == NONE).all()
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_spans_agree_in_tokens_bytes_and_code_points(parsed, settings):
     tree, raw = build_tree(parsed, settings), parsed.text.encode()
@@ -146,7 +148,7 @@ def test_spans_agree_in_tokens_bytes_and_code_points(parsed, settings):
             assert raw[chunk["byte_end"] - 1 : chunk["byte_end"] + 1] != b"\r\n"
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_level_0_is_cut_at_the_best_boundary_near_its_limit(parsed, settings):
     spans, bounds = Spans.of(build_tree(parsed, settings), 0), bounds_of(parsed, settings)
@@ -154,10 +156,11 @@ def test_level_0_is_cut_at_the_best_boundary_near_its_limit(parsed, settings):
     quarter = level.size // 4
     previous = 0
     for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True):
-        block_end = next(each for each in bounds.block_ends if each > start)
+        block_end = next(end for end in bounds.block_ends if end > start)
         if block_end - start <= level.size:
             assert end == block_end
-        else:  # At least a quarter remains for the last chunk, with its overlap.
+        else:
+            # At least a quarter of a chunk remains for the last chunk, including its overlap.
             limit = min(start + level.size, block_end - max(0, quarter - level.overlap))
             low = max(limit - quarter, previous + 1)
             window = bounds.ranks[low : limit + 1]
@@ -165,7 +168,7 @@ def test_level_0_is_cut_at_the_best_boundary_near_its_limit(parsed, settings):
         previous = end
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_level_0_starts_at_a_heading_or_the_best_boundary_near_the_overlap(parsed, settings):
     spans, bounds = Spans.of(build_tree(parsed, settings), 0), bounds_of(parsed, settings)
@@ -180,7 +183,7 @@ def test_level_0_starts_at_a_heading_or_the_best_boundary_near_the_overlap(parse
         assert start == heading or (heading < 0 and bounds.ranks[start] == max(window))
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_a_leaf_spans_two_sections_only_where_one_is_tiny(parsed, settings):
     tiny = settings.leaf_tokens // 8
@@ -195,14 +198,14 @@ def test_a_leaf_spans_two_sections_only_where_one_is_tiny(parsed, settings):
 _OUTLINES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), min_size=1, max_size=12)
 
 
-@many
+@fifty_examples
 @given(_OUTLINES, tree_settings())
-@example(  # A chunk of two levels' nearly equal sizes grows by three tokens at most.
+@example(  # With nearly equal sizes of two levels, a chunk grows by at most three tokens.
     [(1, 1)] * 5 + [(1, 6), (2, 2)],
     TreeSettings((32, 33, 34, 43, 44, 47, 296), overlap_ratio=0.5, embedding_level=6),
 )
 def test_no_leaf_ends_between_a_heading_and_its_text(outline, settings):
-    """Each section is a heading of a depth and some short sentences."""
+    """Each section has a heading and some short sentences."""
     text, sections, heading_ends = "", [], set[int]()
     for number, (depth, count) in enumerate(outline):
         sections.append(Section(f"Heading {number}", depth, len(text)))
@@ -214,34 +217,33 @@ def test_no_leaf_ends_between_a_heading_and_its_text(outline, settings):
         assert not heading_ends & {*tree.level(level)["char_end"].tolist()}
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
-def test_a_chunk_names_the_innermost_section_with_most_of_it(parsed, settings):
+def test_a_chunk_has_the_innermost_section_that_contains_most_of_it(parsed, settings):
     tree, length = build_tree(parsed, settings), len(parsed.text)
     for chunk in np.concatenate([tree.level(level) for level in range(len(tree.counts))]):
         start, end = int(chunk["char_start"]), int(chunk["char_end"])
-        holding = []
+        containing = []
         for index, section in enumerate(parsed.sections):
             later = parsed.sections[index + 1 :]
             stop = next((s.char_start for s in later if s.depth <= section.depth), length)
             if 2 * (min(end, stop) - max(start, section.char_start)) > end - start:
-                holding.append(index)
-        assert chunk["section"] == (holding[-1] if holding else NONE)
+                containing.append(index)
+        assert chunk["section"] == (containing[-1] if containing else NONE)
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_the_same_document_and_settings_give_the_same_tree(parsed, settings):
-    built = build_tree(parsed, settings).to_bytes()
-    assert build_tree(parsed, settings).to_bytes() == built
-    again = Tree(built)
-    assert again.to_bytes() == built
-    assert (
-        Tree.from_levels([again.level(at) for at in range(len(again.counts))]).to_bytes() == built
-    )
+    packed = build_tree(parsed, settings).to_bytes()
+    assert build_tree(parsed, settings).to_bytes() == packed
+    tree = Tree(packed)
+    assert tree.to_bytes() == packed
+    levels = [tree.level(level) for level in range(len(tree.counts))]
+    assert Tree.from_levels(levels).to_bytes() == packed
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
 def test_ancestors_follow_parents_from_every_leaf(parsed, settings):
     tree, leaf_level = build_tree(parsed, settings), settings.embedding_level
@@ -254,17 +256,19 @@ def test_ancestors_follow_parents_from_every_leaf(parsed, settings):
             ancestor = tree.record(level, ancestor).parent
 
 
-@many
+@fifty_examples
 @given(documents, tree_settings())
-def test_descendants_are_the_chunks_whose_ancestor_a_chunk_is(parsed, settings):
+def test_the_descendants_of_a_chunk_are_the_leaves_that_have_it_as_an_ancestor(parsed, settings):
     tree, bottom = build_tree(parsed, settings), settings.embedding_level
     for up, ancestors in enumerate(tree.ancestors(bottom).tolist()):
         for index in range(tree.counts[bottom + up]):
             below = tree.descendants((bottom + up, index), bottom)
-            assert list(below) == [leaf for leaf, each in enumerate(ancestors) if each == index]
+            assert list(below) == [
+                leaf for leaf, ancestor in enumerate(ancestors) if ancestor == index
+            ]
 
 
-@few
+@few_examples
 @given(tree_settings())
 @example(TreeSettings())
 def test_a_short_document_has_one_chunk_at_every_level(settings):
@@ -274,14 +278,14 @@ def test_a_short_document_has_one_chunk_at_every_level(settings):
         assert tree.record(tree.top_level, 0)[:4] == (0, len(text.encode()), 0, len(text))
 
 
-@few
+@few_examples
 @given(documents, tree_settings())
-def test_the_tree_rebuilt_from_the_store_is_the_tree_built(engine: Engine, parsed, settings):
+def test_the_stored_tree_equals_the_tree_that_was_built(engine: Engine, parsed, settings):
     if engine.writer.collections("t", 1, "").items:
         engine.writer.delete_collection("t", "c")
-    wanted = collection_settings(settings)
-    document = prepared("d", parsed, wanted)
-    engine.writer.create_collection("t", "c", wanted)
+    of_collection = collection_settings(settings)
+    document = prepared("d", parsed, of_collection)
+    engine.writer.create_collection("t", "c", of_collection)
     engine.writer.put(engine.writer.open("t", "c"), document)
     with engine.store.read() as txn:
         number = find_collection(txn, "t", "c")

@@ -7,6 +7,7 @@ return, and checks the tables.
 import random
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -15,9 +16,9 @@ import pytest
 from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.find import FindResult
 from hrag.engine.postgres.admin.check import check
-from hrag.engine.postgres.indexes.homes import drop_unused
+from hrag.engine.postgres.indexes.homes import drop_unused, move_collection
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
-from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
@@ -33,17 +34,22 @@ FILTERS: tuple[Filter | None, ...] = (
     Match("metadata.n", (1.0,)),
     NoneOf((Match("metadata.n", (2.0,)),)),
 )
+# Replaced homes are dropped as soon as nothing reads them.
+NO_RETENTION = timedelta(0)
+LIMITS = MaintenanceLimits(home_retention=NO_RETENTION)
 _MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.SUMMARY_FIRST)
 
 
 class Twins:
     """Both stores. `worker` maintains the store in PostgreSQL, but only when a method calls it."""
 
-    def __init__(self, database: Database, home_leaves: int = 50) -> None:
+    def __init__(
+        self, database: Database, home_leaves: int = 50, limits: MaintenanceLimits = LIMITS
+    ) -> None:
         self.database = database
         self.writer = PostgresWriter(database)
         self.reader = PostgresReader(database)
-        self.worker = MaintenanceWorker(database, home_leaves)
+        self.worker = MaintenanceWorker(database, home_leaves, limits)
         self.memory = MemoryEngine()
         self.memory.writer()
 
@@ -75,6 +81,11 @@ class Twins:
     def maintain(self, tenant_id: str = "t", name: str = "c", *, every_leaf: bool = True) -> None:
         self.worker.maintain(tenant_id, self.number(tenant_id, name), every_leaf=every_leaf)
 
+    def move(self, tenant_id: str = "t", name: str = "c") -> int:
+        """Builds a new home for a collection; returns how many leaves it has."""
+        number = self.number(tenant_id, name)
+        return move_collection(self.database, tenant_id, number, NO_RETENTION)
+
     def reclaim(self) -> None:
         """Removes the rows of deleted collections, and the homes that no collection uses."""
         while self._reclaim_some() or drop_unused(self.database):
@@ -83,7 +94,7 @@ class Twins:
     def _reclaim_some(self) -> bool:
         with self.database.write() as connection:
             deleted = next_deleted(connection)
-            return deleted is not None and reclaim_some(connection, deleted)
+            return deleted is not None and reclaim_some(connection, deleted, NO_RETENTION)
 
     def home(self, tenant_id: str = "t", name: str = "c") -> int | None:
         with self.database.read() as connection:

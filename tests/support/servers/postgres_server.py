@@ -101,6 +101,11 @@ class PostgresServer:
         return self._server.pid
 
     @property
+    def binaries(self) -> Path:
+        """The folder of the server's programs, for example psql."""
+        return self._binaries
+
+    @property
     def log(self) -> str:
         """The log of the server since it was created."""
         return (self.home / "log").read_text("utf-8", "replace")

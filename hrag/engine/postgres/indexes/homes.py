@@ -29,8 +29,8 @@ _MIN_BUILD_KB = 64 << 10
 _MAX_BUILD_KB = 2 << 20
 # A new home that is not in use after this time counts as abandoned.
 _ABANDONED_AFTER = timedelta(days=1)
-# A replaced home is kept for this time, because snapshots on replicas may also read it.
-_LAST_USED_AFTER = timedelta(minutes=1)
+HOME_RETENTION = timedelta(minutes=1)
+"""A replaced home is kept for this time, because snapshots on replicas may also read it."""
 
 _CREATE = (
     "CREATE TABLE {table} (LIKE hrag.leaves INCLUDING STORAGE, PRIMARY KEY (ordinal, leaf))",
@@ -121,13 +121,18 @@ def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSize
     return HomeSizes(max(collection.leaves - scanned, 0), scanned)
 
 
-def move_collection(database: Database, tenant_id: str, collection_id: int) -> int:
+def move_collection(
+    database: Database,
+    tenant_id: str,
+    collection_id: int,
+    retention: timedelta = HOME_RETENTION,
+) -> int:
     """Builds a new home whose index has all leaves of a collection; returns their number.
 
     Writers of the tenant wait only during the last step, which replaces the home. If another
     process replaced the home first, or if the collection was deleted meanwhile, returns 0 and the
     new tables are dropped later. They are also dropped later if the process ends before the last
-    step.
+    step. The replaced home is kept for `retention`.
     """
     with database.write() as connection:
         source = open_by_number(connection, tenant_id, collection_id)
@@ -148,7 +153,7 @@ def move_collection(database: Database, tenant_id: str, collection_id: int) -> i
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
         # Leaves that were committed after the copy have greater ordinals.
         _fill(connection, old, tail, source.sequence, old.sequence)
-        _replace(connection, old, home)
+        _replace(connection, old, home, retention)
     with database.autocommit() as connection:
         connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(leaves))
     return old.leaves
@@ -186,12 +191,14 @@ def _build_index(
     connection.execute(sql.SQL(_INDEX).format(table=leaves))
 
 
-def _replace(connection: Connection, old: OpenedCollection, home: int) -> None:
+def _replace(
+    connection: Connection, old: OpenedCollection, home: int, retention: timedelta
+) -> None:
     """Replaces the old home, or the collection's rows in the shared table, by a new home."""
     if old.home is None:
         connection.execute(_REMOVE_SHARED, old.key)
     else:
-        retire_home(connection, old.tenant_id, old.home)
+        retire_home(connection, old.tenant_id, old.home, retention)
     connection.execute(_REMOVE_UNUSED, {"tenant_id": old.tenant_id, "home": home})
     connection.execute(_SET_HOME, {**old.key, "home": home})
 
@@ -227,7 +234,9 @@ def drop_unused(database: Database) -> bool:
     return True
 
 
-def retire_home(connection: Connection, tenant_id: str, home: int) -> None:
-    """Records that the home is not used after this transaction, so that it is dropped later."""
-    parameters = {"tenant_id": tenant_id, "home": home, "delay": _LAST_USED_AFTER}
+def retire_home(
+    connection: Connection, tenant_id: str, home: int, retention: timedelta = HOME_RETENTION
+) -> None:
+    """Records that the home is not used after this transaction; it is dropped after `retention`."""
+    parameters = {"tenant_id": tenant_id, "home": home, "delay": retention}
     connection.execute(_ADD_UNUSED, parameters)

@@ -29,10 +29,11 @@ MIN_PART_LEAVES = 512
 Their term vectors have 0.6 MB, all of which each search reads.
 """
 
+FAN_IN = 8
+"""The minimum size of each tier of parts is this many times that of the tier below."""
+
 # One transaction builds a part of at most this many leaves, about 100 MB of postings in memory.
 _MAX_BUILT_LEAVES = 8192
-# The minimum size of each tier is this many times that of the tier below.
-_FAN_IN = 8
 _MAX_PART_LEAVES = 1 << 19
 # A part with a larger share of deleted leaves is rewritten, because searches read all its postings.
 _MAX_DELETED = 0.2
@@ -161,13 +162,14 @@ def inverted(labels: Labels, terms: LeafTerms) -> Postings:
     return postings.merged()
 
 
-def merge_parts(connection: Connection, key: Key) -> int:
+def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
     """Merges small parts if there are enough, or rewrites a part with many deleted leaves.
 
+    `fan_in` decides how many are enough, as for `due_merge`.
     Returns the number of leaves that these parts had; 0 if no merge was due.
     """
     parts = [Part(*row) for row in connection.execute(_PARTS, key)]
-    merged = due_merge(parts)
+    merged = due_merge(parts, fan_in)
     if not merged:
         return 0
     first, last = merged[0].first_ordinal, merged[-1].last_ordinal
@@ -185,23 +187,23 @@ def merge_parts(connection: Connection, key: Key) -> int:
     return sum(part.leaves for part in merged)
 
 
-def due_merge(parts: Sequence[Part]) -> list[Part]:
+def due_merge(parts: Sequence[Part], fan_in: int = FAN_IN) -> list[Part]:
     """Returns adjacent parts, oldest first, that must be merged into one; [] if no merge is due.
 
     It may also return a single part that must be rewritten because too many of its leaves are
     deleted.
 
-    A part of tier t has 8**t to 8**(t + 1) - 1 living leaves. Adjacent parts of the same or a
-    lower tier are due as soon as they have enough leaves for the next tier. Each merge moves a
-    posting to a higher tier, so each posting is written at most log8(n) times. Parts that remain
-    between two parts of higher tiers have fewer leaves in total than each of these.
+    With a `fan_in` of 8, a part of tier t has 8**t to 8**(t + 1) - 1 living leaves. Adjacent parts
+    of the same or a lower tier are due as soon as they have enough leaves for the next tier. Each
+    merge moves a posting to a higher tier, so each posting is written at most log8(n) times. Parts
+    that remain between two parts of higher tiers have fewer leaves in total than each of these.
     """
-    min_leaves = _FAN_IN
+    min_leaves = fan_in
     while min_leaves <= _MAX_PART_LEAVES:
         for run in _small_runs(parts, min_leaves):
             if len(run) > 1 and sum(map(_living_leaves, run)) >= min_leaves:
                 return run
-        min_leaves *= _FAN_IN
+        min_leaves *= fan_in
     return [part for part in parts if part.deleted > _MAX_DELETED * part.leaves][:1]
 
 

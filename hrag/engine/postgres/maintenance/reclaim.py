@@ -1,10 +1,11 @@
 """Deletes the rows of deleted collections in small steps."""
 
+from datetime import timedelta
 from typing import NamedTuple
 
 from psycopg import sql
 
-from hrag.engine.postgres.indexes.homes import retire_home
+from hrag.engine.postgres.indexes.homes import HOME_RETENTION, retire_home
 from hrag.engine.postgres.maintenance.advisory_locks import lock_step
 from hrag.engine.postgres.store.connection import Connection
 
@@ -53,11 +54,15 @@ def next_deleted(connection: Connection) -> DeletedCollection | None:
     return None if row is None else DeletedCollection(*row)
 
 
-def reclaim_some(connection: Connection, deleted: DeletedCollection) -> bool:
+def reclaim_some(
+    connection: Connection,
+    deleted: DeletedCollection,
+    home_retention: timedelta = HOME_RETENTION,
+) -> bool:
     """Deletes some rows of the collection; deletes its entry once no row remains. Returns True.
 
     Waits for a maintenance step that began before the collection was deleted; otherwise the rows
-    that the step writes would remain.
+    that the step writes would remain. The home of the collection is kept for `home_retention`.
     """
     lock_step(connection, deleted.collection_id)
     parameters = {
@@ -69,6 +74,6 @@ def reclaim_some(connection: Connection, deleted: DeletedCollection) -> bool:
         if connection.execute(statement, parameters).rowcount:
             return True
     if deleted.home is not None:
-        retire_home(connection, deleted.tenant_id, deleted.home)
+        retire_home(connection, deleted.tenant_id, deleted.home, home_retention)
     connection.execute(_REMOVE_ENTRY, parameters)
     return True

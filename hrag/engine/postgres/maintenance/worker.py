@@ -10,13 +10,26 @@ once, and all collections once a minute.
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 import structlog
 
 from hrag.config import DEFAULT_HOME_LEAVES
-from hrag.engine.postgres.indexes.homes import drain_tail, drop_unused, home_sizes, move_collection
-from hrag.engine.postgres.indexes.lexical_index import MIN_PART_LEAVES, build_part, merge_parts
+from hrag.engine.postgres.indexes.homes import (
+    HOME_RETENTION,
+    drain_tail,
+    drop_unused,
+    home_sizes,
+    move_collection,
+)
+from hrag.engine.postgres.indexes.lexical_index import (
+    FAN_IN,
+    MIN_PART_LEAVES,
+    build_part,
+    merge_parts,
+)
 from hrag.engine.postgres.maintenance.advisory_locks import lock_step, try_lock_maintenance
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 from hrag.engine.postgres.store.connection import Connection
@@ -27,17 +40,6 @@ from hrag.values.errors import HragError
 
 _log = structlog.get_logger()
 
-# Tails that are not longer than this are not drained.
-_TAIL_LEAVES = 256
-# This many leaves are drained in one transaction. A writer of their documents waits for it, about
-# 0.1 s.
-_DRAINED_TOGETHER = 64
-# Writers wait while more leaves than this are in no index and must be scanned.
-_MAX_BACKLOG = 32_768
-_PAUSE_S = 1.0
-_SURVEY_S = 60.0
-# Failed work is retried after this time. It is short because writers may wait for the work.
-_RETRY_S = 5.0
 _POLL_S = 0.05
 _STOP_S = 10.0
 
@@ -50,16 +52,52 @@ UNION SELECT tenant_id, collection_id FROM hrag.tombstones
 """
 
 
+@dataclass(frozen=True, slots=True)
+class MaintenanceLimits:
+    """The sizes and intervals that decide when a worker does which work."""
+
+    min_part_leaves: int = MIN_PART_LEAVES
+    """A part of the lexical index is built from at least this many leaves."""
+    fan_in: int = FAN_IN
+    """Decides how many parts are merged at a time, see `lexical_index.due_merge`."""
+    tail_leaves: int = 256
+    """A tail that has at most this many leaves is not drained."""
+    drained_leaves: int = 64
+    """This many leaves are drained in one transaction.
+
+    A writer of their documents waits for it, about 0.1 s.
+    """
+    max_backlog: int = 32_768
+    """Writers wait while more leaves than this are in no index and must be scanned."""
+    home_retention: timedelta = HOME_RETENTION
+    """A replaced home is kept for this time."""
+    pause_s: float = 1.0
+    """The worker pauses for this time after each round of work."""
+    survey_s: float = 60.0
+    """The worker checks all collections at this interval."""
+    retry_s: float = 5.0
+    """Failed work is retried after this time. It is short because writers may wait for the work."""
+
+
+DEFAULT_LIMITS = MaintenanceLimits()
+
+
 class MaintenanceWorker:
     """Maintains the index of collections in a background thread. Thread-safe.
 
     Implements `hrag.engine.protocols.Maintenance`.
     """
 
-    def __init__(self, database: Database, home_leaves: int = DEFAULT_HOME_LEAVES) -> None:
+    def __init__(
+        self,
+        database: Database,
+        home_leaves: int = DEFAULT_HOME_LEAVES,
+        limits: MaintenanceLimits = DEFAULT_LIMITS,
+    ) -> None:
         """A collection with more than `home_leaves` leaves gets a home."""
         self._database = database
         self._home_leaves = home_leaves
+        self._limits = limits
         self._changed: set[tuple[str, int]] = set()
         self._backlogs: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -87,26 +125,38 @@ class MaintenanceWorker:
             self._changed.add((tenant_id, collection_id))
         self._wake.set()
 
+    def backlog(self, collection_id: int) -> int:
+        """Returns the number of leaves of a collection that are in no index and must be scanned.
+
+        The number is that of the last maintenance by this worker; 0 if the worker does not
+        maintain the collection.
+        """
+        return self._backlogs.get(collection_id, 0)
+
     def wait_for_capacity(self, collection_id: int, deadline: Deadline) -> None:
         """Waits while too many leaves of a collection are in no index.
 
         Raises what `Deadline.check` raises.
         """
-        while self._thread is not None and self._backlogs.get(collection_id, 0) > _MAX_BACKLOG:
+        max_backlog = self._limits.max_backlog
+        while self._thread is not None and self.backlog(collection_id) > max_backlog:
             deadline.check("waiting for maintenance")
             time.sleep(min(_POLL_S, max(deadline.remaining_s, 0)))
 
     def _run(self) -> None:
+        limits = self._limits
         next_survey_s = 0.0
         while not self._closing.is_set():
             self._wake.clear()
             if time.monotonic() >= next_survey_s:
                 succeeded = self._try(self._survey)
-                next_survey_s = time.monotonic() + (_SURVEY_S if succeeded else _RETRY_S)
+                next_survey_s = time.monotonic() + (
+                    limits.survey_s if succeeded else limits.retry_s
+                )
             succeeded = self._maintain_changed()
-            self._closing.wait(_PAUSE_S)
+            self._closing.wait(limits.pause_s)
             pause_s = max(next_survey_s - time.monotonic(), 0)
-            self._wake.wait(pause_s if succeeded else min(pause_s, _RETRY_S))
+            self._wake.wait(pause_s if succeeded else min(pause_s, limits.retry_s))
 
     def _try(self, work: Callable[[], None], collection_id: int | None = None) -> bool:
         """Runs `work`; if it fails, logs the error and returns False, so other work continues."""
@@ -122,7 +172,10 @@ class MaintenanceWorker:
 
     def _survey(self) -> None:
         """Finds collections that may need maintenance; reclaims deleted ones and unused homes."""
-        parameters = {"min_leaves": MIN_PART_LEAVES, "home_leaves": self._home_leaves}
+        parameters = {
+            "min_leaves": self._limits.min_part_leaves,
+            "home_leaves": self._home_leaves,
+        }
         with self._database.read() as connection:
             collections = set(connection.execute(_SURVEY, parameters).fetchall())
         with self._lock:
@@ -135,7 +188,9 @@ class MaintenanceWorker:
     def _reclaim(self) -> bool:
         with self._database.write() as connection:
             deleted = next_deleted(connection)
-            return deleted is not None and reclaim_some(connection, deleted)
+            if deleted is None:
+                return False
+            return reclaim_some(connection, deleted, self._limits.home_retention)
 
     def _maintain_changed(self) -> bool:
         """Maintains the collections that have changed. Returns False if some must be retried."""
@@ -166,12 +221,13 @@ class MaintenanceWorker:
 
     def _index_terms(self, tenant_id: str, collection_id: int, every_leaf: bool) -> None:
         key: Key = {"tenant_id": tenant_id, "collection_id": collection_id}
-        min_leaves = 1 if every_leaf else MIN_PART_LEAVES
+        min_leaves = 1 if every_leaf else self._limits.min_part_leaves
         while self._step(
             collection_id, "part_built", partial(build_part, key=key, min_leaves=min_leaves)
         ):
             pass
-        while self._step(collection_id, "parts_merged", partial(merge_parts, key=key)):
+        merge = partial(merge_parts, key=key, fan_in=self._limits.fan_in)
+        while self._step(collection_id, "parts_merged", merge):
             pass
 
     def _step(self, collection_id: int, event: str, work: Callable[[Connection], int]) -> bool:
@@ -189,7 +245,7 @@ class MaintenanceWorker:
         return leaves > 0
 
     def _index_vectors(self, tenant_id: str, collection_id: int, every_leaf: bool) -> None:
-        short_tail = 0 if every_leaf else _TAIL_LEAVES
+        short_tail = 0 if every_leaf else self._limits.tail_leaves
         while not self._closing.is_set():
             with self._database.read() as connection:
                 collection = open_by_number(connection, tenant_id, collection_id)
@@ -204,7 +260,7 @@ class MaintenanceWorker:
                 return
             else:
                 with self._database.write() as connection:
-                    if not drain_tail(connection, collection, _DRAINED_TOGETHER):
+                    if not drain_tail(connection, collection, self._limits.drained_leaves):
                         return
 
     def _needs_new_home(
@@ -221,7 +277,12 @@ class MaintenanceWorker:
 
     def _move(self, collection: OpenedCollection) -> None:
         began_s = time.monotonic()
-        leaves = move_collection(self._database, collection.tenant_id, collection.collection_id)
+        leaves = move_collection(
+            self._database,
+            collection.tenant_id,
+            collection.collection_id,
+            self._limits.home_retention,
+        )
         _log.info(
             "home_built",
             collection=collection.collection_id,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import psycopg
 
@@ -17,25 +18,45 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.values.deadline import Deadline
 from hrag.values.errors import StoreUnavailable, TooBusy
 
-MAX_WAIT_S = 3.0
-"""The longest time that a caller waits for a connection while all are in use."""
-
 _POLL_S = 0.05
 _REPLY_S = 1.0
 """The longest time that the reply to the last COMMIT of a connection may take."""
-# Firewalls drop idle connections without notice. A connection that was idle for this long is
-# tested with a statement first.
-_TRUSTED_S = 30.0
 # Connections are replaced at this age, so that readers return to the nearest server after a
 # failover to another one.
 _MAX_AGE_S = 1800.0
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionTimes:
+    """How long callers wait for connections, and how long an answer of the server is trusted."""
+
+    max_wait_s: float = 3.0
+    """The longest time that a caller waits for a connection while all are in use."""
+    trusted_s: float = 30.0
+    """A connection that was idle for this long is tested with a statement before it is used.
+
+    The reason is that firewalls drop idle connections without notice.
+    """
+    healthy_s: float = 1.0
+    """A successful transaction proves for this long that the database is healthy."""
+    check_s: float = 1.0
+    """The longest time that the server may take to answer a health check."""
+
+
+DEFAULT_TIMES = ConnectionTimes()
+
+
 class Pool:
     """A pool of at most `max_connections` connections, opened by `connect`. Thread-safe."""
 
-    def __init__(self, connect: Callable[[], Connection], max_connections: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        max_connections: int,
+        times: ConnectionTimes = DEFAULT_TIMES,
+    ) -> None:
         self._connect = connect
+        self._times = times
         self._max_connections = max_connections
         self._permits = threading.BoundedSemaphore(max_connections)
         self._idle: deque[Connection] = deque()
@@ -45,7 +66,7 @@ class Pool:
         """Returns a connection, outside of any transaction, for the exclusive use of the caller.
 
         `deadline` is the caller's deadline. Raises TooBusy if all connections are in use for
-        MAX_WAIT_S, psycopg.OperationalError if the server accepts no connection,
+        `max_wait_s`, psycopg.OperationalError if the server accepts no connection,
         StoreUnavailable after `close`, and what `Deadline.check` raises.
         """
         self._wait_for_permit(deadline)
@@ -80,7 +101,7 @@ class Pool:
     def _wait_for_permit(self, deadline: Deadline) -> None:
         if self._is_closed:
             raise StoreUnavailable("the connections to PostgreSQL are closed")
-        end_s = time.monotonic() + MAX_WAIT_S
+        end_s = time.monotonic() + self._times.max_wait_s
         while not self._permits.acquire(timeout=max(0.0, min(_POLL_S, deadline.remaining_s))):
             deadline.check("waiting for a connection to PostgreSQL")
             if time.monotonic() >= end_s:
@@ -93,10 +114,21 @@ class Pool:
     def _take_usable(self) -> Connection | None:
         """Returns the idle connection that was used last and still works; None if there is none."""
         while (connection := self._pop_idle()) is not None:
-            if connection.is_usable(_REPLY_S) and _answers(connection):
+            if connection.is_usable(_REPLY_S) and self._answers(connection):
                 return connection
             connection.close()
         return None
+
+    def _answers(self, connection: Connection) -> bool:
+        """Returns True if the connection was idle only briefly, or if the server answers on it."""
+        if time.monotonic() - connection.returned_s < self._times.trusted_s:
+            return True
+        try:
+            connection.deadline = Deadline.after(_REPLY_S)
+            connection.execute(b"SELECT 1", prepare=False)
+        except psycopg.Error:
+            return False
+        return True
 
     def _pop_idle(self) -> Connection | None:
         """Removes and returns the idle connection that was used last; None if there is none."""
@@ -104,15 +136,3 @@ class Pool:
             return self._idle.pop()
         except IndexError:
             return None
-
-
-def _answers(connection: Connection) -> bool:
-    """Returns True if the connection was idle only briefly, or if the server answers on it."""
-    if time.monotonic() - connection.returned_s < _TRUSTED_S:
-        return True
-    try:
-        connection.deadline = Deadline.after(_REPLY_S)
-        connection.execute(b"SELECT 1", prepare=False)
-    except psycopg.Error:
-        return False
-    return True

@@ -17,7 +17,7 @@ from psycopg import conninfo
 
 from hrag.engine.postgres.store.cancellation import Canceller
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.connection_pool import Pool
+from hrag.engine.postgres.store.connection_pool import DEFAULT_TIMES, ConnectionTimes, Pool
 from hrag.engine.postgres.store.failures import READ_ONLY, Conflict, error_of, translated
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
@@ -42,12 +42,6 @@ _BEGIN_READING = b"".join(
 _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _NO_SEQSCAN
 _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
-_HEALTHY_S = 1.0
-"""A successful transaction proves for this long that the database is healthy."""
-
-_CHECK_S = 1.0
-"""The longest time that the server may take to answer a health check."""
-
 # These apply unless the DSN sets another value. libpq waits at least two seconds for a server
 # that does not answer at all; a server that is down refuses the connection at once. A connection
 # to a machine that disappeared ends after a minute.
@@ -68,7 +62,13 @@ class Database:
     """
 
     def __init__(
-        self, dsn: str, max_connections: int, application_name: str, *, is_writer: bool = False
+        self,
+        dsn: str,
+        max_connections: int,
+        application_name: str,
+        *,
+        is_writer: bool = False,
+        times: ConnectionTimes = DEFAULT_TIMES,
     ) -> None:
         """Raises StoreUnavailable if the DSN is malformed.
 
@@ -84,10 +84,11 @@ class Database:
         except psycopg.ProgrammingError:
             # The message of libpq may contain the password.
             raise StoreUnavailable("the DSN of PostgreSQL is malformed") from None
-        self._pool = Pool(self._connect, max_connections)
+        self._times = times
+        self._pool = Pool(self._connect, max_connections, times)
         # Health checks use a separate connection: if all others are in use, the database may
         # still be available.
-        self._check_pool = Pool(self._connect, 1)
+        self._check_pool = Pool(self._connect, 1, times)
         self._canceller = Canceller()
         self._healthy_until_s = 0.0
 
@@ -144,17 +145,18 @@ class Database:
     def check(self) -> None:
         """Raises StoreUnavailable if the database does not answer.
 
-        Sends nothing if a transaction succeeded within the last second. It uses a separate
+        Sends nothing if a transaction succeeded within the last `healthy_s`. It uses a separate
         connection, which does not count towards `max_connections`.
         """
         if time.monotonic() >= self._healthy_until_s:
-            deadline = Deadline.after(_CHECK_S)
+            check_s = self._times.check_s
+            deadline = Deadline.after(check_s)
             try:
                 with self._transaction(_BEGIN_READING, deadline, self._check_pool) as connection:
                     connection.execute(b"SELECT 1")
                     connection.end_reading()
             except DeadlineExceeded:
-                raise StoreUnavailable(f"PostgreSQL did not answer in {_CHECK_S:g} s") from None
+                raise StoreUnavailable(f"PostgreSQL did not answer in {check_s:g} s") from None
 
     def close(self) -> None:
         """Closes idle connections now, and each connection in use when its transaction ends."""
@@ -184,7 +186,7 @@ class Database:
         try:
             yield connection
             is_sound = True
-            self._healthy_until_s = time.monotonic() + _HEALTHY_S
+            self._healthy_until_s = time.monotonic() + self._times.healthy_s
         except psycopg.Error as error:
             hrag_error = error_of(error, deadline, connection.info.user)
             is_sound = connection.abandon() and error.sqlstate != READ_ONLY

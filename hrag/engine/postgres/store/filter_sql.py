@@ -93,15 +93,17 @@ def selection(
     collection_id: int,
     filter: Filter,
     deadline: Deadline = NEVER,
+    *,
+    max_selects: int = _MAX_SELECTS,
 ) -> Selection:
     """Returns a query for a filter, which has been checked before.
 
-    Runs statements only if the filter is too large for one query. Raises DeadlineExceeded or
-    Cancelled.
+    Runs statements only if the filter is too large for one query, which has at most `max_selects`
+    SELECTs. Raises DeadlineExceeded or Cancelled.
     """
     parsed = _parse_any([filter])
-    evaluation = _Evaluation(connection, tenant_id, collection_id, deadline)
-    if parsed.select_count <= _MAX_SELECTS:
+    evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects)
+    if parsed.select_count <= max_selects:
         return evaluation.query_of(parsed)
     ordinals = evaluation.evaluate_any(parsed)
     parameters = {"tenant_id": tenant_id, "collection_id": collection_id}
@@ -115,40 +117,48 @@ def selected(
     collection_id: int,
     filter: Filter,
     deadline: Deadline = NEVER,
+    *,
+    max_selects: int = _MAX_SELECTS,
 ) -> Ordinals:
     """Returns the ordinals of the documents that pass a filter, in ascending order.
 
-    The filter has been checked before. Raises DeadlineExceeded or Cancelled.
+    The filter has been checked before. Each statement has at most `max_selects` SELECTs. Raises
+    DeadlineExceeded or Cancelled.
     """
-    return _Evaluation(connection, tenant_id, collection_id, deadline).evaluate_any(
-        _parse_any([filter])
-    )
+    evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects)
+    return evaluation.evaluate_any(_parse_any([filter]))
 
 
 class _Evaluation:
     """Evaluates conditions on one collection in the snapshot of a transaction."""
 
     def __init__(
-        self, connection: Connection, tenant_id: str, collection_id: int, deadline: Deadline
+        self,
+        connection: Connection,
+        tenant_id: str,
+        collection_id: int,
+        deadline: Deadline,
+        max_selects: int,
     ) -> None:
         self._connection = connection
         self._collection = {"tenant_id": tenant_id, "collection_id": collection_id}
         self._deadline = deadline
+        self._max_selects = max_selects
 
     def query_of(self, condition: _Disjunction) -> Selection:
         parameters: dict[str, Any] = dict(self._collection)
         return Selection(_build_any(condition, parameters), parameters)
 
     def evaluate_any(self, condition: _Disjunction) -> Ordinals:
-        if condition.select_count <= _MAX_SELECTS:
+        if condition.select_count <= self._max_selects:
             return self._run(condition)
         simple = _Disjunction(
             condition.terms, condition.ranges, condition.ids, condition.all_documents
         )
         # `sets` has one element after each step: the union so far.
         sets = [self._run(simple)]
-        for batch in _batches(condition.conjunctions):
-            is_small = sum(conjunction.select_count for conjunction in batch) <= _MAX_SELECTS
+        for batch in _batches(condition.conjunctions, self._max_selects):
+            is_small = sum(conjunction.select_count for conjunction in batch) <= self._max_selects
             ordinals = (
                 self._run(_Disjunction(conjunctions=tuple(batch)))
                 if is_small
@@ -160,8 +170,8 @@ class _Evaluation:
     def _evaluate_all(self, condition: _Conjunction) -> Ordinals:
         """Evaluates a conjunction that is too large for one statement."""
         sets = []
-        for batch in _batches(condition.required):
-            is_small = sum(disjunction.select_count for disjunction in batch) <= _MAX_SELECTS
+        for batch in _batches(condition.required, self._max_selects):
+            is_small = sum(disjunction.select_count for disjunction in batch) <= self._max_selects
             combined = _Disjunction(conjunctions=(_Conjunction(tuple(batch), None, 0),))
             sets.append(self._run(combined) if is_small else self.evaluate_any(batch[0]))
             sets = [reduce(intersection, sets)]
@@ -181,8 +191,8 @@ class _Evaluation:
         return bigints_in(result.get_value(0, 0)).astype(np.uint64)
 
 
-def _batches(conditions: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yields batches of consecutive conditions that fit in one statement.
+def _batches(conditions: Sequence[Any], max_selects: int) -> Iterator[list[Any]]:
+    """Yields batches of consecutive conditions that fit in one statement of `max_selects` SELECTs.
 
     A batch with a single condition may be too large for one statement.
     """
@@ -190,7 +200,7 @@ def _batches(conditions: Sequence[Any]) -> Iterator[list[Any]]:
     for condition in conditions:
         if (
             batch
-            and sum(member.select_count for member in batch) + condition.select_count > _MAX_SELECTS
+            and sum(member.select_count for member in batch) + condition.select_count > max_selects
         ):
             yield batch
             batch = []

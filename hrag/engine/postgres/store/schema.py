@@ -20,8 +20,12 @@ from hrag.values.errors import StoreMissing, StoreUnavailable
 MIGRATION_LOCK = int.from_bytes(b"hrag")
 """The key of the advisory lock that each migration takes."""
 
-# Version 18 introduced reverse(bytea), which reads integers from packed trees.
-_OLDEST_SERVER = 18
+OLDEST_SERVER = 18
+"""The oldest major version of PostgreSQL that can have a store.
+
+It introduced reverse(bytea), which reads integers from packed trees.
+"""
+
 # Version 0.8 introduced iterative scans.
 _OLDEST_VECTOR = (0, 8)
 
@@ -62,19 +66,20 @@ def newest_version() -> int:
     return migrations()[-1].version
 
 
-def migrate(database: Database) -> MigrationReport:
+def migrate(database: Database, *, oldest_server: int = OLDEST_SERVER) -> MigrationReport:
     """Migrates the database to the newest schema version; creates the store if there is none.
 
     Several processes may run it at once. If it is interrupted, the store has the version of the
     last complete migration. Other transactions see a new store only in the newest version.
 
-    Raises StoreUnavailable if the server or pgvector is too old, if the role lacks a right, or if
-    a newer version of hrag has migrated the store. The message says what to do.
+    Raises StoreUnavailable if the server is older than `oldest_server`, if pgvector is too old, if
+    the role lacks a right, or if a newer version of hrag has migrated the store. The message says
+    what to do.
     """
     with database.write() as connection:
         before = after = _lock_version(connection)
         _require_known(before)
-        _require_server(connection)
+        _require_server(connection, oldest_server)
         _require_vector(connection)
         if before == 0:
             # One transaction runs all migrations, so others see either no store or the newest one.
@@ -155,11 +160,11 @@ def _require_known(version: int) -> None:
         )
 
 
-def _require_server(connection: Connection) -> None:
+def _require_server(connection: Connection, oldest_server: int) -> None:
     version = connection.info.server_version // 10_000
-    if version < _OLDEST_SERVER:
+    if version < oldest_server:
         raise StoreUnavailable(
-            f"the server is PostgreSQL {version}; hrag needs {_OLDEST_SERVER} or newer"
+            f"the server is PostgreSQL {version}; hrag needs {oldest_server} or newer"
         )
 
 

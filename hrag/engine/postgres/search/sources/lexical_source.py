@@ -93,17 +93,25 @@ class LexicalQuery:
         terms: Sequence[QueryTerm],
         rows: Sequence[Row],
         deadline: Deadline,
+        *,
+        slice_postings: int = _SLICE_POSTINGS,
+        max_cached_postings: int = _MAX_CACHED_POSTINGS,
     ) -> None:
+        """Scores about `slice_postings` postings at a time, so that memory stays bounded.
+
+        If there are more than `max_cached_postings`, they are unpacked twice instead of cached.
+        """
         stored = _StoredMatches.of(rows, np.array([term.id for term in terms], np.uint64))
-        slices = [*stored.slices(deadline)] if stored.is_small else None
+        is_small = stored.postings.count <= max_cached_postings
+        slices = [*stored.slices(deadline, slice_postings)] if is_small else None
         frequencies = np.zeros(len(terms), np.int64)
-        for matches in slices or stored.slices(deadline):
+        for matches in slices or stored.slices(deadline, slice_postings):
             frequencies += np.bincount(matches.term_indices, minlength=len(terms))
         weights = term_weights(terms, frequencies.tolist(), collection.leaves)
         self.weights = np.array(weights, np.float32)
         norm = length_norm(collection.leaves, collection.terms)
         labels, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
-        for matches in slices or stored.slices(deadline):
+        for matches in slices or stored.slices(deadline, slice_postings):
             by_leaf = matches.by_leaf()
             labels.append(by_leaf.labels)
             columns = by_leaf.rows, by_leaf.term_indices, by_leaf.frequencies
@@ -242,17 +250,15 @@ class _StoredMatches(NamedTuple):
         deleted = np.array([ordinal for _, ordinal, *_ in tombstones], np.uint64)
         return cls(ids, stored, vectors, deleted)
 
-    @property
-    def is_small(self) -> bool:
-        return self.postings.count <= _MAX_CACHED_POSTINGS
-
-    def slices(self, deadline: Deadline) -> Iterator[_Matches]:
-        """Yields the matches of living leaves in slices of limited size.
+    def slices(
+        self, deadline: Deadline, slice_postings: int = _SLICE_POSTINGS
+    ) -> Iterator[_Matches]:
+        """Yields the matches of living leaves in slices of about `slice_postings` postings.
 
         All matches of a document are in the same slice. Raises what `Deadline.check` raises,
         before each slice.
         """
-        for postings in self.postings.slices(_SLICE_POSTINGS):
+        for postings in self.postings.slices(slice_postings):
             deadline.check("scoring words")
             yield _Matches.from_postings(self.ids, postings).without(self.deleted)
         deadline.check("scoring words")

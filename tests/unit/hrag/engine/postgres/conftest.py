@@ -1,4 +1,4 @@
-"""A database of each test, behind the engine's own connections."""
+"""A database for each test, opened as the engine opens it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -16,18 +16,19 @@ from tests.support.servers.postgres_server import PostgresServer
 
 @pytest.fixture
 def opened() -> Iterator[Callable[..., Database]]:
-    """Opens databases by their DSN; they are closed when the test ends."""
-    with ExitStack() as closed:
+    """A function that opens a database by its DSN. The databases are closed when the test ends."""
+    with ExitStack() as databases:
 
         def open_database(dsn: str, connections: int = 4, **options: Any) -> Database:
             database = Database(dsn, connections, "hrag-tests", **options)
-            return closed.enter_context(closing(database))
+            return databases.enter_context(closing(database))
 
         yield open_database
 
 
 @pytest.fixture
 def database(postgres_dsn: str, opened: Callable[..., Database]) -> Database:
+    """A database with an empty store."""
     return opened(postgres_dsn)
 
 

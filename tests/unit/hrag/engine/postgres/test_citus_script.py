@@ -1,6 +1,7 @@
-"""deploy/citus.sql on one PostgreSQL server that has names of Citus and none of its work.
+"""deploy/citus.sql on one PostgreSQL server that has the functions of Citus only by name.
 
-So the script runs, and hrag on what it changes; what Citus makes of it, no test here knows.
+The functions record their calls. So the script runs, and hrag runs on the tables that the script
+changes. No test here shows how Citus itself distributes the tables.
 """
 
 import subprocess
@@ -44,15 +45,15 @@ def distributed(postgres: PostgresServer, postgres_dsn: str) -> str:
     """The DSN of a database in which the script has run."""
     with psycopg.connect(postgres_dsn) as connection:
         connection.execute(NAMES_OF_CITUS)
-    program = [str(postgres._binaries / "psql"), "--no-psqlrc", "--set", "ON_ERROR_STOP=1"]
+    program = [str(postgres.binaries / "psql"), "--no-psqlrc", "--set", "ON_ERROR_STOP=1"]
     file = str(ROOT / "deploy" / "citus.sql")
-    ran = subprocess.run(
+    process = subprocess.run(
         [*program, "--dbname", postgres_dsn, "--file", file],
         check=False,
         capture_output=True,
         text=True,
     )
-    assert ran.returncode == 0, ran.stderr
+    assert process.returncode == 0, process.stderr
     return postgres_dsn
 
 
@@ -72,7 +73,7 @@ def test_homes_are_distributed_empty_with_the_tenant_in_their_key(
         assert find(snapshot, query_vector(1), 5).passages
     with psycopg.connect(distributed) as connection:
         names = connection.execute("SELECT name, is_empty FROM distributed ORDER BY number")
-        homes = [each for each in names if each[0].startswith("hrag_homes.")]
+        homes = [row for row in names if row[0].startswith("hrag_homes.")]
         keys = connection.execute(
             "SELECT DISTINCT pg_get_constraintdef(oid) FROM pg_constraint"
             " WHERE connamespace = 'hrag_homes'::regnamespace AND contype = 'p'"

@@ -1,11 +1,11 @@
-"""The primary is lost and its standby promoted: an engine that knows both hosts goes on.
+"""An engine that knows both hosts continues without a restart when the primary is lost.
 
-Without a restart: searches at once, by the standby, writes once it is promoted. With synchronous
-replication, nothing that was acknowledged is lost.
+Searches continue at once on the standby. Writes continue after its promotion. With synchronous
+replication, no acknowledged document is lost.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,9 +14,10 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.schema import migrate
 from hrag.engine.protocols import Engine, Reader, Writer
 from hrag.errors import CollectionNotFound, StoreMissing, StoreUnavailable
-from tests.conftest import _with_schema
 from tests.support.documents.fakes import (
     collection_settings,
     find,
@@ -34,7 +35,10 @@ _SYNCHRONOUS = "ALTER SYSTEM SET synchronous_standby_names = '*'"
 
 @dataclass
 class Cluster:
-    """A primary with a standby, and an engine that writes to the one and reads from the other."""
+    """A primary with a standby.
+
+    The engine writes to the primary and prefers to read from the standby.
+    """
 
     primary: PostgresServer
     standby: PostgresServer
@@ -56,20 +60,23 @@ class Cluster:
         self.writer.create_collection("t", "c", collection_settings())
 
     def put(self, name: str) -> None:
+        """Puts a document with this id."""
         document = prepared(name, sentences(3, len(name)))
         self.writer.put(self.writer.open("t", "c"), document)
 
-    def names(self) -> set[str]:
+    def listed(self) -> set[str]:
+        """The ids of the documents that the writer lists."""
         handle = self.writer.open("t", "c")
-        return {each.document_id for each in self.writer.documents(handle, 1000, "").items}
+        return {info.document_id for info in self.writer.documents(handle, 1000, "").items}
 
-    def found(self) -> set[str]:
-        """The documents that a search finds."""
+    def searched(self) -> set[str]:
+        """The ids of the documents that a search finds."""
         with self.reader.snapshot("t", "c") as snapshot:
             passages = find(snapshot, query_vector(1), 1000).passages
-        return {each.chunk.document_id for each in passages}
+        return {passage.chunk.document_id for passage in passages}
 
     def can_write(self) -> bool:
+        """Puts the document `afterwards`; returns False if no server accepts it."""
         try:
             self.put("afterwards")
         except StoreUnavailable:
@@ -78,8 +85,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(own_server: PostgresServer) -> Iterator[Cluster]:
-    _with_schema(own_server.dsn())
+def cluster(own_server: PostgresServer, opened: Callable[..., Database]) -> Iterator[Cluster]:
+    """A cluster whose store is checked after the test if the standby was promoted."""
+    migrate(opened(own_server.dsn()))
     with closing(own_server.standby()) as standby:
         cluster = Cluster(own_server, standby)
         with closing(cluster.engine):
@@ -88,34 +96,34 @@ def cluster(own_server: PostgresServer) -> Iterator[Cluster]:
                 assert cluster.engine.administration().check().problems == ()
 
 
-def test_searches_go_on_while_there_is_no_primary_and_writes_after_the_promotion(
+def test_searches_continue_without_a_primary_and_writes_continue_after_the_promotion(
     cluster: Cluster,
 ) -> None:
     cluster.put("before")
     cluster.standby.wait_for(cluster.primary)
-    assert cluster.found() == {"before"}
+    assert cluster.searched() == {"before"}
     cluster.primary.kill()
-    assert cluster.found() == {"before"}
+    assert cluster.searched() == {"before"}
     with pytest.raises(StoreUnavailable):
         cluster.put("meanwhile")
     cluster.standby.promote()
     until(cluster.can_write)
-    assert cluster.found() == {"before", "afterwards"} == cluster.names()
+    assert cluster.searched() == {"before", "afterwards"} == cluster.listed()
 
 
-def test_searches_go_on_when_the_standby_is_lost(cluster: Cluster) -> None:
+def test_searches_continue_when_the_standby_is_lost(cluster: Cluster) -> None:
     cluster.put("before")
     cluster.standby.wait_for(cluster.primary)
-    assert cluster.found() == {"before"}
+    assert cluster.searched() == {"before"}
     cluster.standby.kill()
-    assert cluster.found() == {"before"}
+    assert cluster.searched() == {"before"}
     cluster.put("afterwards")
-    assert cluster.found() == {"before", "afterwards"}
+    assert cluster.searched() == {"before", "afterwards"}
     cluster.standby.start()
 
 
 def test_synchronous_replication_loses_no_acknowledged_document(cluster: Cluster) -> None:
-    """Four threads write while the primary is killed."""
+    """Four threads write when the primary is killed."""
     cluster.primary.run(_SYNCHRONOUS)
     cluster.primary.run("SELECT pg_reload_conf()")
     state = "SELECT sync_state FROM pg_stat_replication"
@@ -134,31 +142,30 @@ def test_synchronous_replication_loses_no_acknowledged_document(cluster: Cluster
             enough.release()
 
     with ThreadPoolExecutor(4) as threads:
-        writing = [threads.submit(write, thread) for thread in range(4)]
+        writers = [threads.submit(write, thread) for thread in range(4)]
         for _ in range(100):
             enough.acquire()
         cluster.primary.kill()
-        for each in writing:
-            each.result()
+        for writer in writers:
+            writer.result()
     cluster.standby.promote()
     cluster.standby.run("ALTER SYSTEM RESET synchronous_standby_names")
     cluster.standby.run("SELECT pg_reload_conf()")
     until(cluster.can_write)
     assert len(acknowledged) >= 100
-    assert set(acknowledged) <= cluster.names()
-    assert set(acknowledged) <= cluster.found()
+    assert set(acknowledged) <= cluster.listed()
+    assert set(acknowledged) <= cluster.searched()
 
 
-def test_what_a_standby_has_not_received_yet_is_missing_not_wrong(cluster: Cluster) -> None:
-    """A standby that lags has an older state of everything."""
+def test_a_standby_that_lags_has_an_older_state_of_everything(cluster: Cluster) -> None:
     cluster.put("before")
     cluster.standby.wait_for(cluster.primary)
     cluster.standby.run("SELECT pg_wal_replay_pause()")
     cluster.put("afterwards")
     cluster.writer.create_collection("t", "new", collection_settings())
-    assert cluster.found() == {"before"}
+    assert cluster.searched() == {"before"}
     with pytest.raises(CollectionNotFound), cluster.reader.snapshot("t", "new"):
-        raise StoreMissing("found too early")
+        raise StoreMissing("the standby has the collection too early")
     cluster.standby.run("SELECT pg_wal_replay_resume()")
     cluster.standby.wait_for(cluster.primary)
-    assert cluster.found() == {"before", "afterwards"}
+    assert cluster.searched() == {"before", "afterwards"}

@@ -1,7 +1,8 @@
-"""Whatever a text says, it is a value: in ids, names, metadata, filters, texts and queries.
+"""Every text is a value and never a part of a statement.
 
-The engine alone gets what the services refuse. A store in memory, which has no statements, says
-what must be found; at the end every table is as it was.
+This holds for ids, names, metadata, filters, texts and queries, also for texts that the services
+refuse before they reach an engine. The memory engine, which has no statements, has the expected
+results. At the end, all tables still exist with the same columns.
 """
 
 import random
@@ -15,7 +16,7 @@ from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.postgres.store.schema import migrate
 from hrag.errors import CollectionNotFound, DocumentNotFound, HragError, InvalidArgument
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
-from hrag.types import Retrieval, SearchMode
+from hrag.types import DocumentInfo, Listing, Retrieval, SearchMode
 from hrag.values.ids import ChunkId
 from tests.support.documents.fakes import collection_settings, find, prepared, query_vector
 from tests.support.engines.postgres_twins import Twins, assert_alike, twins_at
@@ -42,7 +43,7 @@ NASTY = (
     "-- \n; COMMIT; DROP TABLE hrag.names",
     "a' OR '1'='1",
     "E'\\x27'",
-    "\u02bc' \uff07; DELETE FROM hrag.tenants; \uff0d\uff0d",  # Look like quotes and dashes.
+    "\u02bc' \uff07; DELETE FROM hrag.tenants; \uff0d\uff0d",  # They look like quotes and dashes.
     "\u202e'; --",
     "U&'\\0027'",
     "NULL",
@@ -51,7 +52,7 @@ NASTY = (
     "🙂'" * 20,
     "",
 )
-_TENANTS = [each for each in NASTY if each]
+_TENANTS = [text for text in NASTY if text]
 _WITH_NUL = ("\0", "a\0b", "'\0; DROP SCHEMA hrag; --")
 _TABLES = """
 SELECT string_agg(relname || ' ' || relnatts, ', ' ORDER BY relname) FROM pg_class
@@ -65,13 +66,13 @@ texts = st.sampled_from(NASTY) | st.text(
 
 @pytest.fixture(scope="module")
 def twins(postgres: PostgresServer) -> Iterator[Twins]:
+    """Both stores; fails after the tests if a table was changed."""
     name = postgres.new_database()
     with twins_at(postgres.dsn(name)) as twins:
-        before = twins.database
-        with before.read() as connection:
+        with twins.database.read() as connection:
             tables = connection.execute(_TABLES).fetchone()
         yield twins
-        with before.read() as connection:
+        with twins.database.read() as connection:
             assert connection.execute(_TABLES).fetchone() == tables
         migrate(twins.database)
     postgres.drop(name)
@@ -95,20 +96,21 @@ def test_every_field_is_a_value(twins, number):
     text = _TENANTS[number]
     name, alias = f"{text}c", f"alias {text}"
     twins.create(text, name)
-    for seed, each in enumerate(NASTY[:8]):
-        twins.put(document(f"{each}{seed}", each, seed), tenant_id=text, name=name)
+    for seed, content in enumerate(NASTY[:8]):
+        twins.put(document(f"{content}{seed}", content, seed), tenant_id=text, name=name)
     twins.put(document(text, text, 99), tenant_id=text, name=name)
-    for each in (twins.writer, twins.memory):
-        each.set_alias(text, alias, name)
+    for writer in (twins.writer, twins.memory):
+        writer.set_alias(text, alias, name)
     _compare_listings(twins, text, name, alias)
     _compare_filters(twins, text, alias)
     _compare_searches(twins, text, alias)
     twins.maintain(text, name)
     _compare_searches(twins, text, alias)
     twins.delete(text, text, name)
-    for each in (twins.writer, twins.memory):
-        list(each.delete_matching(each.open(text, name), Match("document_id", (f"{NASTY[0]}0",))))
-        each.delete_alias(text, alias)
+    first = Match("document_id", (f"{NASTY[0]}0",))
+    for writer in (twins.writer, twins.memory):
+        list(writer.delete_matching(writer.open(text, name), first))
+        writer.delete_alias(text, alias)
     twins.assert_same()
     twins.drop(text, name)
     twins.reclaim()
@@ -118,31 +120,36 @@ def _compare_listings(twins: Twins, tenant_id: str, name: str, alias: str) -> No
     for token in (*NASTY, *_WITH_NUL, "", "zzz"):
         pages = [
             (
-                each.documents(each.open(tenant_id, name), 3, token),
-                each.collections(tenant_id, 2, token),
+                writer.documents(writer.open(tenant_id, name), 3, token),
+                writer.collections(tenant_id, 2, token),
             )
-            for each in (twins.writer, twins.memory)
+            for writer in (twins.writer, twins.memory)
         ]
-        (some, own), (others, wanted) = pages
-        assert [i.document_id for i in some.items] == [i.document_id for i in others.items]
-        assert (some.next_page_token, own) == (others.next_page_token, wanted)
+        (documents, collections), (expected_documents, expected_collections) = pages
+        assert _ids(documents) == _ids(expected_documents)
+        assert documents.next_page_token == expected_documents.next_page_token
+        assert collections == expected_collections
     assert twins.writer.aliases(tenant_id) == twins.memory.aliases(tenant_id)
-    for each in NASTY:
-        one, other = (
-            _outcome(w.document, w.open(tenant_id, alias), each)
-            for w in (twins.writer, twins.memory)
+    for document_id in NASTY:
+        outcome, expected = (
+            _outcome(writer.document, writer.open(tenant_id, alias), document_id)
+            for writer in (twins.writer, twins.memory)
         )
-        assert one == other
+        assert outcome == expected
+
+
+def _ids(page: Listing[DocumentInfo]) -> list[str]:
+    return [info.document_id for info in page.items]
 
 
 def _compare_filters(twins: Twins, tenant_id: str, name: str) -> None:
     for text in (*NASTY[:12], tenant_id):
-        for each in filters(text):
-            one, other = (
-                w.documents(w.open(tenant_id, name), 100, "", filter=each).items
-                for w in (twins.writer, twins.memory)
+        for filter in filters(text):
+            page, expected = (
+                writer.documents(writer.open(tenant_id, name), 100, "", filter=filter)
+                for writer in (twins.writer, twins.memory)
             )
-            assert [i.document_id for i in one] == [i.document_id for i in other], each
+            assert _ids(page) == _ids(expected), filter
 
 
 def _compare_searches(twins: Twins, tenant_id: str, name: str) -> None:
@@ -151,39 +158,43 @@ def _compare_searches(twins: Twins, tenant_id: str, name: str) -> None:
         for retrieval in Retrieval:
             options = {"mode": SearchMode.STANDARD, "retrieval": retrieval, "text": text}
             options |= {"required": (text,) if text and number % 3 == 0 else ()}
-            found = []
+            results = []
             for reader in readers:
                 with reader.snapshot(tenant_id, name) as snapshot:
                     vector = None if retrieval is Retrieval.LEXICAL else query_vector(number)
-                    found.append(find(snapshot, vector, 10, **options))
-            assert_alike(*found)
+                    results.append(find(snapshot, vector, 10, **options))
+            assert_alike(*results)
 
 
 def _outcome(call, *arguments):
-    """What a call returns, but for what is counted anew, or the type of its error."""
+    """Returns the result of a call, or the type of its error.
+
+    The result of a document is its id, because its sequence may differ between the engines.
+    """
     try:
-        found = call(*arguments)
+        result = call(*arguments)
     except HragError as error:
         return type(error)
-    return getattr(found, "document_id", found)
+    return getattr(result, "document_id", result)
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_what_does_not_exist_is_not_found_whatever_it_is_called(twins, text):
-    """By both in the same words of hrag.errors: never by an error of the database."""
+def test_a_name_that_does_not_exist_is_not_found(twins, text):
+    """Both engines raise the same error of hrag.errors, never an error of the database."""
     twins.create("known", "c")
     chunk = ChunkId(text, 0, 0)
-    handles = {id(w): w.open("known", "c") for w in (twins.writer, twins.memory)}
-    for first, second in zip(
+    handles = {id(writer): writer.open("known", "c") for writer in (twins.writer, twins.memory)}
+    for outcome, expected in zip(
         _lookups(twins.writer, twins.reader, handles, text, chunk),
         _lookups(twins.memory, twins.memory.reader(), handles, text, chunk),
         strict=True,
     ):
-        assert first == second
+        assert outcome == expected
     twins.drop("known", "c")
 
 
 def _lookups(writer, reader, handles, text, chunk):
+    """Yields the outcome of every call that has the text as an id or a name."""
     handle = handles[id(writer)]
 
     def chunk_of() -> object:
@@ -219,14 +230,14 @@ def test_names_and_ids_that_the_database_cannot_store_are_refused(twins, text):
     twins.create("known", "c")
     handle = twins.writer.open("known", "c")
     handles = {id(twins.writer): handle}
-    for each in _lookups(twins.writer, twins.reader, handles, text, ChunkId(text, 0, 0)):
-        assert issubclass(each, InvalidArgument | CollectionNotFound | DocumentNotFound)
-    made = prepared(text, "text")
+    for outcome in _lookups(twins.writer, twins.reader, handles, text, ChunkId(text, 0, 0)):
+        assert issubclass(outcome, InvalidArgument | CollectionNotFound | DocumentNotFound)
+    document = prepared(text, "text")
     for call, *arguments in (
         (twins.writer.create_collection, text, "c", collection_settings()),
         (twins.writer.create_collection, "known", text, collection_settings()),
         (twins.writer.set_alias, "known", text, "c"),
-        (twins.writer.put, handle, made),
+        (twins.writer.put, handle, document),
     ):
         with pytest.raises(HragError):
             call(*arguments)
@@ -246,9 +257,10 @@ def test_random_texts_are_values(twins, names, text, seed):
             twins.maintain("fuzzed")
         _compare_filters(twins, "fuzzed", "c")
         twins.assert_found("fuzzed", "c", seed, 4)
-        one, other = (
-            _outcome(w.document, w.open("fuzzed", "c"), text) for w in (twins.writer, twins.memory)
+        outcome, expected = (
+            _outcome(writer.document, writer.open("fuzzed", "c"), text)
+            for writer in (twins.writer, twins.memory)
         )
-        assert one == other
+        assert outcome == expected
     finally:
         twins.drop("fuzzed")

@@ -22,12 +22,12 @@ def _columns(query: dict[str, Any]) -> list[str]:
     return [name for metric in query["metrics"] for name in metric]
 
 
-def test_alerts_use_metrics_that_the_queries_have() -> None:
+def test_alerts_use_only_metrics_of_the_queries() -> None:
     metrics = {f"{name}_{column}" for name in QUERIES for column in _columns(QUERIES[name])}
     for rule in RULES:
-        named = set(re.findall(r"hrag_postgres_\w+", rule["expr"]))
-        assert named, rule["alert"]
-        assert named <= metrics
+        used = set(re.findall(r"hrag_postgres_\w+", rule["expr"]))
+        assert used, rule["alert"]
+        assert used <= metrics
         assert rule["labels"]["severity"] in ("page", "ticket")
 
 
@@ -45,7 +45,7 @@ def test_a_monitor_without_rights_on_tables_gets_every_metric(
         with psycopg.connect(postgres_dsn, user="monitor") as connection:
             for name, query in QUERIES.items():
                 cursor = connection.execute(query["query"])
-                assert [each.name for each in cursor.description or ()] == _columns(query)
+                assert [column.name for column in cursor.description or ()] == _columns(query)
                 if name == "hrag_postgres_homes":
                     assert cursor.fetchone()[0] == 1
     finally:

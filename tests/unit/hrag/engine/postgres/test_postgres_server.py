@@ -11,18 +11,18 @@ from tests.support.servers.processes import is_alive
 pytestmark = pytest.mark.postgres
 
 
-def test_it_is_the_version_that_the_engine_is_made_for(postgres: PostgresServer) -> None:
+def test_the_server_has_the_version_that_the_engine_requires(postgres: PostgresServer) -> None:
     assert postgres.run("SHOW server_version_num") >= [("180000",)]
     available = "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
     assert postgres.run(available) >= [("0.8.0",)]
 
 
-def test_a_database_of_a_test_is_its_own(postgres: PostgresServer) -> None:
-    one, other = postgres.new_database(), postgres.new_database()
-    postgres.run("CREATE TABLE mine ()", one)
-    assert postgres.run("SELECT to_regclass('mine')", other) == [(None,)]
-    for each in (one, other):
-        postgres.drop(each)
+def test_each_new_database_is_separate(postgres: PostgresServer) -> None:
+    first, second = postgres.new_database(), postgres.new_database()
+    postgres.run("CREATE TABLE mine ()", first)
+    assert postgres.run("SELECT to_regclass('mine')", second) == [(None,)]
+    for database in (first, second):
+        postgres.drop(database)
 
 
 def test_connections_over_tcp_need_the_password(postgres: PostgresServer) -> None:
@@ -31,15 +31,15 @@ def test_connections_over_tcp_need_the_password(postgres: PostgresServer) -> Non
         psycopg.connect(postgres.tcp_dsn(password="wrong"))
 
 
-def test_what_was_committed_is_there_after_a_kill() -> None:
+def test_committed_rows_survive_a_kill_and_a_stop() -> None:
     with closing(PostgresServer()) as server:
-        server.run("CREATE TABLE kept AS SELECT 7 AS number")
+        server.run("CREATE TABLE committed AS SELECT 7 AS number")
         pid = server.pid
         server.kill()
         assert not is_alive(pid)
         server.start()
-        assert server.run("SELECT number FROM kept") == [(7,)]
+        assert server.run("SELECT number FROM committed") == [(7,)]
         server.stop()
         server.start()
-        assert server.run("SELECT number FROM kept") == [(7,)]
+        assert server.run("SELECT number FROM committed") == [(7,)]
     assert not server.home.exists()

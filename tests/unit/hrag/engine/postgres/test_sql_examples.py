@@ -1,4 +1,4 @@
-"""The SQL in the manuals runs."""
+"""The SQL examples in the manuals run and return rows."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,17 @@ from tests.support.servers.postgres_server import PostgresServer
 pytestmark = pytest.mark.postgres
 
 SQL = [block.text for block in blocks(ROOT / "docs/guide/sql.md", "sql")]
-OF_OPERATORS = [block.text for block in blocks(ROOT / "docs/operations/postgres.md", "sql")]
+OPERATIONS = [block.text for block in blocks(ROOT / "docs/operations/postgres.md", "sql")]
 
 
 @pytest.fixture
 def filled(
     database: Database, postgres: PostgresServer, postgres_dsn: str
 ) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    """The document of the examples, whose first statements create a role."""
+    """A connection to a store with the document of the examples.
+
+    The first statements of the examples create a role, which is dropped after the test.
+    """
     writer = PostgresWriter(database)
     writer.create_collection("acme", "docs", collection_settings())
     writer.put(writer.open("acme", "docs"), prepared("handbook", sentences(80)))
@@ -31,7 +34,7 @@ def filled(
     postgres.run("DROP ROLE analyst")
 
 
-def test_the_examples_of_the_guide_find_something(
+def test_every_query_of_the_guide_returns_rows(
     filled: psycopg.Connection[tuple[object, ...]],
 ) -> None:
     rights, *queries = SQL
@@ -44,12 +47,12 @@ def test_the_examples_of_the_guide_find_something(
         assert cursor.fetchall(), statements
 
 
-def test_the_runbook_finds_the_indexes_to_build_again(
+def test_the_query_of_the_runbook_returns_the_indexes_to_rebuild(
     in_home: CollectionHandle, postgres_dsn: str
 ) -> None:
-    (statement,) = (each for each in OF_OPERATORS if "REINDEX" in each)
+    (statement,) = (example for example in OPERATIONS if "REINDEX" in example)
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        found = connection.execute(statement).fetchall()
-        assert len(found) == 1
-        for (reindex,) in found:
+        rows = connection.execute(statement).fetchall()
+        assert len(rows) == 1
+        for (reindex,) in rows:
             connection.execute(reindex)

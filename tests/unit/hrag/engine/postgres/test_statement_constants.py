@@ -1,7 +1,7 @@
-"""Every statement on rows of tenants binds the tenant: none reads or changes another's.
+"""Every statement on rows of tenants binds the tenant, so it cannot reach another tenant's rows.
 
-A cluster that is distributed by tenant answers such a statement on one node. Found are the
-constants of modules, and the literals in functions.
+A cluster that is distributed by tenant runs such a statement on one node. The statements are the
+constants of the modules of the engine, and the string literals in their functions.
 """
 
 import ast
@@ -25,7 +25,7 @@ MODULES = sorted(
 
 WORK = "looks for work in all tenants"
 ALL = "is about all tenants"
-CONDITION = "gets its condition from filters._COLLECTION_CONDITION, which binds it"
+CONDITION = "gets its condition from filter_sql._COLLECTION_CONDITION, which binds it"
 HOME = "a home has the leaves of one collection"
 EXCEPTIONS = {
     ("admin.check", "_COLLECTIONS"): ALL,
@@ -43,15 +43,15 @@ EXCEPTIONS = {
     ("store.queries", "_ALL_COLLECTIONS"): ALL,
     ("write.writer", "_TOTALS"): ALL,
     ("write.unsummarised", "_COLLECTIONS"): WORK,
-    ("search.export", "_COLLECTIONS"): ALL,
-    ("store.filters", "_BY_RANGE"): CONDITION,
-    ("store.filters", "_BY_TERM"): CONDITION,
+    ("search.document_export", "_COLLECTIONS"): ALL,
+    ("store.filter_sql", "_BY_RANGE"): CONDITION,
+    ("store.filter_sql", "_BY_TERM"): CONDITION,
     ("indexes.homes", "_CREATE"): HOME,
     ("indexes.homes", "_INDEX"): HOME,
     ("indexes.homes", "home_sizes"): HOME,
-    ("search.sources.vector", "_GRAPH"): HOME,
+    ("search.sources.vector_source", "_GRAPH"): HOME,
 }
-"""Statements that bind no tenant, and why they need not."""
+"""Statements that bind no tenant, and the reasons why they need not."""
 
 _CREATED = re.compile(r"CREATE TABLE hrag\.(\w+) \((.*?)\n\)", re.DOTALL)
 _PLACE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|COPY|TABLE|ON)\s+(?:hrag\.)?\{\w*\}")
@@ -66,41 +66,43 @@ _BOUND = re.compile(
 
 @cache
 def _tables() -> frozenset[str]:
-    """The tables whose rows belong to tenants."""
-    found = {}
+    """Returns the tables whose rows belong to tenants."""
+    columns_by_table = {}
     for script in (FOLDER / "store" / "migrations").glob("*.sql"):
-        found |= dict(_CREATED.findall(script.read_text("utf-8")))
-    owned = {name for name, columns in found.items() if "tenant_id text" in columns}
-    return frozenset(owned - {"sql_tenants"})
+        columns_by_table |= dict(_CREATED.findall(script.read_text("utf-8")))
+    tables = {name for name, columns in columns_by_table.items() if "tenant_id text" in columns}
+    return frozenset(tables - {"sql_tenants"})
 
 
 def _names_rows(text: str) -> bool:
-    """Whether a statement, or a part of one, names a table of tenants' rows, or will.
+    """Returns True if a text is a statement, or a part of one, on rows of tenants.
 
-    A mere name of a table is neither.
+    It contains the name of a table, or a placeholder for one. The name of a table alone does not
+    count.
     """
     if re.fullmatch(r"hrag\.\w+", text):
         return False
-    named = "|".join(_tables())
-    return bool(re.search(rf"\bhrag\.(?:{named})\b", text) or _PLACE.search(text))
+    tables = "|".join(_tables())
+    return bool(re.search(rf"\bhrag\.(?:{tables})\b", text) or _PLACE.search(text))
 
 
 def _texts(value: object) -> Iterator[str]:
+    """Yields the texts in a constant."""
     match value:
         case str():
             yield value
         case sql.Composable():
             yield value.as_string(None)
         case tuple() | list():
-            for each in value:
-                yield from _texts(each)
+            for member in value:
+                yield from _texts(member)
         case dict():
-            for each in value.values():
-                yield from _texts(each)
+            for member in value.values():
+                yield from _texts(member)
 
 
 def _in_functions(name: str) -> Iterator[tuple[str, str, str]]:
-    """Literals in functions that are no docstrings."""
+    """Yields the module, function and text of string literals that are not docstrings."""
     tree = ast.parse((FOLDER / f"{name.replace('.', '/')}.py").read_text("utf-8"))
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
@@ -112,20 +114,24 @@ def _in_functions(name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _statements() -> list[tuple[str, str, str]]:
-    """Module, name and text of each statement; parts of others are left out."""
-    found = []
+    """Returns module, name and text of each statement, without texts that are parts of others."""
+    statements = []
     for name in MODULES:
         module = import_module(f"hrag.engine.postgres.{name}")
-        own = [
-            (name, bound, text)
-            for bound, value in vars(module).items()
-            if not bound.startswith("__")
+        texts = [
+            (name, constant, text)
+            for constant, value in vars(module).items()
+            if not constant.startswith("__")
             for text in _texts(value)
             if _names_rows(text)
         ]
-        own += _in_functions(name)
-        found += [each for each in own if not any(each[2] in other[2] != each[2] for other in own)]
-    return found
+        texts += _in_functions(name)
+        statements += [
+            statement
+            for statement in texts
+            if not any(statement[2] in other[2] != statement[2] for other in texts)
+        ]
+    return statements
 
 
 STATEMENTS = _statements()
@@ -148,7 +154,7 @@ def test_every_exception_is_needed() -> None:
 
 
 def _created_for_citus() -> tuple[set[str], set[str]]:
-    """The tables that the script for Citus distributes, and those that it leaves alone."""
+    """Returns the tables that the script for Citus distributes, and those that it leaves local."""
     script = (ROOT / "deploy" / "citus.sql").read_text("utf-8")
     distributed = re.findall(r"create_distributed_table\('hrag\.(\w+)', 'tenant_id'", script)
     (local,) = re.findall(r"^-- Local: (.*)\.$", script, re.MULTILINE)
@@ -163,13 +169,13 @@ def test_every_table_of_tenants_is_distributed_or_left_on_the_coordinator() -> N
 
 @pytest.mark.postgres
 def test_unique_keys_of_distributed_tables_begin_with_the_tenant(postgres_dsn: str) -> None:
-    """Citus refuses others: no node could know of the rows of the others."""
+    """Citus refuses other unique keys, because a node does not know the rows of other nodes."""
     distributed, _ = _created_for_citus()
     with psycopg.connect(postgres_dsn) as connection:
-        found = connection.execute(
+        keys = connection.execute(
             "SELECT c.relname, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
             " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
             " WHERE i.indisunique AND c.relnamespace = 'hrag'::regnamespace"
         ).fetchall()
-    assert distributed <= {table for table, _ in found}
-    assert {first for table, first in found if table in distributed} == {"tenant_id"}
+    assert distributed <= {table for table, _ in keys}
+    assert {column for table, column in keys if table in distributed} == {"tenant_id"}

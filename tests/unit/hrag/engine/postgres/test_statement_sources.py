@@ -1,8 +1,8 @@
-"""No statement is made of values: proved by reading the source of the engine.
+"""No statement contains values. This is proved by reading the source of the engine.
 
-What is executed is a constant of its module, made when that is imported, or composed by
-psycopg.sql, whose texts are such constants in turn. Values are parameters, names of tables
-identifiers.
+Each executed statement is a constant of its module, or it is composed by psycopg.sql from such
+constants. A constant is computed when its module is imported. Values are passed as parameters, and
+names of tables as identifiers.
 """
 
 import ast
@@ -16,12 +16,12 @@ import pytest
 import hrag.engine.postgres
 
 FOLDER = Path(hrag.engine.postgres.__file__).parent
-# By the name of what is called: which argument is a statement.
+# The position of the argument that is a statement, by the name of the called function.
 STATEMENTS = {"execute": 0, "executemany": 0, "copy": 0, "stream": 0, "SQL": 0}
 COMPOSED = {"format", "join", "SQL", "Identifier", "Literal", "Placeholder", "Composed"}
-# Properties that are made of constants alone, see test_what_is_trusted_is_made_of_constants.
+# Properties that contain only constants, see test_trusted_properties_contain_only_constants.
 TRUSTED = {"condition"}
-# Steps of migrations: files of the package.
+# Arguments that have the content of a file of the package: a step of a migration.
 FILES = {("store.connection", "script")}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Module:
-    """One module's source, and what its names are bound to."""
+    """The syntax tree of a module, and the values of its names."""
 
     name: str
     tree: ast.Module
@@ -44,18 +44,19 @@ class Module:
 
     @cached_property
     def constants(self) -> dict[str, ast.expr | None]:
-        """What is bound when the module is imported; None for what it imports itself."""
-        found: dict[str, ast.expr | None] = {}
+        """The values that are bound when the module is imported; None for imported names."""
+        values: dict[str, ast.expr | None] = {}
         for node in self.tree.body:
             if isinstance(node, ast.Assign):
-                found |= {t.id: node.value for t in node.targets if isinstance(t, ast.Name)}
+                values |= {t.id: node.value for t in node.targets if isinstance(t, ast.Name)}
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found[node.target.id] = node.value
+                values[node.target.id] = node.value
             elif isinstance(node, ast.ImportFrom):
-                found |= dict.fromkeys((each.asname or each.name for each in node.names), None)
-        return found
+                values |= dict.fromkeys((alias.asname or alias.name for alias in node.names), None)
+        return values
 
     def calls(self) -> Iterator[tuple[str, ast.Call]]:
+        """Yields every call with the name of the called function."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call):
                 yield _called(node), node
@@ -73,32 +74,35 @@ def _function_around(node: ast.AST) -> Function | None:
 
 
 class Sources:
-    """All modules; tells what statements are made of."""
+    """All modules of the engine, with an analysis of what their statements are made of."""
 
     def __init__(self, modules: list[Module]) -> None:
         self._modules = modules
 
     def violations(self) -> list[str]:
-        """Each statement that may be made of values, with its place."""
-        found = []
+        """Returns the statements that may contain values, each with its module and line."""
+        violations = []
         for module in self._modules:
             for name, call in module.calls():
-                at = STATEMENTS.get(name)
-                # Statements in a function that is called when its module is imported are constants.
-                if at is None or len(call.args) <= at or _function_around(call) is None:
+                position = STATEMENTS.get(name)
+                # A statement outside of functions is computed when its module is imported.
+                if position is None or len(call.args) <= position or _function_around(call) is None:
                     continue
-                if not self._is_fixed(call.args[at], module, call):
-                    found.append(f"{module.name}:{call.lineno}: {ast.unparse(call)}")
-        return found
+                if not self._is_fixed(call.args[position], module, call):
+                    violations.append(f"{module.name}:{call.lineno}: {ast.unparse(call)}")
+        return violations
 
     def _is_fixed(self, value: ast.expr, module: Module, at: ast.AST) -> bool:
-        """Whether an expression is a constant or composed by psycopg.sql."""
+        """Returns True if an expression is a constant or composed by psycopg.sql."""
         match value:
             case ast.JoinedStr(values=parts):
-                given = [each.value for each in parts if isinstance(each, ast.FormattedValue)]
-                is_fixed = all(_is_constant(each, module, at) for each in given)
-            case ast.BinOp(op=ast.Add(), left=one, right=other) | ast.IfExp(body=one, orelse=other):
-                is_fixed = all(self._is_fixed(each, module, at) for each in (one, other))
+                values = [part.value for part in parts if isinstance(part, ast.FormattedValue)]
+                is_fixed = all(_is_constant(part, module, at) for part in values)
+            case (
+                ast.BinOp(op=ast.Add(), left=first, right=second)
+                | ast.IfExp(body=first, orelse=second)
+            ):
+                is_fixed = all(self._is_fixed(part, module, at) for part in (first, second))
             case ast.Name():
                 is_fixed = self._is_fixed_name(value, module, at)
             case ast.Subscript(value=whole):
@@ -107,10 +111,10 @@ class Sources:
                 trusted = name in TRUSTED or self._is_annotated(name)
                 is_fixed = trusted or self._is_fixed_field(name, module)
             case ast.Tuple(elts=parts):
-                is_fixed = all(self._is_fixed(each, module, at) for each in parts)
+                is_fixed = all(self._is_fixed(part, module, at) for part in parts)
             case ast.Call():
                 is_fixed = self._is_fixed_call(value, module, at)
-            case _:  # A wrapper passes all of its arguments on.
+            case _:  # A wrapper passes all of its arguments to the wrapped function.
                 is_fixed = isinstance(value, ast.Constant | ast.Starred)
         return is_fixed
 
@@ -124,23 +128,25 @@ class Sources:
         if name in ("format", "join"):
             assert isinstance(call.func, ast.Attribute)
             return self._is_composed(call.func.value, module, at)
-        return True  # The text of an SQL is a statement of its own here.
+        return True  # The text of sql.SQL is checked as a separate statement.
 
     def _is_composed(self, value: ast.expr, module: Module, at: ast.AST) -> bool:
-        """Whether what is formatted is an object of psycopg.sql, not a text."""
+        """Returns True if the formatted object is one of psycopg.sql and not a text."""
         if isinstance(value, ast.Name):
-            bound = _locals(value.id, at) or [module.constants.get(value.id)]
-            return all(each is not None and self._is_composed(each, module, at) for each in bound)
+            values = _locals(value.id, at) or [module.constants.get(value.id)]
+            return all(
+                bound is not None and self._is_composed(bound, module, at) for bound in values
+            )
         return isinstance(value, ast.Call) and _called(value) in COMPOSED
 
     def _is_fixed_name(self, value: ast.Name, module: Module, at: ast.AST) -> bool:
-        bound = _locals(value.id, at)
-        if bound:
-            return all(self._is_fixed(each, module, at) for each in bound)
+        values = _locals(value.id, at)
+        if values:
+            return all(self._is_fixed(bound, module, at) for bound in values)
         function = _function_around(at)
         assert function is not None
         names = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        argument = next((each for each in names if each.arg == value.id), None)
+        argument = next((name for name in names if name.arg == value.id), None)
         if argument is None:
             return value.id in module.constants
         if (module.name, value.id) in FILES or _is_sql(argument.annotation):
@@ -148,7 +154,7 @@ class Sources:
         return self._is_fixed_argument(function, names.index(argument), value.id)
 
     def _is_fixed_argument(self, function: Function, number: int, name: str) -> bool:
-        """Whether every caller of a function passes a fixed statement."""
+        """Returns True if every caller of a function passes a fixed statement."""
         is_method = function.args.args[:1] and function.args.args[0].arg in ("self", "cls")
         callers = [
             (module, call)
@@ -157,41 +163,46 @@ class Sources:
             if called == function.name and _function_around(call) is not function
         ]
         if function.name in STATEMENTS or not callers:
-            return function.name in STATEMENTS  # A wrapper, whose callers are looked at.
+            return function.name in STATEMENTS  # It is a wrapper, whose callers are checked.
         for module, call in callers:
             position = number - bool(is_method)
-            given = {each.arg: each.value for each in call.keywords}
-            value = given.get(name) or call.args[position]
+            by_name = {keyword.arg: keyword.value for keyword in call.keywords}
+            value = by_name.get(name) or call.args[position]
             if not self._is_fixed(value, module, call):
                 return False
         return True
 
     def _is_fixed_field(self, name: str, module: Module) -> bool:
-        """Whether a field of a class of the module is a constant wherever one is made."""
+        """Returns True if each call of a class of the module passes a constant for a field."""
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef):
                 fields = [e.target.id for e in node.body if isinstance(e, ast.AnnAssign)]  # type: ignore[union-attr]
                 if name in fields:
-                    made = [call for called, call in module.calls() if called == node.name]
-                    given = [(each, _field_of(each, fields, name)) for each in made]
-                    return bool(made) and all(self._is_fixed(v, module, c) for c, v in given)
+                    calls = [call for called, call in module.calls() if called == node.name]
+                    values = [(call, _field_of(call, fields, name)) for call in calls]
+                    return bool(calls) and all(
+                        self._is_fixed(value, module, call) for call, value in values
+                    )
         return False
 
     def _is_annotated(self, name: str) -> bool:
-        """Whether a function or field of the engine is one of psycopg.sql, says its type."""
-        found = []
+        """Returns True if functions or fields with this name exist and all are of psycopg.sql.
+
+        Their annotations decide.
+        """
+        are_sql = []
         for module in self._modules:
             for node in ast.walk(module.tree):
                 if isinstance(node, Function) and node.name == name:
-                    found.append(_is_sql(node.returns))
+                    are_sql.append(_is_sql(node.returns))
                 elif isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name:
-                    found.append(_is_sql(node.annotation))
-        return bool(found) and all(found)
+                    are_sql.append(_is_sql(node.annotation))
+        return bool(are_sql) and all(are_sql)
 
 
 def _field_of(call: ast.Call, fields: list[str], name: str) -> ast.expr:
-    """What a call of a class passes for one of its fields."""
-    by_name = {each.arg: each.value for each in call.keywords}
+    """Returns the argument that a call of a class passes for one of its fields."""
+    by_name = {keyword.arg: keyword.value for keyword in call.keywords}
     return by_name.get(name) or call.args[fields.index(name)]
 
 
@@ -200,30 +211,33 @@ def _is_sql(annotation: ast.expr | None) -> bool:
 
 
 def _is_constant(value: ast.expr, module: Module, at: ast.AST) -> bool:
-    """Whether a part of a text is a constant of the module."""
+    """Returns True if a part of a text is a constant of the module."""
     return (
         isinstance(value, ast.Name) and value.id in module.constants and not _locals(value.id, at)
     )
 
 
 def _locals(name: str, at: ast.AST) -> list[ast.expr]:
-    """What is bound to a name in the function around; loops bind to what they iterate over."""
-    function, found = _function_around(at), []
+    """Returns the expressions that the enclosing function binds to a name.
+
+    The expression of a loop variable is that of the values that the loop iterates over.
+    """
+    function, values = _function_around(at), []
     for node in ast.walk(function) if function else ():
         match node:
             case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                found.append(value)
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                pairs = zip(names, values, strict=False)
-                found += [v for n, v in pairs if isinstance(n, ast.Name) and n.id == name]
+                values.append(value)
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=elements)):
+                pairs = zip(names, elements, strict=False)
+                values += [v for n, v in pairs if isinstance(n, ast.Name) and n.id == name]
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
                 if any(isinstance(e, ast.Name) and e.id == name for e in ast.walk(target)):
-                    found.append(_iterated(value))
-    return found
+                    values.append(_iterated(value))
+    return values
 
 
 def _iterated(value: ast.expr) -> ast.expr:
-    """What a loop runs over: of `NAMES.items()` the names."""
+    """Returns the expression whose members a loop iterates over: `NAMES` for `NAMES.items()`."""
     match value:
         case ast.Call(func=ast.Attribute(value=names, attr="items" | "values")):
             return names
@@ -237,28 +251,28 @@ def _name_of(path: Path) -> str:
 
 
 def _violations(source: str) -> list[str]:
-    return Sources([Module.of("made", source)]).violations()
+    return Sources([Module.of("module", source)]).violations()
 
 
-def test_no_statement_is_made_of_values() -> None:
+def test_no_statement_contains_values() -> None:
     modules = [Module.of(_name_of(path), path.read_text()) for path in sorted(FOLDER.rglob("*.py"))]
     assert len(modules) > 30
     assert Sources(modules).violations() == []
 
 
-def test_what_is_trusted_is_made_of_constants() -> None:
+def test_trusted_properties_contain_only_constants() -> None:
     source = (FOLDER / "search" / "eligible_leaves.py").read_text()
     properties = [
         node
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FunctionDef) and node.name in TRUSTED
     ]
-    assert {each.name for each in properties} == TRUSTED
-    for node in (inner for each in properties for inner in ast.walk(each)):
+    assert {function.name for function in properties} == TRUSTED
+    for node in (inner for function in properties for inner in ast.walk(function)):
         assert not isinstance(node, ast.JoinedStr | ast.BinOp)
         if isinstance(node, ast.Call):
             assert _called(node) in ("append", "join")
-            assert all(isinstance(each, ast.Constant | ast.Name) for each in node.args)
+            assert all(isinstance(value, ast.Constant | ast.Name) for value in node.args)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +291,7 @@ def test_what_is_trusted_is_made_of_constants() -> None:
         "connection.execute(sql.SQL(name.as_string()))",
     ],
 )
-def test_a_statement_made_of_values_is_noticed(body: str) -> None:
+def test_a_statement_that_may_contain_values_is_reported(body: str) -> None:
     assert _violations(f"TEXT = 'SELECT {{}}'\ndef f(connection, name):\n    {body}\n")
 
 
@@ -286,16 +300,17 @@ def test_a_statement_made_of_values_is_noticed(body: str) -> None:
     [
         'connection.execute("SELECT %s", (name,))',
         "connection.execute(TEXT, (name,))",
-        "connection.execute(MADE)",
+        "connection.execute(FORMATTED)",
         "connection.execute(SQL.format(sql.Identifier(name)))",
         "statement = SQL.format(sql.Identifier(name)); connection.execute(statement)",
-        "for each in EACH: connection.execute(each)",
+        "for statement in ALL: connection.execute(statement)",
         'connection.execute(sql.SQL(" UNION ALL ").join([SQL]))',
-        "made = SQL.format(sql.Identifier(name)); connection.execute(sql.SQL(made.as_string()))",
+        "text = SQL.format(sql.Identifier(name)); connection.execute(sql.SQL(text.as_string()))",
     ],
 )
-def test_a_fixed_statement_is_not(body: str) -> None:
+def test_a_fixed_statement_is_not_reported(body: str) -> None:
     constants = (
-        "TEXT = 'SELECT %s'\nMADE = TEXT.format(1)\nSQL = sql.SQL('{}')\nEACH = (TEXT, MADE)\n"
+        "TEXT = 'SELECT %s'\nFORMATTED = TEXT.format(1)\n"
+        "SQL = sql.SQL('{}')\nALL = (TEXT, FORMATTED)\n"
     )
     assert _violations(f"{constants}def f(connection, name):\n    {body}\n") == []

@@ -1,4 +1,4 @@
-"""The check that tests of the contract make of every statement."""
+"""The check of `postgres_statements` that the contract's tests apply to every statement."""
 
 import pytest
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.postgres
         ("SELECT 1", set()),
     ],
 )
-def test_a_statement_that_names_no_tenant_is_noticed(statement, tables):
+def test_the_tables_of_a_statement_that_names_no_tenant_are_reported(statement, tables):
     assert unbound_tables(statement, None) == tables
 
 
-def test_it_fails(database):
+def test_a_statement_that_names_no_tenant_fails(database):
     assert "documents" not in STORE_WIDE
     with tenants_named(), database.read() as connection, pytest.raises(AssertionError):
         connection.execute("SELECT count(*) FROM hrag.documents")

@@ -1,6 +1,6 @@
-"""The decisions of a transfer: what it writes, what it does not change, and what it reports."""
+"""The documents that a transfer writes or leaves unchanged, and the problems that it reports."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -121,27 +121,29 @@ def test_a_conflict_stops_the_transfer_before_anything_is_written(source, target
     assert contents(target.reader()) == before
 
 
-def test_a_source_that_changes_meanwhile_is_reported(source, target, monkeypatch):
-    compare = module._compare
+def after_copying(
+    monkeypatch: pytest.MonkeyPatch, target: MemoryEngine, act: Callable[[], object]
+) -> None:
+    """Calls `act` when the documents were copied, before they are compared."""
+    put_many = target.put_many
 
-    def late(*arguments: Any) -> TransferReport:
-        put(source, StoredDocument(document("b", 1)))
-        return compare(*arguments)
+    def put_then_act(documents: Any) -> Any:
+        results = put_many(documents)
+        act()
+        return results
 
-    monkeypatch.setattr(module, "_compare", late)
+    monkeypatch.setattr(target, "put_many", put_then_act)
+
+
+def test_a_source_that_changes_during_the_transfer_is_reported(source, target, monkeypatch):
+    after_copying(monkeypatch, target, lambda: put(source, StoredDocument(document("b", 1))))
     (_, (tenant_wide, problem)) = problems(transferred(source, target))
     assert tenant_wide == ""
     assert problem.startswith("the source has changed meanwhile")
 
 
-def test_a_tenant_that_vanishes_meanwhile_is_reported(source, target, monkeypatch):
-    compare = module._compare
-
-    def late(*arguments: Any) -> TransferReport:
-        source.delete_collection("t", "c")
-        return compare(*arguments)
-
-    monkeypatch.setattr(module, "_compare", late)
+def test_a_tenant_that_vanishes_during_the_transfer_is_reported(source, target, monkeypatch):
+    after_copying(monkeypatch, target, lambda: source.delete_collection("t", "c"))
     ((_, problem),) = problems(transferred(source, target))
     assert problem.startswith("the source has changed meanwhile")
 
@@ -258,13 +260,14 @@ def test_a_collection_that_cannot_be_read_to_its_end_is_reported(source, target,
     """The documents before the damage are copied."""
     from hrag.errors import DataLoss
 
-    def torn(_reader: Any, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
-        if _reader.engine is source:
+    def export(reader: Any, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
+        """Fails after the first document of the source."""
+        if reader.engine is source:
             yield StoredDocument(document("a"))
             raise DataLoss("a page is damaged")
         yield from ()
 
-    monkeypatch.setattr("tests.support.engines.memory_engine.MemoryReader.export", torn)
+    monkeypatch.setattr("tests.support.engines.memory_engine.MemoryReader.export", export)
     report = transferred(source, target)
     assert ("", "cannot be read: a page is damaged") in problems(report)
     assert list(target.named("t", "c").versions) == ["a"]

@@ -1,4 +1,4 @@
-"""Which parts of the lexical index are merged: few remain, and no posting is written often."""
+"""The merge policy of the lexical index: few parts remain, and no posting is written often."""
 
 import random
 from collections.abc import Iterable
@@ -11,20 +11,26 @@ from hypothesis import strategies as st
 from hrag.engine.postgres.indexes.lexical_index import Part, due_merge
 
 LARGEST = 1 << 19
-LARGE = 8**6  # Two of these need not fit into one part.
-BUILT = 8192  # Leaves of a part as it is built, or a few more.
+# Two parts of this size may be too large for one part.
+LARGE = 8**6
+# A part that is built from term vectors has about this many leaves, at most.
+BUILT = 8192
 
 
 @dataclass
 class Index:
-    """Parts as maintenance leaves them; `writes` is how often each one's leaves were written."""
+    """The parts as maintenance leaves them.
+
+    `writes` is how often the leaves of each part were written, by the number of the part.
+    `max_small` is the largest number of small parts so far.
+    """
 
     parts: list[Part] = field(default_factory=list)
     writes: dict[int, int] = field(default_factory=dict)
-    most_small: int = 0
+    max_small: int = 0
 
     def load(self, sizes: Iterable[int]) -> "Index":
-        """Builds a part of each size, and merges after each what is due."""
+        """Builds a part of each size; after each, merges the parts that are due."""
         last = 0
         for leaves in sizes:
             self.parts.append(Part(last + 1, last + 1, last + leaves, leaves))
@@ -33,7 +39,7 @@ class Index:
             while due := due_merge(self.parts):
                 self.merge(due)
             small = sum(part.leaves < LARGE for part in self.parts)
-            self.most_small = max(self.most_small, small)
+            self.max_small = max(self.max_small, small)
         return self
 
     def merge(self, due: list[Part]) -> None:
@@ -52,7 +58,7 @@ class Index:
         return sum(part.leaves for part in self.parts)
 
     @property
-    def most_writes(self) -> int:
+    def max_writes(self) -> int:
         return max(self.writes[part.number] for part in self.parts)
 
 
@@ -73,15 +79,15 @@ LOADS = {
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_few_parts_remain_of_any_load_and_no_posting_is_written_often(load):
+def test_few_parts_remain_after_any_load_and_no_posting_is_written_often(load):
     index = Index().load(LOADS[load])
-    assert index.most_small <= 3 * 8
-    assert len(index.parts) <= index.leaves / LARGE + index.most_small
-    assert index.most_writes <= 4
+    assert index.max_small <= 3 * 8
+    assert len(index.parts) <= index.leaves / LARGE + index.max_small
+    assert index.max_writes <= 4
 
 
 @given(st.lists(st.integers(1, BUILT + 1000), max_size=300))
-def test_a_posting_is_written_once_a_tier_and_smaller_parts_stay_few(sizes):
+def test_a_posting_is_written_once_per_tier_and_small_parts_stay_few(sizes):
     index = Index().load(sizes)
     assert all(writes <= 7 for writes in index.writes.values())
     for tier in range(1, 7):
@@ -91,8 +97,8 @@ def test_a_posting_is_written_once_a_tier_and_smaller_parts_stay_few(sizes):
             assert waiting < 8**tier
 
 
-def test_parts_as_small_and_large_ones_left_them_are_merged_into_the_largest_that_fit():
-    """An index of an earlier version may have hundreds."""
+def test_hundreds_of_alternating_parts_are_merged_into_the_largest_possible_ones():
+    """An index of an earlier version may have hundreds of parts."""
     sizes = [BUILT, 808] * 365
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
     index = Index()
@@ -103,10 +109,10 @@ def test_parts_as_small_and_large_ones_left_them_are_merged_into_the_largest_tha
     while due := due_merge(index.parts):
         index.merge(due)
     assert len(index.parts) <= index.leaves / LARGE + 1
-    assert index.most_writes <= 4
+    assert index.max_writes <= 4
 
 
-def test_ordinals_too_far_apart_for_one_part_do_not_keep_others_from_merging():
+def test_ordinals_too_far_apart_for_one_part_do_not_prevent_other_merges():
     far = 1 << 33
     parts = [Part(1, 1, 6, 6), *(Part(far + n, far + n, far + n, 5) for n in (0, 6))]
     assert due_merge(parts) == parts[1:]

@@ -1,13 +1,13 @@
-"""Parts of the lexical index over documents that come and go."""
+"""Parts of the lexical index while documents are added and deleted."""
 
 from functools import partial
 
 import pytest
 
 from hrag.engine.postgres.admin.administration import PostgresAdministration
-from hrag.engine.postgres.indexes import lexical_index
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
 from tests.support.documents.vocabulary import wordy
+from tests.support.engines.postgres_statements import before_statement
 
 pytestmark = pytest.mark.postgres
 
@@ -16,7 +16,7 @@ KEY = {"tenant_id": "t", "collection_id": 1}
 
 @pytest.fixture
 def counts(database):
-    """Returns how many rows a table has."""
+    """A function that returns how many rows of the tenant a table has."""
 
     def count(table: str) -> int:
         with database.read() as connection:
@@ -28,7 +28,7 @@ def counts(database):
 
 @pytest.fixture
 def step(database):
-    """Runs a step of maintenance in a transaction."""
+    """A function that runs a step of maintenance in a transaction and returns its result."""
 
     def run(work) -> int:
         with database.write() as connection:
@@ -40,15 +40,15 @@ def step(database):
 def test_a_part_is_built_of_enough_leaves_and_merged_with_others_of_its_size(
     writer, collection, counts, step, database
 ):
-    leaves = built = 0
+    leaves = part_count = 0
     while leaves < 64:
         assert step(merge_parts) == 0
-        writer.put(collection, wordy(f"d{built}", built, sentences=30))
+        writer.put(collection, wordy(f"d{part_count}", part_count, sentences=30))
         assert step(partial(build_part, min_leaves=10_000)) == 0
         part = step(partial(build_part, min_leaves=10))
         assert 10 <= part < 64
-        leaves, built = leaves + part, built + 1
-    assert (counts("term_vectors"), counts("postings_parts")) == (0, built)
+        leaves, part_count = leaves + part, part_count + 1
+    assert (counts("term_vectors"), counts("postings_parts")) == (0, part_count)
     rows = counts("postings")
     assert step(merge_parts) == leaves
     assert counts("postings_parts") == 1
@@ -80,13 +80,8 @@ def test_a_document_that_is_deleted_while_a_part_is_built_gets_a_tombstone(
     writer, collection, counts, step, database, monkeypatch
 ):
     writer.put_many([(collection, wordy(f"d{n}", n)) for n in range(5)])
-    write = lexical_index._write
-
-    def deleting(*args):
-        write(*args)
-        writer.delete(collection, "d2")
-
-    monkeypatch.setattr(lexical_index, "_write", deleting)
+    deletes_term_vectors = "DELETE FROM hrag.term_vectors"
+    before_statement(monkeypatch, deletes_term_vectors, lambda: writer.delete(collection, "d2"))
     step(partial(build_part, min_leaves=1))
     assert counts("tombstones") == 1
     assert PostgresAdministration(database).check().problems == ()

@@ -1,4 +1,4 @@
-"""Packed postings and term vectors are what was packed, however wide their values are."""
+"""Postings and term vectors are unpacked as they were packed, for values of any width."""
 
 from itertools import pairwise
 
@@ -25,82 +25,85 @@ postings = st.dictionaries(
 )
 
 
-def postings_of(first: int, given_terms: list[dict]) -> Postings:
-    """Terms 0, 10, 20 and so on, with the postings that `postings` draws."""
-    ordered = [item for each in given_terms for item in sorted(each.items())]
+def postings_of(first: int, terms: list[dict]) -> Postings:
+    """The postings of the terms 0, 10, 20 and so on.
+
+    The elements of `terms` are the postings of the terms, as `postings` draws them.
+    """
+    ordered = [item for term in terms for item in sorted(term.items())]
     return Postings(
-        np.arange(len(given_terms), dtype=np.uint64) * np.uint64(10),
-        np.cumsum([0, *map(len, given_terms)]),
+        np.arange(len(terms), dtype=np.uint64) * np.uint64(10),
+        np.cumsum([0, *map(len, terms)]),
         np.array([first + offset << LEAF_BITS | leaf for (offset, leaf), _ in ordered], np.uint64),
         np.array([frequency for _, (frequency, _) in ordered], np.uint32),
         np.array([length for _, (_, length) in ordered], np.uint32),
     )
 
 
-def equal(found: Postings, expected: Postings) -> bool:
-    return all(map(np.array_equal, found, expected))
+def equal(actual: Postings, expected: Postings) -> bool:
+    return all(map(np.array_equal, actual, expected))
 
 
 @given(ordinals, st.lists(postings, max_size=5))
-def test_postings_are_unpacked_as_they_were_packed(first, given_terms):
-    given_postings = postings_of(first, given_terms)
-    rows = given_postings.packed(first)
+def test_postings_are_unpacked_as_they_were_packed(first, terms):
+    original = postings_of(first, terms)
+    rows = original.packed(first)
     stored = [(10 * number, first, row) for number, row in enumerate(rows)]
-    assert equal(Postings.unpacked(stored), given_postings)
+    assert equal(Postings.unpacked(stored), original)
 
 
 def test_slices_have_whole_documents_in_their_order_and_all_postings_once():
-    """Of two parts, in which some documents have more postings than others."""
+    """There are two parts, in which some documents have more postings than others."""
     draw = np.random.default_rng(3)
     stored = []
     for first, span in ((1, 300), (1 << 33, 100_000)):
         for term in range(40):
             places = draw.integers(0, span, draw.integers(1, 2000)) // draw.integers(1, 9)
-            own = {(int(place), term % 3): (1, 9) for place in places}
-            (row,) = postings_of(first, [own]).packed(first)
+            term_postings = {(int(place), term % 3): (1, 9) for place in places}
+            (row,) = postings_of(first, [term_postings]).packed(first)
             stored.append((term, first, row))
     stored.sort()
     whole = Postings.unpacked(stored)
     slices = list(StoredPostings(stored).slices(2048))
     assert len(slices) > 8
-    assert max(len(each.labels) for each in slices) < 2 * 2048
-    owners = [ordinals_of(each.labels) for each in slices]
-    for before, after in pairwise(each for each in owners if len(each)):
+    assert max(len(part.labels) for part in slices) < 2 * 2048
+    owners = [ordinals_of(part.labels) for part in slices]
+    for before, after in pairwise(ordinals for ordinals in owners if len(ordinals)):
         assert before.max() < after.min()
-    found = [
+    matches = [
         (term, label)
-        for each in slices
-        for term, start, end in zip(each.terms, each.starts, each.starts[1:], strict=False)
-        for label in each.labels[start:end]
+        for part in slices
+        for term, start, end in zip(part.terms, part.starts, part.starts[1:], strict=False)
+        for label in part.labels[start:end]
     ]
-    every = zip(np.repeat(whole.terms, np.diff(whole.starts)), whole.labels, strict=True)
-    assert sorted(found) == sorted(every)
-    (alone,) = StoredPostings(stored).slices(len(whole.labels))
-    assert equal(alone, whole)
+    all_matches = zip(np.repeat(whole.terms, np.diff(whole.starts)), whole.labels, strict=True)
+    assert sorted(matches) == sorted(all_matches)
+    (single,) = StoredPostings(stored).slices(len(whole.labels))
+    assert equal(single, whole)
 
 
 @given(ordinals, st.lists(postings, min_size=1, max_size=5))
-def test_terms_packed_together_are_packed_as_each_alone(first, given_terms):
-    alone = [row for each in given_terms for row in postings_of(first, [each]).packed(first)]
-    assert postings_of(first, given_terms).packed(first) == alone
+def test_terms_are_packed_together_as_they_are_packed_one_by_one(first, terms):
+    one_by_one = [row for term in terms for row in postings_of(first, [term]).packed(first)]
+    assert postings_of(first, terms).packed(first) == one_by_one
 
 
 def test_a_row_has_a_header_and_narrow_columns():
-    """The bytes that are stored: they stay as they are, or old parts could not be read."""
-    found = postings_of(5, [{(0, 2): (3, 4), (258, 1): (255, 70_000)}])
+    """The stored bytes must not change, because old parts could not be read otherwise."""
+    row_postings = postings_of(5, [{(0, 2): (3, 4), (258, 1): (255, 70_000)}])
     header = "02000000 02000000 02000000 04000000"
     offsets, leaves, lengths = "0000 0201", "0302 ff01", "04000000 70110100"
     expected = bytes.fromhex(header + offsets + leaves + lengths)
-    assert found.packed(5) == [expected]
+    assert row_postings.packed(5) == [expected]
 
 
 def test_narrow_values_take_few_bytes():
-    """Four bytes each for first leaves of ten thousand neighbouring documents."""
+    """The postings of ten thousand consecutive documents take four bytes each."""
     (row,) = postings_of(1, [{(offset, 0): (1, 200) for offset in range(10_000)}]).packed(1)
     assert len(row) == 16 + 4 * 10_000
 
 
-def test_a_row_that_was_cut_off_is_damage():
+def test_a_truncated_row_is_damaged():
     (row,) = postings_of(1, [{(0, 0): (1, 2), (1, 0): (1, 2)}]).packed(1)
     for size in range(len(row)):
         with pytest.raises(DataLoss, match=f"term 7 from ordinal 1 .* {size} bytes"):
@@ -108,33 +111,33 @@ def test_a_row_that_was_cut_off_is_damage():
 
 
 @given(ordinals, st.lists(postings, max_size=5), st.data())
-def test_chosen_postings_keep_their_terms(first, given_terms, data):
-    whole = postings_of(first, given_terms)
+def test_selected_postings_keep_their_terms(first, terms, data):
+    whole = postings_of(first, terms)
     chosen = data.draw(
         st.lists(st.booleans(), min_size=len(whole.labels), max_size=len(whole.labels))
     )
-    found = whole.only(np.array(chosen, np.bool_))
-    expected = [kept for kept, is_chosen in zip(entries(whole), chosen, strict=True) if is_chosen]
-    assert entries(found) == expected
-    assert (np.diff(found.starts) > 0).all()
+    remaining = whole.only(np.array(chosen, np.bool_))
+    expected = [entry for entry, is_chosen in zip(entries(whole), chosen, strict=True) if is_chosen]
+    assert entries(remaining) == expected
+    assert (np.diff(remaining.starts) > 0).all()
 
 
 @given(ordinals, st.lists(postings, min_size=3, max_size=3))
-def test_neighbours_of_one_term_become_one(first, given_terms):
-    apart = postings_of(first, given_terms)._replace(terms=np.array([4, 4, 9], np.uint64))
-    found = apart.merged()
-    assert found.terms.tolist() == [4, 9]
-    assert entries(found) == entries(apart)
+def test_adjacent_lists_of_the_same_term_are_merged(first, terms):
+    separate = postings_of(first, terms)._replace(terms=np.array([4, 4, 9], np.uint64))
+    merged = separate.merged()
+    assert merged.terms.tolist() == [4, 9]
+    assert entries(merged) == entries(separate)
 
 
-def entries(found: Postings) -> list[tuple[int, ...]]:
+def entries(postings: Postings) -> list[tuple[int, ...]]:
     """Term, label, frequency and length of each posting."""
-    terms = np.repeat(found.terms, np.diff(found.starts))
-    columns = (terms, found.labels, found.frequencies, found.lengths)
+    terms = np.repeat(postings.terms, np.diff(postings.starts))
+    columns = (terms, postings.labels, postings.frequencies, postings.lengths)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def test_a_part_holds_documents_as_far_apart_as_its_offsets_reach():
+def test_a_part_has_documents_at_most_four_bytes_of_offsets_apart():
     assert fits_a_part(7, 7 + 0xFFFF_FFFF)
     assert not fits_a_part(7, 8 + 0xFFFF_FFFF)
 
@@ -155,24 +158,24 @@ def leaf_terms(document: list[dict[int, int]]) -> LeafTerms:
 
 
 @given(documents)
-def test_term_vectors_of_documents_are_unpacked_one_after_the_other(given_documents):
-    found = unpacked([packed(leaf_terms(document)) for document in given_documents])
-    expected = leaf_terms([leaf for document in given_documents for leaf in document])
-    for column, wanted in zip(found, expected, strict=True):
-        assert column.tolist() == wanted.tolist()
+def test_term_vectors_of_documents_are_unpacked_one_after_the_other(documents):
+    actual = unpacked([packed(leaf_terms(document)) for document in documents])
+    expected = leaf_terms([leaf for document in documents for leaf in document])
+    for column, expected_column in zip(actual, expected, strict=True):
+        assert column.tolist() == expected_column.tolist()
 
 
 @given(documents)
-def test_inverting_keeps_every_entry(given_documents):
-    every = [leaf for document in given_documents for leaf in document]
-    labels = np.arange(len(every), dtype=np.uint64)
-    found = {
+def test_inverting_keeps_every_entry(documents):
+    all_leaves = [leaf for document in documents for leaf in document]
+    labels = np.arange(len(all_leaves), dtype=np.uint64)
+    actual = {
         (term, label): (frequency, length)
-        for term, label, frequency, length in entries(inverted(labels, leaf_terms(every)))
+        for term, label, frequency, length in entries(inverted(labels, leaf_terms(all_leaves)))
     }
-    assert found == {
+    assert actual == {
         (term, number): (count, sum(leaf.values()))
-        for number, leaf in enumerate(every)
+        for number, leaf in enumerate(all_leaves)
         for term, count in leaf.items()
     }
 
@@ -181,7 +184,7 @@ def parts(*sizes: int, deleted: int = 0) -> list[Part]:
     return [Part(n, n, n, size, deleted) for n, size in enumerate(sizes, 1)]
 
 
-def test_neighbours_become_one_that_have_the_leaves_for_a_part_of_the_next_size():
+def test_adjacent_parts_with_enough_leaves_for_the_next_tier_are_merged():
     small, large = 1000, 10_000
     assert due_merge(parts(*[small] * 4)) == []
     assert due_merge(parts(large, *[small] * 5)) == parts(large, *[small] * 5)[1:]

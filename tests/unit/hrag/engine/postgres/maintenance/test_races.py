@@ -1,27 +1,26 @@
-"""What writers change while maintenance works on the same documents: nothing is lost or stays.
+"""Races of writers and maintenance on the same documents: no change is lost, no row is left over.
 
-Each race is led: a hook runs in the midst of a step, or a transaction is left open until the
-other side waits for it. Afterwards the tables agree, and searches find what they find in memory.
+Each race has a fixed order. Either a change happens before a certain statement of a step, or a
+transaction stays open until the other side waits for it. Afterwards the tables agree, and searches
+find the same as in the memory engine.
 """
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from hrag.engine.postgres.indexes import homes, lexical_index
-from hrag.engine.postgres.indexes.homes import drain_tail, drop_unused, move_collection
+from hrag.engine.postgres.indexes.homes import drain_tail, drop_unused
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
 from hrag.engine.postgres.maintenance.advisory_locks import try_lock_maintenance
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.failures import Conflict
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from hrag.engine.postgres.write.transaction import TenantTransaction
-from hrag.errors import DocumentNotFound
+from hrag.errors import DocumentNotFound, StoreUnavailable
 from hrag.types import SummaryUnit
 from hrag.values.quotas import unlimited
 from tests.support.documents.fakes import (
@@ -32,7 +31,8 @@ from tests.support.documents.fakes import (
     sentences,
 )
 from tests.support.documents.vocabulary import wordy
-from tests.support.engines.postgres_twins import Twins, twins_at
+from tests.support.engines.postgres_statements import before_statement
+from tests.support.engines.postgres_twins import LIMITS, Twins, twins_at
 from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
@@ -41,12 +41,21 @@ _WAITING = """
 SELECT count(*) FROM pg_stat_activity
 WHERE wait_event_type = 'Lock' AND datname = current_database()
 """
+_END_MAINTENANCE_LOCK = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE query LIKE '%pg_try_advisory_xact_lock%' AND state = 'idle in transaction'
+AND datname = current_database()
+"""
+# Building or merging a part has read its postings or term vectors before this statement.
+WRITES_A_PART = "INSERT INTO hrag.postings_parts"
+# Moving a collection fills the table of the new home first and then builds its index.
+FILLS_A_HOME = 'INSERT INTO "hrag_homes"'
+INDEXES_A_HOME = "CREATE INDEX"
 
 
 @pytest.fixture
-def twins(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
-    monkeypatch.setattr(homes, "_LAST_USED_AFTER", timedelta(0))
-    monkeypatch.setattr(lexical_index, "MIN_PART_LEAVES", 8)
+def twins(postgres_dsn: str) -> Iterator[Twins]:
+    """The collection `c` of tenant `t` in both stores, which are compared after the test."""
     with twins_at(postgres_dsn) as twins:
         twins.create()
         yield twins
@@ -68,7 +77,7 @@ def fill(twins: Twins, count: int = 6, seed: int = 0) -> None:
 
 
 def change_some(twins: Twins) -> None:
-    """Replaces, deletes and adds."""
+    """Replaces, deletes and adds documents."""
     twins.put(document("d0", 50))
     twins.delete("d1")
     twins.delete("d5")
@@ -76,37 +85,30 @@ def change_some(twins: Twins) -> None:
     twins.put(document("d3", 53))
 
 
-def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, hook: Callable[[], Any]) -> None:
-    """Runs `hook` before the first call of a function."""
-    own, hooks = getattr(owner, name), [hook]
-
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        if hooks:
-            hooks.pop()()
-        return own(*args, **kwargs)
-
-    monkeypatch.setattr(owner, name, hooked)
+def maintenance_worker(twins: Twins, home_leaves: int = 50) -> MaintenanceWorker:
+    """A worker as another process has it, in addition to `twins.worker`."""
+    return MaintenanceWorker(twins.database, home_leaves, LIMITS)
 
 
-def wait_until_one_waits(twins: Twins, done: Future[Any]) -> None:
-    """Waits until a transaction waits for a lock, or is done without."""
+def wait_until_blocked(twins: Twins, task: Future[Any]) -> None:
+    """Waits until a transaction waits for a lock, or until the task has ended without waiting."""
 
     def waits() -> bool:
         with twins.database.read() as connection:
-            return done.done() or connection.execute(_WAITING).fetchone() != (0,)
+            return task.done() or connection.execute(_WAITING).fetchone() != (0,)
 
     until(waits)
 
 
 def opened(twins: Twins, connection: Any) -> OpenedCollection:
-    found = open_by_number(connection, "t", twins.number())
-    assert found is not None
-    return found
+    collection = open_by_number(connection, "t", twins.number())
+    assert collection is not None
+    return collection
 
 
-def test_documents_change_while_a_part_is_built_of_them(twins, monkeypatch):
+def test_documents_change_while_a_part_is_built_from_them(twins, monkeypatch):
     fill(twins)
-    once(monkeypatch, lexical_index, "_write", lambda: change_some(twins))
+    before_statement(monkeypatch, WRITES_A_PART, lambda: change_some(twins))
     with twins.database.write() as connection:
         assert build_part(connection, twins.key(), 1) > 0
     assert twins.rows("hrag.tombstones") == 4
@@ -117,18 +119,18 @@ def test_writers_wait_for_a_part_that_is_about_to_be_committed(twins, threads):
     fill(twins)
     with twins.database.write() as connection:
         assert build_part(connection, twins.key(), 1) > 0
-        changed = threads.submit(change_some, twins)
-        wait_until_one_waits(twins, changed)
-    changed.result()
+        change = threads.submit(change_some, twins)
+        wait_until_blocked(twins, change)
+    change.result()
     assert twins.rows("hrag.tombstones") == 4
 
 
 def test_a_deletion_that_is_rolled_back_leaves_the_document_in_its_part(twins, threads):
     fill(twins)
     handle = twins.writer.open("t", "c")
-    build: list[Future[Any]] = []
+    builds: list[Future[Any]] = []
 
-    def built() -> None:
+    def build() -> None:
         with twins.database.write() as connection:
             build_part(connection, twins.key(), 1)
 
@@ -140,13 +142,13 @@ def test_a_deletion_that_is_rolled_back_leaves_the_document_in_its_part(twins, t
             connection.execute(
                 "DELETE FROM hrag.term_vectors WHERE tenant_id = 't' AND ordinal = %s", (4,)
             )
-            build.append(threads.submit(built))
-            wait_until_one_waits(twins, build[0])
+            builds.append(threads.submit(build))
+            wait_until_blocked(twins, builds[0])
             raise DocumentNotFound("rolled back")
 
     with pytest.raises(DocumentNotFound):
         delete_and_fail()
-    build[0].result()
+    builds[0].result()
     assert twins.rows("hrag.tombstones") == 0
 
 
@@ -156,31 +158,31 @@ def test_documents_change_while_parts_are_merged(twins, monkeypatch):
         with twins.database.write() as connection:
             assert build_part(connection, twins.key(), 1) > 0
     twins.delete("d2")
-    once(monkeypatch, lexical_index, "_write", lambda: change_some(twins))
+    before_statement(monkeypatch, WRITES_A_PART, lambda: change_some(twins))
     with twins.database.write() as connection:
         assert merge_parts(connection, twins.key()) > 0
     assert twins.rows("hrag.postings_parts") == 1
 
 
-@pytest.mark.parametrize("step", ["_fill", "_build_index"])
-def test_documents_change_while_their_collection_moves(twins, monkeypatch, step):
+@pytest.mark.parametrize("statement", [FILLS_A_HOME, INDEXES_A_HOME])
+def test_documents_change_while_their_collection_moves(twins, monkeypatch, statement):
     fill(twins)
-    once(monkeypatch, homes, step, lambda: change_some(twins))
-    assert move_collection(twins.database, "t", twins.number()) > 0
+    before_statement(monkeypatch, statement, lambda: change_some(twins))
+    assert twins.move() > 0
     twins.assert_same()
     twins.maintain()
     twins.reclaim()
     assert twins.rows(f"hrag_homes.tail_{twins.home()}") == 0
 
 
-def test_documents_change_while_a_home_is_made_of_a_home(twins, monkeypatch):
-    """Half of the leaves are in the tail of the old one."""
+def test_documents_change_while_their_home_is_replaced(twins, monkeypatch):
+    """Half of the leaves are in the tail of the old home."""
     fill(twins)
     twins.maintain()
     fill(twins, 12, seed=20)
-    once(monkeypatch, homes, "_build_index", lambda: change_some(twins))
+    before_statement(monkeypatch, INDEXES_A_HOME, lambda: change_some(twins))
     old = twins.home()
-    assert move_collection(twins.database, "t", twins.number()) > 0
+    assert twins.move() > 0
     assert twins.home() != old
     assert twins.rows(f"hrag_homes.tail_{twins.home()}") > 0
 
@@ -194,25 +196,25 @@ def test_leaves_are_drained_while_their_collection_moves(twins, monkeypatch):
         with twins.database.write() as connection:
             assert drain_tail(connection, opened(twins, connection), 7) > 0
 
-    once(monkeypatch, homes, "_fill", drain)
-    once(monkeypatch, homes, "_build_index", drain)
-    assert move_collection(twins.database, "t", twins.number()) > 0
+    before_statement(monkeypatch, FILLS_A_HOME, drain)
+    before_statement(monkeypatch, INDEXES_A_HOME, drain)
+    assert twins.move() > 0
 
 
-def test_of_two_moves_at_once_one_is_given_up(twins, monkeypatch):
+def test_one_of_two_simultaneous_moves_is_abandoned(twins, monkeypatch):
     fill(twins)
-    moved = []
+    moved_leaves = []
 
     def move() -> None:
-        moved.append(move_collection(twins.database, "t", twins.number()))
+        moved_leaves.append(twins.move())
         change_some(twins)
 
-    once(monkeypatch, homes, "_build_index", move)
-    assert move_collection(twins.database, "t", twins.number()) == 0
-    assert moved[0] > 0
+    before_statement(monkeypatch, INDEXES_A_HOME, move)
+    assert twins.move() == 0
+    assert moved_leaves[0] > 0
 
 
-def test_a_tail_is_drained_beside_a_writer_that_replaces_its_documents(twins, threads):
+def test_draining_leaves_out_documents_that_a_writer_is_replacing(twins):
     fill(twins)
     twins.maintain()
     fill(twins, 4, seed=20)
@@ -238,86 +240,93 @@ def test_writers_wait_for_leaves_that_are_being_drained(twins, threads):
     fill(twins, 6, seed=20)
     with twins.database.write() as connection:
         assert drain_tail(connection, opened(twins, connection), 1000) > 0
-        changed = threads.submit(change_some, twins)
-        wait_until_one_waits(twins, changed)
-    changed.result()
+        change = threads.submit(change_some, twins)
+        wait_until_blocked(twins, change)
+    change.result()
 
 
 def test_workers_that_lost_their_lock_still_take_one_step_at_a_time(twins, threads, monkeypatch):
-    """The transaction that has the lock may be ended: it idles while an index is built."""
+    """The server may end the transaction that has the lock, which idles during the work."""
     fill(twins)
+    number = twins.number()
     second: list[Future[Any]] = []
 
-    def other_worker() -> None:
+    def end_the_lock_and_start_another_worker() -> None:
         twins.delete("d0")
-        worker = MaintenanceWorker(twins.database, 50)
-        second.append(threads.submit(worker._index_terms, "t", twins.number(), every_leaf=True))
-        wait_until_one_waits(twins, second[0])
+        with twins.database.read() as connection:
+            assert connection.execute(_END_MAINTENANCE_LOCK).fetchall() == [(True,)]
+        worker = maintenance_worker(twins)
+        second.append(threads.submit(worker.maintain, "t", number, every_leaf=True))
+        wait_until_blocked(twins, second[0])
+        assert not second[0].done()
 
-    once(monkeypatch, lexical_index, "_write", other_worker)
-    twins.worker._index_terms("t", twins.number(), every_leaf=True)
+    before_statement(monkeypatch, WRITES_A_PART, end_the_lock_and_start_another_worker)
+    with pytest.raises(StoreUnavailable):
+        twins.worker.maintain("t", number, every_leaf=True)
     second[0].result()
     assert twins.rows("hrag.tombstones") == 1
 
 
 def test_two_workers_maintain_a_collection_once(twins, threads):
     fill(twins, 12)
-    both = [
-        threads.submit(MaintenanceWorker(twins.database, 50).maintain, "t", twins.number())
-        for _ in range(2)
+    runs = [
+        threads.submit(maintenance_worker(twins).maintain, "t", twins.number()) for _ in range(2)
     ]
-    for each in both:
-        each.result()
+    for run in runs:
+        run.result()
     twins.maintain()
     twins.reclaim()
     assert twins.rows("hrag.unused_homes") == 0
 
 
-def test_writers_wait_for_no_backlog_that_nobody_here_looks_after(twins):
-    """It is another process's matter, or its collection is deleted."""
+def test_a_worker_forgets_the_backlog_of_a_collection_that_it_no_longer_maintains(twins):
+    """Another process maintains the collection, or the collection is deleted."""
     fill(twins)
-    number, backlogs = twins.number(), twins.worker._backlogs
-    backlogs[number] = 1_000_000
+    number, worker = twins.number(), maintenance_worker(twins, home_leaves=1000)
+    worker.maintain("t", number)
+    assert worker.backlog(number) > 0
     with twins.database.write() as guard:
         assert try_lock_maintenance(guard, number)
-        twins.worker.maintain("t", number)
-    assert number not in backlogs
-    backlogs[number] = 1_000_000
+        worker.maintain("t", number)
+    assert worker.backlog(number) == 0
+    worker.maintain("t", number)
+    assert worker.backlog(number) > 0
     twins.drop()
-    twins.worker.maintain("t", number)
-    assert number not in backlogs
+    worker.maintain("t", number)
+    assert worker.backlog(number) == 0
 
 
-@pytest.mark.parametrize("step", ["_fill", "_build_index"])
-def test_a_collection_is_deleted_while_it_moves(twins, monkeypatch, step):
+@pytest.mark.parametrize("statement", [FILLS_A_HOME, INDEXES_A_HOME])
+def test_a_collection_is_deleted_while_it_moves(twins, monkeypatch, statement):
     fill(twins)
-    once(monkeypatch, homes, step, twins.drop)
-    assert move_collection(twins.database, "t", twins.number()) == 0
+    before_statement(monkeypatch, statement, twins.drop)
+    assert twins.move() == 0
     twins.reclaim()
     assert twins.rows("hrag.unused_homes") == 0
     assert twins.rows("hrag.leaves") == 0
 
 
-def test_a_collection_is_deleted_and_removed_while_a_part_of_it_is_built(
+def test_a_collection_is_deleted_and_reclaimed_while_a_part_of_it_is_built(
     twins, threads, monkeypatch
 ):
     fill(twins)
-    removed: list[Future[Any]] = []
+    number = twins.number()
+    reclaims: list[Future[Any]] = []
 
-    def drop() -> None:
+    def drop_and_reclaim() -> None:
         twins.drop()
-        removed.append(threads.submit(twins.reclaim))
-        wait_until_one_waits(twins, removed[0])
+        reclaims.append(threads.submit(twins.reclaim))
+        wait_until_blocked(twins, reclaims[0])
 
-    once(monkeypatch, lexical_index, "_write", drop)
-    twins.worker._index_terms("t", twins.number(), every_leaf=True)
-    removed[0].result()
+    before_statement(monkeypatch, WRITES_A_PART, drop_and_reclaim)
+    twins.worker.maintain("t", number, every_leaf=True)
+    reclaims[0].result()
     twins.reclaim()
     for table in ("term_vectors", "postings", "postings_parts", "tombstones"):
         assert twins.rows(f"hrag.{table}") == 0, table
 
 
-def test_a_collection_is_deleted_while_its_tail_is_drained(twins, threads):
+def test_a_collection_is_deleted_while_its_tail_is_drained(twins):
     fill(twins)
     twins.maintain()
     fill(twins, 6, seed=20)
@@ -335,11 +344,11 @@ def test_a_snapshot_reads_the_home_it_was_opened_on(twins):
     old, query = twins.home(), query_vector(3)
     with twins.reader.snapshot("t", "c") as snapshot:
         fill(twins, 12, seed=20)
-        assert move_collection(twins.database, "t", twins.number()) > 0
+        assert twins.move() > 0
         assert twins.home() != old
         assert not drop_unused(twins.database)
-        before = find(snapshot, query, 1000).passages
-    assert {each.chunk.document_id for each in before} == {f"d{n}" for n in range(6)}
+        passages = find(snapshot, query, 1000).passages
+    assert {passage.chunk.document_id for passage in passages} == {f"d{n}" for n in range(6)}
     assert drop_unused(twins.database)
     assert not drop_unused(twins.database)
 
@@ -349,37 +358,41 @@ def test_a_home_that_a_writer_may_use_is_not_dropped(twins):
     twins.maintain()
     with twins.database.write() as connection:
         connection.execute("SELECT pg_current_xact_id()")
-        assert move_collection(twins.database, "t", twins.number()) > 0
+        assert twins.move() > 0
         assert not drop_unused(twins.database)
     assert drop_unused(twins.database)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), Conflict("deadlock detected")])
-def test_what_fails_for_one_collection_is_done_for_the_others(twins, monkeypatch, error):
+def test_a_failure_for_one_collection_does_not_stop_maintenance_of_the_others(twins, error):
     maintained: list[int] = []
 
-    def fail_once(tenant_id: str, number: int) -> None:
-        maintained.append(number)
-        if number == 1:
-            raise error
+    class FailingWorker(MaintenanceWorker):
+        """Fails to maintain the collection with the number 1."""
 
-    worker = MaintenanceWorker(twins.database, 50)
-    monkeypatch.setattr(worker, "maintain", fail_once)
+        def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
+            maintained.append(collection_id)
+            if collection_id == 1:
+                raise error
+
+    worker = FailingWorker(twins.database, 50)
     worker.changed("t", 1)
     worker.changed("t", 3)
-    worker._maintain_changed()
+    worker.start()
+    until(lambda: len(maintained) == 2)
+    assert worker.close()
     assert maintained == [1, 3]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_writers_and_workers_at_once_lose_nothing(twins, threads, monkeypatch, seed):
-    """Not led: four threads, as it comes."""
-    monkeypatch.setattr(twins.worker, "_home_leaves", 20)
+def test_simultaneous_writers_and_workers_lose_nothing(twins, threads, seed):
+    """Two threads write and two threads maintain, in no fixed order."""
+    twins.worker = maintenance_worker(twins, home_leaves=20)
     twins.create("t", "s", collection_settings(summaries=SummaryUnit.NONE))
     stop = threading.Event()
 
     def maintain() -> None:
-        worker = MaintenanceWorker(twins.database, 20)
+        worker = maintenance_worker(twins, home_leaves=20)
         while not stop.is_set():
             for name in "cs":
                 worker.maintain("t", twins.number("t", name), every_leaf=True)
@@ -387,24 +400,24 @@ def test_writers_and_workers_at_once_lose_nothing(twins, threads, monkeypatch, s
 
     def write(name: str) -> None:
         draw = random.Random(f"{seed} {name}")
-        living: set[str] = set()
+        stored: set[str] = set()
         for step in range(40):
-            chosen = f"{name}{draw.randrange(9)}"
-            if chosen in living and draw.random() < 0.4:
-                twins.delete(chosen, "t", name)
-                living.discard(chosen)
+            document_id = f"{name}{draw.randrange(9)}"
+            if document_id in stored and draw.random() < 0.4:
+                twins.delete(document_id, "t", name)
+                stored.discard(document_id)
             else:
                 text = sentences(draw.randint(1, 30), step)
-                some = prepared(chosen, text, seed=step, metadata={"n": step % 3})
-                twins.put(some, tenant_id="t", name=name)
-                living.add(chosen)
+                version = prepared(document_id, text, seed=step, metadata={"n": step % 3})
+                twins.put(version, tenant_id="t", name=name)
+                stored.add(document_id)
 
-    working = [threads.submit(maintain) for _ in range(2)]
-    writing = [threads.submit(write, name) for name in "cs"]
+    workers = [threads.submit(maintain) for _ in range(2)]
+    writers = [threads.submit(write, name) for name in "cs"]
     try:
-        for each in writing:
-            each.result()
+        for writer in writers:
+            writer.result()
     finally:
         stop.set()
-    for each in working:
-        each.result()
+    for worker in workers:
+        worker.result()

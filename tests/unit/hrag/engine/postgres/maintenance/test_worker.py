@@ -1,4 +1,4 @@
-"""When the maintenance worker tries again what has failed."""
+"""The maintenance worker soon retries work that has failed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hrag.engine.postgres.maintenance import worker as module
-from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import StoreUnavailable
 from hrag.values.deadline import Deadline
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.postgres
 
 
 def _failing_once(work: Callable[..., int]) -> Callable[..., int]:
+    """Returns a function that fails at its first call and does the work at all others."""
     failures = [StoreUnavailable("the connection was lost")]
 
     def flaky(*args: Any, **options: Any) -> int:
@@ -28,18 +29,17 @@ def _failing_once(work: Callable[..., int]) -> Callable[..., int]:
 
 
 def test_writers_do_not_wait_for_the_next_survey_after_a_failure(database, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_BACKLOG", 100)
-    monkeypatch.setattr(module, "_PAUSE_S", 0.01)
-    monkeypatch.setattr(module, "_RETRY_S", 0.1)
+    """The retry comes soon after the failure; the next survey comes a minute later."""
     monkeypatch.setattr(module, "move_collection", _failing_once(module.move_collection))
-    worker = MaintenanceWorker(database, home_leaves=50)
+    limits = MaintenanceLimits(max_backlog=100, pause_s=0.01, retry_s=0.1)
+    worker = MaintenanceWorker(database, home_leaves=50, limits=limits)
     writer = PostgresWriter(database, worker)
     writer.create_collection("t", "c", collection_settings())
     collection = writer.open("t", "c")
     worker.start()
     try:
         writer.put(collection, prepared("d", sentences(500)))
-        until(lambda: worker._backlogs.get(collection.collection_id, 0) > 100)
+        until(lambda: worker.backlog(collection.collection_id) > 100)
         writer.wait_for_capacity(collection, Deadline.after(20))
     finally:
         assert worker.close()

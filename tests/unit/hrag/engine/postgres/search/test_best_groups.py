@@ -1,4 +1,4 @@
-"""The first round of a search in statements equals the same round step by step."""
+"""The first round of a search in one or two statements finds the same as step by step."""
 
 import random
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from psycopg.pq.abc import PGresult
 
 from hrag.engine.find import VALUES, FindRequest, FindResult, Fusion
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
@@ -28,7 +29,10 @@ MODES = (SearchMode.SMALL_TO_BIG, SearchMode.STANDARD, SearchMode.CONTEXT)
 
 @pytest.fixture(params=["shared", "home", "mixed"])
 def reader(request, database, writer, collection) -> PostgresReader:
-    """A collection of 120 documents: without a home, in one, and with a tail and tombstones."""
+    """A reader of 120 documents: without a home, in a home, or in a home with a tail.
+
+    The collection has tombstones in each case.
+    """
     worker = MaintenanceWorker(database, 10_000)
     documents = [
         (collection, wordy(f"d{n}", n, sentences=4 + n % 30, metadata={"n": n})) for n in range(120)
@@ -69,46 +73,50 @@ def drawn(draw: random.Random) -> FindRequest:
 
 @contextmanager
 def step_by_step() -> Iterator[None]:
+    """Searches inside the block do not use the statements of `best_groups`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot, "can_find", lambda _: False)
         yield
 
 
-def comparable(found: FindResult[Passage]) -> Any:
-    return replace(found, stages=())
+def comparable(result: FindResult[Passage]) -> Any:
+    """Returns the result without the times of its stages."""
+    return replace(result, stages=())
 
 
-def test_statements_and_steps_find_the_same_a_thousand_times_of_a_thousand(reader):
-    """In each of three states a third of them; scores to the bit, and what was considered."""
+def test_statements_find_the_same_as_steps_in_a_thousand_searches(reader):
+    """Each of the three states has a third of the searches. Scores are equal to the bit."""
     draw = random.Random(4711)
-    with reader.snapshot("t", "c") as opened:
+    with reader.snapshot("t", "c") as snapshot:
         for number in range(-(-SEARCHES // 3)):
             request = drawn(draw)
-            found = opened.find(request, VALUES)
+            result = snapshot.find(request, VALUES)
             with step_by_step():
-                expected = opened.find(request, VALUES)
-            assert comparable(found) == comparable(expected), (number, request)
+                expected = snapshot.find(request, VALUES)
+            assert comparable(result) == comparable(expected), (number, request)
 
 
 @contextmanager
-def counted() -> Iterator[list[str]]:
-    """Collects the statements that are executed, but those that set parameters."""
-    statements: list[str] = []
+def recorded() -> Iterator[list[PGresult]]:
+    """Collects the results of the statements in the block, except those that set parameters."""
+    results: list[PGresult] = []
     execute = Cursor.execute
 
-    def counting(cursor: Cursor, query: Any, *args: Any, **kwargs: Any) -> Any:
+    def recording(cursor: Cursor, query: Any, *args: Any, **kwargs: Any) -> Any:
         text = query if isinstance(query, str) else query.as_string(cursor.connection)
+        executed = execute(cursor, query, *args, **kwargs)
         if not text.startswith("SET LOCAL"):
-            statements.append(text)
-        return execute(cursor, query, *args, **kwargs)
+            assert cursor.pgresult is not None
+            results.append(cursor.pgresult)
+        return executed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Cursor, "execute", counting)
-        yield statements
+        patch.setattr(Cursor, "execute", recording)
+        yield results
 
 
-@pytest.mark.parametrize(("retrieval", "most"), [("dense", 1), ("lexical", 2), ("hybrid", 2)])
-def test_a_search_is_one_statement_or_two(reader, retrieval, most):
+@pytest.mark.parametrize(("retrieval", "count"), [("dense", 1), ("lexical", 2), ("hybrid", 2)])
+def test_a_search_needs_one_statement_or_two(reader, retrieval, count):
     request = FindRequest(
         vector=None if retrieval == "lexical" else query_vector(1),
         mode=SearchMode.SMALL_TO_BIG,
@@ -119,44 +127,53 @@ def test_a_search_is_one_statement_or_two(reader, retrieval, most):
         retrieval=Retrieval(retrieval),
         neighbour_bonus=0.1,
     )
-    with reader.snapshot("t", "c") as opened, counted() as statements:
-        assert len(opened.find(request, VALUES).passages) == 5
-    assert len(statements) == most
+    with reader.snapshot("t", "c") as snapshot, recorded() as results:
+        assert len(snapshot.find(request, VALUES).passages) == 5
+    assert len(results) == count
 
 
 @pytest.mark.parametrize("aggregation", [Aggregation.SUM, Aggregation.MEAN, Aggregation.COUNT])
-def test_other_aggregations_are_left_to_the_steps(aggregation):
+def test_other_aggregations_and_auto_merge_are_searched_step_by_step(aggregation):
     request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP, 5, 100)
     assert best_groups.can_find(request)
     assert not best_groups.can_find(replace(request, aggregation=aggregation))
     assert not best_groups.can_find(replace(request, mode=SearchMode.AUTO_MERGE))
 
 
-def test_of_long_texts_only_parts_are_read_by_the_one_statement(database, writer, collection):
+def test_one_statement_reads_only_parts_of_long_texts(database, writer, collection):
     documents = {f"d{n}": wordy(f"d{n}", n, sentences=4000) for n in range(3)}
-    writer.put_many([(collection, each) for each in documents.values()])
-    texts = {name: each.parsed.text for name, each in documents.items()}
+    writer.put_many([(collection, document) for document in documents.values()])
+    texts = {name: document.parsed.text.encode() for name, document in documents.items()}
     assert min(map(len, texts.values())) > 128 << 10
     request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP, 5, 100)
-    with PostgresReader(database).snapshot("t", "c") as opened:
-        with counted() as statements:
-            found = opened.find(request, VALUES)
-        assert len(statements) == 1
-        assert len(found.passages) == 5
-        for passage in found.passages:
-            span = passage.chunk.span
-            text = texts[passage.chunk.document_id].encode()
-            assert passage.chunk.content == text[span.byte_start : span.byte_end].decode()
-        for document in opened._documents._stored.values():
-            assert document.long is not None
-            assert document.long.missing(0, len(document.long.data)) is not None
+    with PostgresReader(database).snapshot("t", "c") as snapshot, recorded() as results:
+        passages = snapshot.find(request, VALUES).passages
+    (result,) = results
+    assert len(passages) == 5
+    for passage in passages:
+        span = passage.chunk.span
+        text = texts[passage.chunk.document_id]
+        assert passage.chunk.content == text[span.byte_start : span.byte_end].decode()
+    for document_id in {passage.chunk.document_id for passage in passages}:
+        text = texts[document_id]
+        assert 0 < sum(len(part) for part in parts_of(text, result)) < len(text)
+
+
+def parts_of(text: bytes, result: PGresult) -> set[bytes]:
+    """The values of a result that are long parts of a text; each is listed once."""
+    values = (
+        result.get_value(row, column)
+        for row in range(result.ntuples)
+        for column in range(result.nfields)
+    )
+    return {value for value in values if value and len(value) > 1000 and value in text}
 
 
 @pytest.mark.parametrize(
     ("limit", "budget", "level", "expected"),
     [(5, 0, 0, 5), (400, 1000, 0, 20), (400, 1001, 0, 22), (400, 1000, 1, 10), (7, 1000, 0, 7)],
 )
-def test_a_budget_tells_how_many_texts_are_read(limit, budget, level, expected):
+def test_a_budget_bounds_how_many_texts_are_read(limit, budget, level, expected):
     settings = replace(collection_settings(), tree=TreeSettings((100, 200), 0.0))
     request = FindRequest(None, SearchMode.CONTEXT, level, limit, 100, token_budget=budget)
     assert expected_passages(request, settings) == expected

@@ -1,6 +1,7 @@
-"""Dense searches of many leaves: by which plans, how well, and never fewer than there are.
+"""Dense searches of many leaves: their query plans, their recall, and the number of passages.
 
-One store of 20,000 leaves of several tenants, analysed; the largest collection has a home.
+The store has 20,000 leaves of several tenants and current statistics (ANALYZE). The largest
+collection has a home.
 """
 
 import random
@@ -39,44 +40,54 @@ _MIN_RECALL = 0.99
 
 
 @dataclass(frozen=True)
-class Many:
-    """Collections of random vectors around some centres, and the vectors of one of them."""
+class LargeStore:
+    """Collections of random vectors around some centres, with the vectors of the largest one.
+
+    `vectors` are `float32[leaves, dimension]`, in the order of documents d0, d1, ... `owners` are
+    the numbers of the documents of the leaves.
+    """
 
     database: Database
     reader: PostgresReader
     writer: PostgresWriter
     dimension: int
-    vectors: Any  # float32[leaves, dimension], in the order of documents d0, d1, ...
-    owners: Any  # The number of each one's document.
+    vectors: Any
+    owners: Any
 
-    def find(self, query: Any, count: int, given: Filter | None = None, **options: Any) -> Any:
+    def find(self, query: Any, count: int, filter: Filter | None = None, **options: Any) -> Any:
         request = FindRequest(
-            query, SearchMode.STANDARD, 0, limit=count, candidates=count, filter=given
+            query, SearchMode.STANDARD, 0, limit=count, candidates=count, filter=filter
         )
         with self.reader.snapshot("large", "c") as snapshot:
             return snapshot.find(replace(request, **options), VALUES)
 
-    def recall(self, queries: Any, count: int, given: Filter | None, passing: Any) -> float:
-        """The mean recall; fails if passages are missing."""
+    def recall(self, queries: Any, count: int, filter: Filter | None, passing: Any) -> float:
+        """Returns the mean recall of searches; fails if passages are missing.
+
+        `passing`, `bool[leaves]`, is true for the leaves that pass the filter.
+        """
         shares = []
         for query in queries:
-            found = matched_leaves(self.find(query, count, given).passages)
+            leaves = matched_leaves(self.find(query, count, filter).passages)
             cosines = self.vectors[passing] @ query
             best = np.sort(cosines)[::-1][:count]
-            assert len(found) == min(count, len(cosines))
-            reached = np.array(list(found.values())) >= best[-1] - 2e-4
+            assert len(leaves) == min(count, len(cosines))
+            reached = np.array(list(leaves.values())) >= best[-1] - 2e-4
             shares.append(reached.mean())
         return float(np.mean(shares))
 
 
 @cache
 def _shape() -> PreparedDocument:
-    """A document whose text and tree all others share."""
+    """Returns a document whose text and tree all other documents share."""
     return prepared("shape", sentences(80), collection_settings(_TREE, 2))
 
 
 def _clustered(count: int, dimension: int, seed: int, centres: int = 200) -> Any:
-    """Unit vectors around centres, as those of texts are: the hard case is in between."""
+    """Returns unit vectors around centres, like the vectors of texts.
+
+    Queries between the centres are the hard case.
+    """
     draw = np.random.default_rng(seed)
     middle = np.random.default_rng(1).normal(size=(centres, dimension))
     drawn = middle[draw.integers(0, centres, count)] + 0.8 * draw.normal(size=(count, dimension))
@@ -89,10 +100,10 @@ def _fill(
     settings = collection_settings(_TREE, dimension, analyzer="")
     writer.create_collection(tenant_id, "c", settings)
     handle, shape = writer.open(tenant_id, "c"), _shape()
-    each = len(shape.vectors)
-    vectors = _clustered(leaves // each * each, dimension, seed)
+    size = len(shape.vectors)
+    vectors = _clustered(leaves // size * size, dimension, seed)
     group: list[Any] = []
-    for number, start in enumerate(range(0, len(vectors), each)):
+    for number, start in enumerate(range(0, len(vectors), size)):
         name = f"d{number}"
         document = replace(
             shape,
@@ -100,45 +111,46 @@ def _fill(
             content_hash=name,
             metadata={"n": number, "tenth": number % 10},
             metadata_json=b"",
-            vectors=vectors[start : start + each],
+            vectors=vectors[start : start + size],
         )
         group.append((handle, document))
-        if len(group) == 64 or start + each >= len(vectors):
+        if len(group) == 64 or start + size >= len(vectors):
             writer.put_many(group)
             group = []
-    return vectors, np.repeat(np.arange(len(vectors) // each), each)
+    return vectors, np.repeat(np.arange(len(vectors) // size), size)
 
 
 @contextmanager
-def _many(
-    server: PostgresServer, leaves: int, dimension: int, tenants: int, of_each: int
-) -> Iterator[Many]:
+def _large_store(
+    server: PostgresServer, leaves: int, dimension: int, tenants: int, tenant_leaves: int
+) -> Iterator[LargeStore]:
+    """A store with a large collection and `tenants` small ones of `tenant_leaves` leaves each."""
     name = server.new_database()
     database = Database(server.dsn(name), 4, "tests", is_writer=True)
     writer = PostgresWriter(database)
     for number in range(tenants):
-        _fill(writer, f"small{number}", of_each, dimension, 100 + number)
+        _fill(writer, f"small{number}", tenant_leaves, dimension, 100 + number)
     vectors, owners = _fill(writer, "large", leaves, dimension, 7)
     worker = MaintenanceWorker(database, 10_000)
     worker.maintain("large", writer.open("large", "c").collection_id)
     server.run("ANALYZE", name)
     try:
         reader = PostgresReader(database)
-        yield Many(database, reader, writer, dimension, vectors, owners)
+        yield LargeStore(database, reader, writer, dimension, vectors, owners)
     finally:
         database.close()
         server.drop(name)
 
 
 @pytest.fixture(scope="module")
-def many(postgres: PostgresServer) -> Iterator[Many]:
-    with _many(postgres, 20_000, 64, 10, 600) as many:
-        yield many
+def large(postgres: PostgresServer) -> Iterator[LargeStore]:
+    with _large_store(postgres, 20_000, 64, 10, 600) as store:
+        yield store
 
 
-def _queries(many: Many, count: int) -> Any:
-    """Half of them between the centres."""
-    return _clustered(count, many.dimension, 12345)
+def _queries(store: LargeStore, count: int) -> Any:
+    """Returns random queries near to and between the centres."""
+    return _clustered(count, store.dimension, 12345)
 
 
 FILTERS: dict[str, tuple[Filter | None, Any]] = {
@@ -153,11 +165,11 @@ FILTERS: dict[str, tuple[Filter | None, Any]] = {
 }
 
 
-def _scans(found: list[Any]) -> list[tuple[str, str]]:
-    """Each scan of a table of leaves: its kind, and the table or the index."""
+def _scans(statement_plans: list[Any]) -> list[tuple[str, str]]:
+    """Returns each scan of a table of leaves: its kind, and the name of the table or the index."""
     scans = []
-    for each in found:
-        for node in nodes(each["Plan"]):
+    for plan in statement_plans:
+        for node in nodes(plan["Plan"]):
             table = node.get("Relation Name", "")
             if re.fullmatch(r"leaves(_\d+)?", table):
                 scans.append((node["Node Type"], node.get("Index Name", table)))
@@ -168,17 +180,18 @@ def _scans(found: list[Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("mode", ["auto", "force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("kind", FILTERS)
-def test_a_search_of_a_home_scans_no_table(many: Many, kind: str, mode: str) -> None:
-    """Eight times, as statements are prepared after five."""
-    given, _ = FILTERS[kind]
-    with plans(many.database, mode) as found:
-        for query in _queries(many, 8):
-            many.find(query, 10, given)
-    scans = _scans(found)
-    assert len(scans) >= 8, found
-    assert [each for each in scans if each[0] == "Seq Scan"] == []
-    by_graph = [each for each in scans if "embedding_idx" in each[1]]
-    # The leaves of fewer documents are read by their key, and so are those of any documents.
+def test_a_search_of_a_home_scans_no_table(large: LargeStore, kind: str, mode: str) -> None:
+    """The search runs eight times, because a statement is prepared after five times."""
+    filter, _ = FILTERS[kind]
+    with plans(large.database, mode) as statement_plans:
+        for query in _queries(large, 8):
+            large.find(query, 10, filter)
+    scans = _scans(statement_plans)
+    assert len(scans) >= 8, statement_plans
+    assert [scan for scan in scans if scan[0] == "Seq Scan"] == []
+    by_graph = [scan for scan in scans if "embedding_idx" in scan[1]]
+    # The leaves of few documents are read by their key. A generic plan, which does not know the
+    # number of documents, reads the leaves of half of them by their key too.
     if kind == "none" or (kind == "half" and mode != "force_generic_plan"):
         assert len(by_graph) >= 8, scans
 
@@ -186,58 +199,61 @@ def test_a_search_of_a_home_scans_no_table(many: Many, kind: str, mode: str) -> 
 @pytest.mark.parametrize("mode", ["auto", "force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("kind", ["none", "few", "one"])
 def test_a_search_of_the_shared_table_reads_the_collection_alone(
-    many: Many, kind: str, mode: str
+    large: LargeStore, kind: str, mode: str
 ) -> None:
-    given, _ = FILTERS[kind]
-    with plans(many.database, mode) as found:
-        for query in _queries(many, 8):
-            request = FindRequest(query, SearchMode.STANDARD, 0, 10, 10, filter=given)
-            with many.reader.snapshot("small3", "c") as snapshot:
+    filter, _ = FILTERS[kind]
+    with plans(large.database, mode) as statement_plans:
+        for query in _queries(large, 8):
+            request = FindRequest(query, SearchMode.STANDARD, 0, 10, 10, filter=filter)
+            with large.reader.snapshot("small3", "c") as snapshot:
                 snapshot.find(request, VALUES)
-    scans = _scans(found)
+    scans = _scans(statement_plans)
     assert len(scans) >= 8
-    assert [each for each in scans if each[0] == "Seq Scan"] == []
+    assert [scan for scan in scans if scan[0] == "Seq Scan"] == []
 
 
 @pytest.mark.parametrize("kind", FILTERS)
-def test_recall_at_ten_is_ninety_nine_percent(many: Many, kind: str) -> None:
-    given, passes = FILTERS[kind]
-    recall = many.recall(_queries(many, 50), 10, given, passes(many.owners))
+def test_recall_at_ten_is_ninety_nine_percent(large: LargeStore, kind: str) -> None:
+    filter, passes = FILTERS[kind]
+    recall = large.recall(_queries(large, 50), 10, filter, passes(large.owners))
     assert recall >= _MIN_RECALL
 
 
 @pytest.mark.parametrize("count", [1, 50, 100, 1000, 3000])
-def test_as_many_passages_are_found_as_are_wanted(many: Many, count: int) -> None:
-    for query, (given, passes) in zip(_queries(many, len(FILTERS)), FILTERS.values(), strict=True):
-        found = many.find(query, count, given)
-        assert len(found.passages) == min(count, int(passes(many.owners).sum()))
+def test_a_search_finds_as_many_passages_as_it_asks_for(large: LargeStore, count: int) -> None:
+    queries = _queries(large, len(FILTERS))
+    for query, (filter, passes) in zip(queries, FILTERS.values(), strict=True):
+        passages = large.find(query, count, filter).passages
+        assert len(passages) == min(count, int(passes(large.owners).sum()))
 
 
-def test_few_are_left_of_a_home_that_was_not_vacuumed(postgres: PostgresServer) -> None:
-    """Nine of ten documents are deleted: their vectors are still in the graph."""
-    with _many(postgres, 20_000, 64, 0, 0) as many:
-        handle = many.writer.open("large", "c")
-        for _ in many.writer.delete_matching(handle, Range("metadata.tenth", above=0.0)):
+def test_the_rest_of_a_home_is_found_before_a_vacuum(postgres: PostgresServer) -> None:
+    """Nine of ten documents are deleted, and their vectors are still in the graph."""
+    with _large_store(postgres, 20_000, 64, 0, 0) as store:
+        handle = store.writer.open("large", "c")
+        for _ in store.writer.delete_matching(handle, Range("metadata.tenth", above=0.0)):
             pass
-        left = many.owners % 10 == 0
-        for count, least in ((10, _MIN_RECALL), (50, _MIN_RECALL), (500, 1.0)):
-            assert many.recall(_queries(many, 20), count, None, left) >= least, count
+        is_stored = store.owners % 10 == 0
+        for count, min_recall in ((10, _MIN_RECALL), (50, _MIN_RECALL), (500, 1.0)):
+            recall = store.recall(_queries(store, 20), count, None, is_stored)
+            assert recall >= min_recall, count
 
 
-def _measured(many: Many, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+def _check_recall(store: LargeStore, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints the recall with each filter; fails if it is too low."""
     source = random.Random(seed)
-    for kind, (given, passes) in FILTERS.items():
-        queries = _queries(many, 60)[source.randrange(3) :]
-        recall = many.recall(queries, 10, given, passes(many.owners))
+    for kind, (filter, passes) in FILTERS.items():
+        queries = _queries(store, 60)[source.randrange(3) :]
+        recall = store.recall(queries, 10, filter, passes(store.owners))
         with capsys.disabled():
-            print(f"\n{len(many.vectors)} x {many.dimension}, {kind}: recall@10 {recall:.4f}")  # noqa: T201
+            print(f"\n{len(store.vectors)} x {store.dimension}, {kind}: recall@10 {recall:.4f}")  # noqa: T201
         assert recall >= _MIN_RECALL, kind
 
 
 @pytest.mark.slow
 @pytest.mark.endurance
 @pytest.mark.parametrize(
-    ("leaves", "dimension", "tenants", "of_each"),
+    ("leaves", "dimension", "tenants", "tenant_leaves"),
     [(20_000, 384, 0, 0), (100_000, 384, 50, 500)],
 )
 def test_recall_of_many_leaves(
@@ -245,16 +261,16 @@ def test_recall_of_many_leaves(
     leaves: int,
     dimension: int,
     tenants: int,
-    of_each: int,
+    tenant_leaves: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with _many(postgres, leaves, dimension, tenants, of_each) as many:
-        _measured(many, 3, capsys)
-        for _ in many.writer.delete_matching(
-            many.writer.open("large", "c"), Range("metadata.tenth", above=0.0)
+    with _large_store(postgres, leaves, dimension, tenants, tenant_leaves) as store:
+        _check_recall(store, 3, capsys)
+        for _ in store.writer.delete_matching(
+            store.writer.open("large", "c"), Range("metadata.tenth", above=0.0)
         ):
             pass
-        recall = many.recall(_queries(many, 30), 10, None, many.owners % 10 == 0)
+        recall = store.recall(_queries(store, 30), 10, None, store.owners % 10 == 0)
         with capsys.disabled():
             print(f"\nafter deleting nine of ten: recall@10 {recall:.4f}")  # noqa: T201
         assert recall >= _MIN_RECALL

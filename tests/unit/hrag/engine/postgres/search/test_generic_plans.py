@@ -1,6 +1,7 @@
-"""Plans for any parameters, which PostgreSQL keeps for statements that come often.
+"""Generic plans, which PostgreSQL caches for frequent statements with any parameters.
 
-They must do where there are many tenants: PostgreSQL then expects hardly a leaf of a collection.
+They must be good even if there are many tenants. PostgreSQL then expects only a few leaves per
+collection.
 """
 
 from collections.abc import Callable
@@ -42,7 +43,7 @@ def _find(**options: Any) -> Callable[[Snapshot], Any]:
 
 @pytest.fixture
 def reader(database: Database, writer: PostgresWriter) -> PostgresReader:
-    """Many small collections and a larger one, analysed."""
+    """A store with many small collections and a larger one, with current statistics."""
     for number in range(SMALL):
         tenant_id = f"small{number}"
         writer.create_collection(tenant_id, "c", collection_settings())
@@ -69,17 +70,20 @@ def reader(database: Database, writer: PostgresWriter) -> PostgresReader:
     ],
     ids=["hybrid", "lexical", "dense", "auto-merge", "filtered", "chunk"],
 )
-def test_leaves_and_documents_are_looked_up_by_their_keys(
+def test_a_generic_plan_looks_up_leaves_and_documents_by_their_keys(
     database: Database, reader: PostgresReader, read: Callable[[Snapshot], Any]
 ) -> None:
-    with plans(database, "force_generic_plan") as found, reader.snapshot("t", "c") as snapshot:
+    with (
+        plans(database, "force_generic_plan") as statement_plans,
+        reader.snapshot("t", "c") as snapshot,
+    ):
         read(snapshot)
-    every = [node for each in found for node in nodes(each["Plan"])]
-    compared = [below for node in every if "Join Filter" in node for below in nodes(node)]
+    all_nodes = [node for plan in statement_plans for node in nodes(plan["Plan"])]
+    compared = [below for node in all_nodes if "Join Filter" in node for below in nodes(node)]
     assert [node for node in compared if node.get("Relation Name") in ("documents", "leaves")] == []
     looked_up = [
         node
-        for node in every
+        for node in all_nodes
         if node.get("Relation Name") == "documents"
         and node["Node Type"] == "Index Scan"
         and "document_id = " not in node["Index Cond"]

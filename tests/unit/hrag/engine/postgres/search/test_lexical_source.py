@@ -1,4 +1,4 @@
-"""Scores of words: of some documents at a time, the same as at once, and no longer than wanted."""
+"""The BM25 scores of a lexical query: exact in slices, bounded in memory, ended by deadlines."""
 
 import random
 import tracemalloc
@@ -11,7 +11,7 @@ from hrag.engine.common.labels import labels_of
 from hrag.engine.common.records import CollectionRecord
 from hrag.engine.postgres.indexes.postings import Postings
 from hrag.engine.postgres.indexes.term_vectors import packed
-from hrag.engine.postgres.search.sources import lexical_source
+from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.sources.lexical_source import LexicalQuery, Row
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.errors import Cancelled, DeadlineExceeded
@@ -19,7 +19,8 @@ from hrag.text.analysis import LeafTerms, QueryTerm
 from hrag.values.deadline import NEVER, Deadline
 from tests.support.documents.fakes import collection_settings
 
-LEAVES = 4  # Of each document.
+# Each document has this many leaves.
+LEAVES = 4
 
 
 def terms(count: int) -> list[QueryTerm]:
@@ -32,84 +33,97 @@ def collection(documents: int) -> OpenedCollection:
     return OpenedCollection("t", 1, record, None, leaves, 30 * leaves, 1, None)
 
 
-def postings(asked: list[QueryTerm], first: int, documents: int, share: float) -> list[Row]:
-    """Rows of one part: of each term in a share of the leaves of all its documents."""
+def postings(terms: list[QueryTerm], first: int, documents: int, share: float) -> list[Row]:
+    """The rows of a part: each term occurs in a `share` of the leaves of all its documents."""
     draw = np.random.default_rng(first)
     labels = np.concatenate([labels_of(first + n, LEAVES) for n in range(documents)])
     lengths = draw.integers(5, 60, len(labels)).astype(np.uint32)
     rows: list[Any] = []
-    for term in asked:
+    for term in terms:
         chosen = draw.random(len(labels)) < share
         count = int(chosen.sum())
         frequencies = draw.integers(1, 5, count).astype(np.uint32)
-        own = Postings(
+        term_postings = Postings(
             np.array([term.id], np.uint64),
             np.array([0, count]),
             labels[chosen],
             frequencies,
             lengths[chosen],
         )
-        rows += [(0, term.id, first, row, None) for row in own.packed(first)]
+        rows += [(0, term.id, first, row, None) for row in term_postings.packed(first)]
     return rows
 
 
-def vector(asked: list[QueryTerm], ordinal: int) -> Any:
-    """The term vector of one document that has every term."""
-    entries = np.array([term.id << 8 | 2 for term in asked], np.uint64)
-    starts = np.arange(LEAVES + 1) * len(asked)
-    found = LeafTerms(starts, np.tile(entries, LEAVES), np.full(LEAVES, 30, np.uint32))
-    return 1, ordinal, LEAVES, packed(found), None
+def vector(terms: list[QueryTerm], ordinal: int) -> Any:
+    """The row with the term vector of a document whose leaves have every term."""
+    entries = np.array([term.id << 8 | 2 for term in terms], np.uint64)
+    starts = np.arange(LEAVES + 1) * len(terms)
+    leaf_terms = LeafTerms(starts, np.tile(entries, LEAVES), np.full(LEAVES, 30, np.uint32))
+    return 1, ordinal, LEAVES, packed(leaf_terms), None
 
 
-def query(asked: list[QueryTerm], rows: list[Row], deadline: Deadline = NEVER) -> LexicalQuery:
+def query(
+    terms: list[QueryTerm], rows: list[Row], deadline: Deadline = NEVER, **sizes: int
+) -> LexicalQuery:
+    """A query whose rows come in random order, as from a statement without ORDER BY."""
     shuffled = random.Random(1).sample(rows, len(rows))
-    return LexicalQuery(collection(400), asked, shuffled, deadline)
+    return LexicalQuery(collection(400), terms, shuffled, deadline, **sizes)
 
 
-def everything(found: LexicalQuery) -> Any:
-    return found.weights.tobytes(), found._labels.tobytes(), found._scores.tobytes()
+def best_leaves(query: LexicalQuery) -> tuple[Any, Any]:
+    """The labels and scores of all leaves that have a term."""
+    labels, scores, is_complete = query.best(EligibleLeaves.all_of(collection(400)), 10_000)
+    assert is_complete
+    return labels, scores
+
+
+def everything(query: LexicalQuery) -> tuple[bytes, ...]:
+    """The weights of the terms, and the labels and scores of the leaves, to the bit."""
+    labels, scores = best_leaves(query)
+    return query.weights.tobytes(), labels.tobytes(), scores.tobytes()
 
 
 @pytest.mark.parametrize("deleted", [(), (2, 3, 150, 299, 305)])
-def test_scores_in_slices_equal_those_at_once_to_the_bit(monkeypatch, deleted):
-    asked = terms(12)
-    rows = postings(asked, 1, 200, 0.3) + postings(asked, 201, 150, 0.3)
-    rows += [vector(asked, ordinal) for ordinal in (352, 351)]
+def test_scores_in_slices_equal_those_at_once_to_the_bit(deleted):
+    query_terms = terms(12)
+    rows = postings(query_terms, 1, 200, 0.3) + postings(query_terms, 201, 150, 0.3)
+    rows += [vector(query_terms, ordinal) for ordinal in (352, 351)]
     rows += [(2, ordinal, 0, b"", 0.0) for ordinal in deleted]
-    at_once = query(asked, rows)
-    assert np.all(np.diff(at_once._labels.astype(np.int64)) > 0)
-    monkeypatch.setattr(lexical_source, "_SLICE_POSTINGS", 500)
-    assert everything(query(asked, rows)) == everything(at_once)
-    monkeypatch.setattr(lexical_source, "_MAX_CACHED_POSTINGS", 0)
-    assert everything(query(asked, rows)) == everything(at_once)
+    at_once = query(query_terms, rows)
+    labels, _ = best_leaves(at_once)
+    assert np.all(np.diff(labels.astype(np.int64)) > 0)
+    in_slices = query(query_terms, rows, slice_postings=500)
+    assert everything(in_slices) == everything(at_once)
+    unpacked_twice = query(query_terms, rows, slice_postings=500, max_cached_postings=0)
+    assert everything(unpacked_twice) == everything(at_once)
 
 
 def test_the_memory_of_scores_does_not_grow_with_all_matches():
-    """Some 20 bytes a match, if all were unpacked, and several times that while they are sorted."""
-    asked = terms(100)
-    rows = postings(asked, 1, 8000, 0.6)
+    """All matches would take 20 bytes each when unpacked, and several times that while sorted."""
+    query_terms = terms(100)
+    rows = postings(query_terms, 1, 8000, 0.6)
     matches = int(100 * 8000 * LEAVES * 0.6)
     tracemalloc.start()
     try:
-        query(asked, rows)
+        query(query_terms, rows)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 16 * matches
 
 
-def test_a_search_for_many_words_ends_with_its_caller(monkeypatch):
-    asked = terms(12)
-    rows = postings(asked, 1, 200, 0.3)
+def test_a_search_for_many_words_ends_with_its_caller():
+    query_terms = terms(12)
+    rows = postings(query_terms, 1, 200, 0.3)
     with pytest.raises(DeadlineExceeded):
-        query(asked, rows, Deadline.after(0))
-    monkeypatch.setattr(lexical_source, "_SLICE_POSTINGS", 500)
-    looks: list[bool] = []
+        query(query_terms, rows, Deadline.after(0))
+    checks: list[bool] = []
 
-    def leaves_at_the_third_look() -> bool:
-        looks.append(True)
-        return len(looks) < 3
+    def is_waiting() -> bool:
+        """The caller has left at the third check."""
+        checks.append(True)
+        return len(checks) < 3
 
     with pytest.raises(Cancelled):
-        query(asked, rows, Deadline.after(60, leaves_at_the_third_look))
-    assert len(looks) == 3
+        query(query_terms, rows, Deadline.after(60, is_waiting), slice_postings=500)
+    assert len(checks) == 3

@@ -1,4 +1,4 @@
-"""Which index PostgreSQL takes for the nearest leaves of a home, and when its answer is taken."""
+"""Searches of the nearest leaves of a home: their use of the HNSW index and of its results."""
 
 from typing import Any
 
@@ -37,13 +37,14 @@ def home(database, writer, collection) -> OpenedCollection:
     worker = MaintenanceWorker(database)
     worker.maintain("t", collection.collection_id, every_leaf=True)
     with database.read() as connection:
-        found = open_by_number(connection, "t", collection.collection_id)
-    assert found is not None
-    assert found.home is not None
-    return found
+        opened = open_by_number(connection, "t", collection.collection_id)
+    assert opened is not None
+    assert opened.home is not None
+    return opened
 
 
 def plan(database, home: OpenedCollection, eligible: EligibleLeaves, *, graph: bool) -> str:
+    """Returns the query plan of a search, which may use the HNSW index if `graph` is true."""
     with database.read() as connection:
         source = VectorSource(connection, home, query_vector(1))
         statement = nearest_leaves(home.home, eligible.condition, COUNT, graph=graph)
@@ -51,12 +52,12 @@ def plan(database, home: OpenedCollection, eligible: EligibleLeaves, *, graph: b
         return "\n".join(line for (line,) in source.run(explained, eligible, COUNT, graph=graph))
 
 
-def test_the_index_of_vectors_serves_searches_that_need_not_be_exact(database, home):
+def test_an_approximate_search_uses_the_hnsw_index(database, home):
     assert "embedding_idx" in plan(database, home, EligibleLeaves.all_of(home), graph=True)
 
 
 @pytest.mark.parametrize("filtered", [False, True])
-def test_an_exact_search_never_reads_the_index_of_vectors(database, home, filtered):
+def test_an_exact_search_never_uses_the_hnsw_index(database, home, filtered):
     eligible = EligibleLeaves.all_of(home)
     if filtered:
         eligible = EligibleLeaves(40, ordinals=np.array([2, 4, 6], np.uint64))
@@ -67,7 +68,7 @@ _QUERY = np.eye(1, 16, dtype=np.float32)[0]
 
 
 def _around(cosine: float, count: int) -> Any:
-    """Vectors whose cosines with the query are about `cosine`."""
+    """Returns vectors whose cosines with the query are about `cosine`."""
     draw = np.random.default_rng(7)
     vectors = draw.normal(size=(count, 16))
     vectors[:, 0] = 0
@@ -89,10 +90,10 @@ def _of_language(language: str, number: int, cosine: float) -> Any:
 
 @pytest.mark.parametrize("by_steps", [False, True])
 @pytest.mark.parametrize("retrieval", [Retrieval.DENSE, Retrieval.HYBRID])
-def test_leaves_of_the_tail_do_not_stand_in_for_those_that_the_index_missed(
+def test_leaves_of_the_tail_do_not_replace_leaves_that_the_index_missed(
     database, writer, collection, postgres_dsn, opened, monkeypatch, retrieval, by_steps
 ):
-    """What is nearest to the query does not pass the filter, and the index gives up early."""
+    """The nearest leaves do not pass the filter, and the scan of the index ends too early."""
     writer.put_many([(collection, _of_language("en", n, 0.9)) for n in range(12)])
     writer.put_many([(collection, _of_language("de", n, 0.3)) for n in range(8)])
     MaintenanceWorker(database).maintain("t", collection.collection_id, every_leaf=True)
@@ -111,8 +112,8 @@ def test_leaves_of_the_tail_do_not_stand_in_for_those_that_the_index_missed(
     )
     impatient = psycopg.conninfo.make_conninfo(postgres_dsn, options="-c hnsw.max_scan_tuples=1")
     with PostgresReader(opened(impatient)).snapshot("t", "c") as reader:
-        found = reader.find(request, VALUES)
-    documents = {document for document, _ in matched_leaves(found.passages)}
-    assert len(found.passages) == 10
+        result = reader.find(request, VALUES)
+    documents = {document for document, _ in matched_leaves(result.passages)}
+    assert len(result.passages) == 10
     assert documents <= {f"de{n}" for n in range(8)}
-    assert found.exact
+    assert result.exact

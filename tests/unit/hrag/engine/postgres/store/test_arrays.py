@@ -20,24 +20,24 @@ pytestmark = pytest.mark.postgres
         (arrays.texts, "text[]", ["", "ü", "a,b{}\"'"]),
     ],
 )
-def test_an_array_arrives_as_it_was_given(database: Database, parameter, kind, values):
+def test_the_server_receives_an_array_unchanged(database: Database, parameter, kind, values):
     with database.read() as connection:
-        for given in (values, values[:1], []):
+        for array in (values, values[:1], []):
             query = "SELECT %s, pg_typeof(%s)::text"
-            found = connection.execute(query, (parameter(given), parameter(given))).fetchone()
-            assert found == (given, kind)
+            row = connection.execute(query, (parameter(array), parameter(array))).fetchone()
+            assert row == (array, kind)
 
 
-def test_vectors_arrive_rounded_to_half_precision(database: Database):
+def test_the_server_receives_vectors_rounded_to_half_precision(database: Database):
     vectors = unit_vectors(3, 1, 5)
     with database.read() as connection:
         (oid,) = connection.execute("SELECT 'halfvec'::regtype::oid").fetchone()
         query = "SELECT v::real[] FROM unnest(%s::halfvec[]) AS v"
-        found = connection.execute(query, (arrays.halfvecs(vectors, oid),)).fetchall()
-        none = connection.execute(query, (arrays.halfvecs(vectors[:0], oid),)).fetchall()
-    assert none == []
+        rows = connection.execute(query, (arrays.halfvecs(vectors, oid),)).fetchall()
+        no_rows = connection.execute(query, (arrays.halfvecs(vectors[:0], oid),)).fetchall()
+    assert no_rows == []
     rounded = vectors.astype(np.float16).astype(np.float32)
-    np.testing.assert_array_equal(np.array([row for (row,) in found], np.float32), rounded)
+    np.testing.assert_array_equal(np.array([vector for (vector,) in rows], np.float32), rounded)
 
 
 def test_numbers_are_read_as_they_were_sent(database: Database):

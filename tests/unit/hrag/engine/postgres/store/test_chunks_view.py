@@ -1,4 +1,4 @@
-"""The view hrag.chunks: what SQL users read is what the engine answers."""
+"""The view hrag.chunks: users of SQL read the same chunks as the engine returns."""
 
 from typing import Any, NamedTuple
 
@@ -51,6 +51,7 @@ class Row(NamedTuple):
 
 
 def rows(dsn: str, condition: str = "true") -> list[Row]:
+    """Returns the rows of the view that meet a condition, in ascending order."""
     statement = f"SELECT * FROM hrag.chunks WHERE {condition}"
     with psycopg.connect(dsn) as connection:
         return sorted(map(Row._make, connection.execute(statement)))
@@ -59,14 +60,14 @@ def rows(dsn: str, condition: str = "true") -> list[Row]:
 def expected(
     database: Database, document: PreparedDocument, tenant: str = "t", name: str = "c"
 ) -> list[Row]:
-    """The rows of a document, as the engine answers them chunk by chunk."""
-    found = []
+    """Returns the rows of a document, from the chunks that the engine returns one by one."""
+    rows = []
     with PostgresReader(database).snapshot(tenant, name) as snapshot:
         for level, count in enumerate(document.tree.counts):
             for index in range(count):
                 node = snapshot.chunk(ChunkId(document.document_id, level, index))
                 chunk = node.chunk
-                found.append(
+                rows.append(
                     Row(
                         chunk.chunk_id,
                         tenant,
@@ -80,7 +81,7 @@ def expected(
                         name,
                     )
                 )
-    return sorted(found)
+    return sorted(rows)
 
 
 def store(
@@ -122,7 +123,7 @@ METADATA = st.dictionaries(
     metadata=METADATA,
     tree=st.sampled_from([SMALL_TREE, ONE_LEVEL, MANY_LEVELS]),
 )
-def test_the_view_is_what_the_engine_answers(
+def test_the_view_has_the_chunks_that_the_engine_returns(
     database: Database, postgres_dsn: str, text: str, metadata: dict[str, Any], tree: TreeSettings
 ) -> None:
     writer = PostgresWriter(database)
@@ -136,7 +137,7 @@ def test_the_view_is_what_the_engine_answers(
         writer.delete_collection("t", "c")
 
 
-def test_long_documents_and_several_collections_are_told_apart(
+def test_documents_with_the_same_id_in_two_collections_have_separate_chunks(
     database: Database, postgres_dsn: str
 ) -> None:
     long, short = prepared("d", sentences(3000)), prepared("d", sentences(3))
@@ -168,7 +169,7 @@ def test_the_columns_are_those_of_a_table_of_chunks(postgres_dsn: str) -> None:
     ]
 
 
-def test_nul_is_shown_as_its_symbol(database: Database, postgres_dsn: str) -> None:
+def test_a_nul_character_is_shown_as_its_symbol(database: Database, postgres_dsn: str) -> None:
     metadata = {"a\0b": "\0", "kept": "\\u0000", "after": "\\\0"}
     store(database, prepared("d", "one\0two 雪\0", metadata=metadata))
     (top,) = rows(postgres_dsn, "parent_id IS NULL")
@@ -205,10 +206,12 @@ def test_one_document_is_read_by_the_index(database: Database, postgres_dsn: str
         assert "Seq Scan on documents" not in plan
 
 
-def test_what_is_not_asked_for_is_not_computed(database: Database, postgres_dsn: str) -> None:
+def test_columns_that_a_query_does_not_read_are_not_computed(
+    database: Database, postgres_dsn: str
+) -> None:
     store(database, prepared("d", sentences(20)))
     with psycopg.connect(postgres_dsn) as connection:
-        # Whoever reads a text now fails.
+        # A query that reads a text fails after this.
         connection.execute("UPDATE hrag.documents SET body = '\\xff'")
         counted = connection.execute("SELECT count(*), sum(token_count) FROM hrag.chunks")
         assert counted.fetchone() is not None
@@ -242,19 +245,21 @@ WITH RECURSIVE down AS (
 """
 
 
-def test_recursive_queries_climb_and_descend(database: Database, postgres_dsn: str) -> None:
+def test_recursive_queries_return_ancestors_and_descendants(
+    database: Database, postgres_dsn: str
+) -> None:
     document = prepared("d", sentences(2000), collection_settings(MANY_LEVELS))
     store(database, document, tree=MANY_LEVELS)
     leaf = document.tree.counts[0] - 1
     with psycopg.connect(postgres_dsn) as connection:
-        climbed = [row[0] for row in connection.execute(UP, (f"d#0.{leaf}",))]
-        found = [row[0] for row in connection.execute(DOWN, (climbed[-1],))]
+        ancestors = [row[0] for row in connection.execute(UP, (f"d#0.{leaf}",))]
+        descendants = [row[0] for row in connection.execute(DOWN, (ancestors[-1],))]
     with PostgresReader(database).snapshot("t", "c") as snapshot:
         above = snapshot.hierarchy(ChunkId("d", 0, leaf), 0, content=False).ancestors
         top = ChunkId("d", document.tree.top_level, document.tree.counts[-1] - 1)
         below = snapshot.hierarchy(top, 7, content=False).descendants
-    assert climbed == [f"d#0.{leaf}", *(each.chunk.chunk_id for each in above)]
-    assert set(found) == {str(top), *(each.chunk.chunk_id for each in below)}
+    assert ancestors == [f"d#0.{leaf}", *(node.chunk.chunk_id for node in above)]
+    assert set(descendants) == {str(top), *(node.chunk.chunk_id for node in below)}
 
 
 def test_the_view_is_read_only(database: Database, postgres_dsn: str) -> None:

@@ -1,4 +1,4 @@
-"""Transactions: what they see, how they end, and what a caller's deadline does to them."""
+"""Transactions: what they see, how they end, and how they observe a caller's deadline."""
 
 import threading
 import time
@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hrag.engine.postgres.store import connection_pool
 from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.connection_pool import ConnectionTimes
 from hrag.engine.postgres.store.database import Database
 from hrag.errors import (
     Cancelled,
@@ -31,12 +31,14 @@ state = 'active' AND pid <> pg_backend_pid() AND datname = current_database()"
 
 @pytest.fixture
 def numbers(database: Database) -> None:
+    """The table `numbers`, which has the rows 1 and 2."""
     with database.write() as connection:
         connection.execute("CREATE TABLE numbers (number int PRIMARY KEY)")
         connection.execute("INSERT INTO numbers VALUES (1), (2)")
 
 
-def one(database: Database, statement: str, *parameters: Any) -> Any:
+def first_value(database: Database, statement: str, *parameters: Any) -> Any:
+    """Returns the first value of the first row of a statement."""
     with database.read() as connection:
         row = connection.execute(statement, parameters or None).fetchone()
         assert row is not None
@@ -44,24 +46,24 @@ def one(database: Database, statement: str, *parameters: Any) -> Any:
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_reader_sees_one_state(database: Database) -> None:
+def test_a_reader_sees_one_snapshot(database: Database) -> None:
     with database.read() as connection:
         assert connection.execute("SELECT sum(number) FROM numbers").fetchall() == [(3,)]
         with database.write() as other:
             other.execute("INSERT INTO numbers VALUES (3)")
         assert connection.execute("SELECT sum(number) FROM numbers").fetchall() == [(3,)]
-    assert one(database, "SELECT sum(number) FROM numbers") == 6
+    assert first_value(database, "SELECT sum(number) FROM numbers") == 6
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_reader_changes_nothing(database: Database) -> None:
+def test_a_reader_cannot_change_anything(database: Database) -> None:
     with pytest.raises(StoreUnavailable, match="read-only"), database.read() as connection:
         connection.execute("DELETE FROM numbers")
-    assert one(database, "SELECT count(*) FROM numbers") == 2
+    assert first_value(database, "SELECT count(*) FROM numbers") == 2
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_writer_sees_what_others_have_committed_meanwhile(database: Database) -> None:
+def test_a_writer_sees_what_others_commit_during_its_transaction(database: Database) -> None:
     with database.write() as connection:
         assert connection.execute("SELECT count(*) FROM numbers").fetchall() == [(2,)]
         with database.write() as other:
@@ -70,7 +72,7 @@ def test_a_writer_sees_what_others_have_committed_meanwhile(database: Database) 
 
 
 @pytest.mark.usefixtures("numbers")
-def test_an_error_of_the_caller_rolls_back(database: Database) -> None:
+def test_an_error_in_the_block_rolls_the_transaction_back(database: Database) -> None:
     def change() -> None:
         with database.write() as connection:
             connection.execute("DELETE FROM numbers")
@@ -78,18 +80,20 @@ def test_an_error_of_the_caller_rolls_back(database: Database) -> None:
 
     with pytest.raises(DocumentNotFound):
         change()
-    assert one(database, "SELECT count(*) FROM numbers") == 2
+    assert first_value(database, "SELECT count(*) FROM numbers") == 2
 
 
 @pytest.mark.usefixtures("numbers")
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_failed_statement_raises_where_it_stands(database: Database, place: int) -> None:
+@pytest.mark.parametrize("preceding_statements", [0, 1])
+def test_a_failed_statement_raises_its_error_at_once(
+    database: Database, preceding_statements: int
+) -> None:
     with database.read() as connection:
-        if place:
+        if preceding_statements:
             connection.execute("SELECT 1")
         with pytest.raises(psycopg.errors.DivisionByZero):
             connection.execute("SELECT 1 / 0")
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
 @pytest.mark.usefixtures("numbers")
@@ -102,7 +106,7 @@ def test_a_writer_that_ignores_a_failed_statement_commits_nothing(database: Data
 
     with pytest.raises(psycopg.errors.InFailedSqlTransaction):
         change()
-    assert one(database, "SELECT count(*) FROM numbers") == 2
+    assert first_value(database, "SELECT count(*) FROM numbers") == 2
 
 
 def _execute(connection: Connection) -> Any:
@@ -142,7 +146,9 @@ def _nothing(connection: Connection) -> Any:
 @pytest.mark.parametrize(
     "first", [_execute, _copy, _stream, _executemany, _pipeline, _savepoint, _nothing]
 )
-def test_whatever_comes_first_is_in_the_transaction(database: Database, first: Any) -> None:
+def test_the_first_use_of_a_connection_is_in_the_transaction(
+    database: Database, first: Any
+) -> None:
     with database.read(Deadline.after(30)) as connection:
         assert first(connection)
         state = connection.execute(
@@ -151,26 +157,26 @@ def test_whatever_comes_first_is_in_the_transaction(database: Database, first: A
             " current_setting('statement_timeout') <> '0'"
         ).fetchall()
         assert state == [("repeatable read", "on", True)]
-    assert one(database, "SELECT current_setting('statement_timeout')") == "0"
+    assert first_value(database, "SELECT current_setting('statement_timeout')") == "0"
 
 
 def test_a_script_runs_as_a_whole_or_not_at_all(database: Database) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero), database.write() as connection:
-        connection.run_script(b"CREATE TABLE made (); SELECT 1 / 0; CREATE TABLE other ()")
-    assert one(database, "SELECT to_regclass('made')") is None
+        connection.run_script(b"CREATE TABLE first (); SELECT 1 / 0; CREATE TABLE second ()")
+    assert first_value(database, "SELECT to_regclass('first')") is None
 
 
 @pytest.mark.usefixtures("numbers")
 def test_outside_of_transactions_an_index_is_built_concurrently(database: Database) -> None:
     with database.autocommit() as connection:
         connection.execute("CREATE INDEX CONCURRENTLY made ON numbers (number)")
-    assert one(database, "SELECT to_regclass('made')") is not None
+    assert first_value(database, "SELECT to_regclass('made')") is not None
 
 
 def test_a_statement_ends_at_the_deadline(database: Database) -> None:
     with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0.2)) as connection:
         connection.execute("SELECT pg_sleep(60)")
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_a_transaction_of_many_statements_ends_at_the_deadline(database: Database) -> None:
@@ -179,114 +185,111 @@ def test_a_transaction_of_many_statements_ends_at_the_deadline(database: Databas
             while True:
                 connection.execute("SELECT pg_sleep(0.01)")
 
-    begun = time.monotonic()
+    began_s = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         search()
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - began_s < 20
 
 
-def test_a_deadline_that_has_passed_asks_nothing(database: Database) -> None:
+def test_nothing_runs_after_the_deadline(database: Database) -> None:
     with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0)):
         pytest.fail("the block ran")
 
 
-def test_a_caller_that_leaves_ends_its_statement(database: Database) -> None:
-    is_here = threading.Event()
-    is_here.set()
+def test_the_statement_of_a_caller_that_leaves_is_cancelled(database: Database) -> None:
+    is_waiting = threading.Event()
+    is_waiting.set()
 
     def search() -> None:
-        with database.read(Deadline.after(60, is_here.is_set)) as connection:
+        with database.read(Deadline.after(60, is_waiting.is_set)) as connection:
             connection.execute("SELECT pg_sleep(60)")
 
     with ThreadPoolExecutor(1) as threads:
-        searching = threads.submit(search)
-        until(lambda: one(database, _SLEEPING) == 1)
-        left = time.monotonic()
-        is_here.clear()
+        running_search = threads.submit(search)
+        until(lambda: first_value(database, _SLEEPING) == 1)
+        left_s = time.monotonic()
+        is_waiting.clear()
         with pytest.raises(Cancelled):
-            searching.result(20)
-        assert time.monotonic() - left < 10
-        until(lambda: one(database, _SLEEPING) == 0)
+            running_search.result(20)
+        assert time.monotonic() - left_s < 10
+        until(lambda: first_value(database, _SLEEPING) == 0)
 
 
-def test_a_cancel_request_never_meets_another_callers_statement(
+def test_a_cancel_request_never_cancels_another_callers_statement(
     opened: Open, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request is held until its transaction has ended, with the only connection."""
+    """The request is delayed until its transaction has ended; both callers share one connection."""
     database = opened(postgres_dsn, connections=1)
-    sends, may_send = threading.Event(), threading.Event()
+    is_sending, may_send = threading.Event(), threading.Event()
     cancel_safe = Connection.cancel_safe
 
-    def held(self: Connection, *, timeout: float = 30.0) -> None:
-        sends.set()
+    def delayed(self: Connection, *, timeout: float = 30.0) -> None:
+        is_sending.set()
         assert may_send.wait(20)
         cancel_safe(self, timeout=timeout)
 
-    monkeypatch.setattr(Connection, "cancel_safe", held)
-    is_here = threading.Event()
-    is_here.set()
+    monkeypatch.setattr(Connection, "cancel_safe", delayed)
+    is_waiting = threading.Event()
+    is_waiting.set()
 
     def first() -> None:
-        with database.read(Deadline.after(60, is_here.is_set)) as connection:
+        with database.read(Deadline.after(60, is_waiting.is_set)) as connection:
             connection.execute("SELECT 1")
-            is_here.clear()
-            assert sends.wait(20)
+            is_waiting.clear()
+            assert is_sending.wait(20)
 
     def second() -> Any:
-        return one(database, "SELECT pg_sleep(0.2)::text || 'done'")
+        return first_value(database, "SELECT pg_sleep(0.2)::text || 'done'")
 
     with ThreadPoolExecutor(2) as threads:
-        one_caller = threads.submit(first)
-        assert sends.wait(20)
-        other_caller = threads.submit(second)
-        # The first block has ended, and its connection is still not the second caller's.
+        first_caller = threads.submit(first)
+        assert is_sending.wait(20)
+        second_caller = threads.submit(second)
+        # The first block has ended, and the second caller still does not have its connection.
         until(lambda: threading.active_count() >= 3)
-        assert not one_caller.done()
-        assert not other_caller.done()
+        assert not first_caller.done()
+        assert not second_caller.done()
         may_send.set()
-        one_caller.result(20)
-        assert other_caller.result(20) == "done"
+        first_caller.result(20)
+        assert second_caller.result(20) == "done"
 
 
-def test_callers_that_leave_at_any_moment_disturb_nobody(database: Database) -> None:
-    """Short statements whose caller has left, and others' on the same connections."""
+def test_callers_that_leave_do_not_disturb_other_callers(database: Database) -> None:
+    """Every third caller has left, and all callers use the same connections."""
 
     def search(number: int) -> Any:
-        is_left = number % 3 == 0
-        deadline = Deadline.after(60, lambda: not is_left)
+        has_left = number % 3 == 0
+        deadline = Deadline.after(60, lambda: not has_left)
         try:
             with database.read(deadline) as connection:
                 return connection.execute(
                     "SELECT %s::int, pg_sleep(0.02)::text", (number,)
                 ).fetchall()
         except Cancelled:
-            assert is_left
+            assert has_left
             return None
 
     with ThreadPoolExecutor(4) as threads:
-        for number, found in enumerate(threads.map(search, range(200))):
-            assert found in ([(number, "")], None if number % 3 == 0 else [])
+        for number, rows in enumerate(threads.map(search, range(200))):
+            assert rows in ([(number, "")], None if number % 3 == 0 else [])
 
 
 def test_no_thread_watches_callers_that_cannot_leave(database: Database) -> None:
     before = threading.active_count()
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
     assert threading.active_count() == before
 
 
-def test_when_all_connections_are_in_use_the_caller_hears_how_many(
-    opened: Open, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection_pool, "MAX_WAIT_S", 0.2)
-    database = opened(postgres_dsn, connections=2)
+def test_the_error_says_how_many_connections_are_in_use(opened: Open, postgres_dsn: str) -> None:
+    database = opened(postgres_dsn, connections=2, times=ConnectionTimes(max_wait_s=0.2))
     with (
         database.read(),
         database.read(),
         pytest.raises(TooBusy, match="all 2 connections"),
         database.read(),
     ):
-        pytest.fail("there was a third")
-    assert one(database, "SELECT 7") == 7
+        pytest.fail("there was a third connection")
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_a_caller_waits_for_a_connection_until_its_deadline(
@@ -298,22 +301,22 @@ def test_a_caller_waits_for_a_connection_until_its_deadline(
         pytest.raises(DeadlineExceeded, match="waiting for a connection"),
         database.read(Deadline.after(0.1)),
     ):
-        pytest.fail("there was a second")
+        pytest.fail("there was a second connection")
 
 
-def test_a_caller_gets_the_connection_that_another_gives_back(
+def test_a_caller_gets_the_connection_that_another_caller_returns(
     opened: Open, postgres_dsn: str
 ) -> None:
     database = opened(postgres_dsn, connections=1)
     with ThreadPoolExecutor(1) as threads:
         with database.read():
-            waiting = threads.submit(one, database, "SELECT 7")
+            waiting = threads.submit(first_value, database, "SELECT 7")
         assert waiting.result(20) == 7
 
 
 @pytest.mark.usefixtures("numbers")
 def test_transactions_that_deadlock_are_repeated(database: Database) -> None:
-    both_have_one = threading.Barrier(2)
+    both_have_locked = threading.Barrier(2)
     attempts: list[int] = []
 
     def change(mine: int, others: int) -> int:
@@ -321,7 +324,7 @@ def test_transactions_that_deadlock_are_repeated(database: Database) -> None:
             connection.execute("UPDATE numbers SET number = number WHERE number = %s", (mine,))
             if mine not in attempts:
                 attempts.append(mine)
-                both_have_one.wait(20)
+                both_have_locked.wait(20)
             else:
                 attempts.append(mine)
             connection.execute("UPDATE numbers SET number = number WHERE number = %s", (others,))
@@ -331,13 +334,11 @@ def test_transactions_that_deadlock_are_repeated(database: Database) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         changes = [threads.submit(change, 1, 2), threads.submit(change, 2, 1)]
-        assert [each.result(60) for each in changes] == [1, 2]
+        assert [change.result(60) for change in changes] == [1, 2]
     assert len(attempts) == 3
 
 
-def test_a_conflict_that_stays_is_given_up(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conflict_that_stays_is_given_up_after_five_attempts(database: Database) -> None:
     attempts = []
 
     def conflict(connection: Connection) -> None:
@@ -359,16 +360,16 @@ def test_statements_are_prepared_and_results_are_binary(database: Database) -> N
             assert cursor.pgresult is not None
             assert cursor.pgresult.fformat(0) == 1
     prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s"
-    assert one(database, prepared, "%now()%") == 1
+    assert first_value(database, prepared, "%now()%") == 1
 
 
 def test_the_server_shows_the_name_of_the_application(database: Database) -> None:
-    assert one(database, "SHOW application_name") == "hrag-tests"
+    assert first_value(database, "SHOW application_name") == "hrag-tests"
 
 
-def test_after_closing_nothing_is_asked(opened: Open, postgres_dsn: str) -> None:
+def test_a_closed_database_refuses_every_transaction(opened: Open, postgres_dsn: str) -> None:
     database = opened(postgres_dsn)
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
     database.close()
     with pytest.raises(StoreUnavailable, match="closed"):
-        one(database, "SELECT 7")
+        first_value(database, "SELECT 7")

@@ -1,4 +1,4 @@
-"""What errors of PostgreSQL become."""
+"""The translation of errors of PostgreSQL to errors of hrag."""
 
 import psycopg
 import pytest
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.postgres
 
 
 def raised(postgres: PostgresServer, statement: str) -> psycopg.Error:
+    """Returns the error of a statement."""
     with pytest.raises(psycopg.Error) as failed:
         postgres.run(statement)
     return failed.value
@@ -42,26 +43,28 @@ def raised(postgres: PostgresServer, statement: str) -> psycopg.Error:
         ("XX002", DataLoss),
     ],
 )
-def test_each_situation_has_its_error(
+def test_each_sqlstate_has_its_error(
     postgres: PostgresServer, state: str, expected: type[HragError]
 ) -> None:
-    statement = f"DO $$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = '{state}'; END $$"
-    known = error_of(raised(postgres, statement), NEVER, "reader")
-    assert type(known) is expected
-    assert "so it is" in str(known)
-    assert ("reader" in str(known)) == (state == "42501")
+    statement = f"DO $$ BEGIN RAISE EXCEPTION 'the message' USING ERRCODE = '{state}'; END $$"
+    error = error_of(raised(postgres, statement), NEVER, "reader")
+    assert type(error) is expected
+    assert "the message" in str(error)
+    assert ("reader" in str(error)) == (state == "42501")
 
 
 @pytest.mark.parametrize(
     "statement",
     ["SELEC", "SELECT 1 / 0", "SELECT * FROM home_7.leaves", "SELECT * FROM other"],
 )
-def test_a_bug_stays_what_it_is(postgres: PostgresServer, statement: str) -> None:
+def test_a_bug_is_not_translated(postgres: PostgresServer, statement: str) -> None:
     assert error_of(raised(postgres, statement), NEVER) is None
 
 
 @pytest.mark.parametrize("statement", ["SELECT * FROM hrag.tenants", "CREATE TABLE hrag.new ()"])
-def test_without_our_schema_there_is_no_store(postgres: PostgresServer, statement: str) -> None:
+def test_an_error_about_the_missing_schema_means_a_missing_store(
+    postgres: PostgresServer, statement: str
+) -> None:
     assert isinstance(error_of(raised(postgres, statement), NEVER), StoreMissing)
 
 
@@ -76,7 +79,7 @@ def test_without_our_schema_there_is_no_store(postgres: PostgresServer, statemen
         ("la relation « public.hragged » n''existe pas", type(None)),
     ],
 )
-def test_a_missing_store_is_known_in_the_language_of_the_server(
+def test_a_missing_store_is_recognised_in_any_language_of_the_server(
     postgres: PostgresServer, message: str, expected: type[HragError]
 ) -> None:
     statement = f"DO $$ BEGIN RAISE undefined_table USING MESSAGE = '{message}'; END $$"
@@ -91,7 +94,7 @@ def test_a_missing_store_is_known_in_the_language_of_the_server(
         (Deadline.after(3600), StoreUnavailable),
     ],
 )
-def test_who_cancelled_a_statement_is_told_by_the_deadline(
+def test_the_deadline_decides_the_error_of_a_cancelled_statement(
     postgres: PostgresServer, deadline: Deadline, expected: type[HragError]
 ) -> None:
     statement = "DO $$ BEGIN RAISE query_canceled; END $$"

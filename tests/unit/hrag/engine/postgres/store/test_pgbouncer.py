@@ -1,4 +1,4 @@
-"""Everything that a connection does works behind PgBouncer, which pools transactions."""
+"""All functions of a connection work through PgBouncer in its mode that pools transactions."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ Open = Callable[..., Database]
 
 @pytest.fixture
 def pooled(postgres: PostgresServer) -> Iterator[str]:
+    """The DSN of a new database through PgBouncer."""
     if problem := pgbouncer.why_not():
         pytest.skip(problem)
     name = postgres.new_database()
@@ -29,7 +30,8 @@ def pooled(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(name)
 
 
-def one(database: Database, statement: str, *parameters: Any) -> Any:
+def first_value(database: Database, statement: str, *parameters: Any) -> Any:
+    """Returns the first value of the first row of a statement."""
     with database.read(Deadline.after(60)) as connection:
         row = connection.execute(statement, parameters).fetchone()
         assert row is not None
@@ -39,24 +41,24 @@ def one(database: Database, statement: str, *parameters: Any) -> Any:
 def test_callers_share_two_server_connections(pooled: str, opened: Open) -> None:
     database = opened(pooled, connections=8)
     with ThreadPoolExecutor(8) as threads:
-        ask = "SELECT pg_backend_pid() + 0 * %s::int"
-        servers = set(threads.map(lambda n: one(database, ask, n), range(400)))
-    assert len(servers) == 2
+        statement = "SELECT pg_backend_pid() + 0 * %s::int"
+        pids = set(threads.map(lambda n: first_value(database, statement, n), range(400)))
+    assert len(pids) == 2
 
 
 def test_statements_stay_prepared_and_old_ones_are_closed(pooled: str, opened: Open) -> None:
-    """More statements than psycopg keeps and than PgBouncer does, each often enough."""
+    """There are more statements than psycopg or PgBouncer keeps, and each is frequent."""
     database = opened(pooled, connections=4)
 
-    def ask(number: int) -> Any:
-        return one(database, f"SELECT %s::int + {number % 130}", number)
+    def compute(number: int) -> Any:
+        return first_value(database, f"SELECT %s::int + {number % 130}", number)
 
     numbers = range(130 * 6 * 4)
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(ask, numbers)) == [each + each % 130 for each in numbers]
+        assert list(threads.map(compute, numbers)) == [n + n % 130 for n in numbers]
 
 
-def test_nothing_of_a_transaction_reaches_the_next(pooled: str, opened: Open) -> None:
+def test_settings_of_a_transaction_do_not_affect_the_next_one(pooled: str, opened: Open) -> None:
     database = opened(pooled)
     with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0.2)) as connection:
         connection.execute("SELECT pg_sleep(60)")
@@ -66,26 +68,26 @@ def test_nothing_of_a_transaction_reaches_the_next(pooled: str, opened: Open) ->
         assert connection.execute("SHOW transaction_isolation").fetchall() == [("read committed",)]
 
 
-def test_a_caller_that_leaves_is_cancelled(pooled: str, opened: Open) -> None:
+def test_the_statement_of_a_caller_that_leaves_is_cancelled(pooled: str, opened: Open) -> None:
     database = opened(pooled)
-    is_here = threading.Event()
-    is_here.set()
+    is_waiting = threading.Event()
+    is_waiting.set()
 
     def search() -> None:
-        with database.read(Deadline.after(60, is_here.is_set)) as connection:
+        with database.read(Deadline.after(60, is_waiting.is_set)) as connection:
             connection.execute("SELECT 1")
-            is_here.clear()
+            is_waiting.clear()
             connection.execute("SELECT pg_sleep(60)")
 
     with pytest.raises(Cancelled):
         search()
-    assert one(database, "SELECT %s::int", 7) == 7
+    assert first_value(database, "SELECT %s::int", 7) == 7
 
 
-def test_a_writer_finds_a_primary_and_migrates_it(pooled: str, opened: Open) -> None:
+def test_a_writer_connects_to_the_primary_and_migrates_it(pooled: str, opened: Open) -> None:
     writer = opened(pooled, is_writer=True)
     create_or_check(writer)
     assert migrate(writer).before == migrate(writer).after
     with writer.write() as connection, connection.transaction():
         connection.execute("CREATE TABLE made AS SELECT 7 AS number")
-    assert one(writer, "SELECT number * %s::int FROM made", 1) == 7
+    assert first_value(writer, "SELECT number * %s::int FROM made", 1) == 7

@@ -1,4 +1,4 @@
-"""Servers that are stopped, killed, frozen or full, and connections that do not survive it."""
+"""Recovery of a database after its server was stopped, killed, frozen or out of connections."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hrag.engine.postgres.store import connection_pool
+from hrag.engine.postgres.store.connection_pool import ConnectionTimes
 from hrag.engine.postgres.store.database import Database
 from hrag.errors import DeadlineExceeded, StoreUnavailable
 from hrag.values.deadline import Deadline
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.postgres
 Open = Callable[..., Database]
 
 
-def one(database: Database, statement: str, deadline: Deadline | None = None) -> Any:
+def first_value(database: Database, statement: str, deadline: Deadline | None = None) -> Any:
+    """Returns the first value of the first row of a statement."""
     with database.read(deadline or Deadline.after(60)) as connection:
         row = connection.execute(statement).fetchone()
         assert row is not None
@@ -34,31 +35,31 @@ def test_a_server_that_comes_back_is_used_again(
     with database.read() as a, database.read() as b:
         assert a.execute("SELECT 1").fetchall() == b.execute("SELECT 1").fetchall()
     end(own_server)
-    begun = time.monotonic()
+    began_s = time.monotonic()
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="not available") as refused:
-            one(database, "SELECT 7")
+            first_value(database, "SELECT 7")
         assert PASSWORD not in str(refused.value)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - began_s < 3
     own_server.start()
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
 
 
-def test_idle_connections_do_not_survive_a_restart_and_nobody_notices(
+def test_idle_connections_are_replaced_after_a_restart_of_the_server(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn())
     with database.read() as a, database.read() as b, database.read() as c:
-        for each in (a, b, c):
-            each.execute("SELECT 1")
+        for connection in (a, b, c):
+            connection.execute("SELECT 1")
     own_server.stop()
     own_server.start()
     with database.read() as a, database.read() as b, database.read() as c:
-        for each in (a, b, c):
-            assert each.execute("SELECT 7").fetchall() == [(7,)]
+        for connection in (a, b, c):
+            assert connection.execute("SELECT 7").fetchall() == [(7,)]
 
 
-def test_a_transaction_does_not_survive_its_server(
+def test_a_transaction_fails_when_its_server_is_killed(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn())
@@ -72,47 +73,44 @@ def test_a_transaction_does_not_survive_its_server(
 
     with pytest.raises(StoreUnavailable):
         change()
-    assert one(database, "SELECT to_regclass('made')") is None
+    assert first_value(database, "SELECT to_regclass('made')") is None
 
 
 def test_a_connection_that_an_administrator_ends_is_replaced(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn())
-    pid = one(database, "SELECT pg_backend_pid()")
+    pid = first_value(database, "SELECT pg_backend_pid()")
     own_server.run(f"SELECT pg_terminate_backend({pid}, 10000)")
-    assert one(database, "SELECT pg_backend_pid()") != pid
+    assert first_value(database, "SELECT pg_backend_pid()") != pid
 
 
-def test_a_server_that_hangs_is_left_at_the_deadline(
+def test_a_caller_leaves_a_frozen_server_at_its_deadline(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn())
-    assert one(database, "SELECT 7") == 7
+    assert first_value(database, "SELECT 7") == 7
     with own_server.frozen():
-        begun = time.monotonic()
+        began_s = time.monotonic()
         with pytest.raises(DeadlineExceeded):
-            one(database, "SELECT 7", Deadline.after(0.1))
-        assert time.monotonic() - begun < 20
-    assert one(database, "SELECT 7") == 7
+            first_value(database, "SELECT 7", Deadline.after(0.1))
+        assert time.monotonic() - began_s < 20
+    assert first_value(database, "SELECT 7") == 7
 
 
-def test_a_connection_that_was_idle_for_long_is_asked_first(
-    own_server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+def test_a_connection_that_was_idle_for_long_is_tested_first(
+    own_server: PostgresServer, opened: Open
 ) -> None:
-    database = opened(own_server.dsn())
-    pid = one(database, "SELECT pg_backend_pid()")
-    monkeypatch.setattr(connection_pool, "_TRUSTED_S", -1.0)
-    assert one(database, "SELECT pg_backend_pid()") == pid
-    assert one(database, "SHOW transaction_isolation") == "repeatable read"
+    database = opened(own_server.dsn(), times=ConnectionTimes(trusted_s=0.0))
+    pid = first_value(database, "SELECT pg_backend_pid()")
+    assert first_value(database, "SELECT pg_backend_pid()") == pid
+    assert first_value(database, "SHOW transaction_isolation") == "repeatable read"
 
 
-def test_health_follows_the_server(
-    own_server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+def test_a_health_check_reports_whether_the_server_runs(
+    own_server: PostgresServer, opened: Open
 ) -> None:
-    monkeypatch.setattr("hrag.engine.postgres.store.database._HEALTHY_S", 0.0)
-    database = opened(own_server.dsn())
-    monkeypatch.setattr("hrag.engine.postgres.store.database._CHECK_S", 20.0)
+    database = opened(own_server.dsn(), times=ConnectionTimes(healthy_s=0.0, check_s=20.0))
     database.check()
     own_server.stop()
     with pytest.raises(StoreUnavailable):
@@ -121,11 +119,11 @@ def test_health_follows_the_server(
     database.check()
 
 
-def test_a_database_is_not_lost_while_all_connections_are_in_use(
-    postgres_dsn: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+def test_a_database_is_healthy_while_all_connections_are_in_use(
+    postgres_dsn: str, opened: Open
 ) -> None:
-    monkeypatch.setattr("hrag.engine.postgres.store.database._HEALTHY_S", 0.0)
-    database = opened(postgres_dsn, 1)
+    """A health check has a connection in addition to those of the pool."""
+    database = opened(postgres_dsn, 1, times=ConnectionTimes(healthy_s=0.0))
     with database.read() as connection:
         connection.execute("SELECT 1")
         database.check()
@@ -137,13 +135,9 @@ def test_a_database_is_not_lost_while_all_connections_are_in_use(
     assert count == 2
 
 
-def test_a_server_that_hangs_is_not_healthy(
-    own_server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hrag.engine.postgres.store.database._HEALTHY_S", 0.0)
-    monkeypatch.setattr("hrag.engine.postgres.store.database._CHECK_S", 0.1)
-    database = opened(own_server.dsn())
-    assert one(database, "SELECT 7") == 7
+def test_a_frozen_server_is_not_healthy(own_server: PostgresServer, opened: Open) -> None:
+    database = opened(own_server.dsn(), times=ConnectionTimes(healthy_s=0.0, check_s=0.1))
+    assert first_value(database, "SELECT 7") == 7
     with own_server.frozen(), pytest.raises(StoreUnavailable, match=r"did not answer in 0\.1 s"):
         database.check()
 
@@ -153,11 +147,11 @@ def test_a_wrong_password_is_not_repeated_in_the_message(
 ) -> None:
     database = opened(postgres.tcp_dsn(password="a wrong one"))
     with pytest.raises(StoreUnavailable, match="password authentication failed") as refused:
-        one(database, "SELECT 7")
+        first_value(database, "SELECT 7")
     assert "a wrong one" not in str(refused.value)
 
 
-def test_too_many_connections_for_the_server_are_refused_for_now(
+def test_a_connection_that_the_server_refuses_is_opened_later(
     postgres: PostgresServer, opened: Open
 ) -> None:
     postgres.run("CREATE ROLE narrow LOGIN CONNECTION LIMIT 1")
@@ -165,8 +159,8 @@ def test_too_many_connections_for_the_server_are_refused_for_now(
     with database.read() as connection:
         connection.execute("SELECT 1")
         with pytest.raises(StoreUnavailable, match="too many connections"):
-            one(database, "SELECT 7")
-    assert one(database, "SELECT 7") == 7
+            first_value(database, "SELECT 7")
+    assert first_value(database, "SELECT 7") == 7
 
 
 def test_of_several_hosts_the_first_that_answers_is_used(
@@ -175,23 +169,23 @@ def test_of_several_hosts_the_first_that_answers_is_used(
     hosts = psycopg.conninfo.make_conninfo(
         host=f"127.0.0.1,{postgres.home}", port=f"1,{postgres.port}", user="postgres"
     )
-    assert one(opened(hosts), "SELECT 7") == 7
+    assert first_value(opened(hosts), "SELECT 7") == 7
 
 
-def test_a_writer_looks_for_a_server_that_can_be_written_to(
+def test_a_writer_uses_only_a_server_that_accepts_writes(
     own_server: PostgresServer, opened: Open
 ) -> None:
-    """A read-only server looks like a standby."""
+    """A server with default_transaction_read_only looks like a standby."""
     writer, reader = opened(own_server.dsn(), is_writer=True), opened(own_server.dsn())
     with writer.write() as connection:
         connection.execute("CREATE TABLE made ()")
     own_server.run("ALTER SYSTEM SET default_transaction_read_only = on")
     own_server.stop()
     own_server.start()
-    assert one(reader, "SELECT 7") == 7
+    assert first_value(reader, "SELECT 7") == 7
     with pytest.raises(StoreUnavailable, match="read-only"):
-        one(writer, "SELECT 7")
+        first_value(writer, "SELECT 7")
     own_server.run("ALTER SYSTEM RESET default_transaction_read_only")
     own_server.run("SELECT pg_reload_conf()")
     until(lambda: own_server.run("SHOW default_transaction_read_only") == [("off",)])
-    assert one(writer, "SELECT 7") == 7
+    assert first_value(writer, "SELECT 7") == 7

@@ -30,7 +30,7 @@ def insert(database: Database) -> None:
         connection.execute("INSERT INTO numbers VALUES (1)")
 
 
-def test_the_writer_finds_the_primary_and_readers_prefer_the_standby(
+def test_the_writer_uses_the_primary_and_readers_prefer_the_standby(
     own_server: PostgresServer, standby: PostgresServer, opened: Open
 ) -> None:
     writer = opened(hosts(standby, own_server), is_writer=True)
@@ -48,7 +48,7 @@ def test_the_writer_finds_the_primary_and_readers_prefer_the_standby(
     assert not is_standby(reader)
 
 
-def test_after_a_failover_the_writer_goes_on_at_the_new_primary(
+def test_after_a_failover_the_writer_continues_on_the_new_primary(
     own_server: PostgresServer, standby: PostgresServer, opened: Open
 ) -> None:
     writer = opened(hosts(own_server, standby), is_writer=True)
@@ -64,10 +64,10 @@ def test_after_a_failover_the_writer_goes_on_at_the_new_primary(
     assert standby.run("SELECT count(*) FROM numbers") == [(2,)]
 
 
-def test_a_connection_to_what_is_a_standby_now_is_not_kept(
+def test_a_writer_does_not_keep_a_connection_to_a_standby(
     own_server: PostgresServer, standby: PostgresServer, opened: Open
 ) -> None:
-    """As if a proxy had led it there: the server itself refuses the change."""
+    """The connection leads to the standby as if by a proxy; the server rejects the change."""
     misled = opened(standby.dsn())
     assert is_standby(misled)
     with (

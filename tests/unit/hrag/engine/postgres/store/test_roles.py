@@ -1,4 +1,4 @@
-"""Who may do what in the database: the owner, services, users of SQL, and everybody else."""
+"""The rights of the owner, of services, of users of SQL, and of everybody else."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -22,27 +22,29 @@ from tests.support.documents.fakes import (
 )
 from tests.support.manuals import ROOT
 from tests.support.servers.postgres_server import PostgresServer
+from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
 Open = Callable[..., Database]
 
 READABLE = {"chunks", "collections", "documents", "sql_tenants"}
-"""What users of SQL may read, each with a policy unless it is the view over those."""
+"""The tables and the view that users of SQL may read. Each table has a policy."""
 
 
 def as_role(dsn: str, role: str) -> psycopg.Connection[tuple[object, ...]]:
-    """A connection of that user."""
+    """A connection of the user `role`."""
     return psycopg.connect(psycopg.conninfo.make_conninfo(dsn, user=role), autocommit=True)
 
 
 def values(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> set[object]:
+    """The values of the first column of a statement's rows."""
     return {row[0] for row in connection.execute(statement)}
 
 
 @pytest.fixture
 def filled(database: Database) -> None:
-    """The tenants t and u with a document each."""
+    """The tenants `t` and `u` with one document each."""
     for tenant in ("t", "u"):
         writer = PostgresWriter(database)
         writer.create_collection(tenant, "c", collection_settings())
@@ -51,7 +53,7 @@ def filled(database: Database) -> None:
 
 @pytest.fixture
 def roles(postgres: PostgresServer, postgres_dsn: str) -> Iterator[str]:
-    """Users of SQL: ada may read the tenant t, bob none."""
+    """Two users of SQL: ada may read the tenant `t`, bob may read no tenant."""
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         for role in ("ada", "bob"):
             connection.execute(f"CREATE ROLE {role} LOGIN IN ROLE hrag_sql_reader")
@@ -72,9 +74,9 @@ def service(postgres: PostgresServer, postgres_dsn: str) -> Iterator[str]:
     postgres.run("DROP ROLE indexer")
 
 
-def test_everybody_has_no_rights(postgres_dsn: str) -> None:
+def test_the_role_public_has_no_rights(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn) as connection:
-        found = values(
+        granted = values(
             connection,
             "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n"
             " ON n.oid = c.relnamespace, aclexplode(c.relacl) AS granted"
@@ -86,12 +88,12 @@ def test_everybody_has_no_rights(postgres_dsn: str) -> None:
             " UNION ALL SELECT n.nspname FROM pg_namespace n, aclexplode(n.nspacl) AS granted"
             " WHERE n.nspname LIKE 'hrag%' AND granted.grantee = 0",
         )
-    assert found == set()
+    assert granted == set()
 
 
-def test_users_of_sql_are_granted_what_has_policies_and_nothing_else(postgres_dsn: str) -> None:
+def test_users_of_sql_may_read_only_tables_with_policies(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn) as connection:
-        every = connection.execute(
+        relations = connection.execute(
             "SELECT relname, relkind, relrowsecurity,"
             " has_any_column_privilege('hrag_sql_reader', c.oid, 'SELECT'),"
             " has_any_column_privilege('hrag_sql_reader', c.oid, 'INSERT, UPDATE')"
@@ -99,15 +101,15 @@ def test_users_of_sql_are_granted_what_has_policies_and_nothing_else(postgres_ds
             " FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
             " WHERE nspname = 'hrag' AND relkind IN ('r', 'p', 'v', 'm')"
         ).fetchall()
-    assert len(every) > 12
-    for name, kind, has_policies, may_read, may_write in every:
+    assert len(relations) > 12
+    for name, kind, has_policies, may_read, may_write in relations:
         assert may_read == (name in READABLE)
         assert has_policies == (name in READABLE and kind != "v")
         assert not may_write
 
 
 def test_a_service_has_rights_on_every_table_of_the_store(postgres_dsn: str) -> None:
-    """A migration that adds one calls hrag.grant_roles()."""
+    """A migration that adds a table must call hrag.grant_roles()."""
     with psycopg.connect(postgres_dsn) as connection:
         writable = values(
             connection,
@@ -117,12 +119,12 @@ def test_a_service_has_rights_on_every_table_of_the_store(postgres_dsn: str) -> 
             " AND has_table_privilege('hrag_service', oid, 'UPDATE')"
             " AND has_table_privilege('hrag_service', oid, 'DELETE')",
         )
-        every = values(
+        tables = values(
             connection,
             "SELECT relname FROM pg_class"
             " WHERE relnamespace = 'hrag'::regnamespace AND relkind = 'r'",
         )
-    assert every - writable == {"migrations", "sql_tenants"}
+    assert tables - writable == {"migrations", "sql_tenants"}
 
 
 @pytest.mark.usefixtures("filled")
@@ -137,7 +139,7 @@ def test_a_user_of_sql_sees_the_tenants_granted_to_it(roles: str) -> None:
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_user_of_sql_cannot_take_another_tenant(roles: str) -> None:
+def test_a_user_of_sql_cannot_gain_access_to_another_tenant(roles: str) -> None:
     attempts = (
         "SET ROLE ada",
         "SET SESSION AUTHORIZATION ada",
@@ -147,7 +149,7 @@ def test_a_user_of_sql_cannot_take_another_tenant(roles: str) -> None:
         "UPDATE hrag.documents SET tenant_id = 't'",
         "ALTER TABLE hrag.documents DISABLE ROW LEVEL SECURITY",
         "SET row_security = off; SELECT id FROM hrag.chunks",
-        "SELECT * FROM hrag.documents",  # Some of its columns are not granted.
+        "SELECT * FROM hrag.documents",  # The right to some of its columns is missing.
         "SELECT * FROM hrag.leaves",
         "SELECT * FROM hrag.terms",
         "SELECT * FROM hrag.tenants",
@@ -163,8 +165,8 @@ def test_a_user_of_sql_cannot_take_another_tenant(roles: str) -> None:
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_failing_condition_tells_nothing_of_other_tenants(roles: str) -> None:
-    """Division by zero would say that a row of the tenant u exists."""
+def test_a_failing_condition_reveals_nothing_about_other_tenants(roles: str) -> None:
+    """A division by zero would reveal that a row of the tenant `u` exists."""
     guess = "SELECT id FROM hrag.chunks WHERE 1 / (tenant_id <> 'u')::integer = 1"
     with as_role(roles, "ada") as ada:
         assert values(ada, guess)
@@ -189,10 +191,10 @@ def test_a_service_that_is_not_the_owner_does_all_its_work(
     writer.create_collection("t", "c", collection_settings())
     collection = writer.open("t", "c")
     for number in range(4):
-        stored = writer.put(collection, prepared(f"d{number}", sentences(30), seed=number))
+        result = writer.put(collection, prepared(f"d{number}", sentences(30), seed=number))
     worker.maintain("t", collection.collection_id, every_leaf=True)
     writer.delete(collection, "d0")
-    writer.put_metadata(collection, "d3", stored.sequence, {"new": 1}, "")
+    writer.put_metadata(collection, "d3", result.sequence, {"new": 1}, "")
     with PostgresReader(database).snapshot("t", "c") as snapshot:
         assert find(snapshot, query_vector(1), 5).passages
     with psycopg.connect(postgres_dsn) as connection:
@@ -200,7 +202,16 @@ def test_a_service_that_is_not_the_owner_does_all_its_work(
             connection, "SELECT tableowner FROM pg_tables WHERE schemaname = 'hrag_homes'"
         ) == {"hrag_service"}
     writer.delete_collection("t", "c")
-    worker._survey()
+    worker.start()
+    until(lambda: not is_reclaiming(database))
+    assert worker.close()
+
+
+def is_reclaiming(database: Database) -> bool:
+    """True while rows of a deleted collection are left."""
+    with database.read() as connection:
+        entries = connection.execute("SELECT FROM hrag.deleted_collections").fetchall()
+    return entries != []
 
 
 @pytest.mark.usefixtures("filled")
@@ -217,7 +228,7 @@ def test_policies_change_no_plan_of_a_service(service: str, postgres_dsn: str) -
     assert plans[0] == plans[1]
 
 
-def test_an_owner_without_rights_to_create_roles_makes_a_store(
+def test_an_owner_without_the_right_to_create_roles_creates_a_store(
     postgres: PostgresServer, opened: Open
 ) -> None:
     name = postgres.empty_database()
@@ -231,7 +242,7 @@ def test_an_owner_without_rights_to_create_roles_makes_a_store(
         postgres.run("DROP ROLE plain")
 
 
-def test_the_script_of_roles_suffices_for_a_store(
+def test_the_roles_that_the_script_creates_suffice_for_a_store(
     own_server: PostgresServer, opened: Open, tmp_path: Path
 ) -> None:
     script = (ROOT / "deploy/postgres/roles.sql").read_text("utf-8")
@@ -239,7 +250,7 @@ def test_the_script_of_roles_suffices_for_a_store(
         (tmp_path / name).write_text(f"the {name}'s '")
         script = script.replace(f"/secrets/{name}", str(tmp_path / name))
     name = own_server.empty_database()
-    psql = [str(own_server._binaries / "psql"), "--no-psqlrc", "--dbname", own_server.dsn(name)]
+    psql = [str(own_server.binaries / "psql"), "--no-psqlrc", "--dbname", own_server.dsn(name)]
     subprocess.run(psql, input=script, text=True, check=True, capture_output=True)
     migrate(opened(own_server.tcp_dsn(name, "hrag_owner", password="the owner's '")))
     service = opened(own_server.tcp_dsn(name, "hrag", password="the service's '"))

@@ -1,4 +1,4 @@
-"""Migrations: from nothing, from an older version, from several processes at once."""
+"""Migrations of an empty database, of an older version, and by several processes at once."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ NEWEST = schema.newest_version()
 
 @pytest.fixture
 def name(postgres: PostgresServer) -> Iterator[str]:
-    """A database without anything."""
+    """The name of an empty database."""
     name = postgres.empty_database()
     yield name
     postgres.drop(name)
@@ -30,21 +30,24 @@ def name(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 def empty(name: str, postgres: PostgresServer, opened: Open) -> Database:
+    """The empty database `name`."""
     return opened(postgres.dsn(name))
 
 
 def add(monkeypatch: pytest.MonkeyPatch, script: bytes) -> None:
+    """Adds a migration, as a newer version of hrag has it."""
     further = (*schema.migrations(), Migration(NEWEST + 1, "further", script))
     monkeypatch.setattr(schema, "migrations", lambda: further)
 
 
 def check(database: Database) -> None:
+    """Checks the schema version as a reader does."""
     with database.read() as connection:
         check_version(connection)
 
 
 def test_versions_are_numbered_without_gaps() -> None:
-    assert [each.version for each in schema.migrations()] == list(range(1, NEWEST + 1))
+    assert [step.version for step in schema.migrations()] == list(range(1, NEWEST + 1))
 
 
 def test_an_empty_database_gets_all_versions(empty: Database) -> None:
@@ -54,19 +57,19 @@ def test_an_empty_database_gets_all_versions(empty: Database) -> None:
     check(empty)
     assert migrate(empty) == MigrationReport(NEWEST, NEWEST)
     with empty.read() as connection:
-        named = connection.execute("SELECT version, name FROM hrag.migrations ORDER BY 1")
-        assert named.fetchall() == [(each.version, each.name) for each in schema.migrations()]
+        rows = connection.execute("SELECT version, name FROM hrag.migrations ORDER BY 1")
+        assert rows.fetchall() == [(step.version, step.name) for step in schema.migrations()]
 
 
-def test_a_writer_creates_the_store_and_migrates_none(
+def test_a_writer_creates_a_store_but_does_not_migrate_one(
     empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_or_check(empty)
     create_or_check(empty)
     add(monkeypatch, b"CREATE TABLE hrag.further ()")
-    for refusing in (create_or_check, check):
+    for call in (create_or_check, check):
         with pytest.raises(StoreUnavailable, match="run hrag postgres migrate") as refused:
-            refusing(empty)
+            call(empty)
         assert f"version {NEWEST}, this version of hrag needs {NEWEST + 1}" in str(refused.value)
     assert migrate(empty) == MigrationReport(NEWEST, NEWEST + 1)
     check(empty)
@@ -78,14 +81,14 @@ def test_a_store_of_a_newer_version_is_refused(
     with monkeypatch.context() as newer:
         add(newer, b"CREATE TABLE hrag.further ()")
         migrate(empty)
-    for refusing in (migrate, create_or_check, check):
+    for call in (migrate, create_or_check, check):
         with pytest.raises(StoreUnavailable, match="newer version of hrag") as refused:
-            refusing(empty)
+            call(empty)
         assert f"version {NEWEST + 1}" in str(refused.value)
         assert f"supports schema version {NEWEST}" in str(refused.value)
 
 
-def test_a_migration_that_fails_leaves_the_version_before(
+def test_a_migration_that_fails_leaves_the_previous_version(
     empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrate(empty)
@@ -97,31 +100,31 @@ def test_a_migration_that_fails_leaves_the_version_before(
         assert connection.execute(state).fetchall() == [(NEWEST, None)]
 
 
-def test_a_store_that_is_being_made_is_missing_and_never_an_old_one(
+def test_a_store_that_is_being_created_is_missing_and_never_has_an_old_version(
     empty: Database, name: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(monkeypatch, b"SELECT pg_advisory_xact_lock(77)")
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-    with ThreadPoolExecutor(1) as thread, postgres.connect(name) as holding:
-        holding.execute("SELECT pg_advisory_lock(77)")
-        made = thread.submit(migrate, empty)
+    with ThreadPoolExecutor(1) as thread, postgres.connect(name) as blocker:
+        blocker.execute("SELECT pg_advisory_lock(77)")
+        migration = thread.submit(migrate, empty)
         until(lambda: postgres.run(waiting, name) == [(1,)])
         with pytest.raises(StoreMissing):
             check(empty)
-        holding.execute("SELECT pg_advisory_unlock(77)")
-        assert made.result(60) == MigrationReport(0, NEWEST + 1)
+        blocker.execute("SELECT pg_advisory_unlock(77)")
+        assert migration.result(60) == MigrationReport(0, NEWEST + 1)
     check(empty)
 
 
-def test_processes_that_start_together_migrate_once(
+def test_processes_that_start_at_the_same_time_migrate_once(
     name: str, postgres: PostgresServer, opened: Open
 ) -> None:
     databases = [opened(postgres.dsn(name)) for _ in range(6)]
     with ThreadPoolExecutor(6) as threads:
         reports = list(threads.map(migrate, databases))
-    assert {each.after for each in reports} == {NEWEST}
-    for each in databases:
-        check(each)
+    assert {report.after for report in reports} == {NEWEST}
+    for database in databases:
+        check(database)
 
 
 def test_the_tables_belong_to_a_role_that_owns_its_database(
@@ -133,7 +136,7 @@ def test_the_tables_belong_to_a_role_that_owns_its_database(
     assert migrate(opened(postgres.dsn(name, user="owning"))).after == NEWEST
 
 
-def test_a_role_that_may_not_create_the_extension_learns_who_may(
+def test_the_error_says_who_may_create_the_extension(
     name: str, postgres: PostgresServer, opened: Open
 ) -> None:
     postgres.run("CREATE ROLE guest LOGIN")
@@ -152,13 +155,12 @@ def test_an_old_extension_is_refused(name: str, postgres: PostgresServer, empty:
         migrate(empty)
 
 
-def test_an_old_server_is_refused(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "_OLDEST_SERVER", 99)
+def test_an_old_server_is_refused(empty: Database) -> None:
     with pytest.raises(StoreUnavailable, match=r"PostgreSQL \d+; hrag needs 99 or newer"):
-        migrate(empty)
+        migrate(empty, oldest_server=99)
 
 
-def test_a_schema_of_pgvector_that_is_not_searched_is_named_with_what_helps(
+def test_the_error_says_how_to_search_the_schema_of_pgvector(
     empty: Database, name: str, postgres: PostgresServer, opened: Open
 ) -> None:
     postgres.run('CREATE SCHEMA "for all"', name)

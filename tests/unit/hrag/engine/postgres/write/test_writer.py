@@ -1,10 +1,12 @@
-"""What several writers do to one database, and what is left of a transaction that fails."""
+"""Several writers of one database, and transactions that fail."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -15,7 +17,6 @@ from hrag.engine.engine_documents import (
     Summary,
 )
 from hrag.engine.postgres.store.database import Database
-from hrag.engine.postgres.write import changes
 from hrag.engine.postgres.write.collections import MAX_DIMENSION
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import HragError, InvalidArgument, StorageQuotaExceeded, StoreUnavailable
@@ -30,13 +31,14 @@ TABLES = ("documents", "leaves", "terms", "term_vectors", "tombstones")
 
 
 def rows(database: Database, table: str) -> int:
+    """Returns the number of rows of a table."""
     with database.read() as connection:
-        (found,) = connection.execute(f"SELECT count(*) FROM hrag.{table}").fetchone()
-    return int(found)
+        (count,) = connection.execute(f"SELECT count(*) FROM hrag.{table}").fetchone()
+    return int(count)
 
 
 def contents(database: Database) -> dict[str, list[tuple]]:
-    """All rows of all tables, in order."""
+    """Returns all rows of all tables, in order."""
     names = (*TABLES, "tenants", "collections", "names", "deleted_collections")
     with database.read() as connection:
         return {
@@ -46,24 +48,25 @@ def contents(database: Database) -> dict[str, list[tuple]]:
 
 
 def together(*work: Callable[[], object]) -> None:
-    """Runs functions at once, each in a thread; raises what they raise."""
+    """Runs functions at the same time, each in a thread; raises the errors that they raise."""
     start = threading.Barrier(len(work))
 
-    def run(one: Callable[[], object]) -> object:
+    def run(function: Callable[[], object]) -> object:
         start.wait()
-        return one()
+        return function()
 
     with ThreadPoolExecutor(len(work)) as threads:
-        for done in [threads.submit(run, each) for each in work]:
-            done.result()
+        for task in [threads.submit(run, function) for function in work]:
+            task.result()
 
 
 def put_all(writer: PostgresWriter, handle: CollectionHandle, names: list[str]) -> list[int]:
+    """Puts documents with these names, one by one; returns their sequences."""
     return [writer.put(handle, prepared(name, sentences(9, 1), seed=1)).sequence for name in names]
 
 
 def check_counters(database: Database) -> None:
-    """Totals equal what is stored, and every row belongs to a living document."""
+    """Fails unless totals equal the stored rows, and every row belongs to a stored document."""
     with database.read() as connection:
         wrong = connection.execute("""
             SELECT c.* FROM hrag.collections c LEFT JOIN LATERAL (
@@ -88,13 +91,17 @@ def check_counters(database: Database) -> None:
     assert rows(database, "leaves") == (leaves or 0)
 
 
-# Side by side
+# Tests of several writers at the same time.
 
 
 def test_writers_of_one_tenant_lose_no_change(database, writer, collection):
     names = [[f"{letter}{n}" for n in range(12)] for letter in "abc"]
     sequences: list[int] = []
-    together(*(lambda own=own: sequences.extend(put_all(writer, collection, own)) for own in names))
+
+    def put(group: list[str]) -> None:
+        sequences.extend(put_all(writer, collection, group))
+
+    together(*(lambda group=group: put(group) for group in names))
     assert sorted(sequences) == list(range(2, 38))
     status = writer.status(collection)
     assert (status.document_count, status.committed_sequence) == (36, 37)
@@ -110,8 +117,8 @@ def test_writers_that_replace_the_same_documents_leave_one_version_of_each(
         for n in order:
             writer.put(collection, prepared(f"d{n}", sentences(5 + seed, seed), seed=seed))
         batch = [prepared(f"d{n}", sentences(9, n), seed=10 + seed) for n in order]
-        results = writer.put_many([(collection, each) for each in batch])
-        assert not [each for each in results if isinstance(each, HragError)]
+        results = writer.put_many([(collection, document) for document in batch])
+        assert not [result for result in results if isinstance(result, HragError)]
         writer.delete(collection, f"d{seed}")
 
     together(*(lambda seed=seed: replace_all(seed) for seed in range(4)))
@@ -123,7 +130,7 @@ def test_writers_that_replace_the_same_documents_leave_one_version_of_each(
     assert writer.status(collection).document_count == 6
 
 
-def test_tenants_are_written_to_side_by_side(database, writer, collection):
+def test_two_tenants_may_be_written_at_the_same_time(database, writer, collection):
     writer.create_collection("t2", "c", collection_settings())
     other = writer.open("t2", "c")
     names = [f"d{n}" for n in range(15)]
@@ -137,7 +144,7 @@ def test_tenants_are_written_to_side_by_side(database, writer, collection):
     check_counters(database)
 
 
-def test_a_writer_does_not_wait_for_another_tenants(postgres_dsn, writer, collection):
+def test_a_writer_does_not_wait_for_the_writer_of_another_tenant(postgres_dsn, writer, collection):
     writer.create_collection("t2", "c", collection_settings())
     with psycopg.connect(postgres_dsn) as other:
         other.execute("SELECT FROM hrag.tenants WHERE tenant_id = 't2' FOR UPDATE")
@@ -148,9 +155,9 @@ def test_the_first_collections_of_a_tenant_may_be_created_at_once(writer):
     def create(name: str) -> int:
         return writer.create_collection("t", name, collection_settings())[1]
 
-    found: list[int] = []
-    together(*(lambda name=name: found.append(create(name)) for name in "abcd"))
-    assert sorted(found) == [1, 2, 3, 4]
+    sequences: list[int] = []
+    together(*(lambda name=name: sequences.append(create(name)) for name in "abcd"))
+    assert sorted(sequences) == [1, 2, 3, 4]
 
 
 def test_a_batch_of_several_tenants_is_one_commit_for_each(database, writer, collection):
@@ -160,46 +167,62 @@ def test_a_batch_of_several_tenants_is_one_commit_for_each(database, writer, col
     documents.insert(2, (collection, replace(documents[0][1], vectors=unit_vectors(3, 0))))
     results = writer.put_many(documents)
     assert isinstance(results.pop(2), InvalidArgument)
-    assert [each.document_id for each in results] == [f"d{n}" for n in range(6)]
-    assert [each.sequence for each in results] == [2, 2, 3, 3, 4, 4]
+    assert [result.document_id for result in results] == [f"d{n}" for n in range(6)]
+    assert [result.sequence for result in results] == [2, 2, 3, 3, 4, 4]
     check_counters(database)
 
 
-# Failures
+# Tests of transactions that fail.
 
 
-def test_a_change_that_fails_leaves_nothing(database, writer, collection, monkeypatch):
-    writer.put(collection, prepared("kept", sentences(9)))
+@contextmanager
+def failing_usage(database: Database, failure: str) -> Iterator[None]:
+    """Runs the SQL expression `failure` when a writer updates the usage of a tenant.
+
+    That is the last statement of a writer before it commits.
+    """
+    with database.write() as connection:
+        connection.execute(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$ BEGIN PERFORM {failure}; RETURN NEW; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER fail BEFORE UPDATE ON hrag.tenants FOR EACH ROW EXECUTE FUNCTION fail()"
+        )
+    yield
+    with database.write() as connection:
+        connection.execute("DROP FUNCTION fail CASCADE")
+
+
+def test_a_change_that_fails_leaves_nothing(database, writer, collection):
+    writer.put(collection, prepared("stored", sentences(9)))
     before = contents(database)
-    monkeypatch.setattr(changes, "_SET_USAGE", "SELECT 1 / 0, %s, %s, %s, %s, %s")
-    for change in (
-        lambda: writer.put(collection, prepared("d", sentences(9))),
-        lambda: writer.put(collection, prepared("kept", sentences(5))),
-        lambda: writer.delete(collection, "kept"),
-    ):
-        with pytest.raises(psycopg.errors.DivisionByZero):
-            change()
-        assert contents(database) == before
-    monkeypatch.undo()
+    with failing_usage(database, "1 / 0"):
+        for change in (
+            lambda: writer.put(collection, prepared("d", sentences(9))),
+            lambda: writer.put(collection, prepared("stored", sentences(5))),
+            lambda: writer.delete(collection, "stored"),
+        ):
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                change()
+            assert contents(database) == before
     assert writer.put(collection, prepared("d", sentences(9))).sequence == 3
 
 
-def test_a_connection_that_is_cut_in_the_middle_leaves_nothing(
-    postgres, database, writer, collection, monkeypatch
-):
-    writer.put(collection, prepared("kept", sentences(9)))
+def test_a_connection_that_ends_before_the_commit_leaves_nothing(database, writer, collection):
+    writer.put(collection, prepared("stored", sentences(9)))
     before = contents(database)
-    cut = "SELECT pg_terminate_backend(pg_backend_pid()), %s, %s, %s, %s, %s"
-    monkeypatch.setattr(changes, "_SET_USAGE", cut)
-    with pytest.raises(StoreUnavailable):
-        writer.put(collection, prepared("kept", sentences(5)))
-    monkeypatch.undo()
+    with (
+        failing_usage(database, "pg_terminate_backend(pg_backend_pid())"),
+        pytest.raises(StoreUnavailable),
+    ):
+        writer.put(collection, prepared("stored", sentences(5)))
     assert contents(database) == before
-    assert writer.put(collection, prepared("kept", sentences(5))).outcome is IngestOutcome.UPDATED
+    assert writer.put(collection, prepared("stored", sentences(5))).outcome is IngestOutcome.UPDATED
     check_counters(database)
 
 
-# What a document leaves behind
+# Tests of what is left of a deleted document.
 
 
 def test_a_deleted_document_leaves_nothing(database, writer, collection):
@@ -221,8 +244,10 @@ def test_a_document_whose_postings_are_in_a_part_leaves_a_tombstone(database, wr
     writer.put(collection, prepared("d0", sentences(2)))
     writer.delete(collection, "d2")
     with database.read() as connection:
-        found = connection.execute("SELECT ordinal, leaf_count FROM hrag.tombstones").fetchall()
-    assert found == [(2, len(prepared("d0", sentences(9, 0)).vectors))]
+        tombstones = connection.execute(
+            "SELECT ordinal, leaf_count FROM hrag.tombstones"
+        ).fetchall()
+    assert tombstones == [(2, len(prepared("d0", sentences(9, 0)).vectors))]
 
 
 def test_a_document_without_a_lexical_index_leaves_no_tombstone(database, writer):
@@ -249,7 +274,7 @@ def test_leaves_of_a_collection_with_a_home_go_to_its_tail(database, writer, col
             return connection.execute(query).fetchall()
 
     above = document.tree.ancestors(0).T.tolist()
-    assert leaves("tail_7") == [(2, leaf, own) for leaf, own in enumerate(above)]
+    assert leaves("tail_7") == [(2, leaf, ancestors) for leaf, ancestors in enumerate(above)]
     assert rows(database, "leaves") == 0
     with database.write() as connection:
         connection.execute("INSERT INTO hrag_homes.leaves_7 SELECT * FROM hrag_homes.tail_7")
@@ -261,8 +286,8 @@ def test_leaves_of_a_collection_with_a_home_go_to_its_tail(database, writer, col
 
 def test_a_document_put_twice_in_a_batch_is_stored_once(database, writer, collection):
     twice = [prepared("d", sentences(n), seed=n) for n in (3, 5)]
-    results = writer.put_many([(collection, each) for each in (*twice, twice[1])])
-    assert [each.outcome for each in results] == [
+    results = writer.put_many([(collection, document) for document in (*twice, twice[1])])
+    assert [result.outcome for result in results] == [
         IngestOutcome.CREATED,
         IngestOutcome.UPDATED,
         IngestOutcome.UNCHANGED,
@@ -272,7 +297,7 @@ def test_a_document_put_twice_in_a_batch_is_stored_once(database, writer, collec
     check_counters(database)
 
 
-def test_summaries_go_and_come_with_their_document(database, writer):
+def test_summaries_are_stored_and_deleted_with_their_document(database, writer):
     settings = collection_settings(summaries=SummaryUnit.CHUNK)
     writer.create_collection("t", "c", settings)
     collection = writer.open("t", "c")
@@ -295,7 +320,7 @@ def test_summaries_go_and_come_with_their_document(database, writer):
     assert (status.summary_tokens, status.tenant.stored_bytes) == (10, 0)
 
 
-# Sizes
+# Tests of sizes.
 
 
 def test_the_widest_leaf_fits_on_a_page(writer):
@@ -314,20 +339,27 @@ def test_a_document_without_vectors_is_stored(database, writer):
     writer.create_collection("t", "c", settings)
     writer.put(writer.open("t", "c"), prepared("d", sentences(9), settings))
     with database.read() as connection:
-        found = connection.execute("SELECT leaf, embedding FROM hrag.leaves ORDER BY 1").fetchall()
-    assert found == [(leaf, None) for leaf in range(len(found))]
+        leaves = connection.execute("SELECT leaf, embedding FROM hrag.leaves ORDER BY 1").fetchall()
+    assert leaves == [(leaf, None) for leaf in range(len(leaves))]
     check_counters(database)
 
 
-def test_a_document_of_many_statements_is_stored_whole(database, writer, collection, monkeypatch):
-    monkeypatch.setattr(changes, "_STATEMENT_BYTES", 300)
-    documents = [prepared(f"d{n}", sentences(9, n), seed=n) for n in range(5)]
-    writer.put_many([(collection, each) for each in documents])
-    assert rows(database, "leaves") == sum(len(each.vectors) for each in documents)
+def test_a_document_of_many_statements_is_stored_whole(database, writer):
+    """The vectors of the second document take more than the 16 MB of one statement."""
+    settings = collection_settings(dimension=MAX_DIMENSION)
+    writer.create_collection("t", "c", settings)
+    collection = writer.open("t", "c")
+    counts = (9, 5000, 9, 9, 9)
+    documents = [
+        prepared(f"d{n}", sentences(count, n), settings, seed=n) for n, count in enumerate(counts)
+    ]
+    assert documents[1].vectors.astype(np.float16).nbytes > 16 << 20
+    writer.put_many([(collection, document) for document in documents])
+    assert rows(database, "leaves") == sum(len(document.vectors) for document in documents)
     check_counters(database)
 
 
-def test_a_document_takes_as_much_wherever_it_is_stored(writer, collection):
+def test_a_document_has_the_same_size_in_every_collection(writer, collection):
     sizes = []
     for tenant_id, name in (("t", "c"), ("another-tenant", "c"), ("t", "c2")):
         if (tenant_id, name) != ("t", "c"):
@@ -339,11 +371,11 @@ def test_a_document_takes_as_much_wherever_it_is_stored(writer, collection):
     assert len(set(sizes)) == 1
 
 
-def test_what_a_quota_refuses_takes_no_sequence(database, collection):
+def test_a_document_that_a_quota_refuses_gets_no_sequence(database, collection):
     quota = Quota(max_documents=1)
     writer = PostgresWriter(database, quota_of=lambda _: quota)
     documents = [prepared(f"d{n}", "text", seed=n) for n in range(2)]
-    results = writer.put_many([(collection, each) for each in documents])
+    results = writer.put_many([(collection, document) for document in documents])
     assert isinstance(results[1], StorageQuotaExceeded)
     assert writer.status(collection).committed_sequence == 2
     assert writer.put(collection, documents[0]).outcome is IngestOutcome.UNCHANGED
