@@ -6,8 +6,8 @@ Computer Programming 3, 6.4) followed by merge sorts.
 
 It checks its arguments, then runs one C function without Python objects. It reads const views
 only, so memory maps and LMDB's buffers are used in place. It allocates all its memory at once.
-`_climb.pyi` is the documentation for callers; `tests/twins/climbing.py` has the plain twin, which defines
-the right answer.
+`_climb.pyi` is the documentation for callers; `tests/twins/ancestor_groups.py` has the plain twin,
+which defines the right answer.
 """
 
 from collections import namedtuple

@@ -168,7 +168,9 @@ cdef class Graph:
             or not 0 < header.count <= min(rest // header.element_bytes, MAX_ELEMENTS)
             or header.entry_point >= header.count
         ):
-            raise ValueError("the file does not begin with the header of an index of inner products")
+            raise ValueError(
+                "the file does not begin with the header of an index of inner products"
+            )
 
     def _read_upper_offsets(self):
         """Returns where each element's links above level 0 begin in the file; 0 if it has none."""
@@ -691,7 +693,7 @@ cdef class GraphSearch:
     cdef size_t write_nearest(
         self, Graph graph, size_t count, uint32_t* items, float* scores
     ) except -1 nogil:
-        """Writes the `count` elements of `nearest_heap` with the best scores. Returns their number."""
+        """Writes the `count` best elements of `nearest_heap`. Returns their number."""
         cdef size_t nearest_count = self.nearest_heap.size()
         cdef size_t i
         cdef vector[uint32_t] internal_ids

@@ -202,7 +202,8 @@ cdef class PassageEncoder:
         ):
             if self.children.shape[0] != count:
                 raise ValueError(
-                    f"{name} has {count} entries; it must have {self.children.shape[0]}, as children"
+                    f"{name} has {count} entries; it must have {self.children.shape[0]}, "
+                    "as children"
                 )
 
     def passage(
@@ -232,8 +233,8 @@ cdef class PassageEncoder:
             )
         if not self.starts[group] <= self.starts[group + 1] <= <size_t>self.children.shape[0]:
             raise IndexError(
-                f"group {group} has children {self.starts[group]} to {self.starts[group + 1]}; they "
-                f"must ascend and be at most {self.children.shape[0]}, the number of children"
+                f"group {group} has children {self.starts[group]} to {self.starts[group + 1]}; "
+                f"they must ascend and be at most {self.children.shape[0]}, the number of children"
             )
         cdef Record chunk = chunks.first[index]
         if record is not None:

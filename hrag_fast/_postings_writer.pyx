@@ -7,8 +7,8 @@ and writes each list as soon as it is complete. The number of terms determines w
 begin, so terms are counted first. A file of any length needs memory only for one list and for
 some small buffers.
 
-`_postings_writer.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain twin,
-which defines the right answer; `_posting_lists.pyx` describes the layout.
+`_postings_writer.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain
+twin, which defines the right answer; `_posting_lists.pyx` describes the layout.
 """
 
 import os

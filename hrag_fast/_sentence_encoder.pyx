@@ -163,7 +163,10 @@ cdef class Int8Matrix:
         cdef Py_ssize_t row
         cdef vector[const int16_t*] pointers
         if <size_t>rows.shape[1] != self.matrix.depth:
-            raise ValueError(f"rows have {rows.shape[1]} numbers, codes {self.matrix.depth} rows")
+            raise ValueError(
+                f"rows have {rows.shape[1]} numbers; they must have {self.matrix.depth}, one for "
+                "each row of codes"
+            )
         cdef int32_t[:, ::1] out = np.zeros((rows.shape[0], self.matrix.columns), np.int32)
         for row in range(rows.shape[0]):
             pointers.push_back(&rows[row, 0])
@@ -196,7 +199,10 @@ cdef class SentenceEncoder:
         if table.shape[1] != EMBEDDING:
             raise ValueError(f"table has rows of {table.shape[1]} codes, not {EMBEDDING}")
         if scales.shape[0] == 0 or scales.shape[0] != lowest.shape[0]:
-            raise ValueError(f"{scales.shape[0]} scales and {lowest.shape[0]} lowest values")
+            raise ValueError(
+                f"scales has {scales.shape[0]} entries and lowest has {lowest.shape[0]}; both must "
+                "have the same number, at least 1"
+            )
         self.kept = []
         self.table, self.scales, self.lowest = table, scales, lowest
         for b in range(BRANCHES):

@@ -12,9 +12,9 @@ from `hrag_fast`. Some kernels have a package of others as their twin: `PassageE
 """
 
 from tests.twins.analysis import TermExtractor, fold, term_id
+from tests.twins.ancestor_groups import climb
 from tests.twins.boundaries import boundary_ranks
 from tests.twins.cited_places import matched_sentence, merged_spans
-from tests.twins.climbing import climb
 from tests.twins.graph import Graph, GraphSearch
 from tests.twins.postings import Postings, forward_matches, postings_of, write_postings
 from tests.twins.rows import rows_of_documents

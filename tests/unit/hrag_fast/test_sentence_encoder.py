@@ -84,7 +84,7 @@ def test_matrices_of_other_shapes_are_refused(shape):
 
 
 def test_rows_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="rows have 3 numbers, codes 2 rows"):
+    with pytest.raises(ValueError, match="rows have 3 numbers; they must have 2"):
         Int8Matrix(np.zeros((2, 32), np.int8), 1).products(np.zeros((1, 3), np.int16))
 
 
@@ -207,8 +207,8 @@ def test_missing_and_misshapen_weights_are_refused(name):
     [
         ({"columns": 511}, "table has rows of 511"),
         ({"rows": 0}, "table has no rows"),
-        ({"scales": 0, "lowest": 0}, "0 scales and 0 lowest"),
-        ({"scales": 2}, "2 scales and 1 lowest"),
+        ({"scales": 0, "lowest": 0}, "scales has 0 entries and lowest has 0"),
+        ({"scales": 2}, "scales has 2 entries and lowest has 1"),
     ],
 )
 def test_misshapen_embeddings_are_refused(sizes, complaint):
