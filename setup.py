@@ -79,18 +79,10 @@ NAMES = (
 # This module has the code of Cython's memoryviews, which all kernels share. It would otherwise be
 # two thirds of the code of every kernel.
 SHARED = "hrag_fast._cyutility"
-<<<<<<< HEAD
 # A fused multiply-add rounds once where two operations round twice. With it, scores would differ
 # from those of the Python twin, and vectors would differ between processors.
-||||||| 7b21d731
-# A fused multiply-add rounds once where two operations round twice: scores would differ from the
-# twin's, and vectors between processors.
-=======
-# A fused multiply-add rounds once where two operations round twice: scores would differ from the
-# twin's, and vectors between processors.
-# The loops of BM25 are aligned, because they take up to a tenth longer if an unrelated change moves
-# them to an address that is no multiple of 64.
->>>>>>> S4
+# The loops of BM25 are aligned: they take up to a tenth longer if an unrelated change moves them to
+# an address that is not a multiple of 64.
 FLAGS = {
     "hrag_fast._bm25": ["-ffp-contract=off", "-falign-functions=64", "-falign-loops=64"],
     "hrag_fast._graph": ["-ffp-contract=off"],
