@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, SettingsError
-from hrag.server.serving.metrics_access import OPEN, MetricsAccess, open_metrics_access
+from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess, open_metrics_access
 from tests.support.servers.pki import Authority
 from tests.support.servers.servers import settings
 
@@ -38,8 +38,8 @@ def opened(address: str, **variables: object) -> MetricsAccess:
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1:9461", "[::1]:9461"])
 def test_loopback_needs_nothing(address):
-    assert opened(address) == OPEN
-    assert OPEN.headers() == {}
+    assert opened(address) == UNRESTRICTED
+    assert UNRESTRICTED.headers() == {}
 
 
 @pytest.mark.parametrize("sentence", ["", "true", METRICS_WORDS.upper(), PLAINTEXT_WORDS])
@@ -47,7 +47,7 @@ def test_an_open_port_needs_the_exact_words(sentence):
     with pytest.raises(SettingsError, match="HRAG_METRICS_TOKEN_FILE") as caught:
         opened(EXPOSED, HRAG_INSECURE_METRICS=sentence)
     assert all(part in str(caught.value) for part in (EXPOSED, METRICS_WORDS))
-    assert opened(EXPOSED, HRAG_INSECURE_METRICS=METRICS_WORDS) == OPEN
+    assert opened(EXPOSED, HRAG_INSECURE_METRICS=METRICS_WORDS) == UNRESTRICTED
 
 
 def test_a_token_does_not_travel_in_plaintext_unacknowledged(token_file, certificates):
