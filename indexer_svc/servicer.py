@@ -44,7 +44,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
             request.tenant_id, request.name, common.settings_request_from(request.settings)
         )
         created = (request.tenant_id, collection.name)
-        call_audit.changed(
+        call_audit.record_change(
             "CreateCollection", context, *created, outcome="CREATED", sequence=sequence
         )
         return pb.CreateCollectionResponse(
@@ -70,7 +70,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     ) -> pb.DeleteCollectionResponse:
         deleted = (request.tenant_id, request.name)
         sequence = self._catalog.delete_collection(*deleted)
-        call_audit.changed(
+        call_audit.record_change(
             "DeleteCollection", context, *deleted, outcome="DELETED", sequence=sequence
         )
         return pb.DeleteCollectionResponse(sequence=sequence)
@@ -81,7 +81,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         change = self._catalog.set_alias(request.tenant_id, request.alias, request.collection)
         alias, previous = change.alias, change.previous_collection
         if alias.collection != previous:
-            call_audit.changed(
+            call_audit.record_change(
                 "SetAlias",
                 context,
                 request.tenant_id,
@@ -97,7 +97,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.DeleteAliasRequest, context: grpc.ServicerContext
     ) -> pb.DeleteAliasResponse:
         sequence = self._catalog.delete_alias(request.tenant_id, request.alias)
-        call_audit.changed(
+        call_audit.record_change(
             "DeleteAlias",
             context,
             request.tenant_id,
@@ -142,7 +142,9 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         updated = self._catalog.update_metadata(*key, change, deadline_of(context))
         if updated.outcome is not IngestOutcome.UNCHANGED:
             outcome, sequence = updated.outcome.name, updated.document.sequence
-            call_audit.changed("UpdateMetadata", context, *key, outcome=outcome, sequence=sequence)
+            call_audit.record_change(
+                "UpdateMetadata", context, *key, outcome=outcome, sequence=sequence
+            )
         return indexer.metadata_update_response(updated)
 
     def DeleteDocument(
@@ -150,7 +152,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     ) -> pb.DeleteDocumentResponse:
         deleted = (*_collection_of(request), request.document_id)
         sequence = self._catalog.delete_document(*deleted)
-        call_audit.changed(
+        call_audit.record_change(
             "DeleteDocument", context, *deleted, outcome="DELETED", sequence=sequence
         )
         return pb.DeleteDocumentResponse(sequence=sequence)
@@ -164,7 +166,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
             for step in self._catalog.delete_documents(*collection, filter, deadline_of(context)):
                 deleted, sequence = deleted + step.documents, step.sequence
                 if step.documents:
-                    call_audit.changed(
+                    call_audit.record_change(
                         "DeleteDocuments",
                         context,
                         *collection,
@@ -253,7 +255,7 @@ def _record_ingest(
     """Counts an ingested document, and writes an audit line unless it was unchanged."""
     metrics.document_finished(result.outcome.name.lower())
     if result.outcome is not IngestOutcome.UNCHANGED:
-        call_audit.changed(
+        call_audit.record_change(
             method,
             context,
             tenant_id,

@@ -320,7 +320,9 @@ class AsyncClient(AsyncCatalog):
         request_of = calls.ingest_many_requests(tenant_id, collection)
         return aio_outcomes(send, documents, request_of, self._is_closed)
 
-    async def _run(self, call: calls.Call[calls.Result], timeout_s: float | None) -> calls.Result:
+    async def _run(
+        self, call: calls.ClientCall[calls.Result], timeout_s: float | None
+    ) -> calls.Result:
         send = getattr(self._stubs[call.service], call.method)
         timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
         with calls.translated_errors(self._is_closed):

@@ -36,7 +36,9 @@ class AsyncCatalog(ABC):
     _timeout_s: float
 
     @abstractmethod
-    async def _run(self, call: calls.Call[calls.Result], timeout_s: float | None) -> calls.Result:
+    async def _run(
+        self, call: calls.ClientCall[calls.Result], timeout_s: float | None
+    ) -> calls.Result:
         """Sends the call and returns the result that it reads from the response."""
 
     async def create_collection(

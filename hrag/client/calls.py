@@ -1,6 +1,6 @@
 """The code that both clients share: channel options, error translation, and a value per call.
 
-A `Call` contains the request and the function that reads the response; the clients send it.
+A `ClientCall` contains the request and the function that reads the response; the clients send it.
 Nothing here does I/O. Building a call raises InvalidArgument for values that protobuf cannot
 represent.
 
@@ -134,7 +134,7 @@ def is_cancelled() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Result]):
+class ClientCall(Generic[Result]):
     """A call of one gRPC method: its request, and the function that reads its response."""
 
     service: Literal["indexer", "retriever"]
@@ -143,7 +143,9 @@ class Call(Generic[Result]):
     read: Callable[[Any], Result]
 
 
-def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> Call[Collection]:
+def create_collection(
+    tenant_id: str, name: str, settings: SettingsRequest
+) -> ClientCall[Collection]:
     """Returns the call CreateCollection; its result is the collection."""
     request = common.built(
         indexer_pb2.CreateCollectionRequest,
@@ -151,20 +153,22 @@ def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> C
         name=name,
         settings=common.settings_request_message(settings),
     )
-    return Call("indexer", "CreateCollection", request, _read_collection)
+    return ClientCall("indexer", "CreateCollection", request, _read_collection)
 
 
-def get_collection(tenant_id: str, name: str) -> Call[Collection]:
+def get_collection(tenant_id: str, name: str) -> ClientCall[Collection]:
     """Returns the call GetCollection; its result is the collection."""
     request = common.built(indexer_pb2.GetCollectionRequest, tenant_id=tenant_id, name=name)
-    return Call("indexer", "GetCollection", request, _read_collection)
+    return ClientCall("indexer", "GetCollection", request, _read_collection)
 
 
 def _read_collection(response: Any) -> Collection:
     return common.collection_from(response.collection)
 
 
-def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Listing[Collection]]:
+def list_collections(
+    tenant_id: str, page_size: int, page_token: str
+) -> ClientCall[Listing[Collection]]:
     """Returns the call ListCollections; its result is one page of collections."""
     request = common.built(
         indexer_pb2.ListCollectionsRequest,
@@ -172,13 +176,13 @@ def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Li
         page_size=page_size,
         page_token=page_token,
     )
-    return Call("indexer", "ListCollections", request, indexer.collections_from)
+    return ClientCall("indexer", "ListCollections", request, indexer.collections_from)
 
 
-def delete_collection(tenant_id: str, name: str) -> Call[int]:
+def delete_collection(tenant_id: str, name: str) -> ClientCall[int]:
     """Returns the call DeleteCollection; its result is the sequence of the deletion."""
     request = common.built(indexer_pb2.DeleteCollectionRequest, tenant_id=tenant_id, name=name)
-    return Call("indexer", "DeleteCollection", request, _read_sequence)
+    return ClientCall("indexer", "DeleteCollection", request, _read_sequence)
 
 
 def _read_sequence(response: Any) -> int:
@@ -186,27 +190,27 @@ def _read_sequence(response: Any) -> int:
     return sequence
 
 
-def set_alias(tenant_id: str, alias: str, collection: str) -> Call[AliasChange]:
+def set_alias(tenant_id: str, alias: str, collection: str) -> ClientCall[AliasChange]:
     """Returns the call SetAlias; its result is the change of the alias with its sequence."""
     request = common.built(
         indexer_pb2.SetAliasRequest, tenant_id=tenant_id, alias=alias, collection=collection
     )
-    return Call("indexer", "SetAlias", request, indexer.alias_change_from)
+    return ClientCall("indexer", "SetAlias", request, indexer.alias_change_from)
 
 
-def delete_alias(tenant_id: str, alias: str) -> Call[int]:
+def delete_alias(tenant_id: str, alias: str) -> ClientCall[int]:
     """Returns the call DeleteAlias; its result is the sequence of the deletion."""
     request = common.built(indexer_pb2.DeleteAliasRequest, tenant_id=tenant_id, alias=alias)
-    return Call("indexer", "DeleteAlias", request, _read_sequence)
+    return ClientCall("indexer", "DeleteAlias", request, _read_sequence)
 
 
-def list_aliases(tenant_id: str) -> Call[tuple[Alias, ...]]:
+def list_aliases(tenant_id: str) -> ClientCall[tuple[Alias, ...]]:
     """Returns the call ListAliases; its result contains all aliases of the tenant."""
     request = common.built(indexer_pb2.ListAliasesRequest, tenant_id=tenant_id)
-    return Call("indexer", "ListAliases", request, indexer.aliases_from)
+    return ClientCall("indexer", "ListAliases", request, indexer.aliases_from)
 
 
-def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestResult]:
+def ingest(tenant_id: str, document: Document, collection: str) -> ClientCall[IngestResult]:
     """Returns the call IngestDocument; its result is the document's result."""
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
@@ -214,7 +218,7 @@ def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestRe
         collection=collection,
         document=common.document_message(checked_document(document)),
     )
-    return Call("indexer", "IngestDocument", request, indexer.ingest_result_from)
+    return ClientCall("indexer", "IngestDocument", request, indexer.ingest_result_from)
 
 
 def ingest_many_requests(
@@ -242,13 +246,13 @@ def ingest_many_request(
 
 def update_metadata(
     tenant_id: str, document_id: str, change: MetadataChange, collection: str
-) -> Call[MetadataUpdate]:
+) -> ClientCall[MetadataUpdate]:
     """Returns the call UpdateMetadata; its result is the document and the outcome."""
     request = indexer.metadata_request(tenant_id, collection, document_id, change)
-    return Call("indexer", "UpdateMetadata", request, indexer.metadata_update_from)
+    return ClientCall("indexer", "UpdateMetadata", request, indexer.metadata_update_from)
 
 
-def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[int]:
+def delete_document(tenant_id: str, document_id: str, collection: str) -> ClientCall[int]:
     """Returns the call DeleteDocument; its result is the sequence of the deletion."""
     request = common.built(
         indexer_pb2.DeleteDocumentRequest,
@@ -256,10 +260,12 @@ def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[i
         collection=collection,
         document_id=document_id,
     )
-    return Call("indexer", "DeleteDocument", request, _read_sequence)
+    return ClientCall("indexer", "DeleteDocument", request, _read_sequence)
 
 
-def delete_documents(tenant_id: str, filter: Filter, collection: str) -> Call[DocumentDeletion]:
+def delete_documents(
+    tenant_id: str, filter: Filter, collection: str
+) -> ClientCall[DocumentDeletion]:
     """Returns the call DeleteDocuments; its result is the number of documents and the sequence."""
     request = common.built(
         indexer_pb2.DeleteDocumentsRequest,
@@ -267,10 +273,10 @@ def delete_documents(tenant_id: str, filter: Filter, collection: str) -> Call[Do
         collection=collection,
         filter=filters.filter_message(filter),
     )
-    return Call("indexer", "DeleteDocuments", request, indexer.deletion_from)
+    return ClientCall("indexer", "DeleteDocuments", request, indexer.deletion_from)
 
 
-def get_document(tenant_id: str, document_id: str, collection: str) -> Call[DocumentInfo]:
+def get_document(tenant_id: str, document_id: str, collection: str) -> ClientCall[DocumentInfo]:
     """Returns the call GetDocument; its result is the document's description without the text."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
@@ -278,7 +284,7 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
         collection=collection,
         document_id=document_id,
     )
-    return Call(
+    return ClientCall(
         "indexer",
         "GetDocument",
         request,
@@ -325,7 +331,9 @@ class TextPart(NamedTuple):
         return TextPart(restarts=self.restarts + 1)
 
 
-def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart) -> Call[TextPart]:
+def get_text(
+    tenant_id: str, document_id: str, collection: str, before: TextPart
+) -> ClientCall[TextPart]:
     """Returns the call GetDocument that reads the text after the part `before`.
 
     Its result is `before` extended by as much text as one reply may contain. Raises
@@ -337,15 +345,15 @@ def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart
             f"read; at most {_MAX_TEXT_RESTARTS} times are allowed"
         )
     request = _text_request(tenant_id, document_id, collection, before.end, 0)
-    return Call("indexer", "GetDocument", request, before.longer)
+    return ClientCall("indexer", "GetDocument", request, before.longer)
 
 
 def get_text_part(
     tenant_id: str, document_id: str, collection: str, start: int, end: int
-) -> Call[tuple[str, int]]:
+) -> ClientCall[tuple[str, int]]:
     """Returns the call GetDocument; its result is a part of the text and the byte at its end."""
     request = _text_request(tenant_id, document_id, collection, start, end)
-    return Call(
+    return ClientCall(
         "indexer", "GetDocument", request, lambda response: (response.text, response.text_end)
     )
 
@@ -365,7 +373,7 @@ def _text_request(
 
 def list_documents(
     tenant_id: str, collection: str, page_size: int, page_token: str, filter: Filter | None
-) -> Call[Listing[DocumentInfo]]:
+) -> ClientCall[Listing[DocumentInfo]]:
     """Returns the call ListDocuments; its result is one page of documents."""
     request = common.built(
         indexer_pb2.ListDocumentsRequest,
@@ -375,10 +383,12 @@ def list_documents(
         page_token=page_token,
         filter=filters.optional_filter_message(filter),
     )
-    return Call("indexer", "ListDocuments", request, indexer.documents_from)
+    return ClientCall("indexer", "ListDocuments", request, indexer.documents_from)
 
 
-def count_documents(tenant_id: str, collection: str, filter: Filter | None) -> Call[DocumentCount]:
+def count_documents(
+    tenant_id: str, collection: str, filter: Filter | None
+) -> ClientCall[DocumentCount]:
     """Returns the call CountDocuments; its result is the number of documents."""
     request = common.built(
         indexer_pb2.CountDocumentsRequest,
@@ -386,46 +396,48 @@ def count_documents(tenant_id: str, collection: str, filter: Filter | None) -> C
         collection=collection,
         filter=filters.optional_filter_message(filter),
     )
-    return Call("indexer", "CountDocuments", request, indexer.count_from)
+    return ClientCall("indexer", "CountDocuments", request, indexer.count_from)
 
 
-def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
+def index_status(tenant_id: str, collection: str) -> ClientCall[IndexStatus]:
     """Returns the call GetIndexStatus; its result is the status."""
     request = common.built(
         indexer_pb2.GetIndexStatusRequest, tenant_id=tenant_id, collection=collection
     )
-    return Call("indexer", "GetIndexStatus", request, indexer.status_from)
+    return ClientCall("indexer", "GetIndexStatus", request, indexer.status_from)
 
 
-def search(query: SearchQuery) -> Call[SearchResult]:
+def search(query: SearchQuery) -> ClientCall[SearchResult]:
     """Returns the call Search; its result is the search's result."""
     request = retriever.search_request(checked_query(query))
-    return Call("retriever", "Search", request, retriever.search_result_from)
+    return ClientCall("retriever", "Search", request, retriever.search_result_from)
 
 
-def batch_search(queries: Sequence[SearchQuery]) -> Call[list[SearchResult | HragError]]:
+def batch_search(queries: Sequence[SearchQuery]) -> ClientCall[list[SearchResult | HragError]]:
     """Returns the call BatchSearch; its result is one result or one error for each query."""
     request = retriever.batch_request(checked_queries(queries))
-    return Call("retriever", "BatchSearch", request, retriever.batch_from)
+    return ClientCall("retriever", "BatchSearch", request, retriever.batch_from)
 
 
-def answer(query: AnswerQuery) -> Call[AnswerEvent]:
+def answer(query: AnswerQuery) -> ClientCall[AnswerEvent]:
     """Returns the call Answer, which streams; each response of the stream becomes one event."""
     checked_query(query.search)
-    return Call("retriever", "Answer", answers.answer_request(query), answers.answer_event_from)
+    return ClientCall(
+        "retriever", "Answer", answers.answer_request(query), answers.answer_event_from
+    )
 
 
-def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]:
+def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> ClientCall[ChunkNode]:
     """Returns the call GetChunk; its result is the chunk with its position in the tree."""
     request = common.built(
         retriever_pb2.GetChunkRequest, tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
     )
-    return Call("retriever", "GetChunk", request, retriever.chunk_node_from)
+    return ClientCall("retriever", "GetChunk", request, retriever.chunk_node_from)
 
 
 def get_hierarchy(
     tenant_id: str, chunk_id: str, collection: str, depth: int, include_content: bool
-) -> Call[Hierarchy]:
+) -> ClientCall[Hierarchy]:
     """Returns the call GetHierarchy; its result is the chunk with its relatives in the tree."""
     request = common.built(
         retriever_pb2.GetHierarchyRequest,
@@ -435,10 +447,10 @@ def get_hierarchy(
         depth=depth,
         include_content=include_content,
     )
-    return Call("retriever", "GetHierarchy", request, retriever.hierarchy_from)
+    return ClientCall("retriever", "GetHierarchy", request, retriever.hierarchy_from)
 
 
-def server_info() -> Call[ServerInfo]:
+def server_info() -> ClientCall[ServerInfo]:
     """Returns the call GetServerInfo; its result is the whole description of the server."""
     request = retriever_pb2.GetServerInfoRequest()
-    return Call("retriever", "GetServerInfo", request, retriever.server_info_from)
+    return ClientCall("retriever", "GetServerInfo", request, retriever.server_info_from)

@@ -33,7 +33,7 @@ class Catalog(ABC):
     _timeout_s: float
 
     @abstractmethod
-    def _run(self, call: calls.Call[calls.Result], timeout_s: float | None) -> calls.Result:
+    def _run(self, call: calls.ClientCall[calls.Result], timeout_s: float | None) -> calls.Result:
         """Sends the call and returns the result that it reads from the response."""
 
     def create_collection(

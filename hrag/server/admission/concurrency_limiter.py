@@ -1,11 +1,12 @@
 """Limits the running calls and the waiting calls of each tenant.
 
-While other tenants call too, the calls of a tenant may use at most a quarter of the threads,
-because Python runs one thread at a time, and each further thread of a greedy tenant makes the
-others wait longer. A tenant that calls alone may use all threads except one, which stays free
-for the next tenant. Calls beyond this limit wait without a thread, in the order of their arrival.
-Calls beyond the limit of waiting calls are refused. So a tenant cannot occupy the threads that
-other tenants need, however many calls it makes and however long they run.
+The pool of the executor has one thread more than HRAG_THREADS. A tenant that calls alone may use
+HRAG_THREADS of them, so that one stays free for the next tenant. While other tenants call too,
+the calls of a tenant may use at most a quarter of HRAG_THREADS, because Python runs one thread at
+a time, and each further thread of a greedy tenant makes the others wait longer. Calls beyond this
+limit wait without a thread, in the order of their arrival. Calls beyond the limit of waiting calls
+are refused. So a tenant cannot occupy the threads that other tenants need, however many calls it
+makes and however long they run.
 """
 
 import threading
@@ -45,7 +46,7 @@ class ConcurrencyLimiter:
         run: Callable[[PendingCall], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """At most `threads` calls of a tenant run at the same time.
+        """At most `threads` calls of a tenant run at the same time, if no other tenant calls.
 
         At most `max_waiting` calls of a tenant may wait. `run` starts a call.
         """

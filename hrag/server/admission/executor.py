@@ -75,7 +75,7 @@ class AdmissionExecutor:
         the limit of calls in dedicated threads. `max_unanswered_bytes` is the limit of the bytes of
         all requests that have no reply yet.
         """
-        self.streams = StreamThreads(max_streams, self._run)
+        self.streams = DedicatedThreads(max_streams, self._run)
         # The calls that a thread of the pool may run now. None ends a thread.
         self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()
         self._max_calls = max_calls
@@ -285,7 +285,7 @@ class AdmissionExecutor:
                 self._counting.notify_all()
 
 
-class StreamThreads:
+class DedicatedThreads:
     """Runs each stream and each answer in a dedicated thread, because it may last for long.
 
     One account may use at most half of these threads. Thread-safe.

@@ -159,7 +159,7 @@ class ServerCall(PendingCall):
             self._id = call_id
             if _LIMITER.allows(Refusal(reason, method, self.log_fields().get("credential", ""))):
                 _log.info("call", method=method, code=code, reason=reason)
-            call_audit.ended(method, code, reason, None, context)
+            call_audit.record_end(method, code, reason, None, context)
         _abort(context, status_codes.to_status(error), call_id)
 
     def start(self, context: grpc.ServicerContext) -> None:
@@ -322,7 +322,7 @@ class ServerCall(PendingCall):
             _log.info("call", method=method, code=self.code, reason=self._reason, ms=ms)
         else:
             _log.debug("call", method=method, code=self.code, ms=ms)
-        call_audit.ended(method, self.code, self._reason, self._request, self._context)
+        call_audit.record_end(method, self.code, self._reason, self._request, self._context)
         # The reference from the call's context to the call forms a reference cycle, so it is
         # dropped. The check is needed because the generator of a stream might be closed in the
         # context of another call.

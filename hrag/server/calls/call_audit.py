@@ -1,7 +1,8 @@
 """Writes calls to the audit log: decides which calls are recorded, and with which fields.
 
-A handler that changes something calls `changed` as soon as the change is stored, whether or not
-the reply reaches the caller. `Call.finish` calls `ended` for every call. `ended` records
+A handler that changes something calls `record_change` as soon as the change is stored, whether or
+not the reply reaches the caller. `ServerCall.finish` calls `record_end` for every call.
+`record_end` records
 
 - every refusal,
 - every failed call of a method that changes data and needs the role admin,
@@ -41,7 +42,7 @@ _CHANGES = frozenset(
 )
 
 
-def changed(
+def record_change(
     method: str,
     context: grpc.ServicerContext,
     tenant_id: str,
@@ -88,7 +89,9 @@ def document_refused(
         )
 
 
-def ended(method: str, code: str, reason: str, request: Any, context: grpc.ServicerContext) -> None:
+def record_end(
+    method: str, code: str, reason: str, request: Any, context: grpc.ServicerContext
+) -> None:
     """Records the end of a call if the rules in the module's docstring require it.
 
     Must be called in the thread of the call. `method` is the full name of the method, `code` the

@@ -36,7 +36,7 @@ class MetricsAccess:
         return {"Authorization": f"Bearer {self.token().decode('ascii')}"}
 
 
-OPEN = MetricsAccess()
+UNRESTRICTED = MetricsAccess()
 
 
 def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess:

@@ -24,7 +24,7 @@ from prometheus_client.core import Metric
 
 from hrag.host.addresses import cannot_listen
 from hrag.observe import audit
-from hrag.server.serving.metrics_access import OPEN, MetricsAccess
+from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
 _log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class Collector(Protocol):
 
 @contextmanager
 def serve_metrics(
-    address: str, *collectors: Collector, access: MetricsAccess = OPEN
+    address: str, *collectors: Collector, access: MetricsAccess = UNRESTRICTED
 ) -> Iterator[int]:
     """Serves the metrics of `collectors` inside the block; yields the bound port.
 

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from hrag.observe.metrics import Reading, Readings
-from hrag.server.serving.metrics_access import OPEN, MetricsAccess
+from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
 # The time limit for one worker. By default Prometheus ends a scrape after ten seconds.
 _TIMEOUT_S = 2.0
@@ -26,7 +26,7 @@ _http = build_opener(ProxyHandler({}))
 class WorkerMetrics:
     """A Prometheus collector of the workers' metrics."""
 
-    def __init__(self, ports: Sequence[int], access: MetricsAccess = OPEN) -> None:
+    def __init__(self, ports: Sequence[int], access: MetricsAccess = UNRESTRICTED) -> None:
         """`ports` has the metrics port of each slot, 0 if no worker serves in the slot.
 
         The supervisor updates `ports`. `access` is the access to the workers' ports.

@@ -70,7 +70,7 @@ def supervise(
     address cannot be bound, and SystemExit with the exit code of a worker that fails before any
     worker has served.
     """
-    with reserved(address) as shared:
+    with reserve_address(address) as shared:
         cores = cores_of(len(metrics_ports), sorted(os.sched_getaffinity(0)))
         slots = [_WorkerSlot([*command, _FLAG, shared], worker_cores) for worker_cores in cores]
         try:
@@ -94,7 +94,7 @@ def cores_of(workers: int, cores: Sequence[int]) -> list[Sequence[int]]:
 
 
 @contextmanager
-def reserved(address: str) -> Iterator[str]:
+def reserve_address(address: str) -> Iterator[str]:
     """Binds `address` without listening, for processes that share it.
 
     Yields the address with its real port. Raises ServiceUnavailable if the address is in use, or

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, SettingsError
-from hrag.server.serving.metrics_access import OPEN, MetricsAccess, open_metrics_access
+from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess, open_metrics_access
 from tests.support.servers.pki import Authority
 from tests.support.servers.servers import settings
 
@@ -38,8 +38,8 @@ def open_access(address: str, **variables: object) -> MetricsAccess:
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1:9461", "[::1]:9461"])
 def test_metrics_on_loopback_need_no_protection(address):
-    assert open_access(address) == OPEN
-    assert OPEN.headers() == {}
+    assert open_access(address) == UNRESTRICTED
+    assert UNRESTRICTED.headers() == {}
 
 
 @pytest.mark.parametrize("acknowledgement", ["", "true", METRICS_WORDS.upper(), PLAINTEXT_WORDS])
@@ -47,7 +47,7 @@ def test_an_exposed_port_needs_the_exact_words_of_the_acknowledgement(acknowledg
     with pytest.raises(SettingsError, match="HRAG_METRICS_TOKEN_FILE") as caught:
         open_access(EXPOSED, HRAG_INSECURE_METRICS=acknowledgement)
     assert all(part in str(caught.value) for part in (EXPOSED, METRICS_WORDS))
-    assert open_access(EXPOSED, HRAG_INSECURE_METRICS=METRICS_WORDS) == OPEN
+    assert open_access(EXPOSED, HRAG_INSECURE_METRICS=METRICS_WORDS) == UNRESTRICTED
 
 
 def test_a_token_is_sent_in_plaintext_only_with_an_acknowledgement(token_file, certificates):

@@ -21,7 +21,7 @@ from hrag.errors import ServiceUnavailable
 from hrag.server.serving.workers import (
     RestartBackoff,
     cores_of,
-    reserved,
+    reserve_address,
     supervise,
     worker_address,
     worker_command,
@@ -263,14 +263,14 @@ def _port(address: str) -> int:
 
 
 def test_a_reserved_address_is_available_only_to_processes_that_share_it() -> None:
-    with reserved("127.0.0.1:0") as address:
+    with reserve_address("127.0.0.1:0") as address:
         with pytest.raises(OSError, match="in use"):
             _listener(("127.0.0.1", _port(address)))
         with _listener(("127.0.0.1", _port(address)), socket.SO_REUSEPORT):
             pass
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", _port(address)), timeout=5)
-    with reserved(address) as reserved_again:
+    with reserve_address(address) as reserved_again:
         assert reserved_again == address
 
 
@@ -279,7 +279,7 @@ def test_a_reserved_address_is_available_only_to_processes_that_share_it() -> No
 def test_an_address_in_use_is_refused(host: str, options: list[int]) -> None:
     with _listener(("127.0.0.1", 0), *options) as listener:
         address = f"{host}:{listener.getsockname()[1]}"
-        with pytest.raises(ServiceUnavailable) as caught, reserved(address):
+        with pytest.raises(ServiceUnavailable) as caught, reserve_address(address):
             pass
     assert f"cannot listen on {address}" in caught.value.message
     assert "in use" in caught.value.message
@@ -287,9 +287,9 @@ def test_an_address_in_use_is_refused(host: str, options: list[int]) -> None:
 
 def test_an_address_of_another_supervisor_is_refused() -> None:
     with (
-        reserved("127.0.0.1:0") as address,
+        reserve_address("127.0.0.1:0") as address,
         pytest.raises(ServiceUnavailable, match="in use"),
-        reserved(address),
+        reserve_address(address),
     ):
         pass
 
@@ -303,7 +303,7 @@ def test_closing_connections_do_not_occupy_the_address() -> None:
             assert caller.recv(1) == b""
     with pytest.raises(OSError, match="in use"):
         _listener(address)
-    with reserved(f"127.0.0.1:{address[1]}"):
+    with reserve_address(f"127.0.0.1:{address[1]}"):
         pass
 
 
@@ -311,7 +311,7 @@ def test_closing_connections_do_not_occupy_the_address() -> None:
     "address", ["nowhere", ":7", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:99999", "unix:/a/b"]
 )
 def test_an_address_that_cannot_be_shared_is_refused_with_the_reason(address: str) -> None:
-    with pytest.raises(ServiceUnavailable, match="host:port") as caught, reserved(address):
+    with pytest.raises(ServiceUnavailable, match="host:port") as caught, reserve_address(address):
         pass
     assert f"cannot listen on {address}: " in caught.value.message
 
@@ -320,7 +320,7 @@ def test_an_address_that_cannot_be_shared_is_refused_with_the_reason(address: st
 def test_an_address_of_another_machine_is_refused(address: str) -> None:
     with (
         pytest.raises(ServiceUnavailable, match="not an address of this machine"),
-        reserved(address),
+        reserve_address(address),
     ):
         pass
 
