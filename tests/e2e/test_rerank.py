@@ -102,7 +102,7 @@ def test_a_smaller_limit_keeps_the_order(reranked: Running) -> None:
         (slow(30), "did not answer within 0.5 s"),
         (short, "returned 3 scores for 4 texts"),
         (indexes(0, 1, 2, 2), "whose indexes are not 0 to 3, each once"),
-        (last_score(float("nan")), "no finite number"),
+        (last_score(float("nan")), "not a finite number"),
         (body(b"nonsense"), "not JSON"),
     ],
     ids=["down", "page", "refused", "lost", "slow", "short", "duplicate", "nan", "nonsense"],
