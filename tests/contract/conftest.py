@@ -32,9 +32,9 @@ class Case:
     """An engine under test, and a model of the collection `c` of tenant `t`.
 
     `index` moves the committed leaves of a collection from the tail to the index, if its engine
-    has a tail. `restart` opens a new reader, and `another` opens a new store. `quota` is the quota
-    of the tenant `t`. `store` is the store of the embedded engine, which tests may damage; it is
-    None for other engines.
+    has a tail. `restart` opens a new reader, and `another_store` opens an empty store of the same
+    engine. `quota` is the quota of the tenant `t`. `store` is the store of the embedded engine,
+    which tests may damage; it is None for other engines.
     """
 
     state: str
@@ -45,7 +45,7 @@ class Case:
     readers: Callable[[], Reader] = field(init=False)
     index: Callable[[str, str], object] = field(init=False)
     restart: Callable[[], None] = field(init=False)
-    another: "Callable[[], Case]" = field(init=False)
+    another_store: "Callable[[], Case]" = field(init=False)
     store: Store | None = None
 
     def quota_of(self, tenant_id: str) -> Quota:
@@ -95,7 +95,7 @@ def embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
     case.readers = lambda: engine.reader
     case.index = engine.seal
     case.restart = engine.restart_reader
-    case.another = lambda: embedded_at(path.with_name("another"), request, state)
+    case.another_store = lambda: embedded_at(path.with_name("another"), request, state)
     return case
 
 
@@ -105,7 +105,7 @@ def in_memory(request: pytest.FixtureRequest, state: str) -> Case:
     case.readers = lambda: reader
     case.index = lambda tenant_id, name: None
     case.restart = lambda: None
-    case.another = lambda: in_memory(request, state)
+    case.another_store = lambda: in_memory(request, state)
     return case
 
 
@@ -139,7 +139,7 @@ def in_postgres(request: pytest.FixtureRequest, state: str) -> Case:
     case.readers = opened.reader
     case.index = lambda tenant_id, name: index_every_leaf(opened, case.writer.open(tenant_id, name))
     case.restart = lambda: None
-    case.another = lambda: in_postgres(request, state)
+    case.another_store = lambda: in_postgres(request, state)
     return case
 
 

@@ -126,7 +126,7 @@ def test_an_export_has_each_document_as_it_is_when_it_is_read(store):
 
 def test_a_store_copied_to_another_engine_and_back_is_the_same(store):
     """The store is copied to the memory engine and then to a new store of the same engine."""
-    between, back = MemoryEngine(), store.another()
+    between, back = MemoryEngine(), store.another_store()
     copy(store.readers(), between.writer())
     copy(between.reader(), back.writer)
     original = contents(store.readers())

@@ -73,7 +73,7 @@ def test_a_memory_store_is_transferred_to_an_engine_and_back(catalog, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_store_is_transferred_to_the_memory_engine_and_back(catalog, seed):
     fill(catalog.writer, seed)
-    between, back = MemoryEngine(), catalog.another()
+    between, back = MemoryEngine(), catalog.another_store()
     transferred(catalog.readers(), between.writer(), between.reader())
     transferred(between.reader(), back.writer, back.readers())
     report = verify(catalog.readers(), back.readers(), TransferProgress())

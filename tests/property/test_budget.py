@@ -103,12 +103,12 @@ def inside(part: Interval, whole: Interval) -> bool:
 def test_leaves_fill_the_budget_in_order_and_the_last_leaf_is_cut(
     ranking, budget, max_per_document
 ):
-    selected = fill_budget(ranking.drafts(), budget, ranking, max_per_document=max_per_document)
-    drafts = selected.drafts
+    selection = fill_budget(ranking.drafts(), budget, ranking, max_per_document=max_per_document)
+    drafts = selection.drafts
     _assert_measured(drafts, ranking)
     passages = [interval(draft) for draft in drafts]
     whole, cut = model(ranking, budget, max_per_document)
-    assert selected.left_out == (cut is not None)
+    assert selection.left_out == (cut is not None)
     assert sum(end - start for _, start, end in passages) <= budget
     assert [draft.groups[0] for draft in drafts] == sorted(draft.groups[0] for draft in drafts)
     if cut is None:

@@ -198,18 +198,18 @@ def test_filters_of_every_selectivity_find_the_nearest_that_pass(large, kind):
     reader, whole = large
     queries = [query_vector(seed) for seed in range(QUERIES)]
     with reader.snapshot("t", "c") as snapshot:
-        for selected, filter in SELECTIONS[kind].items():
+        for document_count, filter in SELECTIONS[kind].items():
             model = whole.filtered(filter)
-            assert len(model.documents) == selected
+            assert len(model.documents) == document_count
             for count in (1, 10):
                 results = [find(snapshot, query, count, filter=filter) for query in queries]
-                assert {result.eligible_leaves for result in results} == {selected}
-                assert {result.exhausted for result in results} == {count >= selected}
-                assert {result.exact for result in results} == {selected < 1000}
+                assert {result.eligible_leaves for result in results} == {document_count}
+                assert {result.exhausted for result in results} == {count >= document_count}
+                assert {result.exact for result in results} == {document_count < 1000}
                 shares = [
                     recall(matched_leaves(result.passages), model, query, count)
                     for result, query in zip(results, queries, strict=True)
                 ]
-                assert np.mean(shares) >= (1.0 if selected < 1000 else MIN_RECALL)
+                assert np.mean(shares) >= (1.0 if document_count < 1000 else MIN_RECALL)
             everything = search_leaves(snapshot, queries[0], DOCUMENTS + 1, filter=filter)
-            assert recall(everything, model, queries[0], selected) == 1.0
+            assert recall(everything, model, queries[0], document_count) == 1.0

@@ -66,7 +66,7 @@ def _listed(writer: PostgresWriter, handle: CollectionHandle, filter: Filter) ->
     return {info.document_id for info in infos}
 
 
-def _selected(
+def _ordinals_of(
     database: Database, handle: CollectionHandle, filter: Filter, max_selects: int
 ) -> tuple[list[int], set[int]]:
     """The ordinals that `selected` returns, and those that the query of `selection` returns."""
@@ -93,7 +93,7 @@ def test_a_filter_selects_the_same_documents_as_a_plain_loop(
         expected = set(model.filtered(filter).documents)
         assert _listed(writer, handle, filter) == expected
         assert writer.count(handle, filter).documents == len(expected)
-        ordinals, queried = _selected(database, handle, filter, max_selects)
+        ordinals, queried = _ordinals_of(database, handle, filter, max_selects)
         assert ordinals == sorted(queried)
         assert len(ordinals) == len(expected)
 

@@ -153,12 +153,12 @@ def test_a_refused_document_is_reported_with_the_reason_and_the_rest_is_copied(
 ):
     put_stored = target.put_stored
 
-    def refusing(collection: Any, stored: StoredDocument) -> Any:
+    def put_or_refuse(collection: Any, stored: StoredDocument) -> Any:
         if stored.document_id in ("b", "s"):
             raise TooLarge("it has too many chunks")
         return put_stored(collection, stored)
 
-    monkeypatch.setattr(target, "put_stored", refusing)
+    monkeypatch.setattr(target, "put_stored", put_or_refuse)
     put(source, summarised("s"))
     put(source, summarised("s2"))
     report = transferred(source, target)
@@ -168,10 +168,10 @@ def test_a_refused_document_is_reported_with_the_reason_and_the_rest_is_copied(
 
 
 def test_an_error_that_concerns_all_documents_ends_the_transfer(source, target, monkeypatch):
-    def full(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise StorageFull("the disk is full")
 
-    monkeypatch.setattr(target, "put_stored", full)
+    monkeypatch.setattr(target, "put_stored", fail)
     put(source, summarised("s"))
     with pytest.raises(StorageFull):
         transferred(source, target)
@@ -181,11 +181,11 @@ def test_documents_without_summaries_share_commits_of_a_bounded_size(source, tar
     sizes: list[int] = []
     put_many = target.put_many
 
-    def counted(documents: Any) -> Any:
+    def put_and_count(documents: Any) -> Any:
         sizes.append(len(documents))
         return put_many(documents)
 
-    monkeypatch.setattr(target, "put_many", counted)
+    monkeypatch.setattr(target, "put_many", put_and_count)
     monkeypatch.setattr(copier, "GROUP_DOCUMENTS", 2)
     transferred(source, target)
     monkeypatch.setattr(copier, "GROUP_BYTES", 1)
