@@ -49,7 +49,7 @@ class Work:
         """True if call `number` stores a document; otherwise it searches."""
         return self._draw(number).random() < self.write_share
 
-    def call(self, number: int) -> calls.Call:
+    def call(self, number: int) -> calls.ClientCall:
         """Returns call `number`."""
         draw = self._draw(number)
         is_write = draw.random() < self.write_share
