@@ -21,7 +21,7 @@ from hrag.config import EngineSettings
 from hrag.engine import CollectionHandle, Engine, PreparedDocument, Reader, Writer
 from hrag.engine.postgres.indexes.homes import home_sizes, move_collection
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.opened_collection import open_by_number
 from hrag.values.deadline import NEVER
 from tests.support.servers.postgres_server import PostgresServer
@@ -135,7 +135,9 @@ class PostgresStore:
 
     def index(self) -> Mapping[str, float]:
         """Builds a home with its HNSW index, then the parts of the lexical index."""
-        with closing(Database(self.dsn, _CONNECTIONS, "hrag-benchmarks", is_writer=True)) as opened:
+        with closing(
+            PostgresDatabase(self.dsn, _CONNECTIONS, "hrag-benchmarks", is_writer=True)
+        ) as opened:
             number = self._number()
             worker = MaintenanceWorker(opened, _HOME_LEAVES)
             return {
@@ -149,7 +151,7 @@ class PostgresStore:
         A collection that is too small for a home is scanned, and so is a short tail.
         """
         with (
-            closing(Database(self.dsn, 1, "hrag-benchmarks")) as database,
+            closing(PostgresDatabase(self.dsn, 1, "hrag-benchmarks")) as database,
             database.read() as connection,
         ):
             opened_collection = open_by_number(connection, corpus.TENANT, collection.collection_id)

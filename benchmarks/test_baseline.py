@@ -25,7 +25,7 @@ from benchmarks.load import h2load
 from benchmarks.load.body import framed
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
 from benchmarks.sealed_store import sealed_store
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 
@@ -79,7 +79,7 @@ def servers(
     indexer, retriever, baseline = free_addresses(3)
     settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HRAG_WORKERS": str(processes)}
     with ExitStack() as ending:
-        services = Services(folder, indexer, retriever, logs=logs, settings=settings)
+        services = ServiceProcesses(folder, indexer, retriever, logs=logs, settings=settings)
         ending.enter_context(services).wait_until_serving(timeout_s=60)
         search = ending.enter_context(connected(retriever, SEARCH))
         reply_bytes = round(

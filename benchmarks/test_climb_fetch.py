@@ -23,7 +23,7 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
 from benchmarks.sealed_store import sealed_store
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.client import Client
 from hrag.types import DEFAULT_LIMIT, SearchMode
 from hrag.values.deadline import NEVER
@@ -63,7 +63,7 @@ def client(filled, tmp_path):
     folder, _ = filled
     addresses = free_addresses(2)
     settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
-    with Services(folder, *addresses, logs=tmp_path, settings=settings) as services:
+    with ServiceProcesses(folder, *addresses, logs=tmp_path, settings=settings) as services:
         services.wait_until_serving(timeout_s=60)
         with Client(*addresses) as connected:
             yield connected

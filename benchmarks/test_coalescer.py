@@ -22,7 +22,7 @@ from benchmarks.report import Report, Samples, interleaved, interleaved_ms, meas
 from hrag.models.embedding import Embedder, Vectors
 from hrag.models.embedding.coalescer import MAX_DELAY_S, CoalescingEmbedder
 from hrag.models.embedding.openai_embedder import OpenAIEmbedder
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.deadline import NEVER, Deadline
 
 DIMENSION = 384
@@ -86,7 +86,7 @@ def endpoint(concurrency: int) -> Iterator[Embedder]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
-        access = Access(f"http://127.0.0.1:{int(process.stdout.readline())}/v1", "none")
+        access = EndpointAccess(f"http://127.0.0.1:{int(process.stdout.readline())}/v1", "none")
         yield OpenAIEmbedder(model="none", access=access, dimensions=DIMENSION)
         process.stdin.close()
 

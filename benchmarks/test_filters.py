@@ -16,7 +16,7 @@ from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from benchmarks.sealed_store import sealed_store
 from hrag.engine.embedded.search.reader import EmbeddedReader
-from hrag.engine.embedded.search.selected_rows import SelectionCache
+from hrag.engine.embedded.search.selected_rows import FilterResultCache
 from hrag.filters import Match, NoneOf, Range
 from hrag.values.deadline import NEVER
 
@@ -95,7 +95,7 @@ def store():
 def test_filtered_search(store, report):
     folder, queries = store
     with corpus.reading(folder) as reader, closing(EmbeddedReader(reader._store)) as uncached:
-        uncached._caches = replace(uncached._caches, selections=SelectionCache(max_bytes=0))
+        uncached._caches = replace(uncached._caches, selections=FilterResultCache(max_bytes=0))
 
         def run(search, filter_of, number):
             query = corpus.dense_query(queries[number])

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from benchmarks.report import Report, interleaved, ratio, seconds
-from hrag.cli.processes import GATEWAY, Services, free_addresses
+from hrag.cli.processes import GATEWAY, ServiceProcesses, free_addresses
 from hrag.client import Client
 from hrag.types import Document, SearchQuery
 from hrag.wire.retriever import search_request
@@ -44,7 +44,7 @@ def texts() -> list[str]:
 def test_latency_of_one_caller(texts: list[str], tmp_path: Path, report: Report) -> None:
     indexer, retriever, http = free_addresses(3)
     settings = {"HRAG_EMBEDDER": "hash:384"}
-    services = Services(
+    services = ServiceProcesses(
         tmp_path / "store", indexer, retriever, http=http, logs=tmp_path, settings=settings
     )
     with services, Client(indexer, retriever) as client, grpc.insecure_channel(retriever) as direct:

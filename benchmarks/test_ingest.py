@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio, seconds
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.client import Client
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.segments import vector_part
@@ -341,7 +341,9 @@ def piped(documents, folder) -> Piped:
         "HRAG_INDEXER_METRICS_ADDRESS": metrics,
     }
     with (
-        Services(folder / "data", indexer, retriever, logs=folder, settings=settings) as services,
+        ServiceProcesses(
+            folder / "data", indexer, retriever, logs=folder, settings=settings
+        ) as services,
         Client(indexer, retriever) as client,
     ):
         services.wait_until_serving(timeout_s=60)

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.client import Client
 from hrag.models.embedding.builtin import BuiltinEmbedder
 from hrag.types import Retrieval, SearchMode
@@ -73,7 +73,7 @@ def test_stages(filled, tmp_path_factory, report):
     }
     took = {name: [] for name in variants}
     with (
-        Services(folder, *addresses, logs=logs, settings=settings) as services,
+        ServiceProcesses(folder, *addresses, logs=logs, settings=settings) as services,
         Client(*addresses) as client,
     ):
         services.wait_until_serving(timeout_s=60)

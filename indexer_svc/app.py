@@ -24,7 +24,7 @@ from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from indexer_svc.parsers.parser_pool import ParserPool
 from indexer_svc.scraped_metrics import readings
 from indexer_svc.servicer import IndexerServicer
-from indexer_svc.stored_catalog import Catalog
+from indexer_svc.stored_catalog import StoredCatalog
 from indexer_svc.summariser import Summariser, SummaryLimits
 
 _log = structlog.get_logger()
@@ -87,7 +87,7 @@ def _servicer(
         settings.tree, settings.max_document_bytes, settings.summaries, settings.language
     )
     pipeline = Pipeline(writer, embedder, defaults, parsers.parse)
-    catalog = Catalog(writer, ReplyLimit(settings.max_reply_bytes))
+    catalog = StoredCatalog(writer, ReplyLimit(settings.max_reply_bytes))
     return IndexerServicer(pipeline, catalog, stopping)
 
 

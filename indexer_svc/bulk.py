@@ -34,7 +34,7 @@ from hrag.values.errors import (
     StorageFull,
     StoreUnavailable,
 )
-from indexer_svc.ingest_pipeline import Draft, Key, Pipeline, Ready
+from indexer_svc.ingest_pipeline import IngestDraft, Key, Pipeline, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 
 # A group shares one sync to disk. With 64 documents the sync takes little time compared with
@@ -61,7 +61,7 @@ _STREAM_ERRORS = (
 )
 
 Outcome = IngestResult | Exception
-Work = TypeVar("Work", Draft, Ready)
+Work = TypeVar("Work", IngestDraft, Ready)
 SameOutcome = TypeVar("SameOutcome", bound=Outcome)
 
 
@@ -85,7 +85,7 @@ class IngestRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DocumentReply:
     """The outcome of a document. `sent_as` is the document's key as sent."""
 
     sent_as: Key
@@ -132,13 +132,13 @@ class BulkLoad:
         self._cancelled = threading.Event()
         self._admitting = threading.Lock()
         self._in_flight = _Counts()
-        self._drafts = PrefetchQueue[_InFlight[Draft]](_weight, _FULL, "cut")
+        self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
         # The capacity of 0 lets one group wait for its commit. Meanwhile documents queue up for
         # the embedder. So the embedder is called, and threads are switched, once for each
         # group and not once for each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
-    def run(self) -> Iterator[list[Answer]]:
+    def run(self) -> Iterator[list[DocumentReply]]:
         """Stores the documents and yields their answers in order.
 
         The answers to documents of one commit are yielded together. Raises an error that
@@ -172,11 +172,11 @@ class BulkLoad:
 
     # These methods read and cut documents.
 
-    def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[Draft]]]:
+    def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[IngestDraft]]]:
         for request in requests:
             yield [self._cut_or_refuse(request)]
 
-    def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[Draft]:
+    def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[IngestDraft]:
         """Returns the document after cutting, or its error.
 
         Raises an error that concerns all documents.
@@ -188,7 +188,7 @@ class BulkLoad:
         except Exception as error:
             return _InFlight(request.sent_as, _without_traceback(error))
 
-    def _cut(self, request: IngestRequest) -> _InFlight[Draft]:
+    def _cut(self, request: IngestRequest) -> _InFlight[IngestDraft]:
         checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
         with self._admitting:
             self._check_running()
@@ -214,14 +214,14 @@ class BulkLoad:
     def _embed_all(self) -> Iterator[list[_InFlight[Ready]]]:
         group = self._drafts.take(_FULL)
         while group:
-            embedded = self._embed([_.content for _ in group if isinstance(_.content, Draft)])
+            embedded = self._embed([_.content for _ in group if isinstance(_.content, IngestDraft)])
             yield [_to_next_stage(document, embedded) for document in group]
             # The caller of a larger group does not wait for each answer, so more may come soon.
             if len(group) > 1:
                 self._drafts.gather(_FULL, _PAUSE_S)
             group = self._drafts.take(_FULL)
 
-    def _embed(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
+    def _embed(self, drafts: list[IngestDraft]) -> Iterator[Ready | Exception]:
         """Embeds all drafts in one request; yields each one's result or error, in order.
 
         If a draft makes the request fail, embeds the drafts one by one.
@@ -239,7 +239,7 @@ class BulkLoad:
             else:
                 yield from self._embed_alone(drafts)
 
-    def _embed_alone(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
+    def _embed_alone(self, drafts: list[IngestDraft]) -> Iterator[Ready | Exception]:
         for index, draft in enumerate(drafts):
             self._check_running()
             (outcome,) = self._embed([draft])
@@ -261,7 +261,7 @@ class BulkLoad:
             if group is not None:
                 return group
 
-    def _answer(self, group: list[_InFlight[Ready]]) -> Iterator[list[Answer]]:
+    def _answer(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
         """Yields the answers to a group, committing its documents.
 
         Documents at the start of the group that need no commit are answered first, so that
@@ -273,7 +273,7 @@ class BulkLoad:
         if len(settled) < len(group):
             yield from self._commit(group[len(settled) :])
 
-    def _commit(self, group: list[_InFlight[Ready]]) -> Iterator[list[Answer]]:
+    def _commit(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
         """Commits all documents at once and yields the answers.
 
         If a document makes the commit fail, commits the documents one by one.
@@ -302,7 +302,9 @@ class BulkLoad:
         except Exception as error:
             return [_without_traceback(error)] if len(ready) == 1 else []
 
-    def _finish(self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]) -> list[Answer]:
+    def _finish(
+        self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]
+    ) -> list[DocumentReply]:
         """Returns the answers to a group, whose documents are then in flight no more.
 
         `committed` are the outcomes of the documents of the group that are Ready, in order.
@@ -314,7 +316,7 @@ class BulkLoad:
             outcome = next(outcomes) if isinstance(content, Ready) else content
             if document.key is not None:
                 self._in_flight.remove(document.key)
-            answers.append(Answer(document.sent_as, outcome))
+            answers.append(DocumentReply(document.sent_as, outcome))
         return answers
 
     def _wait_for_capacity(self, collection: CollectionHandle) -> None:
@@ -379,22 +381,22 @@ def _without_traceback(outcome: SameOutcome) -> SameOutcome:
 
 
 def _to_next_stage(
-    document: _InFlight[Draft], embedded: Iterator[Ready | Exception]
+    document: _InFlight[IngestDraft], embedded: Iterator[Ready | Exception]
 ) -> _InFlight[Ready]:
     """Returns a document for the next stage, with the next of the results in `embedded`.
 
     A document that has an outcome already keeps it and takes no result.
     """
     content = document.content
-    outcome = next(embedded) if isinstance(content, Draft) else content
+    outcome = next(embedded) if isinstance(content, IngestDraft) else content
     return _InFlight(document.sent_as, outcome, document.key, document.weight)
 
 
-def _weight(document: _InFlight[Draft] | _InFlight[Ready]) -> float:
+def _weight(document: _InFlight[IngestDraft] | _InFlight[Ready]) -> float:
     return document.weight
 
 
-def _weight_of_draft(draft: Draft) -> float:
+def _weight_of_draft(draft: IngestDraft) -> float:
     """Returns the draft's share of a full group.
 
     Documents whose shares add up to at most 1 stay within all limits of a group.

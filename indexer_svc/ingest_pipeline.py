@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hrag.engine import Admission, CollectionHandle, PreparedDocument, Writer
+from hrag.engine import CollectionHandle, IngestDecision, PreparedDocument, Writer
 from hrag.models.embedding import Embedder, Vectors
 from hrag.models.embedding.none import NoEmbedder
 from hrag.models.embedding.vector_checks import check_embedder
@@ -113,7 +113,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class IngestDraft:
     """A document that has been cut into its chunk tree, and has not been embedded yet."""
 
     pending: Pending
@@ -313,7 +313,7 @@ class Pipeline:
             check_embedder(settings, self._embedder.name)
         return pending
 
-    def _admit(self, checked: Checked, content_hash: str) -> Admission:
+    def _admit(self, checked: Checked, content_hash: str) -> IngestDecision:
         """Calls `Writer.admit`. Creates the default collection first if it does not exist."""
         tenant_id, collection, document_id = checked.key
         try:
@@ -326,7 +326,7 @@ class Pipeline:
             self.create_collection(tenant_id, collection, SettingsRequest())
         return self._writer.admit(tenant_id, collection, document_id, content_hash)
 
-    def admit_draft(self, draft: Draft, *, superseded: bool = False) -> IngestResult | None:
+    def admit_draft(self, draft: IngestDraft, *, superseded: bool = False) -> IngestResult | None:
         """Admits a document again, now that its size is known.
 
         This is done before embedding, because embedding may cost money. Returns the stored
@@ -343,7 +343,7 @@ class Pipeline:
             draft.size_bytes,
         ).unchanged
 
-    def cut(self, pending: Pending, deadline: Deadline) -> Draft:
+    def cut(self, pending: Pending, deadline: Deadline) -> IngestDraft:
         """Extracts the text and builds its chunk tree.
 
         Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or DeadlineExceeded.
@@ -357,11 +357,11 @@ class Pipeline:
             tree = build_tree(extracted.parsed, pending.collection.settings.tree)
         deadline.check("chunking")
         title = pending.document.title or extracted.title
-        draft = Draft(pending, title, extracted.parsed, tree)
+        draft = IngestDraft(pending, title, extracted.parsed, tree)
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
 
-    def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
+    def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; returns the documents to commit.
 
         The order is that of `drafts`. If one draft fails, the whole call fails. Raises
@@ -402,7 +402,7 @@ class Pipeline:
             return self._writer.put_many([(item.collection, item.document) for item in ready])
 
 
-def _no_vectors(draft: Draft) -> Vectors:
+def _no_vectors(draft: IngestDraft) -> Vectors:
     return np.empty((draft.leaf_count, 0), np.float32)
 
 

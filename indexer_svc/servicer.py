@@ -21,9 +21,9 @@ from hrag.values.errors import HragError
 from hrag.wire import common, indexer
 from hrag.wire.common import collection_or_default
 from hrag.wire.filters import optional_filter_from
-from indexer_svc.bulk import Answer, BulkLoad, IngestRequest
+from indexer_svc.bulk import BulkLoad, DocumentReply, IngestRequest
 from indexer_svc.ingest_pipeline import Pipeline
-from indexer_svc.stored_catalog import Catalog
+from indexer_svc.stored_catalog import StoredCatalog
 
 
 class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
@@ -32,7 +32,9 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     Streams of documents end early once `stopping` is set.
     """
 
-    def __init__(self, pipeline: Pipeline, catalog: Catalog, stopping: threading.Event) -> None:
+    def __init__(
+        self, pipeline: Pipeline, catalog: StoredCatalog, stopping: threading.Event
+    ) -> None:
         self._pipeline = pipeline
         self._catalog = catalog
         self._stopping = stopping
@@ -230,12 +232,12 @@ def _ingest_request(request: pb.IngestDocumentsRequest) -> IngestRequest:
 
 
 def _outcomes_response(
-    context: grpc.ServicerContext, answers: list[Answer]
+    context: grpc.ServicerContext, answers: list[DocumentReply]
 ) -> pb.IngestDocumentsResponse:
     return pb.IngestDocumentsResponse(outcomes=map(partial(_outcome, context), answers))
 
 
-def _outcome(context: grpc.ServicerContext, answer: Answer) -> pb.DocumentOutcome:
+def _outcome(context: grpc.ServicerContext, answer: DocumentReply) -> pb.DocumentOutcome:
     if isinstance(answer.outcome, Exception):
         metrics.document_finished("failed")
         error = to_hrag_error("IngestDocuments", answer.outcome)

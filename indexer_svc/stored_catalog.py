@@ -27,7 +27,7 @@ from hrag.values.status import IndexStatus
 from indexer_svc.metadata_update import check_change, update_metadata
 
 
-class Catalog:
+class StoredCatalog:
     """The collections and documents of all tenants. Safe to call from several threads.
 
     Methods raise InvalidArgument for malformed names, page tokens and filters, and the errors

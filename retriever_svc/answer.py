@@ -31,7 +31,7 @@ from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import Passage, SearchMode, SearchQuery
 from retriever_svc.answer_slots import AnswerSlots
 from retriever_svc.attribution import citations, fitting
-from retriever_svc.markers import MarkerFilter, cited
+from retriever_svc.markers import MarkerFilter, cited_statements
 from retriever_svc.markup_guard import hosts_in
 from retriever_svc.prompt import Prompt, fitting_prompt
 from retriever_svc.query_options import check_query
@@ -77,7 +77,7 @@ class _ModelRequest:
         return hosts_in((self.question, *texts))
 
 
-class Answer:
+class AnswerPipeline:
     """Answers questions. Safe to call from several threads."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Answer:
         if remaining_text := marker_filter.finish():
             first_text_us = first_text_us or self._us_since(began)
             yield remaining_text
-        statements = cited(marker_filter.text, marker_filter.markers)
+        statements = cited_statements(marker_filter.text, marker_filter.markers)
         # Embedding gets at most half of the remaining time. The last event must arrive even if
         # no citation can be compared.
         share = deadline.within(min(_EMBEDDING_S, deadline.remaining_s / 2))
@@ -197,7 +197,7 @@ class Answer:
 
 
 def unconfigured(*_: object) -> NoReturn:
-    """Raises ChatNotConfigured. A service without a chat model uses it in place of `Answer`."""
+    """Raises ChatNotConfigured. It replaces `AnswerPipeline` if there is no chat model."""
     raise ChatNotConfigured(
         "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL unless "
         "it is OpenAI's"

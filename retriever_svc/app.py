@@ -41,7 +41,7 @@ from hrag.values.limits import (
 )
 from hrag.values.reply_limit import ReplyLimit
 from hrag.values.status import Limits, ServerInfo
-from retriever_svc.answer import Answer, AnswerSetup, unconfigured
+from retriever_svc.answer import AnswerPipeline, AnswerSetup, unconfigured
 from retriever_svc.browse import Browse
 from retriever_svc.prompt import load_prompt
 from retriever_svc.rerank_stage import RerankSetup
@@ -136,7 +136,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             search,
             unconfigured
             if answer_setup is None
-            else Answer(search, sentences, answer_setup, reply),
+            else AnswerPipeline(search, sentences, answer_setup, reply),
             Browse(reader, reply),
             partial(_server_info, settings, embedder.name, answer_setup, reader),
             reply,

@@ -19,7 +19,7 @@ from hrag.values.errors import HragError
 from hrag.values.limits import MAX_EMBEDDED_BYTES
 from hrag.values.reply_limit import ReplyLimit, text_bytes
 from hrag.values.search import Passage
-from retriever_svc.markers import Cited
+from retriever_svc.markers import CitedStatement
 from retriever_svc.work_limit import TEXT_BYTES
 
 _CITATION_BYTES = 96  # The numbers in an encoded Citation take at most 96 bytes.
@@ -36,7 +36,7 @@ class _Sentence:
 
 def citations(
     text: str,
-    cited: Sequence[Cited],
+    cited: Sequence[CitedStatement],
     passages: Sequence[Passage],
     embed: Embed,
 ) -> tuple[Citation, ...]:
@@ -124,7 +124,9 @@ def _best(
     return comparable[best].span, float(scores[best])
 
 
-def _citation(cited: Cited, chunk: Chunk, nearest: Span | None, score: float | None) -> Citation:
+def _citation(
+    cited: CitedStatement, chunk: Chunk, nearest: Span | None, score: float | None
+) -> Citation:
     span = nearest or chunk.span
     first_page, last_page = pages_of(chunk, span)
     return Citation(

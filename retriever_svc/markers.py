@@ -47,7 +47,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Cited:
+class CitedStatement:
     """A statement, as a range of characters, and the number of a passage that it cites."""
 
     start: int
@@ -188,7 +188,7 @@ def _numbers(inside: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def cited(text: str, markers: Sequence[Marker]) -> list[Cited]:
+def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatement]:
     """Returns a statement for each number of each marker of a text, in order.
 
     A marker that begins a line belongs to the remaining text of its sentence. Any other marker
@@ -196,7 +196,7 @@ def cited(text: str, markers: Sequence[Marker]) -> list[Cited]:
     two markers, both belong to the same statement. The range is empty if there is no statement.
     """
     starts = [0, *sentence_ends(text)]
-    statements: list[Cited] = []
+    statements: list[CitedStatement] = []
     statement = range(0)
     previous_end = 0  # The end of the previous marker.
     for marker in markers:
@@ -208,7 +208,9 @@ def cited(text: str, markers: Sequence[Marker]) -> list[Cited]:
             statement = _trimmed(
                 text, _last_sentence(text, starts[: at + 1], previous_end, marker.start)
             )
-        statements += [Cited(statement.start, statement.stop, number) for number in marker.numbers]
+        statements += [
+            CitedStatement(statement.start, statement.stop, number) for number in marker.numbers
+        ]
         previous_end = marker.end
     return statements
 

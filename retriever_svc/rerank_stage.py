@@ -15,7 +15,7 @@ from hrag.config import DEFAULT_RERANK_TEXT_TOKENS, DEFAULT_RERANK_TOP
 from hrag.engine import FindRequest, FindResult
 from hrag.models.rerank import Reranker
 from hrag.passages.budget_after_rerank import within_limits, without_repeats
-from hrag.passages.excerpt import excerpt
+from hrag.passages.excerpt import cut_excerpt
 from hrag.text.citations import sections
 from hrag.text.plain_text import one_line
 from hrag.values.deadline import Deadline
@@ -167,4 +167,4 @@ def _text_of(passage: Passage, max_tokens: int) -> str:
     heading = " > ".join(filter(None, (one_line(chunk.title), sections(chunk))))[
         :_MAX_HEADING_CHARS
     ]
-    return "\n".join(filter(None, (heading, excerpt(passage, max_tokens))))
+    return "\n".join(filter(None, (heading, cut_excerpt(passage, max_tokens))))

@@ -112,10 +112,10 @@ def postgres() -> Iterator["PostgresServer"]:
 
 def _with_schema(dsn: str) -> None:
     """Creates the schema of a store in the empty database that `dsn` names."""
-    from hrag.engine.postgres.store.database import Database
+    from hrag.engine.postgres.store.database import PostgresDatabase
     from hrag.engine.postgres.store.schema import migrate
 
-    with closing(Database(dsn, 1, "hrag-tests")) as database:
+    with closing(PostgresDatabase(dsn, 1, "hrag-tests")) as database:
         migrate(database)
 
 

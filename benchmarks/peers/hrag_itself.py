@@ -18,7 +18,7 @@ from benchmarks.peers.memory import descendants
 from benchmarks.peers.peer import FoundPassage, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.client import Client
 from hrag.models import embedding
 from hrag.models.embedding.hashing import HashEmbedder
@@ -135,7 +135,7 @@ class OverGrpc:
 
     def _serve(self, store: str) -> None:
         self._addresses = free_addresses(2)
-        services = Services(
+        services = ServiceProcesses(
             self._folder / store, *self._addresses, logs=self._folder, settings=_SERVICE_SETTINGS
         )
         self._open.enter_context(services).wait_until_serving(_SERVING_S)

@@ -29,7 +29,7 @@ from benchmarks.quality.run import (
 )
 from benchmarks.quality.sets import NEEDED, NoSets, QualitySet, read_sets
 from benchmarks.quality.tables import tables
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.cli.terminal import Failure
 from hrag.client import Client
 from hrag.errors import HragError
@@ -63,7 +63,7 @@ def serving(settings: Mapping[str, str]) -> Iterator[Client]:
     with tempfile.TemporaryDirectory(prefix="hrag-quality-") as folder:
         path = Path(folder)
         indexer, retriever = free_addresses(2)
-        services = Services(
+        services = ServiceProcesses(
             path / "data", indexer, retriever, logs=path, settings=settings, stop_s=_STOP_S
         )
         try:

@@ -10,7 +10,7 @@ from hrag.client import Client
 from hrag.errors import CollectionExists, HragError
 from hrag.evaluation.journal import Journal
 from hrag.evaluation.retrieval_metrics import MRR, NDCG, RECALL, at_budget
-from hrag.evaluation.searches import DEFAULT_BUDGETS, Searched, search_all
+from hrag.evaluation.searches import DEFAULT_BUDGETS, SearchTarget, search_all
 from hrag.evaluation.summary import RetrievalFigures, SystemFigures, summarise
 from hrag.evaluation.systems import System, parse_systems
 from hrag.types import Retrieval, SearchMode
@@ -59,7 +59,7 @@ def measure(client: Client, quality_set: QualitySet, systems: Sequence[System]) 
 
     Raises CallsFailed if a search fails, because the figures would count it as a miss.
     """
-    searched = Searched(TENANT, quality_set.collection, DEFAULT_BUDGETS)
+    searched = SearchTarget(TENANT, quality_set.collection, DEFAULT_BUDGETS)
     outcomes = search_all(
         client, quality_set.questions, systems, searched, Journal(), lambda *_: None
     )

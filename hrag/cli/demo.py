@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hrag.cli.demo_corpus import QUESTIONS, Question, StoredText, questions_from, topics
+from hrag.cli.demo_corpus import QUESTIONS, DemoQuestion, StoredText, questions_from, topics
 from hrag.cli.ingest_files import find
 from hrag.cli.ingest_progress import IngestProgress, ingest_with_progress, show_outcomes
 from hrag.cli.input_documents import InputDocument
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.cli.render import (
     chunk_suffix,
     citation,
@@ -132,7 +132,7 @@ def demo(
       hrag demo
       hrag demo docs/ --ask "how do I install it?" --ask "what does it cost?"
     """
-    questions = [Question(text) for text in ask or []]
+    questions = [DemoQuestion(text) for text in ask or []]
     if not paths:
         questions = questions or list(QUESTIONS)
     documents = find(paths).documents if paths else topics()
@@ -153,14 +153,14 @@ def _run_in(
     folder: Path,
     console: Console,
     documents: Sequence[InputDocument],
-    questions: Sequence[Question],
+    questions: Sequence[DemoQuestion],
     searches: int,
 ) -> None:
     """Runs the demo with services whose store and logs are in `folder`."""
     from hrag.client import Client  # noqa: PLC0415
 
     indexer, retriever = free_addresses(2)
-    services = Services(
+    services = ServiceProcesses(
         folder / "data", indexer, retriever, logs=folder, settings=_SETTINGS, stop_s=_STOP_S
     )
     try:
@@ -174,7 +174,7 @@ def _run_in(
         raise
 
 
-def _wait_until_serving(console: Console, services: Services) -> None:
+def _wait_until_serving(console: Console, services: ServiceProcesses) -> None:
     with console.status("starting both services"):
         services.wait_until_serving(_START_S)
     for service, address in services.addresses.items():
@@ -185,7 +185,7 @@ def _present(
     console: Console,
     client: "Client",
     documents: Sequence[InputDocument],
-    questions: Sequence[Question],
+    questions: Sequence[DemoQuestion],
     searches: int,
 ) -> None:
     """Runs all parts of the demo, from storing the documents to the summary."""
@@ -221,7 +221,7 @@ def _store(
     return progress
 
 
-def _search_by_source(client: "Client", question: Question) -> list[SearchResult]:
+def _search_by_source(client: "Client", question: DemoQuestion) -> list[SearchResult]:
     """Returns the results of four searches for the question.
 
     The first three return leaves, found by words, by vectors and by both. The last returns the
@@ -256,7 +256,7 @@ def wait_for_summaries(
     console.print(f"{index.summary_count:,} summaries, made of the documents' sentences{waiting}")
 
 
-def _generated_questions(client: "Client", progress: IngestProgress) -> list[Question]:
+def _generated_questions(client: "Client", progress: IngestProgress) -> list[DemoQuestion]:
     """Returns questions made from headings and sentences of the first documents."""
     ids = progress.document_ids[:QUESTION_COUNT]
     documents = [StoredText(_headings(client, id_), client.get_text(TENANT, id_)) for id_ in ids]
@@ -275,7 +275,9 @@ def _headings(client: "Client", document_id: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(heading for chunk in chunks for heading in chunk.section_path))
 
 
-def _ask(client: "Client", questions: Sequence[Question], console: Console) -> list[SearchResult]:
+def _ask(
+    client: "Client", questions: Sequence[DemoQuestion], console: Console
+) -> list[SearchResult]:
     results = []
     for number, question in enumerate(questions, 1):
         results.append(client.search(TENANT, question.text))
@@ -285,7 +287,7 @@ def _ask(client: "Client", questions: Sequence[Question], console: Console) -> l
 
 def _summary(
     progress: IngestProgress,
-    questions: Sequence[Question],
+    questions: Sequence[DemoQuestion],
     results: Sequence[SearchResult],
     added_us: float,
 ) -> str:
@@ -307,7 +309,7 @@ def _summary(
     )
 
 
-def _show_logs(services: Services) -> None:
+def _show_logs(services: ServiceProcesses) -> None:
     stderr = Console(stderr=True)
     stderr.print(Text("last log lines of the services:", style="bold"))
     stderr.print(Text(printable(services.log_tail())), soft_wrap=True)
@@ -377,7 +379,9 @@ def _show_levels(console: Console, sizes: Sequence[int], chunks: Sequence[int]) 
     console.print(table)
 
 
-def _show_result(console: Console, number: int, question: Question, result: SearchResult) -> None:
+def _show_result(
+    console: Console, number: int, question: DemoQuestion, result: SearchResult
+) -> None:
     """Prints a question and its best passages, each with an excerpt of its best leaf."""
     console.print()
     console.print(Text(f"{number}. {question.text}", style="bold"))
@@ -388,7 +392,7 @@ def _show_result(console: Console, number: int, question: Question, result: Sear
     console.print(Text(f"  {duration(result.timings.total_us)} in the service", style="dim"))
 
 
-def _show_passage(console: Console, question: Question, passage: Passage) -> None:
+def _show_passage(console: Console, question: DemoQuestion, passage: Passage) -> None:
     chunk, best = passage.chunk, passage.matched_children[0]
     heading = Text("  ").append(f"{passage.score:.2f}", style="bold").append("  ")
     heading.append(citation(cited_place(passage)), style="cyan")
@@ -408,7 +412,9 @@ def _show_passage(console: Console, question: Question, passage: Passage) -> Non
         console.print(shown.append_text(emphasised(line, question.text)), soft_wrap=True)
 
 
-def _show_sources(console: Console, question: Question, results: Sequence[SearchResult]) -> None:
+def _show_sources(
+    console: Console, question: DemoQuestion, results: Sequence[SearchResult]
+) -> None:
     """Prints the leaves that each source finds for a question, and the text for a budget."""
     console.print(Text(question.text, style="bold"))
     for result in results:
@@ -427,7 +433,7 @@ def _source_scores(passage: Passage) -> str:
     return f"  (words {passage.lexical_score:.2f}, vectors {passage.dense_score:.2f})"
 
 
-def _show_modes(console: Console, question: Question, results: Sequence[SearchResult]) -> None:
+def _show_modes(console: Console, question: DemoQuestion, results: Sequence[SearchResult]) -> None:
     """Prints the results of one question in several modes."""
     console.print(Text(question.text, style="bold"))
     for result in results:

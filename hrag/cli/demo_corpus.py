@@ -27,7 +27,7 @@ _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DemoQuestion:
     """A question and the ids of the documents that answer it; no ids if they are not known."""
 
     text: str
@@ -43,14 +43,14 @@ class StoredText:
 
 
 QUESTIONS = (
-    Question("How do I raise an exception from another one?", ("raise",)),
-    Question("What does a generator's yield expression return?", ("yield",)),
-    Question("What is the difference between is and ==?", ("comparisons",)),
-    Question("How do I split a string into words?", ("string-methods",)),
-    Question("How do I define a class with a metaclass?", ("specialnames", "class")),
-    Question("How does Python find a module when I import it?", ("import",)),
-    Question("How do I set a breakpoint in the debugger?", ("debugger",)),
-    Question("Which values are considered false?", ("booleans", "truth")),
+    DemoQuestion("How do I raise an exception from another one?", ("raise",)),
+    DemoQuestion("What does a generator's yield expression return?", ("yield",)),
+    DemoQuestion("What is the difference between is and ==?", ("comparisons",)),
+    DemoQuestion("How do I split a string into words?", ("string-methods",)),
+    DemoQuestion("How do I define a class with a metaclass?", ("specialnames", "class")),
+    DemoQuestion("How does Python find a module when I import it?", ("import",)),
+    DemoQuestion("How do I set a breakpoint in the debugger?", ("debugger",)),
+    DemoQuestion("Which values are considered false?", ("booleans", "truth")),
 )
 
 
@@ -72,13 +72,13 @@ def _topic(key: str, text: str) -> ReadDocument:
     return ReadDocument(Document(text, key, title=title, source=f"pydoc:{key}"))
 
 
-def questions_from(documents: Sequence[StoredText], count: int) -> list[Question]:
+def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQuestion]:
     """Returns at most `count` different questions, taken from the documents in turn.
 
     A document's headings are used first, then the first sentences of its paragraphs.
     """
     in_turn = filter(None, chain.from_iterable(zip_longest(*map(_candidates, documents))))
-    return [Question(text) for text in dict.fromkeys(in_turn)][:count]
+    return [DemoQuestion(text) for text in dict.fromkeys(in_turn)][:count]
 
 
 def _candidates(document: StoredText) -> list[str]:

@@ -43,12 +43,12 @@ from hrag.values.limits import DEFAULT_COLLECTION
 # These modules load numpy and gRPC, which are slow to import and not needed by every command.
 if TYPE_CHECKING:
     from hrag.client import Client
-    from hrag.evaluation.generator import Generated
+    from hrag.evaluation.generator import GenerationResult
     from hrag.evaluation.journal import Journal
     from hrag.evaluation.judge import JudgeFigures
     from hrag.evaluation.questions import Question
     from hrag.evaluation.report_files import Report
-    from hrag.evaluation.searches import Searched, Show
+    from hrag.evaluation.searches import SearchTarget, Show
     from hrag.evaluation.summary import RetrievalFigures
     from hrag.evaluation.systems import System
     from hrag.models.chat import ChatModel
@@ -275,12 +275,12 @@ def evaluate(
       hrag eval new.jsonl --generate 100 --collection handbook --judge --json figures.json
     """
     from hrag.evaluation.journal import Journal  # noqa: PLC0415
-    from hrag.evaluation.searches import Searched  # noqa: PLC0415
+    from hrag.evaluation.searches import SearchTarget  # noqa: PLC0415
 
     for target in filter(None, (options.json, options.html)):
         _check_target(target)
     console = output()
-    where = Searched(tenant, collection, options.budgets)
+    where = SearchTarget(tenant, collection, options.budgets)
     with (
         _file_errors(),
         connect(credentials, indexer, retriever) as client,
@@ -300,7 +300,7 @@ class _Run:
     """A run of the command, with a method for each of its parts."""
 
     client: "Client"
-    where: "Searched"
+    where: "SearchTarget"
     options: EvaluationOptions
     journal: "Journal"
     console: Console
@@ -366,7 +366,7 @@ class _Run:
             )
         return chat
 
-    def _generate(self, path: Path, chat: "ChatModel") -> "Generated":
+    def _generate(self, path: Path, chat: "ChatModel") -> "GenerationResult":
         from hrag.cli.evaluation_tables import show_generated  # noqa: PLC0415
         from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
         from hrag.evaluation.generator import QuestionGenerator  # noqa: PLC0415

@@ -11,7 +11,7 @@ from rich.text import Text
 from hrag.cli.render import counted, duration
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
-from hrag.evaluation.generator import Generated
+from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.report_files import Report
 from hrag.evaluation.retrieval_metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
@@ -39,7 +39,7 @@ def show_report(report: Report, console: Console) -> None:
         console.print(Text(printable(f"warning: {warning}"), style="yellow"), soft_wrap=True)
 
 
-def show_generated(generated: Generated, path: Path, console: Console) -> None:
+def show_generated(generated: GenerationResult, path: Path, console: Console) -> None:
     """Prints how many questions were written, why replies were rejected, and the cost."""
     line = f"{generated.added:,} questions written to {path}, which has {generated.questions:,}"
     console.print(printable(line), markup=False, soft_wrap=True)

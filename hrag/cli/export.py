@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from hrag.cli.export_format import (
-    DocumentReader,
+    ExportReader,
     NotAnExport,
     document_line,
     header_line,
@@ -120,7 +120,7 @@ def export(
     filter = parse_filters(where, WHERE_OPTION)
     with connect(credentials, indexer, retriever) as client:
         settings = client.get_collection(tenant, collection)
-        reader = DocumentReader(client, tenant, collection)
+        reader = ExportReader(client, tenant, collection)
         infos = all_documents(client, tenant, collection, filter)
         counts = _Counts()
         if form is ExportFormat.JSONL:
@@ -143,7 +143,7 @@ class _Counts:
 
 
 def _json_lines(
-    header: str, reader: DocumentReader, infos: Iterator[DocumentInfo], counts: _Counts
+    header: str, reader: ExportReader, infos: Iterator[DocumentInfo], counts: _Counts
 ) -> _Lines:
     yield header
     for info in infos:
@@ -157,7 +157,7 @@ def _json_lines(
 
 def _graph_lines(
     form: ExportFormat,
-    reader: DocumentReader,
+    reader: ExportReader,
     infos: Iterator[DocumentInfo],
     counts: _Counts,
     scope: tuple[str, str],

@@ -38,7 +38,7 @@ _PAGE_BREAK = "\n\n"  # The indexer joins the texts of pages with this.
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDocument:
+class CompleteDocument:
     """One version of a document: its text, and either its pages or its tree.
 
     `pages` is empty if the document has none or was read with its tree; `tree` is empty if it
@@ -51,7 +51,7 @@ class StoredDocument:
     tree: tuple[ChunkNode, ...] = ()
 
 
-class DocumentReader:
+class ExportReader:
     """Reads whole documents of one collection."""
 
     def __init__(self, client: "Client", tenant: str, collection: str) -> None:
@@ -59,14 +59,14 @@ class DocumentReader:
         self._tenant = tenant
         self._collection = collection
 
-    def with_pages(self, info: DocumentInfo) -> StoredDocument | None:
+    def with_pages(self, info: DocumentInfo) -> CompleteDocument | None:
         """Returns the document with its pages.
 
         Returns None if it was deleted, or replaced during each of three attempts.
         """
         return self._read_unchanged(info, self._with_pages)
 
-    def with_tree(self, info: DocumentInfo) -> StoredDocument | None:
+    def with_tree(self, info: DocumentInfo) -> CompleteDocument | None:
         """Returns the document with all chunks, parents first.
 
         Returns None if it was deleted, or replaced during each of three attempts.
@@ -74,8 +74,8 @@ class DocumentReader:
         return self._read_unchanged(info, self._with_tree)
 
     def _read_unchanged(
-        self, info: DocumentInfo, read: Callable[[DocumentInfo], StoredDocument]
-    ) -> StoredDocument | None:
+        self, info: DocumentInfo, read: Callable[[DocumentInfo], CompleteDocument]
+    ) -> CompleteDocument | None:
         """Calls `read` until the document has not changed while it was read."""
         for _ in range(_ATTEMPTS):
             try:
@@ -95,14 +95,14 @@ class DocumentReader:
             info = current
         return None
 
-    def _with_pages(self, info: DocumentInfo) -> StoredDocument:
+    def _with_pages(self, info: DocumentInfo) -> CompleteDocument:
         text = self._text(info)
-        return StoredDocument(info, text, pages_of(text, self._top_chunks(info), info.page_count))
+        return CompleteDocument(info, text, pages_of(text, self._top_chunks(info), info.page_count))
 
-    def _with_tree(self, info: DocumentInfo) -> StoredDocument:
+    def _with_tree(self, info: DocumentInfo) -> CompleteDocument:
         trees = hierarchies(self._client, self._tenant, self._collection, info)
         tree = tuple(node for hierarchy in trees for node in nodes(hierarchy))
-        return StoredDocument(info, self._text(info), tree=tree)
+        return CompleteDocument(info, self._text(info), tree=tree)
 
     def _text(self, info: DocumentInfo) -> str:
         return self._client.get_text(self._tenant, info.document_id, collection=self._collection)
@@ -164,7 +164,7 @@ def header_line(collection: Collection) -> str:
     )
 
 
-def document_line(document: StoredDocument) -> str:
+def document_line(document: CompleteDocument) -> str:
     """Returns the line for a document."""
     info = document.info
     body: dict[str, Any] = {"text": document.text}

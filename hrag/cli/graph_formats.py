@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from xml.sax.saxutils import escape, quoteattr
 
-from hrag.cli.export_format import StoredDocument
+from hrag.cli.export_format import CompleteDocument
 from hrag.values.chunks import ChunkNode
 
 Value = str | int
@@ -102,7 +102,7 @@ class GraphFormat(Protocol):
 
 
 def graph_of(
-    tenant: str, collection: str, document: StoredDocument
+    tenant: str, collection: str, document: CompleteDocument
 ) -> tuple[list[Node], list[Edge]]:
     """Returns the nodes of a document and its chunks, parents first, and the edges between them.
 
@@ -140,7 +140,7 @@ def _chunk_node(scope: Mapping[str, Value], node: ChunkNode, text: str) -> Node:
     )
 
 
-def _edges(root: Node, chunks: Mapping[str, Node], document: StoredDocument) -> Iterator[Edge]:
+def _edges(root: Node, chunks: Mapping[str, Node], document: CompleteDocument) -> Iterator[Edge]:
     for node in document.tree:
         target = chunks[node.chunk.chunk_id]
         if node.parent_id:

@@ -72,7 +72,7 @@ class _Child:
             return False
 
 
-class Services:
+class ServiceProcesses:
     """The services on one store. They run inside the `with` block.
 
     `http` is the address of a gateway in front of them; if it is empty, there is no gateway.

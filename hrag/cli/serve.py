@@ -14,7 +14,7 @@ from hrag.cli.options import (
     Indexer,
     Retriever,
 )
-from hrag.cli.processes import Services, with_free_port
+from hrag.cli.processes import ServiceProcesses, with_free_port
 from hrag.cli.terminal import interrupt_on_signals, output
 
 
@@ -70,7 +70,7 @@ def serve(
     if http:
         module_of_extra("hrag.gateway.app", "gateway", "hrag serve --http")
     interrupt_on_signals()
-    services = Services(
+    services = ServiceProcesses(
         data_dir,
         with_free_port(indexer_address),
         with_free_port(retriever_address),

@@ -35,7 +35,7 @@ from hrag.values.status import IndexStatus, ReaderStatus, ServerInfo
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
-    from hrag.client.credentials import Access
+    from hrag.client.credentials import ClientCredentials
 
 Row = tuple[Collection, IndexStatus]
 
@@ -242,9 +242,9 @@ def health(
       hrag health
       hrag health retriever --retriever 127.0.0.1:50052
     """
-    from hrag.client.credentials import Access  # noqa: PLC0415
+    from hrag.client.credentials import ClientCredentials  # noqa: PLC0415
 
-    access = Access(**asdict(credentials))
+    access = ClientCredentials(**asdict(credentials))
     targets = {
         ServiceName.INDEXER: (INDEXER, indexer),
         ServiceName.RETRIEVER: (RETRIEVER, retriever),
@@ -263,7 +263,7 @@ def health(
         raise typer.Exit(1)
 
 
-def is_serving(service: Service, address: str, access: "Access") -> bool:
+def is_serving(service: Service, address: str, access: "ClientCredentials") -> bool:
     """Returns True if the service at `address` reports SERVING; False also if it is unreachable."""
     import grpc  # noqa: PLC0415
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415

@@ -16,7 +16,7 @@ from typing import Any, Self
 from hrag.client import calls
 from hrag.client.aio_catalog import AsyncCatalog
 from hrag.client.argument_checks import checked_timeout
-from hrag.client.credentials import Access, File
+from hrag.client.credentials import ClientCredentials, File
 from hrag.client.ingest_stream import AsyncDocuments, Outcome, aio_outcomes
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.values.answers import AnswerEvent, AnswerQuery
@@ -81,7 +81,7 @@ class AsyncClient(AsyncCatalog):
         key_file: File | None = None,
     ) -> None:
         self._timeout_s = checked_timeout(timeout_s)
-        access = Access(token, ca_file, cert_file, key_file)
+        access = ClientCredentials(token, ca_file, cert_file, key_file)
         self._channels = [
             access.aio_channel(address, calls.channel_options(address))
             for address in (indexer, retriever)

@@ -20,7 +20,7 @@ File = str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientCredentials:
     """The credentials of a client: an API key or JSON Web Token, and PEM files for TLS.
 
     TLS is used if `ca_file` or `cert_file` is given. `ca_file` contains the certificates of the

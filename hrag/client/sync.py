@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from hrag.client import calls
 from hrag.client.argument_checks import checked_timeout
-from hrag.client.credentials import Access, File
+from hrag.client.credentials import ClientCredentials, File
 from hrag.client.ingest_stream import Documents, Outcome, outcomes
 from hrag.client.sync_catalog import Catalog
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
@@ -72,7 +72,7 @@ class Client(Catalog):
         key_file: File | None = None,
     ) -> None:
         self._timeout_s = checked_timeout(timeout_s)
-        access = Access(token, ca_file, cert_file, key_file)
+        access = ClientCredentials(token, ca_file, cert_file, key_file)
         self._channels = [
             access.channel(address, calls.channel_options(address))
             for address in (indexer, retriever)

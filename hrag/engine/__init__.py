@@ -4,14 +4,14 @@ Methods of engines raise only errors of `hrag.errors`.
 """
 
 from hrag.engine.engine_documents import (
-    Admission,
     CollectionHandle,
+    DamagedDocument,
     DocumentSummaries,
-    Exported,
+    ExportedDocument,
+    IngestDecision,
     PreparedDocument,
     StoredDocument,
     Summary,
-    UnreadableDocument,
     Unsummarised,
 )
 from hrag.engine.engine_factory import open_engine
@@ -48,17 +48,18 @@ from hrag.engine.reports import (
 __all__ = [
     "VALUES",
     "Administration",
-    "Admission",
     "BackupReport",
     "CheckReport",
     "CollectionHandle",
+    "DamagedDocument",
     "DocumentSummaries",
     "Encoded",
     "Engine",
-    "Exported",
+    "ExportedDocument",
     "FindRequest",
     "FindResult",
     "Fusion",
+    "IngestDecision",
     "Maintenance",
     "MigrationReport",
     "PassageFields",
@@ -72,7 +73,6 @@ __all__ = [
     "StoredDocument",
     "Summary",
     "SurroundedLeaves",
-    "UnreadableDocument",
     "Unsummarised",
     "VacuumReport",
     "Values",

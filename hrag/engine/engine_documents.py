@@ -62,7 +62,7 @@ class PreparedDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class IngestDecision:
     """The decision whether a document must be ingested, and the collection that it belongs to.
 
     `unchanged` is the stored document's result if it has the same content hash, else None. If it is
@@ -110,7 +110,7 @@ class StoredDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableDocument:
+class DamagedDocument:
     """A stored document whose stored data differs from what was written.
 
     `problem` says which part is damaged.
@@ -120,7 +120,7 @@ class UnreadableDocument:
     problem: str
 
 
-Exported = StoredDocument | UnreadableDocument
+ExportedDocument = StoredDocument | DamagedDocument
 
 
 NO_VERSION = 0

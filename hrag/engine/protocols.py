@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hrag.engine.engine_documents import (
-    Admission,
     CollectionHandle,
     DocumentSummaries,
-    Exported,
+    ExportedDocument,
+    IngestDecision,
     PreparedDocument,
     StoredDocument,
     Unsummarised,
@@ -110,7 +110,7 @@ class Writer(Protocol):
         document_id: str,
         content_hash: str,
         stored_bytes: int = 1,
-    ) -> Admission:
+    ) -> IngestDecision:
         """Decides in one read whether a document must be ingested, before any work is done for it.
 
         An empty `content_hash` equals no stored hash. `stored_bytes` is a lower bound of the size
@@ -328,7 +328,7 @@ class Reader(Protocol):
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
         """Returns the tenant's aliases, ordered by name."""
 
-    def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
+    def export(self, tenant_id: str, collection: str) -> Iterator[ExportedDocument]:
         """Yields every document of a collection, each in its state at the moment when it is read.
 
         Documents are ordered by the bytes of their ids. A damaged document is yielded as an

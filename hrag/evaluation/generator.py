@@ -26,7 +26,7 @@ from hrag.client import Client
 from hrag.evaluation.chat_calls import ChatCalls, ChatUsage, in_threads, prompt_template
 from hrag.evaluation.json_lines import RowWriter, has_lone_surrogate, json_rows
 from hrag.evaluation.retrieved import quote_pattern
-from hrag.evaluation.searches import Searched, Show
+from hrag.evaluation.searches import SearchTarget, Show
 from hrag.values.chunks import Chunk
 from hrag.values.errors import HragError, InvalidArgument
 from hrag.values.limits import MAX_PAGE_SIZE
@@ -39,7 +39,7 @@ _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GenerationResult:
     """The result of a generation.
 
     `questions` is the number of questions in the file, and `added` the number of new ones.
@@ -92,14 +92,16 @@ class _Source:
 class QuestionGenerator:
     """Writes questions about the chunks of one collection."""
 
-    def __init__(self, client: Client, calls: ChatCalls, where: Searched, concurrency: int) -> None:
+    def __init__(
+        self, client: Client, calls: ChatCalls, where: SearchTarget, concurrency: int
+    ) -> None:
         self._client = client
         self._calls = calls
         self._where = where
         self._concurrency = concurrency
         self._prompt = prompt_template("question_prompt.txt")
 
-    def generate(self, path: Path, count: int, seed: int, show: Show) -> Generated:
+    def generate(self, path: Path, count: int, seed: int, show: Show) -> GenerationResult:
         """Adds questions to the file until it has `count`, or chunks or attempts run out.
 
         Raises the client's errors, the chat model's error if the first calls all fail, and
@@ -129,7 +131,7 @@ class QuestionGenerator:
                         file.write(asdict(written))
                         added += 1
                     show(len(existing) + added, count, rejected.total())
-        return Generated(len(existing) + added, added, rejected, self._calls.usage)
+        return GenerationResult(len(existing) + added, added, rejected, self._calls.usage)
 
     def _source(self, seed: int) -> _Source:
         where = self._where

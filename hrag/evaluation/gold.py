@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
-from hrag.evaluation.retrieved import Retrieved
+from hrag.evaluation.retrieved import RetrievalResult
 
 # A passage finds a piece of gold if it contains half of it, or if half of the passage is gold.
 FOUND_SHARE = 0.5
@@ -56,7 +56,7 @@ class Coverage:
     union: int
 
 
-def resolve(question: Question, results: Iterable[Retrieved]) -> ResolvedGold:
+def resolve(question: Question, results: Iterable[RetrievalResult]) -> ResolvedGold:
     """Returns the question's gold, with the places where systems found its quotes.
 
     `results` are the successful results of all systems for this question.

@@ -25,7 +25,7 @@ from hrag.evaluation.chat_calls import (
     prompt_template,
 )
 from hrag.evaluation.questions import Question
-from hrag.evaluation.searches import Searched, Show, best_passages
+from hrag.evaluation.searches import SearchTarget, Show, best_passages
 from hrag.evaluation.summary import FailedCall, failed_call
 from hrag.evaluation.systems import System
 from hrag.values.errors import ChatRejected, HragError
@@ -124,8 +124,8 @@ class Comparison:
 
 _SAME = Comparison(dict.fromkeys(CRITERIA, 0), dict.fromkeys(CRITERIA, 0), identical=True)
 
-Answered = str | HragError
-Compared = Comparison | HragError
+AnswerOutcome = str | HragError
+ComparisonOutcome = Comparison | HragError
 
 
 class Judge:
@@ -135,7 +135,7 @@ class Judge:
         self,
         client: Client,
         calls: ChatCalls,
-        where: Searched,
+        where: SearchTarget,
         settings: JudgeSettings,
     ) -> None:
         self._client = client
@@ -161,7 +161,7 @@ class Judge:
         calls_per_question = len(systems) + _ORDERS * len(others)
         progress = _Progress(show, calls_per_question * len(questions), self._calls)
 
-        def work(question: Question) -> dict[str, Compared]:
+        def work(question: Question) -> dict[str, ComparisonOutcome]:
             compared = self._compare_all(question, others, baseline)
             progress.add(calls_per_question)
             return compared
@@ -182,12 +182,12 @@ class Judge:
 
     def _compare_all(
         self, question: Question, others: Sequence[System], baseline: System
-    ) -> dict[str, Compared]:
+    ) -> dict[str, ComparisonOutcome]:
         """Returns the comparison of each other system with the baseline, by the system's name."""
         expected = self._answer(question, baseline)
         return {other.name: self._compare(question, other, expected) for other in others}
 
-    def _answer(self, question: Question, system: System) -> Answered:
+    def _answer(self, question: Question, system: System) -> AnswerOutcome:
         budget = self._settings.passage_tokens
         try:
             passages = best_passages(self._client, question.text, system, self._where, budget)
@@ -201,7 +201,9 @@ class Judge:
             self._calls.check_reachable(error)
             return error
 
-    def _compare(self, question: Question, system: System, expected: Answered) -> Compared:
+    def _compare(
+        self, question: Question, system: System, expected: AnswerOutcome
+    ) -> ComparisonOutcome:
         answer = self._answer(question, system)
         for answered in (answer, expected):
             if isinstance(answered, HragError):
@@ -233,7 +235,7 @@ class Judge:
         system: str,
         baseline: str,
         questions: Sequence[Question],
-        compared: Sequence[Compared],
+        compared: Sequence[ComparisonOutcome],
     ) -> PairFigures:
         judged = [comparison for comparison in compared if isinstance(comparison, Comparison)]
         outcomes = [[pair.outcome(criterion) for pair in judged] for criterion in CRITERIA]

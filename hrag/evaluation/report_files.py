@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hrag.evaluation.generator import Generated
+from hrag.evaluation.generator import GenerationResult
 from hrag.evaluation.judge import JudgeFigures
 from hrag.evaluation.summary import VERSION, RetrievalFigures, as_json
 
@@ -20,7 +20,7 @@ class Report:
     about: Mapping[str, str | int]
     retrieval: RetrievalFigures | None = None
     judged: JudgeFigures | None = None
-    generated: Generated | None = None
+    generated: GenerationResult | None = None
     warnings: tuple[str, ...] = ()
     version: int = field(default=VERSION, init=False)
 

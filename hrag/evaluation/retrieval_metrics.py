@@ -21,7 +21,7 @@ from hrag.evaluation.gold import (
     found_gains,
     ideal_gains,
 )
-from hrag.evaluation.retrieved import Retrieved
+from hrag.evaluation.retrieved import RetrievalResult
 
 RANKS = 10  # nDCG uses this many ranks.
 
@@ -44,7 +44,7 @@ def metric_names(budgets: Sequence[int]) -> tuple[str, ...]:
     return (*budgeted, MRR, NDCG)
 
 
-def scores(gold: ResolvedGold, result: Retrieved | None, budgets: Sequence[int]) -> Scores:
+def scores(gold: ResolvedGold, result: RetrievalResult | None, budgets: Sequence[int]) -> Scores:
     """Returns all metrics of one question by their names.
 
     `result` is None for a search that failed; its metrics are all 0.

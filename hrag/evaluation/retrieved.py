@@ -14,7 +14,7 @@ from hrag.values.search import Passage, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrievalResult:
     """The result of one question in one system.
 
     `ranking` contains the spans of the whole passages, best first; `texts` contains the text that
@@ -39,14 +39,14 @@ def retrieved(
     result: SearchResult,
     texts: Mapping[int, BudgetedText],
     round_trip_us: int,
-) -> Retrieved:
+) -> RetrievalResult:
     """Returns the part of a result that the metrics need.
 
     `texts` are its passages cut to the budgets. `round_trip_us` is the time that the client
     measured.
     """
     embed_us = result.timings.embed_us
-    return Retrieved(
+    return RetrievalResult(
         ranking=tuple(map(span_of, result.passages)),
         texts=texts,
         quotes=tuple(

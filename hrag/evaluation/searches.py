@@ -14,7 +14,7 @@ from hrag.client import Client
 from hrag.evaluation.context_budget import BudgetedText, cut_passages, cut_to_budgets
 from hrag.evaluation.journal import Journal, key_of
 from hrag.evaluation.questions import GoldQuote, Question
-from hrag.evaluation.retrieved import Retrieved, retrieved
+from hrag.evaluation.retrieved import RetrievalResult, retrieved
 from hrag.evaluation.systems import System
 from hrag.values.errors import (
     CollectionNotFound,
@@ -49,14 +49,14 @@ _FATAL = (
     *(ServiceUnavailable, StoreUnavailable),
 )
 
-Outcome = Retrieved | HragError
+Outcome = RetrievalResult | HragError
 # The arguments are the number of finished calls, of all calls, and of failed calls.
 Show = Callable[[int, int, int], None]
 Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class SearchTarget:
     """The collection that is searched, and the token budgets to compare at, in ascending order."""
 
     tenant_id: str
@@ -68,7 +68,7 @@ def search_all(
     client: Client,
     questions: Sequence[Question],
     systems: Sequence[System],
-    where: Searched,
+    where: SearchTarget,
     journal: Journal,
     show: Show,
 ) -> dict[str, list[Outcome]]:
@@ -108,10 +108,10 @@ def _raise_if_fatal(error: HragError, earlier: Sequence[Outcome]) -> None:
 
 
 def _outcome(
-    client: Client, question: Question, system: System, where: Searched, journal: Journal
+    client: Client, question: Question, system: System, where: SearchTarget, journal: Journal
 ) -> Outcome:
     key = _key(question, system, where)
-    stored = journal.get(key, Retrieved)
+    stored = journal.get(key, RetrievalResult)
     if stored is not None:
         return stored
     try:
@@ -124,7 +124,7 @@ def _outcome(
     return result
 
 
-def _key(question: Question, system: System, where: Searched) -> str:
+def _key(question: Question, system: System, where: SearchTarget) -> str:
     quotes = [asdict(gold) if isinstance(gold, GoldQuote) else None for gold in question.gold]
     return key_of(
         "search",
@@ -136,7 +136,9 @@ def _key(question: Question, system: System, where: Searched) -> str:
     )
 
 
-def search_one(client: Client, question: Question, system: System, where: Searched) -> Retrieved:
+def search_one(
+    client: Client, question: Question, system: System, where: SearchTarget
+) -> RetrievalResult:
     """Returns the result of one system for one question. Raises the errors of `Client.search`.
 
     A mode that fills a budget itself searches once for each budget. With other modes, the
@@ -155,8 +157,8 @@ def search_one(client: Client, question: Question, system: System, where: Search
 
 
 def _search_each_budget(
-    client: Client, question: Question, system: System, where: Searched
-) -> Retrieved:
+    client: Client, question: Question, system: System, where: SearchTarget
+) -> RetrievalResult:
     texts: dict[int, BudgetedText] = {}
     for budget in where.budgets:
         result, round_trip_us = timed_search(
@@ -167,7 +169,7 @@ def _search_each_budget(
 
 
 def best_passages(
-    client: Client, text: str, system: System, where: Searched, budget: int
+    client: Client, text: str, system: System, where: SearchTarget, budget: int
 ) -> tuple[Passage, ...]:
     """Returns the passages that fill the budget; the last one is cut.
 
@@ -179,7 +181,7 @@ def best_passages(
 
 
 def timed_search(
-    client: Client, text: str, system: System, where: Searched, **bounds: Any
+    client: Client, text: str, system: System, where: SearchTarget, **bounds: Any
 ) -> tuple[SearchResult, int]:
     """Returns a result and the time that the client waited for it, in microseconds.
 
@@ -212,14 +214,14 @@ def _retry(call: Callable[[], Reply]) -> Reply:
     return call()
 
 
-def searched_collections(systems: Sequence[System], where: Searched) -> tuple[str, ...]:
+def searched_collections(systems: Sequence[System], where: SearchTarget) -> tuple[str, ...]:
     """Returns the names of the collections that the systems search, without duplicates."""
     names = (system.options.get("collection", where.collection) for system in systems)
     return tuple(dict.fromkeys(names))
 
 
 def missing_documents(
-    client: Client, questions: Sequence[Question], where: Searched
+    client: Client, questions: Sequence[Question], where: SearchTarget
 ) -> tuple[str, ...]:
     """Returns the ids of documents that the gold names but the collection does not have.
 
@@ -229,7 +231,7 @@ def missing_documents(
     return tuple(name for name in names if not _exists(client, name, where))
 
 
-def _exists(client: Client, document_id: str, where: Searched) -> bool:
+def _exists(client: Client, document_id: str, where: SearchTarget) -> bool:
     try:
         _retry(
             lambda: client.get_chunk(

@@ -16,8 +16,8 @@ from hrag.evaluation.bootstrap import DEFAULT_RESAMPLES, Estimate, estimates, fe
 from hrag.evaluation.gold import ResolvedGold, resolve
 from hrag.evaluation.questions import Question
 from hrag.evaluation.retrieval_metrics import Scores, metric_names, scores
-from hrag.evaluation.retrieved import Retrieved
-from hrag.evaluation.searches import Outcome, Searched
+from hrag.evaluation.retrieved import RetrievalResult
+from hrag.evaluation.searches import Outcome, SearchTarget
 from hrag.evaluation.systems import System
 from hrag.values.errors import HragError
 
@@ -87,7 +87,7 @@ def summarise(
     questions: Sequence[Question],
     systems: Sequence[System],
     outcomes: Mapping[str, Sequence[Outcome]],
-    where: Searched,
+    where: SearchTarget,
     *,
     baseline: str,
     seed: int,
@@ -95,7 +95,7 @@ def summarise(
 ) -> RetrievalFigures:
     """Returns the figures of all systems. `outcomes` is the result of `search_all`."""
     golds = [
-        resolve(question, [outcome for outcome in row if isinstance(outcome, Retrieved)])
+        resolve(question, [outcome for outcome in row if isinstance(outcome, RetrievalResult)])
         for question, row in zip(questions, _rows(systems, outcomes), strict=True)
     ]
     scored = {
@@ -135,8 +135,8 @@ def _rows(
     return list(zip(*(outcomes[system.name] for system in systems), strict=True))
 
 
-def _result_of(outcome: Outcome) -> Retrieved | None:
-    return outcome if isinstance(outcome, Retrieved) else None
+def _result_of(outcome: Outcome) -> RetrievalResult | None:
+    return outcome if isinstance(outcome, RetrievalResult) else None
 
 
 def _figures(
@@ -145,13 +145,13 @@ def _figures(
     outcomes: Sequence[Outcome],
     scored: Mapping[str, Sequence[Scores]],
     baseline: str,
-    where: Searched,
+    where: SearchTarget,
     seed: int,
     resamples: int,
 ) -> SystemFigures:
     names = metric_names(where.budgets)
     values = _matrix(scored[system.name], names)
-    results = [outcome for outcome in outcomes if isinstance(outcome, Retrieved)]
+    results = [outcome for outcome in outcomes if isinstance(outcome, RetrievalResult)]
     latencies = [result.latency_us for result in results] or [0]
     differences: dict[str, Estimate] = {}
     if system.name != baseline:
@@ -182,7 +182,7 @@ def _matrix(scored: Sequence[Scores], names: Sequence[str]) -> NDArray[np.float6
     return np.array(rows, np.float64).reshape(len(names), len(scored))
 
 
-def _mean_tokens(results: Sequence[Retrieved], budget: int) -> float:
+def _mean_tokens(results: Sequence[RetrievalResult], budget: int) -> float:
     return sum(result.texts[budget].tokens for result in results) / max(1, len(results))
 
 
@@ -202,7 +202,10 @@ def _warnings(
             f"{unlocated} expected quotes are in no passage of any system; they count as missed"
         )
     results = [
-        outcome for row in outcomes.values() for outcome in row if isinstance(outcome, Retrieved)
+        outcome
+        for row in outcomes.values()
+        for outcome in row
+        if isinstance(outcome, RetrievalResult)
     ]
     sequences = {result.sequence for result in results}
     if len(sequences) > 1:
@@ -219,7 +222,7 @@ def _warnings(
 
 
 def _fallbacks(outcomes: Iterable[Outcome]) -> Counter[str]:
-    reasons = (outcome.fallback for outcome in outcomes if isinstance(outcome, Retrieved))
+    reasons = (outcome.fallback for outcome in outcomes if isinstance(outcome, RetrievalResult))
     return Counter(filter(None, reasons))
 
 

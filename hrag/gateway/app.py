@@ -26,7 +26,7 @@ from hrag.gateway.http.static_files import page, static_routes
 from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
-from hrag.gateway.services.channels import Services
+from hrag.gateway.services.channels import ServiceChannels
 from hrag.gateway.services.methods import METHODS, Method
 from hrag.host.listener import listen
 from hrag.server.calls.request_id import REQUEST_ID
@@ -69,7 +69,7 @@ async def _serve(
     stopping: threading.Event,
     on_serving: Callable[[int], None],
 ) -> None:
-    services = Services(settings)
+    services = ServiceChannels(settings)
     exchange = Exchange(settings, services)
     application = Application(routes(exchange), _hosts(settings))
     server = HttpServer(_with_cors(application, settings.origins), listening, settings, tls)

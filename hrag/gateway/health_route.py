@@ -8,13 +8,13 @@ from starlette.responses import Response
 from hrag.gateway.http.reply import json_reply
 from hrag.gateway.http.routes import Route
 from hrag.gateway.protojson.json_writer import dumped
-from hrag.gateway.services.channels import Services
+from hrag.gateway.services.channels import ServiceChannels
 from hrag.gateway.services.methods import SERVICE_NAMES
 
 _UNAVAILABLE = 503
 
 
-def health_routes(services: Services) -> dict[str, Route]:
+def health_routes(services: ServiceChannels) -> dict[str, Route]:
     """Returns the routes of the liveness check and of the readiness check."""
 
     async def ready(_request: Request) -> Response:

@@ -48,7 +48,7 @@ class PassageLimits:
     keep_overlap: bool = False
 
 
-class Selected(NamedTuple):
+class ChosenDrafts(NamedTuple):
     """The drafts that become passages, best first.
 
     They were chosen from the first `considered` candidates. `left_out` is True if the limit or the
@@ -69,7 +69,7 @@ def fill_budget(
     *,
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
-) -> Selected:
+) -> ChosenDrafts:
     """Returns the text that answers best, with at most `token_budget` tokens, as drafts.
 
     `candidates` are the leaves in order of rank; no more of them are read than needed. Leaves that
@@ -84,7 +84,7 @@ def fill_budget(
     remaining = iter(candidates)
     best = next(remaining, None)
     if best is None:
-        return Selected([], 0, left_out=False)
+        return ChosenDrafts([], 0, left_out=False)
     limits = PassageLimits(
         limit,
         token_budget,
@@ -92,16 +92,16 @@ def fill_budget(
         cut_last=True,
         max_per_document=max_per_document,
     )
-    chosen = select_drafts(chain([best], remaining), limits, matches)
+    chosen = choose_drafts_within_limits(chain([best], remaining), limits, matches)
     if chosen.drafts:
         return chosen
     record = first_words(best.document, best.record, token_budget)
     return chosen if record is None else chosen._replace(drafts=[replace(best, record=record)])
 
 
-def select_drafts(
+def choose_drafts_within_limits(
     candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
-) -> Selected:
+) -> ChosenDrafts:
     """Returns the drafts that become passages.
 
     `candidates` has one draft per group, in order of the groups; no more of them are read than
@@ -133,7 +133,7 @@ def select_drafts(
                 break
         if passages.is_full and not limits.merge_adjacent:
             break
-    return Selected(passages.drafts(), considered, left_out)
+    return ChosenDrafts(passages.drafts(), considered, left_out)
 
 
 @dataclass(slots=True)

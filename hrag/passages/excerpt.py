@@ -3,7 +3,7 @@
 from hrag.values.search import Passage
 
 
-def excerpt(passage: Passage, max_tokens: int) -> str:
+def cut_excerpt(passage: Passage, max_tokens: int) -> str:
     """Returns about `max_tokens` tokens of a passage's content, around its best leaf.
 
     The excerpt is centred on the leaf, except where the passage begins or ends. If the leaf is

@@ -46,7 +46,7 @@ _FRONT_MATTER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class MarkdownOutline:
     """The title and the sections of a Markdown text. `title` is empty if there is none."""
 
     title: str
@@ -60,7 +60,7 @@ def parse_markdown(content: bytes, _max_text_bytes: int) -> ParsedFile:
     return ParsedFile(text, (), outline.sections, outline.title)
 
 
-def outline_of(text: str) -> Outline:
+def outline_of(text: str) -> MarkdownOutline:
     """Returns the title and the top-level headings of `text`, in order. Raises no errors.
 
     The title is the front matter's `title`, or else the first heading of level 1.
@@ -78,7 +78,7 @@ def outline_of(text: str) -> Outline:
     _PARSER.block.parse(source, _PARSER, references, headings)
     sections = tuple(islice(_sections(headings, starts, references), MAX_HEADINGS))
     first_heading = next((section.title for section in sections if section.depth == 1), "")
-    return Outline(front_matter_title(front_matter) or first_heading, sections)
+    return MarkdownOutline(front_matter_title(front_matter) or first_heading, sections)
 
 
 def _line_starts(text: str) -> list[int]:

@@ -22,7 +22,7 @@ import numpy as np
 import structlog
 
 from hrag.config import EngineSettings
-from hrag.engine import Engine, Exported, Reader, StoredDocument, Writer, open_engine
+from hrag.engine import Engine, ExportedDocument, Reader, StoredDocument, Writer, open_engine
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import content, schema
@@ -30,7 +30,7 @@ from hrag.engine.embedded.store.environment import open_alone, open_for_writing
 from hrag.engine.embedded.store.tables import stored_entries
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.engine.engine_documents import DocumentSummaries, Summary, UnreadableDocument
+from hrag.engine.engine_documents import DamagedDocument, DocumentSummaries, Summary
 from hrag.engine.find import VALUES, FindRequest
 from hrag.errors import DataLoss, HragError, StoreUnavailable
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
@@ -424,12 +424,12 @@ def _parts_of_result(snapshot: Any, request: FindRequest) -> Any:
     return result.passages, result.sections, result.eligible_leaves
 
 
-def plain(stored: Exported) -> Any:
+def plain(stored: ExportedDocument) -> Any:
     """Returns the parts of a stored document that tests compare.
 
     Raises DataLoss if the document is damaged.
     """
-    if isinstance(stored, UnreadableDocument):
+    if isinstance(stored, DamagedDocument):
         raise DataLoss(stored.problem)
     document, summaries = stored.document, stored.summaries
     plain_summaries = summaries and (summaries.summaries, summaries.vectors.tobytes())

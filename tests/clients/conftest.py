@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.server.auth import Role
 from tests.support.servers.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
 from tests.support.servers.openai_server import OpenAIServer, Reply, events, piece
@@ -48,7 +48,7 @@ class Chat(OpenAIServer):
 class Secured:
     """Running services, with the credentials and files that a client needs."""
 
-    services: Services
+    services: ServiceProcesses
     chat: Chat
     token: str
     ca_file: Path
@@ -116,7 +116,7 @@ def secured(
             "HRAG_CHAT_API_KEY": "sk-test",
             "HRAG_MAX_CONCURRENT_ANSWERS": "1",
         }
-        services = Services(folder / "store", *free_addresses(2), settings=settings)
+        services = ServiceProcesses(folder / "store", *free_addresses(2), settings=settings)
         with services:
             services.wait_until_serving(START_S)
             yield Secured(services, chat, token, authority.ca_file, other.ca_file)

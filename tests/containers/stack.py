@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.cli.status import is_serving
 from hrag.client import Client
-from hrag.client.credentials import Access
+from hrag.client.credentials import ClientCredentials
 from hrag.errors import Unauthenticated
 from hrag.server.auth import Role
 from tests.containers.engine import Engine, eventually
@@ -31,8 +31,8 @@ class Stack:
     addresses: dict[Service, str]
     token: str = ""
 
-    def client(self, access: Access | None = None) -> Client:
-        access = access or Access(self.token)
+    def client(self, access: ClientCredentials | None = None) -> Client:
+        access = access or ClientCredentials(self.token)
         return Client(
             self.addresses[INDEXER],
             self.addresses[RETRIEVER],
@@ -40,10 +40,10 @@ class Stack:
             ca_file=access.ca_file,
         )
 
-    def serves(self, service: Service, access: Access | None = None) -> bool:
-        return is_serving(service, self.addresses[service], access or Access())
+    def serves(self, service: Service, access: ClientCredentials | None = None) -> bool:
+        return is_serving(service, self.addresses[service], access or ClientCredentials())
 
-    def wait_until_serving(self, access: Access | None = None) -> None:
+    def wait_until_serving(self, access: ClientCredentials | None = None) -> None:
         for service in self.addresses:
             eventually(lambda s=service: self.serves(s, access), f"{service.name} serves")
 
@@ -72,7 +72,7 @@ def new_key(stack: Stack, tenant: str = "*", role: Role = Role.ADMIN) -> str:
     done = stack.engine.keys("create", "--tenant", tenant, "--role", role.value)
     assert done.returncode == 0, done.stderr
     key = done.stdout.removesuffix("\n")
-    with stack.client(Access(key)) as client:
+    with stack.client(ClientCredentials(key)) as client:
         eventually(
             lambda: is_admitted(client, "acme" if tenant == "*" else tenant), "the key is known"
         )

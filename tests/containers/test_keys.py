@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from hrag.cli.processes import INDEXER, RETRIEVER, free_addresses
-from hrag.client.credentials import Access
+from hrag.client.credentials import ClientCredentials
 from hrag.config import PLAINTEXT_WORDS
 from hrag.errors import PermissionDenied, Unauthenticated
 from hrag.server.auth import Role
@@ -21,7 +21,7 @@ REFUSED_WITHIN_S = 2.0
 
 
 def test_calls_without_a_key_are_refused(stack):
-    with stack.client(Access()) as client:
+    with stack.client(ClientCredentials()) as client:
         for call in (
             lambda: client.ingest("acme", Document("Cats sleep.", "pets")),
             lambda: client.search("acme", "cats"),
@@ -33,7 +33,7 @@ def test_calls_without_a_key_are_refused(stack):
 
 def test_a_key_created_while_services_run_is_valid_for_its_tenant_and_role(stack):
     key = new_key(stack, "globex", Role.WRITE)
-    with stack.client(Access(key)) as client:
+    with stack.client(ClientCredentials(key)) as client:
         client.ingest("globex", Document("Cats sleep. Dogs bark.", "pets"))
         assert client.search("globex", "what do dogs do?").passages
         with pytest.raises(PermissionDenied):
@@ -44,7 +44,7 @@ def test_a_key_created_while_services_run_is_valid_for_its_tenant_and_role(stack
 
 def test_a_revoked_key_is_refused_within_two_seconds(stack):
     key = new_key(stack)
-    with stack.client(Access(key)) as client:
+    with stack.client(ClientCredentials(key)) as client:
         client.list_collections("acme")
         done = stack.engine.keys("revoke", id_of(key))
         assert done.returncode == 0, done.stderr
@@ -105,11 +105,11 @@ def test_one_container_runs_both_services_without_compose(stack):
         creation = run("run", "--rm", "--volume", f"{name}-keys:/keys", IMAGE, *making)
         assert creation.returncode == 0, creation.stderr
         token = creation.stdout.strip()
-        with single.client(Access(token)) as client:
+        with single.client(ClientCredentials(token)) as client:
             eventually(lambda: is_admitted(client, "acme"), "the key is known")
             client.ingest("acme", Document("Cats sleep. Dogs bark.", "pets"))
             assert client.search("acme", "what do dogs do?").passages
-        with single.client(Access()) as client, pytest.raises(Unauthenticated):
+        with single.client(ClientCredentials()) as client, pytest.raises(Unauthenticated):
             client.search("acme", "what do dogs do?")
         arguments = ("--env", f"HRAG_TOKEN={token}", name, "hrag", "status", "--tenant", "acme")
         done = run("exec", *arguments)

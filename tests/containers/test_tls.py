@@ -6,7 +6,7 @@ import ssl
 import pytest
 
 from hrag.cli.processes import INDEXER, RETRIEVER
-from hrag.client.credentials import Access
+from hrag.client.credentials import ClientCredentials
 from hrag.errors import ServiceUnavailable
 from hrag.types import Document
 from tests.support.servers.pki import Authority
@@ -49,7 +49,7 @@ def encrypted(stack, authority):
 def test_all_connections_use_tls_and_the_published_address_is_reachable(
     stack, authority, encrypted
 ):
-    access = Access(stack.token, ca_file=authority.ca_file)
+    access = ClientCredentials(stack.token, ca_file=authority.ca_file)
     stack.wait_until_serving(access)
     with stack.client(access) as client:
         client.ingest("tls", Document("Cats sleep. Dogs bark.", "pets"))

@@ -25,7 +25,7 @@ from hrag.models.embedding.embedder_factory import open_embedder
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.models.embedding.openai_embedder import OpenAIEmbedder
 from hrag.models.embedding.vector_checks import unit_rows
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.deadline import Deadline
 from tests.support.servers.openai_server import OpenAIServer
 
@@ -46,7 +46,7 @@ def _openai(*, base64_known: bool, dimensions: int | None = None) -> Iterator[Em
     with OpenAIServer(base64_known=base64_known) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_PROXY", "127.0.0.1")
         yield OpenAIEmbedder(
-            model="test", access=Access(server.base_url, "key"), dimensions=dimensions
+            model="test", access=EndpointAccess(server.base_url, "key"), dimensions=dimensions
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from hrag.engine.engine_documents import DocumentSummaries, PreparedDocument, Summary
 from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import CollectionExists, CollectionNotFound, DocumentNotFound, StoreUnavailable
 from hrag.types import Retrieval, SearchMode
@@ -115,7 +115,7 @@ class _Load:
             self._ledger.acknowledge(place, write)
 
 
-def _search(database: Database, seed: int) -> None:
+def _search(database: PostgresDatabase, seed: int) -> None:
     """Searches until the process ends."""
     draw, reader = random.Random(seed), PostgresReader(database)
     options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.HYBRID}
@@ -131,7 +131,7 @@ def _search(database: Database, seed: int) -> None:
 def main(role: str, dsn: str, ledger: str, seed: str, at: str, delay_s: str) -> None:
     if int(at):
         end_at_statement(int(at), float(delay_s))
-    database = Database(dsn, 8, f"hrag-{role}", is_writer=role == "writer")
+    database = PostgresDatabase(dsn, 8, f"hrag-{role}", is_writer=role == "writer")
     if role == "reader":
         _search(database, int(seed))
     worker = MaintenanceWorker(database, HOME_LEAVES, LIMITS)

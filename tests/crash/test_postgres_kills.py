@@ -16,7 +16,7 @@ import pytest
 
 from hrag.engine.postgres.admin.check import check
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import migrate
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.types import Retrieval, SearchMode
@@ -165,7 +165,7 @@ class CrashRun:
                 assert text == text_of(tenant_id, name, version)
                 self.verified += 1
 
-    def _finish(self, database: Database) -> None:
+    def _finish(self, database: PostgresDatabase) -> None:
         """Completes interrupted maintenance; fails if a home, row or term vector is left over."""
         twins = Twins(database, HOME_LEAVES, LIMITS)
         with database.write() as connection:
@@ -188,7 +188,7 @@ class CrashRun:
         self.homes += homes
         self.parts += twins.rows("hrag.postings_parts")
 
-    def _search(self, database: Database) -> None:
+    def _search(self, database: PostgresDatabase) -> None:
         """Fails unless lexical searches find the documents of the ledger with the right scores."""
         ledger, memory = self._ledger(), MemoryEngine()
         writer = memory.writer()
@@ -213,8 +213,8 @@ class CrashRun:
         assert scores[0] == pytest.approx(scores[1], abs=TOLERANCE)
 
     @contextmanager
-    def _database(self) -> Iterator[Database]:
-        with closing(Database(self._dsn, 8, "tests", is_writer=True)) as database:
+    def _database(self) -> Iterator[PostgresDatabase]:
+        with closing(PostgresDatabase(self._dsn, 8, "tests", is_writer=True)) as database:
             yield database
 
     @property
@@ -228,7 +228,7 @@ class CrashRun:
         return (self.folder / "log").read_text()[-5000:]
 
 
-def database_value(database: Database, statement: str) -> int:
+def database_value(database: PostgresDatabase, statement: str) -> int:
     with database.read() as connection:
         return connection.execute(statement).fetchone()[0]
 

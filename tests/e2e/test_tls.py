@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.processes import ServiceFailed, Services, free_addresses
+from hrag.cli.processes import ServiceFailed, ServiceProcesses, free_addresses
 from hrag.client import Client
 from hrag.errors import ServiceUnavailable
 from hrag.server.auth import Role
@@ -52,7 +52,7 @@ def secured(authority: Authority, tmp_path: Path):
 def test_services_on_all_addresses_serve_clients_with_certificate_and_key(secured, tmp_path):
     settings, access = secured
     ports = [address.rpartition(":")[2] for address in free_addresses(2)]
-    services = Services(
+    services = ServiceProcesses(
         tmp_path / "data", *(f"0.0.0.0:{port}" for port in ports), settings=settings
     )
     indexer, retriever = (f"127.0.0.1:{port}" for port in ports)
@@ -105,7 +105,7 @@ def test_hrag_serve_needs_no_client_certificate(secured, tmp_path):
 
 
 def test_a_service_that_never_serves_is_abandoned(tmp_path):
-    services = Services(tmp_path / "data", *free_addresses(2), settings=FAST)
+    services = ServiceProcesses(tmp_path / "data", *free_addresses(2), settings=FAST)
     began = time.monotonic()
     with services, pytest.raises(ServiceFailed, match="does not serve after 0 s"):
         services.wait_until_serving(0.0)

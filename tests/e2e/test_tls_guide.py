@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.client import Client
 from tests.support.manuals import ROOT, blocks
 from tests.support.servers.processes import FAST, START_S
@@ -93,7 +93,7 @@ def test_services_and_clients_use_the_certificate_of_the_guide(folder: Path) -> 
         "HRAG_TLS_KEY_FILE": str(folder / "service.key"),
     }
     indexer, retriever = free_addresses(2)
-    services = Services(folder / "data", indexer, retriever, settings=settings)
+    services = ServiceProcesses(folder / "data", indexer, retriever, settings=settings)
     with services:
         services.wait_until_serving(START_S)
         with Client(indexer, retriever, ca_file=folder / "authority.pem") as client:

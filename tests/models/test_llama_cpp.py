@@ -11,7 +11,7 @@ import pytest
 from hrag.errors import ChatRejected, ChatUnavailable
 from hrag.models.chat import ChatEnd
 from hrag.models.chat.openai_chat import OpenAIChat
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.types import Document, SearchQuery, SearchResult
 from hrag.values.answers import AnswerEnd, FinishReason
 from hrag.values.deadline import NEVER
@@ -27,7 +27,7 @@ TEXT = "Dogs bark at night. They dig holes in gardens."
 
 @pytest.fixture
 def model(llama: Llama) -> OpenAIChat:
-    return OpenAIChat(model="smollm2", access=Access(llama.base_url, "none"))
+    return OpenAIChat(model="smollm2", access=EndpointAccess(llama.base_url, "none"))
 
 
 def test_a_text_comes_in_pieces_up_to_its_bound(model: OpenAIChat) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.cli.terminal import ExitCode
 from hrag.client import Client
 from hrag.types import Document
@@ -145,7 +145,9 @@ def test_without_a_compiler_a_required_kernel_ends_the_build(source, tmp_path):
 def test_a_client_without_kernels_and_server_parts_searches(client_command, tmp_path):
     indexer, retriever = free_addresses(2)
     settings = {"HRAG_EMBEDDER": "hash:64"}
-    with Services(tmp_path / "data", indexer, retriever, logs=tmp_path, settings=settings) as both:
+    with ServiceProcesses(
+        tmp_path / "data", indexer, retriever, logs=tmp_path, settings=settings
+    ) as both:
         both.wait_until_serving(60)
         with Client(indexer=indexer, retriever=retriever) as client:
             client.ingest("acme", Document("Bees dance.", document_id="bees"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
+from hrag.passages.budget import PassageLimits, choose_drafts_within_limits, fill_budget
 from hrag.passages.drafts import PassageDraft
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import LeafMatch, TreeText
@@ -169,7 +169,7 @@ def test_a_larger_budget_gives_the_same_text_and_more(ranking, budgets, max_per_
 @given(rankings(), two_limits, per_document)
 def test_a_larger_limit_gives_the_same_text_and_more(ranking, limits, max_per_document):
     less, more = (
-        select_drafts(
+        choose_drafts_within_limits(
             ranking.drafts(),
             PassageLimits(limit, merge_adjacent=True, max_per_document=max_per_document),
             ranking,
@@ -213,7 +213,7 @@ class Parents:
 @given(rankings().map(Parents), st.integers(1, 8), st.just(0) | budgets, st.booleans())
 def test_separate_passages_repeat_and_lose_no_text(climbed, limit, budget, cut_last):
     limits = PassageLimits(limit, budget, cut_last=cut_last and budget > 0)
-    drafts = select_drafts(climbed.drafts(), limits, climbed).drafts
+    drafts = choose_drafts_within_limits(climbed.drafts(), limits, climbed).drafts
     assert len(drafts) <= limit
     returned: dict[str, set[int]] = {name: set() for name in climbed.ranking.texts}
     for draft in drafts:
@@ -237,6 +237,7 @@ def test_separate_passages_repeat_and_lose_no_text(climbed, limit, budget, cut_l
 @given(rankings().map(Parents), two_limits)
 def test_a_larger_limit_gives_the_same_passages_first(climbed, limits):
     less, more = (
-        select_drafts(climbed.drafts(), PassageLimits(limit), climbed).drafts for limit in limits
+        choose_drafts_within_limits(climbed.drafts(), PassageLimits(limit), climbed).drafts
+        for limit in limits
     )
     assert [draft.record for draft in more[: len(less)]] == [draft.record for draft in less]

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hrag.engine.engine_documents import CollectionHandle
-from hrag.engine.postgres.store.database import Database
-from hrag.engine.postgres.store.filter_sql import selected, selection
+from hrag.engine.postgres.store.database import PostgresDatabase
+from hrag.engine.postgres.store.filter_sql import filter_query, matching_ordinals
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import Cancelled
 from hrag.filters import (
@@ -35,16 +35,16 @@ metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 
 
 @pytest.fixture(scope="module")
-def database(postgres: PostgresServer) -> Iterator[Database]:
+def database(postgres: PostgresServer) -> Iterator[PostgresDatabase]:
     name = postgres.new_database()
-    database = Database(postgres.dsn(name), 2, "tests", is_writer=True)
+    database = PostgresDatabase(postgres.dsn(name), 2, "tests", is_writer=True)
     yield database
     database.close()
     postgres.drop(name)
 
 
 @pytest.fixture(scope="module")
-def writer(database: Database) -> PostgresWriter:
+def writer(database: PostgresDatabase) -> PostgresWriter:
     return PostgresWriter(database)
 
 
@@ -67,13 +67,13 @@ def _listed(writer: PostgresWriter, handle: CollectionHandle, filter: Filter) ->
 
 
 def _ordinals_of(
-    database: Database, handle: CollectionHandle, filter: Filter, max_selects: int
+    database: PostgresDatabase, handle: CollectionHandle, filter: Filter, max_selects: int
 ) -> tuple[list[int], set[int]]:
-    """The ordinals that `selected` returns, and those that the query of `selection` returns."""
+    """Returns the ordinals of `matching_ordinals` and those of the query of `filter_query`."""
     place = "t", handle.collection_id
     with database.read() as connection:
-        ordinals = selected(connection, *place, filter, max_selects=max_selects)
-        query = selection(connection, *place, filter, max_selects=max_selects)
+        ordinals = matching_ordinals(connection, *place, filter, max_selects=max_selects)
+        query = filter_query(connection, *place, filter, max_selects=max_selects)
         rows = connection.execute(query.statement, query.parameters).fetchall()
     return ordinals.tolist(), {ordinal for (ordinal,) in rows}
 
@@ -159,4 +159,4 @@ def test_the_evaluation_of_a_large_filter_ends_when_its_caller_leaves(database, 
     checks = iter([True] * 5)
     deadline = Deadline.after(60, is_waiting=lambda: next(checks, False))
     with database.read() as connection, pytest.raises(Cancelled, match="filtering"):
-        selected(connection, "t", handle.collection_id, LARGE["pairs"], deadline)
+        matching_ordinals(connection, "t", handle.collection_id, LARGE["pairs"], deadline)

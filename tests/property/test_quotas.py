@@ -90,11 +90,11 @@ class PostgresStore:
     """A store of the PostgreSQL engine. Implements `Store`."""
 
     def __init__(self, server: PostgresServer, quota_of: QuotaOf) -> None:
-        from hrag.engine.postgres.store.database import Database
+        from hrag.engine.postgres.store.database import PostgresDatabase
         from hrag.engine.postgres.write.writer import PostgresWriter
 
         self._server, self._name = server, server.new_database()
-        self._database = Database(server.dsn(self._name), 2, "tests", is_writer=True)
+        self._database = PostgresDatabase(server.dsn(self._name), 2, "tests", is_writer=True)
         self.writer = PostgresWriter(self._database, quota_of=quota_of)
 
     def usage(self, tenant_id: str) -> tuple[int, ...]:

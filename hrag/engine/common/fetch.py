@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.labels import split_label
-from hrag.engine.common.rounds import Selection, select
+from hrag.engine.common.rounds import RoundOutcome, choose_drafts
 from hrag.engine.find import Encoded, FindRequest, PassageFields, ResultForm, SurroundedLeaves
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
@@ -68,7 +68,7 @@ class Fetch:
     terms: TermLocator
     deadline: Deadline
 
-    def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], Selection]:
+    def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], RoundOutcome]:
         """Returns the best groups in the requested form, and whether groups were left out.
 
         Raises ReplyTooLarge.
@@ -81,7 +81,7 @@ class Fetch:
             case _:
                 return self._read_passages(groups)
 
-    def _read_passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
+    def _read_passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], RoundOutcome]:
         """Returns the best groups as passages."""
         drafts, outcome = self._choose_drafts(groups)
         reply = self.request.reply
@@ -102,7 +102,7 @@ class Fetch:
 
     def _encode_passages(
         self, fields: PassageFields, groups: AncestorGroups
-    ) -> tuple[tuple[bytes, ...], Selection]:
+    ) -> tuple[tuple[bytes, ...], RoundOutcome]:
         """Returns the same passages as `_read_passages`, each as an encoded message."""
         encoder = self._encoder(groups)
         keys = groups.keys[: self.request.limit]
@@ -126,7 +126,7 @@ class Fetch:
             )
             for group, (key, record) in enumerate(zip(keys, records, strict=True))
         )
-        outcome = Selection.of_groups(len(groups), self.request.limit)
+        outcome = RoundOutcome.of_groups(len(groups), self.request.limit)
         return self._encode_within_limit(encoders, islice(self._drafts(groups), len(keys))), outcome
 
     def _passage_records(
@@ -151,7 +151,7 @@ class Fetch:
             chain.from_iterable(numbers for numbers in groups_of.values() if len(numbers) > 1)
         )
         drafts = (self._draft(groups, keys[group], group) for group in sharing)
-        chosen = select(request, drafts, groups).drafts
+        chosen = choose_drafts(request, drafts, groups).drafts
         for draft in chosen:
             records[draft.groups[0]] = draft.record
         return records if len(chosen) == len(sharing) else None
@@ -180,7 +180,7 @@ class Fetch:
 
     def _read_leaves(
         self, chars: int, groups: AncestorGroups
-    ) -> tuple[tuple[SurroundedLeaf, ...], Selection]:
+    ) -> tuple[tuple[SurroundedLeaf, ...], RoundOutcome]:
         """Returns the chunks of the best groups with `chars` characters of text around them."""
         limit = self.request.limit
         reply, leaves = self.request.reply, []
@@ -189,12 +189,12 @@ class Fetch:
             reply = reply.after(draft.content_bytes)
             score = groups.score(draft.groups[0])
             leaves.append(surrounded_leaf(draft.document, draft.position, score, chars))
-        return tuple(leaves), Selection.of_groups(len(groups), limit)
+        return tuple(leaves), RoundOutcome.of_groups(len(groups), limit)
 
-    def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
+    def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], RoundOutcome]:
         """Returns the drafts that become passages, and whether groups were left out."""
-        chosen = select(self.request, self._drafts(groups), groups)
-        return chosen.drafts, Selection.of_drafts(chosen, len(groups), self.request)
+        chosen = choose_drafts(self.request, self._drafts(groups), groups)
+        return chosen.drafts, RoundOutcome.of_drafts(chosen, len(groups), self.request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
         """Yields a draft for each group, best group first."""

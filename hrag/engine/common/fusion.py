@@ -24,7 +24,7 @@ from hrag.values.search import FusionMethod
 _RRF_K = 60  # The value that Cormack, Clarke and Büttcher recommend.
 
 
-def of_one_source(table: LeafTable, candidates: Candidates, *, lexical: bool) -> ScoredRows:
+def rank_one_source(table: LeafTable, candidates: Candidates, *, lexical: bool) -> ScoredRows:
     """Returns the candidates of a single source, ranked by that source's scores."""
     order = candidates.rows.argsort()
     rows, scores = candidates.rows[order], candidates.scores[order]
@@ -34,7 +34,7 @@ def of_one_source(table: LeafTable, candidates: Candidates, *, lexical: bool) ->
     )
 
 
-def fused(
+def fuse_scores(
     table: LeafTable,
     rows: RowNumbers,
     lexical: Scores,

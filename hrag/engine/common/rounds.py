@@ -11,7 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hrag.engine.find import FindRequest
-from hrag.passages.budget import PassageLimits, Selected, fill_budget, select_drafts
+from hrag.passages.budget import (
+    ChosenDrafts,
+    PassageLimits,
+    choose_drafts_within_limits,
+    fill_budget,
+)
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.values.reply_limit import SEARCH_ADVICE
 from hrag.values.search import Aggregation, Retrieval, SearchMode
@@ -21,9 +26,9 @@ from hrag.values.search import Aggregation, Retrieval, SearchMode
 FACTOR = 4
 
 
-def select(
+def choose_drafts(
     request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
-) -> Selected:
+) -> ChosenDrafts:
     """Returns the drafts that become passages.
 
     `drafts` has one draft per group, best first. Raises ReplyTooLarge if the texts of the chosen
@@ -36,7 +41,7 @@ def select(
 
 def _choose_drafts(
     request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
-) -> Selected:
+) -> ChosenDrafts:
     if request.mode is SearchMode.CONTEXT:
         return fill_budget(
             drafts,
@@ -53,11 +58,11 @@ def _choose_drafts(
         request.max_per_document,
         request.keep_overlap,
     )
-    return select_drafts(drafts, limits, matches)
+    return choose_drafts_within_limits(drafts, limits, matches)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RoundOutcome:
     """The result of reading the groups of a round.
 
     `is_full` is True if the limit or the token budget allows no further passage. `took_all` is True
@@ -69,12 +74,12 @@ class Selection:
     took_all: bool
 
     @classmethod
-    def of_groups(cls, groups: int, limit: int) -> "Selection":
+    def of_groups(cls, groups: int, limit: int) -> "RoundOutcome":
         """Returns the result if each group becomes a passage, up to `limit` passages."""
         return cls(groups >= limit, groups <= limit)
 
     @classmethod
-    def of_drafts(cls, chosen: Selected, groups: int, request: FindRequest) -> "Selection":
+    def of_drafts(cls, chosen: ChosenDrafts, groups: int, request: FindRequest) -> "RoundOutcome":
         """Returns the result if groups became drafts. A draft may join several groups."""
         tokens = sum(draft.record.token_count for draft in chosen.drafts)
         has_spent_all = 0 < request.token_budget <= tokens
@@ -105,11 +110,11 @@ class Round:
         is_enough = self.complete or self.groups >= self.request.limit
         return is_enough or self.request.mode is SearchMode.CONTEXT
 
-    def is_final(self, outcome: Selection) -> bool:
+    def is_final(self, outcome: RoundOutcome) -> bool:
         """Returns True if another round would add no passage."""
         return outcome.is_full or self._is_cut_by_score or self.complete
 
-    def is_exhausted(self, outcome: Selection) -> bool:
+    def is_exhausted(self, outcome: RoundOutcome) -> bool:
         """Returns True if the snapshot has no passage beyond those of this round."""
         request = self.request
         # Then leaves of later rounds score lower, so a group below min_score stays below it.

@@ -14,7 +14,7 @@ import numpy as np
 from hrag.engine.common.ancestor_groups import AncestorGroups, TreeOf, deepened, grouped
 from hrag.engine.common.candidates import ScoredRows
 from hrag.engine.common.fusion import with_neighbour_bonus
-from hrag.engine.common.rounds import FACTOR, Round, Selection
+from hrag.engine.common.rounds import FACTOR, Round, RoundOutcome
 from hrag.engine.find import FindRequest, FindResult, P
 from hrag.observe.tracing import Stage
 from hrag.values.deadline import Deadline
@@ -25,7 +25,7 @@ Best: TypeAlias = Callable[[int], ScoredRows]
 
 The argument is the number of leaves from each source.
 """
-Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], Selection]]
+Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], RoundOutcome]]
 """Reads the best groups. Returns the passages, and whether groups were left out."""
 
 

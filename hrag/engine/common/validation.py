@@ -87,7 +87,7 @@ def no_summaries(name: str) -> NoSummaries:
     )
 
 
-def name_taken(tenant_id: str, name: str, field: str, *, is_alias: bool) -> CollectionExists:
+def name_taken_error(tenant_id: str, name: str, field: str, *, is_alias: bool) -> CollectionExists:
     """Returns the error for a new collection or alias whose name is already in use."""
     kind = "an alias" if is_alias else "a collection"
     return CollectionExists(f"tenant {tenant_id!r} has {kind} {name!r} already", field=field)

@@ -4,7 +4,7 @@ from hrag.config import EngineSettings
 from hrag.engine.postgres.admin.administration import PostgresAdministration
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import check_version, create_or_check
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.host.dsn import without_secrets
@@ -21,8 +21,8 @@ class PostgresEngine:
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
-        self._database: Database | None = None
-        self._replicas: Database | None = None
+        self._database: PostgresDatabase | None = None
+        self._replicas: PostgresDatabase | None = None
         self._worker: MaintenanceWorker | None = None
 
     @property
@@ -87,20 +87,20 @@ class PostgresEngine:
                 database.close()
         self._database = self._replicas = self._worker = None
 
-    def _primary_database(self) -> Database:
+    def _primary_database(self) -> PostgresDatabase:
         if self._database is None:
             settings = self._settings
-            self._database = Database(
+            self._database = PostgresDatabase(
                 settings.postgres_dsn, settings.postgres_connections, "hrag", is_writer=True
             )
         return self._database
 
-    def _read_database(self) -> Database:
+    def _read_database(self) -> PostgresDatabase:
         settings = self._settings
         if not settings.postgres_read_dsn:
             return self._primary_database()
         if self._replicas is None:
-            self._replicas = Database(
+            self._replicas = PostgresDatabase(
                 settings.postgres_read_dsn, settings.postgres_connections, "hrag"
             )
         return self._replicas

@@ -8,7 +8,7 @@ meanwhile, it is not yielded.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hrag.engine.engine_documents import Exported
+from hrag.engine.engine_documents import ExportedDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class Pair:
     """A document in source and target; None if a store does not have it. At least one has it."""
 
     document_id: str
-    source: Exported | None
-    target: Exported | None
+    source: ExportedDocument | None
+    target: ExportedDocument | None
 
 
-def pairs(source: Iterator[Exported], target: Iterator[Exported]) -> Iterator[Pair]:
+def pairs(source: Iterator[ExportedDocument], target: Iterator[ExportedDocument]) -> Iterator[Pair]:
     """Yields every document of the two exports once, in order of ids."""
     next_source, next_target = next(source, None), next(target, None)
     while next_source is not None or next_target is not None:

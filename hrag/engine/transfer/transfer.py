@@ -18,9 +18,9 @@ from hrag.engine.transfer.comparison import problem_of
 from hrag.engine.transfer.copier import CollectionCopier
 from hrag.engine.transfer.pairs import Pair, pairs
 from hrag.engine.transfer.transfer_catalog import (
-    Catalog,
     Difference,
     Place,
+    TransferCatalog,
     conflicts,
     missing,
     tenants_of,
@@ -52,8 +52,8 @@ def transfer(
     example StorageFull.
     """
     before = _sequences(source)
-    catalog = Catalog.of(source)
-    _check_conflicts(catalog, Catalog.of(existing))
+    catalog = TransferCatalog.of(source)
+    _check_conflicts(catalog, TransferCatalog.of(existing))
     refused = _copy(source, catalog, target, existing, progress, replace=replace)
     return _compare(source, existing, progress, before, refused)
 
@@ -63,7 +63,7 @@ def verify(source: Reader, target: Reader, progress: TransferProgress) -> Transf
     return _compare(source, target, progress, _sequences(source), {})
 
 
-def _check_conflicts(source: Catalog, target: Catalog) -> None:
+def _check_conflicts(source: TransferCatalog, target: TransferCatalog) -> None:
     """Raises CollectionExists if the target has names of the source with another meaning."""
     differences = list(islice(conflicts(source, target), _SHOWN_CONFLICTS))
     if differences:
@@ -76,7 +76,7 @@ def _check_conflicts(source: Catalog, target: Catalog) -> None:
 
 def _copy(
     source: Reader,
-    catalog: Catalog,
+    catalog: TransferCatalog,
     writer: Writer,
     existing: Reader,
     progress: TransferProgress,
@@ -85,7 +85,7 @@ def _copy(
 ) -> Refused:
     """Copies collections, documents and aliases. Returns why documents were refused."""
     progress.begin("copying", catalog.documents)
-    target_collections = Catalog.of(existing).collections
+    target_collections = TransferCatalog.of(existing).collections
     refused: Refused = {}
     for place, collection in catalog.collections.items():
         if place not in target_collections:
@@ -107,7 +107,7 @@ def _compare(
     refused: Refused,
 ) -> TransferReport:
     """Compares two stores completely. `before` has the source's sequences at the beginning."""
-    ours, theirs = Catalog.of(source), Catalog.of(target)
+    ours, theirs = TransferCatalog.of(source), TransferCatalog.of(target)
     progress.begin("comparing", ours.documents)
     all_differences = chain(
         conflicts(ours, theirs),

@@ -29,7 +29,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class TransferCatalog:
     """The collections and aliases of a store.
 
     `aliases` maps the tenant and name of each alias to the name of its collection.
@@ -39,7 +39,7 @@ class Catalog:
     aliases: Mapping[Place, str]
 
     @classmethod
-    def of(cls, reader: Reader) -> "Catalog":
+    def of(cls, reader: Reader) -> "TransferCatalog":
         """Reads the catalog of every tenant that has a collection, in order of names."""
         collections = {
             (collection.tenant_id, collection.name): collection
@@ -63,7 +63,7 @@ def tenants_of(places: Mapping[Place, object]) -> list[str]:
     return sorted({tenant_id for tenant_id, _ in places})
 
 
-def conflicts(source: Catalog, target: Catalog) -> Iterator[Difference]:
+def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
     """Yields the collections and aliases that cannot be copied.
 
     The target already has their names, but with other settings or with another meaning.
@@ -83,7 +83,7 @@ def conflicts(source: Catalog, target: Catalog) -> Iterator[Difference]:
             yield Difference(*place, "", problem)
 
 
-def missing(source: Catalog, target: Catalog) -> Iterator[Difference]:
+def missing(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
     """Yields the collections and aliases that only one of the two stores has.
 
     Of those that only the target has, it yields only aliases of the source's collections.

@@ -12,7 +12,7 @@ from hrag.gateway.http import call_headers
 from hrag.gateway.http.reply import CountedReply
 from hrag.gateway.http.request_body import read_body
 from hrag.gateway.protojson.conversion import Conversion
-from hrag.gateway.services.channels import Metadata, Services
+from hrag.gateway.services.channels import Metadata, ServiceChannels
 from hrag.gateway.services.methods import INDEXER, Method, method_named
 from hrag.server.admission.byte_budget import ByteBudget, Share
 
@@ -20,7 +20,7 @@ from hrag.server.admission.byte_budget import ByteBudget, Share
 class Exchange:
     """Sends requests to the services, and makes replies of their responses."""
 
-    def __init__(self, settings: GatewaySettings, services: Services) -> None:
+    def __init__(self, settings: GatewaySettings, services: ServiceChannels) -> None:
         self.services = services
         self.budget = ByteBudget(
             settings.max_buffered_bytes,

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hrag.gateway.calls.exchange import Exchange
-from hrag.gateway.calls.request_lines import Line, lines_of
+from hrag.gateway.calls.request_lines import RequestLine, lines_of
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import error_of
 from hrag.gateway.http.reply import Parts, StreamReply
@@ -123,7 +123,7 @@ class _Stream:
             pass  # The call has ended. Reading its next response raises the reason.
         await self._ahead.put(end)
 
-    async def _forward(self, line: Line) -> None:
+    async def _forward(self, line: RequestLine) -> None:
         try:
             raw = line.content()
             message = await self._exchange.conversion.encoded(self._method.request, raw)

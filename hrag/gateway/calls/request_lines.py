@@ -10,7 +10,7 @@ from hrag.values.errors import DeadlineExceeded, TooLarge
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RequestLine:
     """A line without its line break. `number` counts all lines from 1, also blank ones."""
 
     number: int
@@ -31,7 +31,7 @@ class Line:
 
 async def lines_of(
     parts: AsyncIterator[bytes], max_bytes: int, idle_s: float, share: Share
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[RequestLine]:
     """Yields the lines that are not blank.
 
     Bytes that have arrived and were not yielded count in `share`. A line of more than
@@ -52,9 +52,9 @@ async def lines_of(
                 continue
             line = bytes(line_start + line_end)
             if is_long or len(line) > max_bytes:
-                yield Line(number, None, max_bytes)
+                yield RequestLine(number, None, max_bytes)
             elif line.strip():
-                yield Line(number, line, max_bytes)
+                yield RequestLine(number, line, max_bytes)
             number, line_start, is_long = number + 1, bytearray(), False
         if not part:
             return

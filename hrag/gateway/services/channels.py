@@ -6,7 +6,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from hrag.client.calls import channel_options
-from hrag.client.credentials import Access
+from hrag.client.credentials import ClientCredentials
 from hrag.config import PLAINTEXT_WORDS, GatewaySettings, SettingsError
 from hrag.gateway.services.methods import INDEXER, METHODS, RETRIEVER, SERVICE_NAMES, Method
 from hrag.host.addresses import dial_address, is_loopback
@@ -19,7 +19,7 @@ _HEALTH_S = 2.0
 Metadata = list[tuple[str, str]]
 
 
-class Services:
+class ServiceChannels:
     """Channels to both services, for one event loop."""
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -28,7 +28,7 @@ class Services:
         Raises SettingsError for files and addresses that cannot be used.
         """
         try:
-            access = Access(
+            access = ClientCredentials(
                 ca_file=settings.ca_file,
                 cert_file=settings.cert_file,
                 key_file=settings.key_file,

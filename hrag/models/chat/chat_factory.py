@@ -6,7 +6,7 @@ The OpenAI SDK is imported only if it is used, because the import takes half a s
 from hrag.config import CommonSettings
 from hrag.models.chat import ChatModel
 from hrag.models.chat.instrumented_chat import InstrumentedChat
-from hrag.models.endpoint.endpoint_access import Access, Variable, access
+from hrag.models.endpoint.endpoint_access import EndpointAccess, Variable, access
 
 
 def open_chat(settings: CommonSettings) -> ChatModel | None:
@@ -24,7 +24,7 @@ def open_chat(settings: CommonSettings) -> ChatModel | None:
     return InstrumentedChat(chat)
 
 
-def _access(settings: CommonSettings) -> Access:
+def _access(settings: CommonSettings) -> EndpointAccess:
     """Returns URL and key of the chat endpoint.
 
     OPENAI_API_KEY is never used for an endpoint other than the one at OPENAI_BASE_URL.

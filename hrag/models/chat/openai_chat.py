@@ -15,7 +15,7 @@ from openai import Timeout
 from pydantic import BaseModel, Field, ValidationError
 
 from hrag.models.chat import ChatEnd, Completion, Pieces
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.endpoint.openai_endpoint import Endpoint, ErrorMapping, RetryPolicy, read_until
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import Deadline
@@ -82,7 +82,7 @@ class OpenAIChat:
         self,
         *,
         model: str,
-        access: Access,
+        access: EndpointAccess,
         timeout_s: float = 60.0,
         max_retries: int = MAX_RETRIES,
     ) -> None:

@@ -19,7 +19,7 @@ from openai import Timeout, omit
 
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.vector_checks import unit_rows
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.endpoint.openai_endpoint import Endpoint, ErrorMapping, RetryPolicy
 from hrag.observe import metrics
 from hrag.values.deadline import NEVER, Deadline
@@ -56,7 +56,7 @@ class OpenAIEmbedder:
         self,
         *,
         model: str,
-        access: Access,
+        access: EndpointAccess,
         dimensions: int | None = None,
         timeout_s: float = 30.0,
         max_retries: int = MAX_RETRIES,

@@ -25,14 +25,14 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class EndpointAccess:
     """The URL and the key of an endpoint."""
 
     base_url: str
     api_key: str = field(repr=False)
 
 
-def access(url: Variable, key: Variable, required_by: str) -> Access:
+def access(url: Variable, key: Variable, required_by: str) -> EndpointAccess:
     """Returns the validated URL and key of an endpoint.
 
     An empty `url` means OpenAI's URL, an empty `key` means no key. `required_by` is the setting
@@ -49,7 +49,7 @@ def access(url: Variable, key: Variable, required_by: str) -> Access:
             f"{key.name}='': {required_by} requires a key, unless {url.name} "
             "names an endpoint that needs none"
         )
-    return Access(base_url, key.value or _NO_KEY)
+    return EndpointAccess(base_url, key.value or _NO_KEY)
 
 
 def _check_url(variable: str, url: str) -> None:

@@ -30,7 +30,7 @@ from openai import (
     Timeout,
 )
 
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, HragError
 
@@ -121,7 +121,7 @@ class Endpoint:
     def __init__(
         self,
         kind: str,
-        access: Access,
+        access: EndpointAccess,
         errors: ErrorMapping,
         retries: RetryPolicy,
         timeout_s: float,

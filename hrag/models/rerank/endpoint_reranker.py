@@ -11,7 +11,7 @@ from functools import partial
 
 from openai import Stream, Timeout
 
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.endpoint.openai_endpoint import Endpoint, ErrorMapping, RetryPolicy
 from hrag.models.rerank.request_forms import Request, RerankForm
 from hrag.values.deadline import Deadline
@@ -38,7 +38,9 @@ _ERRORS = ErrorMapping(
 class EndpointReranker:
     """The reranking model of an endpoint. Thread-safe. Implements `hrag.models.rerank.Reranker`."""
 
-    def __init__(self, *, form: RerankForm, model: str, access: Access, timeout_s: float) -> None:
+    def __init__(
+        self, *, form: RerankForm, model: str, access: EndpointAccess, timeout_s: float
+    ) -> None:
         """Creates the client; sends no request.
 
         `timeout_s` limits the whole call, including its retry. `model` may be empty if the

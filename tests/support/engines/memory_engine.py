@@ -21,15 +21,15 @@ import numpy as np
 
 from hrag import errors, types
 from hrag.engine import (
-    Admission,
     CollectionHandle,
     DocumentSummaries,
     FindRequest,
     FindResult,
+    IngestDecision,
     PassageForm,
     SurroundedLeaves,
 )
-from hrag.engine.common.rounds import FACTOR, Round, Selection, select
+from hrag.engine.common.rounds import FACTOR, Round, RoundOutcome, choose_drafts
 from hrag.engine.common.validation import (
     check_alias_count,
     check_no_aliases,
@@ -37,7 +37,7 @@ from hrag.engine.common.validation import (
     check_shapes,
     check_summaries,
     document_changed,
-    name_taken,
+    name_taken_error,
     no_alias,
 )
 from hrag.engine.engine_documents import (
@@ -244,7 +244,7 @@ class MemoryEngine:
         with self.lock:
             is_alias = (tenant_id, name) in self.names
             if is_alias or (tenant_id, name) in self.contents:
-                raise name_taken(tenant_id, name, "name", is_alias=is_alias)
+                raise name_taken_error(tenant_id, name, "name", is_alias=is_alias)
             check_quota(tenant_id, self._usage(tenant_id), TenantUsage(collections=1))
             contents = _Contents(CollectionHandle(tenant_id, name, next(self.numbers), settings))
             return contents.collection, self._change(contents)
@@ -268,7 +268,7 @@ class MemoryEngine:
             now = types.Alias(alias, self.named(tenant_id, collection).handle.name)
             previous = self.names.get((tenant_id, alias), "")
             if (tenant_id, alias) in self.contents:
-                raise name_taken(tenant_id, alias, "alias", is_alias=False)
+                raise name_taken_error(tenant_id, alias, "alias", is_alias=False)
             if not previous:
                 check_alias_count(tenant_id, len(self.aliases(tenant_id)))
             self.sequences[tenant_id] += previous != now.collection
@@ -327,10 +327,10 @@ class MemoryEngine:
             contents = self.named(tenant_id, collection)
             old = contents.versions.get(document_id)
             if old and content_hash and old.stored.document.content_hash == content_hash:
-                return Admission(contents.handle, old.unchanged)
+                return IngestDecision(contents.handle, old.unchanged)
             more = TenantUsage(0, not old, stored_bytes - (old.sizes[-1] if old else 0))
             check_quota(tenant_id, self._usage(tenant_id), more)
-            return Admission(contents.handle, None)
+            return IngestDecision(contents.handle, None)
 
     def put(self, collection, document):
         return self.put_stored(collection, StoredDocument(document))
@@ -688,7 +688,7 @@ class MemorySnapshot:
         if isinstance(form, SurroundedLeaves):
             scored = zip(chunks[: request.limit], scores, strict=False)
             surrounded = [surrounded_leaf(*chunk, score, form.chars) for chunk, score in scored]
-            return tuple(surrounded), Selection.of_groups(len(groups), request.limit)
+            return tuple(surrounded), RoundOutcome.of_groups(len(groups), request.limit)
         assert isinstance(form, PassageForm)
 
         def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
@@ -705,8 +705,8 @@ class MemorySnapshot:
 
         matches = SimpleNamespace(level=self._level, score=scores.__getitem__, leaves=leaves)
         drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
-        result = select(request, drafts, matches)
-        selection = Selection.of_drafts(result, len(groups), request)
+        result = choose_drafts(request, drafts, matches)
+        selection = RoundOutcome.of_drafts(result, len(groups), request)
         passages = tuple(form.from_value(passage(draft)) for draft in result.drafts)
         return passages, selection
 

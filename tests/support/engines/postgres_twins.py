@@ -20,7 +20,7 @@ from hrag.engine.postgres.indexes.homes import drop_unused, move_collection
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 from hrag.engine.postgres.maintenance.worker import MaintenanceLimits, MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Filter, Match, NoneOf
 from hrag.types import CollectionSettings, Passage, Retrieval, SearchMode
@@ -44,7 +44,7 @@ class Twins:
     """Both stores. `worker` maintains the store in PostgreSQL, but only when a method calls it."""
 
     def __init__(
-        self, database: Database, home_leaves: int = 50, limits: MaintenanceLimits = LIMITS
+        self, database: PostgresDatabase, home_leaves: int = 50, limits: MaintenanceLimits = LIMITS
     ) -> None:
         self.database = database
         self.writer = PostgresWriter(database)
@@ -181,5 +181,5 @@ def assert_alike(result: FindResult[Passage], expected: FindResult[Passage]) -> 
 @contextmanager
 def twins_at(dsn: str, **options: Any) -> Iterator[Twins]:
     """Yields twins on an empty store. `options` are further arguments of `Twins`."""
-    with closing(Database(dsn, 8, "tests", is_writer=True)) as database:
+    with closing(PostgresDatabase(dsn, 8, "tests", is_writer=True)) as database:
         yield Twins(database, **options)

@@ -14,8 +14,8 @@ from benchmarks.quality.tables import tables
 from benchmarks.quality.targets import TARGETS
 from hrag.evaluation.context_budget import BudgetedText
 from hrag.evaluation.questions import GoldSpan, TextSpan
-from hrag.evaluation.retrieved import Retrieved
-from hrag.evaluation.searches import DEFAULT_BUDGETS, Searched
+from hrag.evaluation.retrieved import RetrievalResult
+from hrag.evaluation.searches import DEFAULT_BUDGETS, SearchTarget
 from hrag.evaluation.summary import RetrievalFigures, summarise
 
 MINIATURE = Path(__file__).parents[2] / "data" / "quality"
@@ -39,10 +39,15 @@ def measured_share(name: str, share: float) -> RetrievalFigures:
         document_id, start, end = gold.span
         span = TextSpan(document_id, start, start + round(share * (end - start)))
         texts = {budget: BudgetedText((span,), 5) for budget in DEFAULT_BUDGETS}
-        rows.append(Retrieved((span,), texts, ((), ()), 1000, 0, 1))
+        rows.append(RetrievalResult((span,), texts, ((), ()), 1000, 0, 1))
     outcomes = {system.name: list(rows) for system in systems}
     return summarise(
-        quality_set.questions, systems, outcomes, Searched("t"), baseline=systems[-1].name, seed=0
+        quality_set.questions,
+        systems,
+        outcomes,
+        SearchTarget("t"),
+        baseline=systems[-1].name,
+        seed=0,
     )
 
 

@@ -10,18 +10,18 @@ from hrag import errors
 from hrag.filters import AllOf, Filter, Match
 from hrag.types import Listing
 from hrag.values.deadline import NEVER
-from indexer_svc.stored_catalog import Catalog
+from indexer_svc.stored_catalog import StoredCatalog
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 
 
 @pytest.fixture
-def catalog(engine: Engine) -> Catalog:
+def catalog(engine: Engine) -> StoredCatalog:
     """Tenant `t` has collection `c` with documents d0 to d4."""
     engine.writer.create_collection("t", "c", collection_settings())
     for number in range(5):
         engine.writer.put(engine.open(), prepared(f"d{number}", sentences(9, number), seed=number))
-    return Catalog(engine.writer)
+    return StoredCatalog(engine.writer)
 
 
 def _pages(page: Any, size: int) -> list[list[str]]:
@@ -45,12 +45,14 @@ def _pages(page: Any, size: int) -> list[list[str]]:
     ],
 )
 def test_documents_are_listed_page_by_page_in_order(
-    catalog: Catalog, size: int, pages: list[list[str]]
+    catalog: StoredCatalog, size: int, pages: list[list[str]]
 ) -> None:
     assert _pages(lambda *page: catalog.documents("t", "c", *page), size) == pages
 
 
-def test_collections_are_listed_page_by_page_in_order(catalog: Catalog, engine: Engine) -> None:
+def test_collections_are_listed_page_by_page_in_order(
+    catalog: StoredCatalog, engine: Engine
+) -> None:
     for name in ("b", "a", "d"):
         engine.writer.create_collection("t", name, collection_settings())
     engine.writer.create_collection("t2", "z", collection_settings())
@@ -61,16 +63,16 @@ def test_collections_are_listed_page_by_page_in_order(catalog: Catalog, engine: 
 def test_a_page_has_a_hundred_entries_by_default(engine: Engine) -> None:
     for number in range(101):
         engine.writer.create_collection("t", f"c{number:03}", collection_settings())
-    pages = _pages(lambda *page: Catalog(engine.writer).collections("t", *page), 0)
+    pages = _pages(lambda *page: StoredCatalog(engine.writer).collections("t", *page), 0)
     assert [len(page) for page in pages] == [100, 1]
 
 
-def test_an_unknown_tenant_has_no_collections(catalog: Catalog) -> None:
+def test_an_unknown_tenant_has_no_collections(catalog: StoredCatalog) -> None:
     assert catalog.collections("nobody", 0, "") == Listing((), "")
 
 
 def test_a_listing_continues_correctly_after_changes_between_pages(
-    catalog: Catalog, engine: Engine
+    catalog: StoredCatalog, engine: Engine
 ) -> None:
     first = catalog.documents("t", "c", 2, "")
     catalog.delete_document("t", "c", "d1")
@@ -80,7 +82,7 @@ def test_a_listing_continues_correctly_after_changes_between_pages(
 
 
 @pytest.mark.parametrize("size", [1001, 2**32 - 1])
-def test_a_page_over_the_limit_is_refused(catalog: Catalog, size: int) -> None:
+def test_a_page_over_the_limit_is_refused(catalog: StoredCatalog, size: int) -> None:
     with pytest.raises(errors.InvalidArgument, match=f"page_size is {size}.*0 to 1000") as caught:
         catalog.documents("t", "c", size, "")
     assert caught.value.field == "page_size"
@@ -100,7 +102,7 @@ def test_a_page_over_the_limit_is_refused(catalog: Catalog, size: int) -> None:
     ],
 )
 @pytest.mark.parametrize("listing", ["documents", "collections"])
-def test_an_invalid_page_token_is_refused(catalog: Catalog, token: str, listing: str) -> None:
+def test_an_invalid_page_token_is_refused(catalog: StoredCatalog, token: str, listing: str) -> None:
     key = ("t", "c") if listing == "documents" else ("t",)
     with pytest.raises(errors.InvalidArgument, match="next_page_token") as caught:
         getattr(catalog, listing)(*key, 0, token)
@@ -119,7 +121,7 @@ def test_an_invalid_page_token_is_refused(catalog: Catalog, token: str, listing:
     ],
 )
 def test_a_filter_is_checked_before_anything_is_read(
-    catalog: Catalog, condition: Filter, field: str
+    catalog: StoredCatalog, condition: Filter, field: str
 ) -> None:
     for call in (
         lambda: catalog.count("t", "missing", condition),
@@ -130,13 +132,13 @@ def test_a_filter_is_checked_before_anything_is_read(
         assert caught.value.field == field
 
 
-def test_a_document_is_found_with_its_text(catalog: Catalog) -> None:
+def test_a_document_is_found_with_its_text(catalog: StoredCatalog) -> None:
     info = catalog.document("t", "c", "d1")
     assert (info.document_id, info.title) == ("d1", "Title of d1")
     assert catalog.document_with_text("t", "c", "d1")[1] == sentences(9, 1)
 
 
-def test_deleting_documents_without_a_filter_is_refused(catalog: Catalog) -> None:
+def test_deleting_documents_without_a_filter_is_refused(catalog: StoredCatalog) -> None:
     with pytest.raises(errors.InvalidArgument, match="DeleteCollection") as caught:
         catalog.delete_documents("t", "c", None, NEVER)
     assert caught.value.field == "filter"
@@ -145,7 +147,7 @@ def test_deleting_documents_without_a_filter_is_refused(catalog: Catalog) -> Non
     assert catalog.collection("t", "c").document_count == 5
 
 
-def test_a_deleted_document_is_not_found_any_more(catalog: Catalog) -> None:
+def test_a_deleted_document_is_not_found_any_more(catalog: StoredCatalog) -> None:
     before = catalog.status("t", "c")
     sequence = catalog.delete_document("t", "c", "d1")
     after = catalog.status("t", "c")
@@ -156,7 +158,7 @@ def test_a_deleted_document_is_not_found_any_more(catalog: Catalog) -> None:
             find("t", "c", "d1")
 
 
-def test_a_deleted_collection_is_not_found_any_more(catalog: Catalog) -> None:
+def test_a_deleted_collection_is_not_found_any_more(catalog: StoredCatalog) -> None:
     assert catalog.collection("t", "c").document_count == 5
     catalog.delete_collection("t", "c")
     for find in (catalog.collection, catalog.status, catalog.delete_collection):
@@ -181,7 +183,7 @@ def test_a_deleted_collection_is_not_found_any_more(catalog: Catalog) -> None:
     ],
 )
 def test_invalid_names_are_refused_before_the_store_is_read(
-    catalog: Catalog, call: Any, field: str
+    catalog: StoredCatalog, call: Any, field: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument) as caught:
         call(catalog)

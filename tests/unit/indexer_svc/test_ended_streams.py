@@ -14,7 +14,7 @@ import pytest
 from hrag import errors
 from hrag.types import Document, IngestResult
 from indexer_svc.bulk import BulkLoad, IngestRequest
-from indexer_svc.ingest_pipeline import Draft, Ready
+from indexer_svc.ingest_pipeline import IngestDraft, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 from tests.conftest import Engine
 from tests.support.engines.streams import Service, ingest_request, numbered, service_of, stages
@@ -148,10 +148,10 @@ STREAMS: dict[str, Callable[[Service], Stream]] = {
 @pytest.mark.parametrize("ending", STREAMS)
 def test_a_stream_that_has_ended_keeps_no_document(service: Service, ending: str) -> None:
     """This is also true while something refers to the stream itself."""
-    before = _alive(Document, Draft, Ready)
+    before = _alive(Document, IngestDraft, Ready)
     with suppress(errors.HragError):
         _run(service, STREAMS[ending])
-    until(lambda: _alive(Document, Draft, Ready) <= before)
+    until(lambda: _alive(Document, IngestDraft, Ready) <= before)
 
 
 @pytest.mark.usefixtures("no_collector")

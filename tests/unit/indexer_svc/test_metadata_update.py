@@ -14,7 +14,7 @@ from hrag.types import (
 )
 from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.document_limits import MAX_SOURCE_BYTES
-from indexer_svc.stored_catalog import Catalog
+from indexer_svc.stored_catalog import StoredCatalog
 from tests.conftest import Engine
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 
@@ -23,14 +23,14 @@ SOURCE = "https://example.org/d"
 
 
 @pytest.fixture
-def catalog(engine: Engine) -> Catalog:
+def catalog(engine: Engine) -> StoredCatalog:
     """Tenant `t` has document `d` in collection `c`."""
     engine.writer.create_collection("t", "c", collection_settings())
     engine.writer.put(engine.open(), prepared("d", sentences(3), metadata=STORED))
-    return Catalog(engine.writer)
+    return StoredCatalog(engine.writer)
 
 
-def change(catalog: Catalog, deadline: Deadline = NEVER, **fields: Any) -> MetadataUpdate:
+def change(catalog: StoredCatalog, deadline: Deadline = NEVER, **fields: Any) -> MetadataUpdate:
     """Changes the metadata of document `d`."""
     return catalog.update_metadata("t", "c", "d", MetadataChange(**fields), deadline)
 
@@ -53,7 +53,7 @@ def change(catalog: Catalog, deadline: Deadline = NEVER, **fields: Any) -> Metad
     ],
 )
 def test_a_change_is_applied_to_the_stored_metadata(
-    catalog: Catalog, fields: dict[str, Any], metadata: dict[str, Any], source: str
+    catalog: StoredCatalog, fields: dict[str, Any], metadata: dict[str, Any], source: str
 ) -> None:
     before = catalog.document("t", "c", "d")
     updated = change(catalog, **fields)
@@ -75,7 +75,7 @@ def test_a_change_is_applied_to_the_stored_metadata(
     ],
 )
 def test_a_change_without_effect_leaves_the_document_unchanged(
-    catalog: Catalog, fields: dict[str, Any]
+    catalog: StoredCatalog, fields: dict[str, Any]
 ) -> None:
     before = catalog.document("t", "c", "d")
     assert change(catalog, **fields) == MetadataUpdate(before, IngestOutcome.UNCHANGED)
@@ -94,7 +94,7 @@ def test_a_change_without_effect_leaves_the_document_unchanged(
     ],
 )
 def test_an_invalid_change_is_refused(
-    catalog: Catalog, fields: dict[str, Any], field: str, problem: str
+    catalog: StoredCatalog, fields: dict[str, Any], field: str, problem: str
 ) -> None:
     before = catalog.document("t", "c", "d")
     with pytest.raises(errors.InvalidArgument, match=problem) as caught:
@@ -103,7 +103,7 @@ def test_an_invalid_change_is_refused(
     assert catalog.document("t", "c", "d") == before
 
 
-def test_the_limits_apply_to_the_merged_metadata(catalog: Catalog) -> None:
+def test_the_limits_apply_to_the_merged_metadata(catalog: StoredCatalog) -> None:
     half = "x" * (MAX_METADATA_BYTES // 2)
     change(catalog, metadata={"x": half})
     with pytest.raises(errors.TooLarge):
@@ -111,7 +111,7 @@ def test_the_limits_apply_to_the_merged_metadata(catalog: Catalog) -> None:
     change(catalog, metadata={"y": half}, remove_keys=("x",))
 
 
-def test_names_are_checked_and_must_exist(catalog: Catalog) -> None:
+def test_names_are_checked_and_must_exist(catalog: StoredCatalog) -> None:
     new_source = MetadataChange(source="s")
     for key, error, field in (
         (("t", "c", "../d"), errors.InvalidArgument, "document_id"),
@@ -127,7 +127,7 @@ def test_names_are_checked_and_must_exist(catalog: Catalog) -> None:
         assert caught.value.field == field
 
 
-def test_only_the_expected_version_is_changed(catalog: Catalog) -> None:
+def test_only_the_expected_version_is_changed(catalog: StoredCatalog) -> None:
     first = catalog.document("t", "c", "d").sequence
     second = change(catalog, metadata={"a": 2}, expected_sequence=first).document.sequence
     with pytest.raises(errors.DocumentChanged, match=f"{first}.*{second}") as caught:
@@ -137,7 +137,7 @@ def test_only_the_expected_version_is_changed(catalog: Catalog) -> None:
 
 
 def test_a_concurrent_change_is_kept(
-    catalog: Catalog, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    catalog: StoredCatalog, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another change is stored just before this one.
 
@@ -162,7 +162,7 @@ def test_a_concurrent_change_is_kept(
     assert metadata == {**STORED, "mine": 1, "other": first + 2}
 
 
-def test_nothing_is_changed_after_the_deadline(catalog: Catalog) -> None:
+def test_nothing_is_changed_after_the_deadline(catalog: StoredCatalog) -> None:
     with pytest.raises(errors.DeadlineExceeded, match="updating metadata"):
         change(catalog, Deadline.after(-1), metadata={"a": 2})
     assert catalog.document("t", "c", "d").metadata == STORED

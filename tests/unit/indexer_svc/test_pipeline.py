@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.engine import Admission
+from hrag.engine import IngestDecision
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.hashing import HashEmbedder
@@ -244,7 +244,7 @@ def test_the_bytes_that_the_admission_requires_are_at_most_the_bytes_stored(
             document_id: str,
             content_hash: str,
             stored_bytes: int = 1,
-        ) -> Admission:
+        ) -> IngestDecision:
             required.append(stored_bytes)
             return super().admit(tenant_id, collection, document_id, content_hash, stored_bytes)
 

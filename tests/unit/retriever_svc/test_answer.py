@@ -26,7 +26,7 @@ from hrag.types import (
 )
 from hrag.values.answers import AnswerEnd, AnswerQuery, FinishReason
 from hrag.values.deadline import NEVER, Deadline
-from retriever_svc.answer import Answer, AnswerSetup
+from retriever_svc.answer import AnswerPipeline, AnswerSetup
 from retriever_svc.prompt import Prompt
 
 PASSAGE_TOKENS = 400
@@ -79,7 +79,9 @@ class Found:
         return replace(self._result, retrieval=Retrieval.HYBRID)
 
 
-def _answer(search: Any, embedder: HashEmbedder, chat: Chat, max_concurrent: int = 1) -> Answer:
+def _answer(
+    search: Any, embedder: HashEmbedder, chat: Chat, max_concurrent: int = 1
+) -> AnswerPipeline:
     setup = AnswerSetup(
         chat,
         Prompt("$passages\n--\n$question"),
@@ -87,7 +89,7 @@ def _answer(search: Any, embedder: HashEmbedder, chat: Chat, max_concurrent: int
         max_tokens=100,
         passage_tokens=PASSAGE_TOKENS,
     )
-    return Answer(search, CachedQueries(embedder, 10), setup)
+    return AnswerPipeline(search, CachedQueries(embedder, 10), setup)
 
 
 QUERY = AnswerQuery(SearchQuery("t", "what do dogs do?"))

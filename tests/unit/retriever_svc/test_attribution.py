@@ -15,7 +15,7 @@ from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import Chunk, PageStart, Passage, Span
 from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.attribution import Embed, citations
-from retriever_svc.markers import Cited
+from retriever_svc.markers import CitedStatement
 
 BEFORE = "前面。"  # What stands before the passage in its document.
 CONTENT = "狗会叫。 Dogs dig holes.\n\n...\n\nCats sleep all day. "
@@ -69,7 +69,7 @@ def test_the_nearest_sentence_is_the_span(said: str, page: int) -> None:
     text = f"Intro. {said} [1]"
     start = text.index(said)
     found = citations(
-        text, [Cited(start, start + len(said), 1)], [_passage()], _embed(_cache(), NEVER)
+        text, [CitedStatement(start, start + len(said), 1)], [_passage()], _embed(_cache(), NEVER)
     )
     (citation,) = found
     assert _sentence(citation.span) == said
@@ -83,7 +83,10 @@ def test_statements_and_passages_are_told_apart() -> None:
     other = _passage("Fish swim. Birds fly.")
     text = "Birds fly. Cats sleep all day."
     found = citations(
-        text, [Cited(0, 10, 2), Cited(11, 30, 1)], [_passage(), other], _embed(_cache(), NEVER)
+        text,
+        [CitedStatement(0, 10, 2), CitedStatement(11, 30, 1)],
+        [_passage(), other],
+        _embed(_cache(), NEVER),
     )
     assert [each.marker for each in found] == [2, 1]
     assert all(each.score == pytest.approx(1, abs=1e-5) for each in found)
@@ -95,19 +98,25 @@ DOWN = EmbedderUnavailable("down")
 @pytest.mark.parametrize(
     ("embedder", "deadline", "statement"),
     [
-        pytest.param(Failing("", DOWN), NEVER, Cited(0, 4, 1), id="embedder down"),
+        pytest.param(Failing("", DOWN), NEVER, CitedStatement(0, 4, 1), id="embedder down"),
         pytest.param(
-            Failing("", EmbedderRejected("no")), NEVER, Cited(0, 4, 1), id="all of it refused"
+            Failing("", EmbedderRejected("no")),
+            NEVER,
+            CitedStatement(0, 4, 1),
+            id="all of it refused",
         ),
         pytest.param(
-            Failing("said", EmbedderRejected("no")), NEVER, Cited(0, 4, 1), id="statement refused"
+            Failing("said", EmbedderRejected("no")),
+            NEVER,
+            CitedStatement(0, 4, 1),
+            id="statement refused",
         ),
-        pytest.param(None, NEVER, Cited(4, 4, 1), id="nothing said"),
-        pytest.param(None, Deadline.after(-1), Cited(0, 4, 1), id="no time left"),
+        pytest.param(None, NEVER, CitedStatement(4, 4, 1), id="nothing said"),
+        pytest.param(None, Deadline.after(-1), CitedStatement(0, 4, 1), id="no time left"),
     ],
 )
 def test_where_nothing_can_be_compared_the_whole_passage_is_cited(
-    embedder: HashEmbedder | None, deadline: Deadline, statement: Cited
+    embedder: HashEmbedder | None, deadline: Deadline, statement: CitedStatement
 ) -> None:
     (citation,) = citations("said", [statement], [_passage()], _embed(_cache(embedder), deadline))
     assert (citation.span, citation.score) == (WHOLE, None)
@@ -116,21 +125,23 @@ def test_where_nothing_can_be_compared_the_whole_passage_is_cited(
 
 def test_a_sentence_that_is_refused_costs_no_other() -> None:
     embedder = Failing("Cats", EmbedderRejected("no"))
-    (citation,) = citations("said", [Cited(0, 4, 1)], [_passage()], _embed(_cache(embedder), NEVER))
+    (citation,) = citations(
+        "said", [CitedStatement(0, 4, 1)], [_passage()], _embed(_cache(embedder), NEVER)
+    )
     assert citation.score is not None
     assert _sentence(citation.span) in ("狗会叫。", "Dogs dig holes.")
 
 
 def test_a_passage_without_words_is_cited_whole() -> None:
     passage = _passage("... --- ...")
-    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _embed(_cache(), NEVER))
+    (citation,) = citations("said", [CitedStatement(0, 4, 1)], [passage], _embed(_cache(), NEVER))
     assert (citation.span, citation.score) == (passage.chunk.span, None)
 
 
 @given(st.text("a。. \n字🐕", max_size=40))
 def test_a_span_always_lies_in_its_passage(content: str) -> None:
     passage = _passage(content)
-    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _embed(_cache(), NEVER))
+    (citation,) = citations("said", [CitedStatement(0, 4, 1)], [passage], _embed(_cache(), NEVER))
     span, whole = citation.span, passage.chunk.span
     assert whole.char_start <= span.char_start <= span.char_end <= whole.char_end
     quoted = (BEFORE + content)[span.char_start : span.char_end]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retriever_svc.markers import MAX_MARKER_CHARS, Marker, MarkerFilter, cited
+from retriever_svc.markers import MAX_MARKER_CHARS, Marker, MarkerFilter, cited_statements
 
 PASSAGES = 3
 
@@ -151,7 +151,7 @@ def test_nothing_but_markers_and_blanks_before_them_is_lost(text: str) -> None:
 @given(st.text())
 def test_any_text_passes(text: str) -> None:
     shown, markers = filtered(text)
-    for each in cited(shown, markers):
+    for each in cited_statements(shown, markers):
         assert 0 <= each.start <= each.end <= len(shown)
 
 
@@ -178,5 +178,5 @@ def test_a_marker_stands_behind_what_is_said_before_it(
     text: str, expected: list[tuple[str, int]]
 ) -> None:
     shown, markers = filtered(text)
-    found = cited(shown, markers)
+    found = cited_statements(shown, markers)
     assert [(shown[each.start : each.end], each.number) for each in found] == expected

@@ -2,7 +2,7 @@
 
 Each document is read in a short read transaction: a long one would keep LMDB from reusing
 pages, and the file would grow. So each document is consistent, but the collection may change
-during the export. A damaged document is yielded as an `UnreadableDocument`, and the export
+during the export. A damaged document is yielded as an `DamagedDocument`, and the export
 continues with the next document.
 """
 
@@ -26,10 +26,10 @@ from hrag.engine.embedded.store.queries import (
 )
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.engine_documents import (
+    DamagedDocument,
     DocumentSummaries,
-    Exported,
+    ExportedDocument,
     StoredDocument,
-    UnreadableDocument,
 )
 from hrag.models.embedding import Vectors
 from hrag.values.collections import Alias, Collection
@@ -49,7 +49,7 @@ def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:
         return describe_aliases(txn, tenant_id)
 
 
-def documents(store: Store, tenant_id: str, name: str) -> Iterator[Exported]:
+def documents(store: Store, tenant_id: str, name: str) -> Iterator[ExportedDocument]:
     """Yields all documents of a collection, in order of id.
 
     Ends early if the collection is deleted meanwhile. The call itself, not the iteration,
@@ -61,7 +61,9 @@ def documents(store: Store, tenant_id: str, name: str) -> Iterator[Exported]:
     return _documents(store, number, record)
 
 
-def _documents(store: Store, number: int, collection: CollectionRecord) -> Iterator[Exported]:
+def _documents(
+    store: Store, number: int, collection: CollectionRecord
+) -> Iterator[ExportedDocument]:
     start: tuple[int, str] | None = None
     while True:
         with store.read() as txn:
@@ -74,9 +76,9 @@ def _documents(store: Store, number: int, collection: CollectionRecord) -> Itera
             start = number, f"{document_id}\0"
             try:
                 ordinal = txn.document_ids.require(key)
-                exported: Exported = _read_document(txn, number, collection, ordinal)
+                exported: ExportedDocument = _read_document(txn, number, collection, ordinal)
             except DataLoss as error:
-                exported = UnreadableDocument(schema.printable(document_id), error.message)
+                exported = DamagedDocument(schema.printable(document_id), error.message)
         yield exported
 
 

@@ -65,7 +65,7 @@ class RecentChecks:
 
 
 @dataclass(frozen=True, slots=True)
-class Citation:
+class CachedCitation:
     """The part of a document that every passage needs: its outline and its address.
 
     `checksum` is the checksum of the stored record that the outline was read from. `size_bytes`
@@ -81,7 +81,7 @@ class Citation:
     _cited: dict[PassageFields, CitedDocument] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, packed: memoryview, address: bytes, checksum: bytes) -> "Citation":
+    def of(cls, packed: memoryview, address: bytes, checksum: bytes) -> "CachedCitation":
         """Returns the citation of a document, made from its packed record."""
         outline = DocumentRecord.from_bytes(packed).outline()
         size_bytes = _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed)
@@ -102,7 +102,7 @@ class _StoredDocument(NamedTuple):
     Tree and text point into LMDB's pages, or are copies joined from several LMDB values.
     """
 
-    citation: Citation
+    citation: CachedCitation
     packed_tree: memoryview
     tree: Tree
     text: Blocks
@@ -131,13 +131,16 @@ class CitationCache:
         """`clock` returns seconds. Checksums that were verified long ago are verified again."""
         self.clock = clock
         self._half_bytes = max_bytes // 2
-        self._young: dict[int, Citation] = {}
+        self._young: dict[int, CachedCitation] = {}
         self._young_bytes = 0
-        self._old: dict[int, Citation] = {}
+        self._old: dict[int, CachedCitation] = {}
 
     def get(
-        self, ordinal: int, is_current: Callable[[Citation], bool], read: Callable[[], Citation]
-    ) -> Citation:
+        self,
+        ordinal: int,
+        is_current: Callable[[CachedCitation], bool],
+        read: Callable[[], CachedCitation],
+    ) -> CachedCitation:
         """Returns the cached entry if `is_current` accepts it, else caches and returns `read()`."""
         citation = self._young.get(ordinal)
         if citation is not None and is_current(citation):
@@ -258,7 +261,7 @@ class DocumentReader:
         txn.cache.keep(self._key("document", ordinal), document, document.size_bytes)
         return document
 
-    def _is_current(self, citation: Citation) -> bool:
+    def _is_current(self, citation: CachedCitation) -> bool:
         """Returns True if the transaction has the same record that the citation was made from.
 
         Views with the same `metadata_sequence` have the same metadata, so one comparison of
@@ -273,11 +276,11 @@ class DocumentReader:
         checks.metadata_sequence = self._metadata_sequence
         return True
 
-    def _read_citation(self, ordinal: int) -> Citation:
+    def _read_citation(self, ordinal: int) -> CachedCitation:
         address = self._address(ordinal)
         checksum = self._txn.documents.checksum(address)
         packed = required(self._txn.documents.get_data(address))
-        return Citation.of(packed, address, checksum)
+        return CachedCitation.of(packed, address, checksum)
 
     def _address(self, ordinal: int) -> bytes:
         return address_of(self._txn, self._collection, ordinal)

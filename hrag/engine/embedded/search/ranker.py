@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from hrag.engine.common.candidates import ScoredRows, scores_of
-from hrag.engine.common.fusion import fused, of_one_source
+from hrag.engine.common.fusion import fuse_scores, rank_one_source
 from hrag.engine.common.sorted_sets import distinct
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical_source import (
@@ -51,13 +51,13 @@ class Ranker:
         """Returns the `count` best eligible rows of each source, with their scores."""
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)
-            return of_one_source(self._view, by_vector, lexical=False)
+            return rank_one_source(self._view, by_vector, lexical=False)
         by_terms = _TERMS.candidates(self.lexical, eligible, count)
         if self._request.retrieval is Retrieval.LEXICAL:
-            return of_one_source(self._view, by_terms, lexical=True)
+            return rank_one_source(self._view, by_terms, lexical=True)
         by_vector = _VECTORS.candidates(self._dense, eligible, count)
         rows = distinct(np.sort(np.concatenate([by_terms.rows, by_vector.rows])))
-        return fused(
+        return fuse_scores(
             self._view,
             rows,
             scores_of(rows, by_terms, partial(_TERMS.scores, self.lexical, self._view)),

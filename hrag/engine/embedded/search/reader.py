@@ -19,7 +19,7 @@ from hrag.engine.common.validation import no_summaries
 from hrag.engine.embedded.search import document_export
 from hrag.engine.embedded.search.document_reader import CitationCache
 from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, LoadedCollection
-from hrag.engine.embedded.search.selected_rows import SelectionCache
+from hrag.engine.embedded.search.selected_rows import FilterResultCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
@@ -27,7 +27,7 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import find_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.transactions import Txn
-from hrag.engine.engine_documents import Exported
+from hrag.engine.engine_documents import ExportedDocument
 from hrag.observe import metrics
 from hrag.values.collections import Alias, Collection
 from hrag.values.deadline import NEVER, Deadline
@@ -80,7 +80,7 @@ class EmbeddedReader:
         self._budget_bytes = budget_bytes
         self._limits = limits
         self._clock = clock
-        self._caches = caches or SnapshotCaches(CitationCache(), SelectionCache())
+        self._caches = caches or SnapshotCaches(CitationCache(), FilterResultCache())
         self.loaded: dict[int, LoadedCollection] = {}
         """The collections in memory, by number."""
         self._sizes: dict[int, int] = {}
@@ -163,7 +163,7 @@ class EmbeddedReader:
         """Returns a tenant's aliases, in order of name. Implements `Reader.aliases`."""
         return document_export.aliases(self._store, tenant_id)
 
-    def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
+    def export(self, tenant_id: str, collection: str) -> Iterator[ExportedDocument]:
         """Yields all documents of a collection. Implements `Reader.export`."""
         return document_export.documents(self._store, tenant_id, collection)
 

@@ -23,7 +23,7 @@ from hrag.values.deadline import Deadline
 from hrag.values.tree import Tree
 
 
-def with_required(
+def rows_with_required_parts(
     txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
 ) -> EligibleRows:
     """Returns the eligible rows whose heading or text contains every part of `required`.

@@ -31,7 +31,7 @@ Key: TypeAlias = tuple[str, bytes]
 Numbers = TypeVar("Numbers", bound=NDArray[np.unsignedinteger[Any]])
 
 
-class SelectionCache:
+class FilterResultCache:
     """A cache of filter results: the rows or the documents of a view that pass a filter.
 
     There is at most one entry for each collection and key. It is valid only for the view that it
@@ -78,7 +78,7 @@ def evaluate(
     txn: Txn,
     view: View,
     filter: Filter,
-    cache: SelectionCache,
+    cache: FilterResultCache,
     deadline: Deadline,
 ) -> RowNumbers:
     """Returns the rows of the documents that pass a filter, ascending: `uint32[n]`.

@@ -25,11 +25,11 @@ from hrag.engine.common.snapshot import BrowsableSnapshot
 from hrag.engine.embedded.search.document_reader import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
-from hrag.engine.embedded.search.required_terms import with_required
-from hrag.engine.embedded.search.selected_rows import SelectionCache, evaluate
+from hrag.engine.embedded.search.required_terms import rows_with_required_parts
+from hrag.engine.embedded.search.selected_rows import FilterResultCache, evaluate
 from hrag.engine.embedded.search.summary_router import (
     SummaryRouter,
-    rows_in,
+    rows_of_sections,
 )
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.tenant_usage import read_usage
@@ -54,7 +54,7 @@ class SnapshotCaches:
     """The caches that all snapshots of a reader share. Safe to use from several threads."""
 
     citations: CitationCache
-    selections: SelectionCache
+    selections: FilterResultCache
 
 
 class EmbeddedSnapshot(BrowsableSnapshot):
@@ -147,7 +147,9 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         eligible, sections = self._filter_or_route(request, stages)
         if request.required:
             began = time.perf_counter()
-            eligible = with_required(self._txn, eligible, request.required, self._deadline)
+            eligible = rows_with_required_parts(
+                self._txn, eligible, request.required, self._deadline
+            )
             stages.append(("filter", began, time.perf_counter()))
         return eligible, sections
 
@@ -196,7 +198,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
             self.settings.tree.embedding_level,
         )
         stages.append(("search", began, time.perf_counter()))
-        return EligibleRows(self._view, rows_in(self._view, routed), exact=True), sections
+        return EligibleRows(self._view, rows_of_sections(self._view, routed), exact=True), sections
 
     def _document(self, document_id: str) -> TreeText | None:
         ordinal = self._txn.document_ids.get((self._view.collection, document_id))

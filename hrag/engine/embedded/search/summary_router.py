@@ -15,7 +15,7 @@ from hrag.engine.common.labels import label, leaves_of, ordinals_of, split_label
 from hrag.engine.common.routed_sections import RoutedSection
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
-from hrag.engine.embedded.search.selected_rows import SelectionCache, evaluate
+from hrag.engine.embedded.search.selected_rows import FilterResultCache, evaluate
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.engine.find import FindRequest
@@ -31,7 +31,7 @@ class SummaryRouter:
         self,
         txn: Txn,
         summaries: View,
-        cache: SelectionCache,
+        cache: FilterResultCache,
         deadline: Deadline,
     ) -> None:
         self._txn = txn
@@ -101,7 +101,7 @@ def _best(ranked: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
     return ranked.rows[order], ranked.scores[order]
 
 
-def rows_in(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
+def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
     """Returns the rows of the leaves of sections that share no leaf, ascending."""
     bounds = sorted(
         (label(section.ordinal, section.leaves.start), len(section.leaves)) for section in sections

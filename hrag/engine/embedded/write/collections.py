@@ -12,7 +12,7 @@ from hrag.engine.common.validation import (
     check_alias_count,
     check_no_aliases,
     check_quota,
-    name_taken,
+    name_taken_error,
     no_alias,
 )
 from hrag.engine.embedded.store import schema
@@ -50,7 +50,7 @@ class CollectionWriter(WriterPart):
         with self.commits.store.growing_write(0) as txn:
             existing = txn.collection_names.get((tenant_id, name))
             if existing is not None:
-                raise name_taken(tenant_id, name, "name", is_alias=existing.is_alias)
+                raise name_taken_error(tenant_id, name, "name", is_alias=existing.is_alias)
             used, added = read_usage(txn, tenant_id), Usage(collections=1, sequence=1)
             check_quota(tenant_id, used.info(self.commits.quota_of(tenant_id)), added.info())
             used = used.plus(added)
@@ -124,7 +124,7 @@ class CollectionWriter(WriterPart):
                 check_alias_count(tenant_id, sum(1 for _ in aliases_of(txn, tenant_id)))
             else:
                 if not existing.is_alias:
-                    raise name_taken(tenant_id, alias, "alias", is_alias=False)
+                    raise name_taken_error(tenant_id, alias, "alias", is_alias=False)
                 previous = txn.collections.require(existing.collection).name
             new_alias = Alias(alias, txn.collections.require(number).name)
             if previous != new_alias.collection:

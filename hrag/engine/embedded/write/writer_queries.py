@@ -23,8 +23,8 @@ from hrag.engine.embedded.write.commits import WriterPart
 from hrag.engine.embedded.write.selection import matching_ordinals, ordinals_by_id
 from hrag.engine.embedded.write.shared_state import existing_collection
 from hrag.engine.engine_documents import (
-    Admission,
     CollectionHandle,
+    IngestDecision,
     fitting,
     info_bytes,
     read_part,
@@ -48,7 +48,7 @@ class WriterQueries(WriterPart):
         document_id: str,
         content_hash: str,
         stored_bytes: int = 1,
-    ) -> Admission:
+    ) -> IngestDecision:
         with self.commits.store.read() as txn:
             number = find_collection(txn, tenant_id, collection)
             handle = handle_of(txn, number)
@@ -56,14 +56,14 @@ class WriterQueries(WriterPart):
                 _, stored = find_document(txn, number, document_id)
             except DataLoss:
                 # Ingesting the document mends it, and `put` checks the quota.
-                return Admission(handle, None)
+                return IngestDecision(handle, None)
             unchanged = unchanged_result(stored, content_hash)
             if unchanged is not None and not self._is_intact(txn, number, document_id):
                 unchanged = None
             if unchanged is None:
                 used = read_usage(txn, tenant_id).info(self.commits.quota_of(tenant_id))
                 check_quota(tenant_id, used, growth(stored, stored_bytes).info())
-        return Admission(handle, unchanged)
+        return IngestDecision(handle, unchanged)
 
     def _is_intact(self, txn: Txn, number: int, document_id: str) -> bool:
         """Returns True if no stored value of a document and its summaries is damaged."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hrag.engine.postgres.admin.check import check
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import check_version, migrate
 from hrag.engine.protocols import Progress
 from hrag.engine.reports import (
@@ -28,7 +28,7 @@ class PostgresAdministration:
     message that names the tool of PostgreSQL to use.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     def check(self) -> CheckReport:

@@ -16,7 +16,7 @@ from hrag.engine.common.records import DocumentRecord, Summarised
 from hrag.engine.postgres.admin.check_store import problems_of_store
 from hrag.engine.postgres.search.sources.lexical_source import matches_of
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from hrag.engine.postgres.store.queries import one_value
@@ -95,7 +95,7 @@ WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
 """
 
 
-def check(database: Database) -> CheckReport:
+def check(database: PostgresDatabase) -> CheckReport:
     """Checks the collections of all tenants.
 
     Returns how much was read, and each problem with its place.

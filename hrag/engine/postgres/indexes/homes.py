@@ -16,7 +16,7 @@ from datetime import timedelta
 from psycopg import sql
 
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 
@@ -122,7 +122,7 @@ def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSize
 
 
 def move_collection(
-    database: Database,
+    database: PostgresDatabase,
     tenant_id: str,
     collection_id: int,
     retention: timedelta = HOME_RETENTION,
@@ -217,7 +217,7 @@ def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves:
     return int(moved)
 
 
-def drop_unused(database: Database) -> bool:
+def drop_unused(database: PostgresDatabase) -> bool:
     """Drops a home that is no longer used; returns False if there is none.
 
     A home that a snapshot on this server may still read is not dropped. With

@@ -33,7 +33,7 @@ from hrag.engine.postgres.indexes.lexical_index import (
 from hrag.engine.postgres.maintenance.advisory_locks import lock_step, try_lock_maintenance
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.opened_collection import Key, OpenedCollection, open_by_number
 from hrag.values.deadline import Deadline
 from hrag.values.errors import HragError
@@ -90,7 +90,7 @@ class MaintenanceWorker:
 
     def __init__(
         self,
-        database: Database,
+        database: PostgresDatabase,
         home_leaves: int = DEFAULT_HOME_LEAVES,
         limits: MaintenanceLimits = DEFAULT_LIMITS,
     ) -> None:

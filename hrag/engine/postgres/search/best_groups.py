@@ -36,7 +36,7 @@ from hrag.engine.postgres.search.document_reader import (
     PostgresDocuments,
 )
 from hrag.engine.postgres.search.eligible_leaves import parameters_of
-from hrag.engine.postgres.search.found_leaves import FoundLeaves
+from hrag.engine.postgres.search.found_leaves import CandidateLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.search.sources.vector_source import (
     BY_INDEX,
@@ -317,7 +317,7 @@ def _ancestor_groups(
     order = np.argsort(labels)
     # The leaves are grouped already, so their ancestors are not needed.
     above = np.empty((0, len(labels)), np.uint32)
-    table = FoundLeaves(ranker.collection.settings, labels[order], above, scores[order])
+    table = CandidateLeaves(ranker.collection.settings, labels[order], above, scores[order])
     starts = np.cumsum([0, *counts], dtype=np.uint32)
     keys = first | np.array([row[2] for row in rows], np.uint64)
     groups = Groups(keys, scores[starts[:-1]], starts, table.rows(labels), scores)

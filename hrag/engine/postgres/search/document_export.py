@@ -15,13 +15,13 @@ from hrag.engine.common.document_results import document_of
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Summarised
 from hrag.engine.common.summary_documents import summaries_in
 from hrag.engine.engine_documents import (
+    DamagedDocument,
     DocumentSummaries,
-    Exported,
+    ExportedDocument,
     StoredDocument,
-    UnreadableDocument,
 )
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import (
     OpenedCollection,
@@ -55,7 +55,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND ordina
 _HEADER_BYTES = 4
 
 
-def collections(database: Database) -> list[Collection]:
+def collections(database: PostgresDatabase) -> list[Collection]:
     """Returns the collections of all tenants, in order of tenant and name."""
     with database.read() as connection:
         rows = connection.execute(_COLLECTIONS).fetchall()
@@ -66,7 +66,7 @@ def collections(database: Database) -> list[Collection]:
     ]
 
 
-def documents(database: Database, tenant_id: str, name: str) -> Iterator[Exported]:
+def documents(database: PostgresDatabase, tenant_id: str, name: str) -> Iterator[ExportedDocument]:
     """Yields all documents of a collection in order of id; stops if the collection is deleted.
 
     A document that cannot be read is yielded as UnreadableDocument. Raises CollectionNotFound
@@ -77,7 +77,9 @@ def documents(database: Database, tenant_id: str, name: str) -> Iterator[Exporte
     return _stream(database, tenant_id, name, number)
 
 
-def _stream(database: Database, tenant_id: str, name: str, number: int) -> Iterator[Exported]:
+def _stream(
+    database: PostgresDatabase, tenant_id: str, name: str, number: int
+) -> Iterator[ExportedDocument]:
     after = ""
     while True:
         with database.read() as connection:
@@ -94,9 +96,9 @@ def _stream(database: Database, tenant_id: str, name: str, number: int) -> Itera
                 return
             after = row[0]
             try:
-                exported: Exported = _read_document(connection, collection, row)
+                exported: ExportedDocument = _read_document(connection, collection, row)
             except (DataLoss, ValueError) as error:
-                exported = UnreadableDocument(after, str(error))
+                exported = DamagedDocument(after, str(error))
         yield exported
 
 

@@ -12,7 +12,7 @@ from hrag.values.collections import CollectionSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoundLeaves:
+class CandidateLeaves:
     """A table of living leaves, in ascending order of their labels and without duplicates.
 
     `labels` is `uint64[n]`. `ancestors` is `uint32[levels, n]`. `cosines` is `float32[n]`; all are
@@ -25,7 +25,7 @@ class FoundLeaves:
     cosines: Scores
 
     @classmethod
-    def none(cls, settings: CollectionSettings) -> "FoundLeaves":
+    def none(cls, settings: CollectionSettings) -> "CandidateLeaves":
         """Returns a table without rows."""
         levels = settings.tree.top_level - settings.tree.embedding_level + 1
         ancestors = np.empty((levels, 0), np.uint32)
@@ -44,14 +44,14 @@ class FoundLeaves:
         """Returns the `labels` that are not in the table."""
         return labels[~is_in(labels, self.labels)]
 
-    def plus(self, more: "FoundLeaves") -> "FoundLeaves":
+    def plus(self, more: "CandidateLeaves") -> "CandidateLeaves":
         """Returns a table with the leaves of both tables."""
         new = ~is_in(more.labels, self.labels)
         labels = np.concatenate([self.labels, more.labels[new]])
         order = np.argsort(labels, kind="stable")
         ancestors = np.concatenate([self.ancestors, more.ancestors[:, new]], axis=1)
         cosines = np.concatenate([self.cosines, more.cosines[new]])
-        return FoundLeaves(
+        return CandidateLeaves(
             self.settings,
             labels[order],
             np.ascontiguousarray(ancestors[:, order]),

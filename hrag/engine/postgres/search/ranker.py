@@ -8,11 +8,11 @@ import numpy as np
 from psycopg import sql
 
 from hrag.engine.common.candidates import Candidates, ScoredRows, Scores
-from hrag.engine.common.fusion import fused, of_one_source
+from hrag.engine.common.fusion import fuse_scores, rank_one_source
 from hrag.engine.common.labels import Labels
 from hrag.engine.find import FindRequest
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
-from hrag.engine.postgres.search.found_leaves import FoundLeaves
+from hrag.engine.postgres.search.found_leaves import CandidateLeaves
 from hrag.engine.postgres.search.sources.lexical_source import MATCHES, LexicalQuery, Row
 from hrag.engine.postgres.search.sources.vector_source import (
     BY_INDEX,
@@ -44,7 +44,7 @@ class _NearestLeaves(NamedTuple):
     there are no other eligible leaves.
     """
 
-    leaves: FoundLeaves
+    leaves: CandidateLeaves
     exact: bool
     complete: bool
 
@@ -93,7 +93,7 @@ class Ranker:
         is_lexical = request.retrieval is Retrieval.LEXICAL
         vector = None if is_lexical else request.vector
         self.vectors = VectorSource(connection, collection, vector)
-        self._table = FoundLeaves.none(collection.settings)
+        self._table = CandidateLeaves.none(collection.settings)
         self._lexical: LexicalQuery | None = None
 
     @property
@@ -157,7 +157,7 @@ class Ranker:
         """Returns the `count` best eligible leaves of each source, with their scores."""
         if self.is_dense:
             by_vector = self._candidates_of(self._search_dense(count))
-            return of_one_source(self._table, by_vector, lexical=False)
+            return rank_one_source(self._table, by_vector, lexical=False)
         labels, scores, complete = self.lexical.best(self.eligible, count)
         dense = None
         if self._request.retrieval is Retrieval.HYBRID:
@@ -166,10 +166,10 @@ class Ranker:
         table = self._table
         by_terms = Candidates(table.rows(labels), scores, exact=True, complete=complete)
         if dense is None:
-            return of_one_source(table, by_terms, lexical=True)
+            return rank_one_source(table, by_terms, lexical=True)
         by_vector = self._candidates_of(dense)
         rows = np.union1d(by_terms.rows, by_vector.rows)
-        return fused(
+        return fuse_scores(
             table,
             rows,
             self.lexical.scores(table.labels[rows]),

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hrag.engine.engine_documents import Exported
+from hrag.engine.engine_documents import ExportedDocument
 from hrag.engine.postgres.search import document_export
 from hrag.engine.postgres.search.snapshot import PostgresSnapshot
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.opened_collection import open_collection, open_summaries
 from hrag.engine.postgres.store.queries import aliases_of
 from hrag.values.collections import Alias, Collection
@@ -22,7 +22,7 @@ class PostgresReader:
     Implements `hrag.engine.Reader`.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     @contextmanager
@@ -60,7 +60,7 @@ class PostgresReader:
                 Alias(name, target) for name, _, target in aliases_of(connection, tenant_id)
             )
 
-    def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
+    def export(self, tenant_id: str, collection: str) -> Iterator[ExportedDocument]:
         """Yields all documents of a collection.
 
         Implements `hrag.engine.Reader.export`.

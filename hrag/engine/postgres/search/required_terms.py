@@ -21,7 +21,7 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.deadline import Deadline
 
 
-def with_required(
+def leaves_with_required_parts(
     connection: Connection,
     collection: OpenedCollection,
     eligible: EligibleLeaves,

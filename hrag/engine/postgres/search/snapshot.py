@@ -17,7 +17,7 @@ from dataclasses import replace
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.labels import split_label
-from hrag.engine.common.rounds import Round, Selection
+from hrag.engine.common.rounds import Round, RoundOutcome
 from hrag.engine.common.search import Read, search
 from hrag.engine.common.snapshot import BrowsableSnapshot
 from hrag.engine.find import FindRequest, FindResult, P, ResultForm
@@ -25,11 +25,11 @@ from hrag.engine.postgres.search.best_groups import best_groups, can_find, expec
 from hrag.engine.postgres.search.document_reader import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
-from hrag.engine.postgres.search.required_terms import with_required
+from hrag.engine.postgres.search.required_terms import leaves_with_required_parts
 from hrag.engine.postgres.search.summary_router import chosen_sections, leaves_in, route
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.filter_sql import selected
+from hrag.engine.postgres.store.filter_sql import matching_ordinals
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.postgres.store.queries import is_storable
 from hrag.observe.tracing import Stage
@@ -98,7 +98,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         eligible, sections = self._eligible_leaves(request, stages)
         ranker = Ranker(self._connection, self._collection, request, eligible)
 
-        def read(groups: AncestorGroups) -> tuple[tuple[P, ...], Selection]:
+        def read(groups: AncestorGroups) -> tuple[tuple[P, ...], RoundOutcome]:
             self._read_ahead(request, groups)
             # The first round reads the statistics of terms together with its candidates. The
             # locator needs them, so it must not be created before.
@@ -176,7 +176,7 @@ class PostgresSnapshot(BrowsableSnapshot):
             eligible, sections = self._filter_leaves(self._collection, request.filter, stages), ()
         if request.required:
             began = time.perf_counter()
-            eligible = with_required(
+            eligible = leaves_with_required_parts(
                 self._connection, self._collection, eligible, request.required, self._deadline
             )
             stages.append(("filter", began, time.perf_counter()))
@@ -189,7 +189,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         if filter is None:
             return EligibleLeaves.all_of(collection)
         began = time.perf_counter()
-        ordinals = selected(self._connection, *collection.place, filter, self._deadline)
+        ordinals = matching_ordinals(self._connection, *collection.place, filter, self._deadline)
         parameters = {**collection.key, "ordinals": bigints(ordinals)}
         (count,) = self._connection.execute(_LEAF_COUNT, parameters).fetchone() or (0,)
         stages.append(("filter", began, time.perf_counter()))

@@ -55,7 +55,7 @@ _DEFAULTS = {
 }
 
 
-class Database:
+class PostgresDatabase:
     """A database, accessed through a pool of connections. Thread-safe.
 
     Creating the object opens no connection.

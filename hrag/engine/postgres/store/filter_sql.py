@@ -47,7 +47,7 @@ _TermRange = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class FilterQuery:
     """A query that returns the column `ordinal` of the documents that pass a filter.
 
     An ordinal may occur twice. The parameters are named: `tenant_id`, `collection_id`, and others
@@ -87,7 +87,7 @@ class _Conjunction:
     select_count: int
 
 
-def selection(
+def filter_query(
     connection: Connection,
     tenant_id: str,
     collection_id: int,
@@ -95,7 +95,7 @@ def selection(
     deadline: Deadline = NEVER,
     *,
     max_selects: int = _MAX_SELECTS,
-) -> Selection:
+) -> FilterQuery:
     """Returns a query for a filter, which has been checked before.
 
     Runs statements only if the filter is too large for one query, which has at most `max_selects`
@@ -108,10 +108,10 @@ def selection(
     ordinals = evaluation.evaluate_any(parsed)
     parameters = {"tenant_id": tenant_id, "collection_id": collection_id}
     statement = _FROM_ARRAY.format(sql.Placeholder("filter_ordinals")) + sql.SQL(" AS ordinal")
-    return Selection(statement, parameters | {"filter_ordinals": bigints(ordinals)})
+    return FilterQuery(statement, parameters | {"filter_ordinals": bigints(ordinals)})
 
 
-def selected(
+def matching_ordinals(
     connection: Connection,
     tenant_id: str,
     collection_id: int,
@@ -145,9 +145,9 @@ class _Evaluation:
         self._deadline = deadline
         self._max_selects = max_selects
 
-    def query_of(self, condition: _Disjunction) -> Selection:
+    def query_of(self, condition: _Disjunction) -> FilterQuery:
         parameters: dict[str, Any] = dict(self._collection)
-        return Selection(_build_any(condition, parameters), parameters)
+        return FilterQuery(_build_any(condition, parameters), parameters)
 
     def evaluate_any(self, condition: _Disjunction) -> Ordinals:
         if condition.select_count <= self._max_selects:

@@ -13,7 +13,7 @@ from importlib.resources import files
 import psycopg
 
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.reports import MigrationReport
 from hrag.values.errors import StoreMissing, StoreUnavailable
 
@@ -66,7 +66,7 @@ def newest_version() -> int:
     return migrations()[-1].version
 
 
-def migrate(database: Database, *, oldest_server: int = OLDEST_SERVER) -> MigrationReport:
+def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -> MigrationReport:
     """Migrates the database to the newest schema version; creates the store if there is none.
 
     Several processes may run it at once. If it is interrupted, the store has the version of the
@@ -101,7 +101,7 @@ def _lock_version(connection: Connection) -> int:
     return _read_version(connection)
 
 
-def create_or_check(database: Database) -> None:
+def create_or_check(database: PostgresDatabase) -> None:
     """Creates the store if the database has none; otherwise checks its schema version.
 
     Raises StoreUnavailable if the version is not the newest one, or as `migrate` does.

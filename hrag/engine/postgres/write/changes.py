@@ -24,7 +24,7 @@ from hrag.engine.postgres.store.arrays import (
 )
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import table_names
-from hrag.engine.postgres.write.document_drafts import Draft
+from hrag.engine.postgres.write.document_drafts import DocumentDraft
 
 # One statement has about this many bytes. PostgreSQL allows 1 GB for a parameter, and the text of
 # a document has at most some tens of megabytes.
@@ -102,7 +102,7 @@ WHERE tenant_id = %s
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DocumentVersion:
     """A version of a document, as it is stored or will be stored."""
 
     ordinal: int
@@ -126,7 +126,7 @@ class Counts(NamedTuple):
     summary_tokens: int = 0
 
     @classmethod
-    def of(cls, version: Version) -> "Counts":
+    def of(cls, version: DocumentVersion) -> "Counts":
         """Returns what a document adds to the totals, except `unsummarised`."""
         record = version.record
         return cls(
@@ -161,14 +161,14 @@ class CollectionChanges:
     is_lexical: bool
     sequence: int = 0
     counts: Counts = field(default_factory=Counts)
-    new: dict[int, tuple[Version, Draft, bytes]] = field(default_factory=dict)
+    new: dict[int, tuple[DocumentVersion, DocumentDraft, bytes]] = field(default_factory=dict)
     """New versions by ordinal.
 
     The bytes are the encoded `Summarised` of a document in a summary collection; b"" for others.
     """
-    deleted: list[Version] = field(default_factory=list)
+    deleted: list[DocumentVersion] = field(default_factory=list)
     """Stored versions that are deleted."""
-    revised: dict[int, tuple[DocumentRecord, Version]] = field(default_factory=dict)
+    revised: dict[int, tuple[DocumentRecord, DocumentVersion]] = field(default_factory=dict)
     """The stored record and the revised version of a document, by ordinal."""
     summarised: list[int] = field(default_factory=list)
     """Ordinals of stored documents that no longer wait for their summaries."""
@@ -239,8 +239,8 @@ def _revise(
 
 
 def _batches(
-    new: Sequence[tuple[Version, Draft, bytes]],
-) -> Iterator[Sequence[tuple[Version, Draft, bytes]]]:
+    new: Sequence[tuple[DocumentVersion, DocumentDraft, bytes]],
+) -> Iterator[Sequence[tuple[DocumentVersion, DocumentDraft, bytes]]]:
     """Yields the documents of each statement: as many as fit, but at least one."""
     start, size_bytes = 0, 0
     for end, (_, draft, _) in enumerate(new):
@@ -256,7 +256,7 @@ def _insert(
     connection: Connection,
     tenant_id: str,
     number: int,
-    new: Sequence[tuple[Version, Draft, bytes]],
+    new: Sequence[tuple[DocumentVersion, DocumentDraft, bytes]],
 ) -> None:
     versions = [version for version, _, _ in new]
     drafts = [draft for _, draft, _ in new]
@@ -311,7 +311,7 @@ def _insert_leaves(
     tenant_id: str,
     number: int,
     home: int | None,
-    new: Sequence[tuple[Version, Draft, bytes]],
+    new: Sequence[tuple[DocumentVersion, DocumentDraft, bytes]],
     halfvec_oid: int,
 ) -> None:
     ancestors = np.concatenate([draft.ancestors for _, draft, _ in new], axis=1)

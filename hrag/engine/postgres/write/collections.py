@@ -13,12 +13,12 @@ from hrag.engine.common.validation import (
     check_alias_count,
     check_no_aliases,
     check_quota,
-    name_taken,
+    name_taken_error,
     no_alias,
 )
 from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.queries import (
     aliases_of,
     collection_state,
@@ -92,7 +92,7 @@ class CollectionWriter:
 
     def __init__(
         self,
-        database: Database,
+        database: PostgresDatabase,
         maintenance: IndexMaintenance | None = None,
         quota_of: QuotaOf = unlimited,
     ) -> None:
@@ -115,7 +115,7 @@ class CollectionWriter:
                 connection.execute(_LOCK, (tenant_id,))
                 cursor = connection.execute(_NAME, (tenant_id, name))
             if (existing := cursor.fetchone()) is not None:
-                raise name_taken(tenant_id, name, "name", is_alias=existing[1])
+                raise name_taken_error(tenant_id, name, "name", is_alias=existing[1])
             usage, increase = usage_of(connection, tenant_id), Usage(collections=1, sequence=1)
             check_quota(tenant_id, usage.info(self._quota_of(tenant_id)), increase.info())
             usage = usage.plus(increase)
@@ -186,7 +186,7 @@ class CollectionWriter:
         if alias in aliases:
             return aliases[alias]
         if connection.execute(_NAME, (tenant_id, alias)).fetchone() is not None:
-            raise name_taken(tenant_id, alias, "alias", is_alias=False)
+            raise name_taken_error(tenant_id, alias, "alias", is_alias=False)
         check_alias_count(tenant_id, len(aliases))
         return ""
 

@@ -30,7 +30,7 @@ _LEVEL_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class DocumentDraft:
     """A document with all its stored values, except those that its commit determines.
 
     `terms` are its filter terms. `ancestors` is `uint32[levels, leaves]`. `term_vector` is None
@@ -50,7 +50,7 @@ class Draft:
         """The approximate size of the parameters that insert the document."""
         return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
 
-    def described_as(self, document: DocumentRecord) -> "Draft":
+    def described_as(self, document: DocumentRecord) -> "DocumentDraft":
         """Returns a copy of the draft with the source, metadata and hash of another document."""
         record = replace(
             self.record,
@@ -63,7 +63,7 @@ class Draft:
         return replace(self, record=with_size(record, terms), terms=terms)
 
 
-def draft_of(handle: CollectionHandle, document: PreparedDocument) -> Draft:
+def draft_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentDraft:
     """Returns the draft of a document for the collection `handle`.
 
     Raises InvalidArgument or TooLarge if the document does not fit the collection.
@@ -79,7 +79,7 @@ def draft_of(handle: CollectionHandle, document: PreparedDocument) -> Draft:
         indexed = indexed_leaves(*texts_and_tree, headings=settings.index_headings)
         leaf_terms = analyzer(settings.analyzer).leaf_terms([leaf.lexical for leaf in indexed])
         term_vector, term_count = packed(leaf_terms), int(leaf_terms.lengths.sum())
-    return Draft(
+    return DocumentDraft(
         handle=handle,
         document=document,
         record=with_size(record, terms),
@@ -92,7 +92,7 @@ def draft_of(handle: CollectionHandle, document: PreparedDocument) -> Draft:
 
 def draft_of_summaries(
     handle: CollectionHandle, document: DocumentRecord, summaries: DocumentSummaries
-) -> Draft | None:
+) -> DocumentDraft | None:
     """Returns the draft of a document's summaries for the summary collection `handle`.
 
     Returns None if there are no summaries. Raises InvalidArgument.

@@ -24,8 +24,13 @@ from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.arrays import bigints, texts
 from hrag.engine.postgres.store.connection import Connection, Row
 from hrag.engine.postgres.store.queries import is_storable
-from hrag.engine.postgres.write.changes import CollectionChanges, Counts, Version, write_changes
-from hrag.engine.postgres.write.document_drafts import Draft, with_size
+from hrag.engine.postgres.write.changes import (
+    CollectionChanges,
+    Counts,
+    DocumentVersion,
+    write_changes,
+)
+from hrag.engine.postgres.write.document_drafts import DocumentDraft, with_size
 from hrag.values.collections import SummaryUnit
 from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome, IngestResult
 from hrag.values.quotas import QuotaOf
@@ -71,7 +76,7 @@ class TenantTransaction:
         self._usage = Usage()
         self._halfvec_oid = 0
         self._changes: dict[int, CollectionChanges] = {}
-        self._living: dict[tuple[int, str], Version] = {}
+        self._living: dict[tuple[int, str], DocumentVersion] = {}
 
     # Locks and reads.
 
@@ -122,12 +127,12 @@ class TenantTransaction:
         for cursor in cursors:
             for number, ordinal, term_count, is_unsummarised, record in cursor:
                 document = DocumentRecord.from_bytes(record)
-                version = Version(ordinal, document, term_count, is_unsummarised)
+                version = DocumentVersion(ordinal, document, term_count, is_unsummarised)
                 self._living[number, document.document_id] = version
 
     # Changes.
 
-    def put(self, draft: Draft) -> IngestResult:
+    def put(self, draft: DocumentDraft) -> IngestResult:
         """Creates or replaces a document, unless it is stored already.
 
         Raises CollectionNotFound, or StorageQuotaExceeded.
@@ -158,7 +163,7 @@ class TenantTransaction:
         self,
         handle: CollectionHandle,
         ordinal: int,
-        draft: Draft | None,
+        draft: DocumentDraft | None,
         sections: tuple[range, ...],
         tokens: int = 0,
     ) -> bool:
@@ -250,7 +255,7 @@ class TenantTransaction:
 
     # Helpers of the changes.
 
-    def _require_version(self, handle: CollectionHandle, document_id: str) -> Version:
+    def _require_version(self, handle: CollectionHandle, document_id: str) -> DocumentVersion:
         self.require(handle)
         version = self._living.get((handle.collection_id, document_id))
         if version is None:
@@ -266,12 +271,12 @@ class TenantTransaction:
         validation.check_quota(self._tenant_id, usage, increase.info())
 
     def _add(
-        self, number: int, draft: Draft, has_summaries: bool, summarised: bytes = b""
-    ) -> Version:
+        self, number: int, draft: DocumentDraft, has_summaries: bool, summarised: bytes = b""
+    ) -> DocumentVersion:
         """Adds a new version as the last change; the last sequence becomes its ordinal."""
         ordinal = self._usage.sequence
         record = replace(draft.record, sequence=ordinal)
-        version = Version(ordinal, record, draft.term_count, has_summaries)
+        version = DocumentVersion(ordinal, record, draft.term_count, has_summaries)
         changes = self._changes[number]
         changes.new[ordinal] = (version, draft, summarised)
         changes.sequence = ordinal
@@ -280,7 +285,7 @@ class TenantTransaction:
         self._update_usage(record, 1)
         return version
 
-    def _remove(self, handle: CollectionHandle, version: Version, sequence: int) -> None:
+    def _remove(self, handle: CollectionHandle, version: DocumentVersion, sequence: int) -> None:
         """Deletes a version and its summaries, as the change with this `sequence`."""
         document_id = version.record.document_id
         for number in numbers_of(handle):
@@ -296,7 +301,7 @@ class TenantTransaction:
             self._subtract_counts(number, Counts.of(deleted)._replace(unsummarised=unsummarised))
             self._update_usage(deleted.record, -1)
 
-    def _revise(self, number: int, old: Version, record: DocumentRecord) -> None:
+    def _revise(self, number: int, old: DocumentVersion, record: DocumentRecord) -> None:
         new = replace(old, record=record)
         changes = self._changes[number]
         changes.revised[old.ordinal] = (old.record, new)
@@ -307,7 +312,7 @@ class TenantTransaction:
         self._update_usage(old.record, -1)
         self._update_usage(record, 1)
 
-    def _mark_summarised(self, number: int, version: Version) -> None:
+    def _mark_summarised(self, number: int, version: DocumentVersion) -> None:
         changes, marked = self._changes[number], replace(version, is_unsummarised=False)
         self._living[number, version.record.document_id] = marked
         self._add_counts(number, Counts(unsummarised=-1))

@@ -16,16 +16,16 @@ from hrag.engine.common.document_results import growth, unchanged_result
 from hrag.engine.common.records import DocumentRecord, Usage
 from hrag.engine.common.validation import check_quota, check_summaries, no_collection
 from hrag.engine.engine_documents import (
-    Admission,
     CollectionHandle,
     DocumentSummaries,
+    IngestDecision,
     PreparedDocument,
     StoredDocument,
     Unsummarised,
     fitting,
 )
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.filter_sql import Selection, selected, selection
+from hrag.engine.postgres.store.filter_sql import FilterQuery, filter_query, matching_ordinals
 from hrag.engine.postgres.store.queries import (
     as_text,
     collection_state,
@@ -38,7 +38,7 @@ from hrag.engine.postgres.store.queries import (
     usage_of,
 )
 from hrag.engine.postgres.write.collections import CollectionWriter
-from hrag.engine.postgres.write.document_drafts import Draft, draft_of, draft_of_summaries
+from hrag.engine.postgres.write.document_drafts import DocumentDraft, draft_of, draft_of_summaries
 from hrag.engine.postgres.write.stored_text import read_text
 from hrag.engine.postgres.write.transaction import (
     TenantTransaction,
@@ -106,7 +106,7 @@ class PostgresWriter(CollectionWriter):
         document_id: str,
         content_hash: str,
         stored_bytes: int = 1,
-    ) -> Admission:
+    ) -> IngestDecision:
         row = None
         if is_storable(document_id, tenant_id, collection):
             with self._database.read() as connection:
@@ -119,7 +119,7 @@ class PostgresWriter(CollectionWriter):
         if unchanged is None:
             usage_info = Usage(*usage).info(self._quota_of(tenant_id))
             check_quota(tenant_id, usage_info, growth(stored, stored_bytes).info())
-        return Admission(handle_of(number, record), unchanged)
+        return IngestDecision(handle_of(number, record), unchanged)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         if self._maintenance is not None:
@@ -146,9 +146,9 @@ class PostgresWriter(CollectionWriter):
         results: list[IngestResult | HragError] = [
             draft if isinstance(draft, HragError) else CollectionNotFound("") for draft in drafts
         ]
-        by_tenant: dict[str, list[tuple[int, Draft]]] = {}
+        by_tenant: dict[str, list[tuple[int, DocumentDraft]]] = {}
         for index, draft in enumerate(drafts):
-            if isinstance(draft, Draft):
+            if isinstance(draft, DocumentDraft):
                 by_tenant.setdefault(draft.handle.tenant_id, []).append((index, draft))
         for number, (tenant_id, numbered_drafts) in enumerate(by_tenant.items()):
             tenant_drafts = [draft for _, draft in numbered_drafts]
@@ -162,7 +162,7 @@ class PostgresWriter(CollectionWriter):
         return results
 
     def _put_in_one_commit(
-        self, tenant_id: str, drafts: Sequence[Draft]
+        self, tenant_id: str, drafts: Sequence[DocumentDraft]
     ) -> list[IngestResult | HragError]:
         with self._database.write() as connection:
             changes = TenantTransaction(connection, tenant_id, self._quota_of)
@@ -222,7 +222,7 @@ class PostgresWriter(CollectionWriter):
         with self._reading(deadline) as connection:
             collection_state(connection, collection)
             sequence = usage_of(connection, tenant_id).sequence
-            ordinals = selected(connection, tenant_id, number, filter, deadline).tolist()
+            ordinals = matching_ordinals(connection, tenant_id, number, filter, deadline).tolist()
         if not ordinals:
             yield DocumentDeletion(0, sequence)
         for start in range(0, len(ordinals), _DELETED_TOGETHER):
@@ -364,8 +364,8 @@ def _sections(summaries: DocumentSummaries) -> tuple[range, ...]:
 
 def _filter_query(
     connection: Connection, collection: CollectionHandle, filter: Filter | None, deadline: Deadline
-) -> Selection:
+) -> FilterQuery:
     tenant_id, number = collection.tenant_id, collection.collection_id
     if filter is None:
-        return Selection(sql.Composed([]), {"tenant_id": tenant_id, "collection_id": number})
-    return selection(connection, tenant_id, number, filter, deadline)
+        return FilterQuery(sql.Composed([]), {"tenant_id": tenant_id, "collection_id": number})
+    return filter_query(connection, tenant_id, number, filter, deadline)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from hrag.cli.export_format import (
-    DocumentReader,
+    CompleteDocument,
+    ExportReader,
     NotAnExport,
-    StoredDocument,
     document_line,
     header_line,
     pages_of,
@@ -38,14 +38,16 @@ def _info(mime_type: str) -> DocumentInfo:
 
 def test_a_document_is_read_back():
     text = "one\r\n\u2028 two \x00"
-    document = parse_document(document_line(StoredDocument(_info("text/markdown"), text)).encode())
+    document = parse_document(
+        document_line(CompleteDocument(_info("text/markdown"), text)).encode()
+    )
     assert (document.body, document.document_id, document.title) == (text, "d", "标题")
     assert (document.mime_type, document.metadata) == ("text/markdown", {"标签": ["甲", 2]})
 
 
 def test_pages_are_kept_and_the_type_of_their_file_is_not():
     pages = (Page("one", 7), Page("", 8))
-    line = document_line(StoredDocument(_info("application/pdf"), "one\n\n", pages))
+    line = document_line(CompleteDocument(_info("application/pdf"), "one\n\n", pages))
     document = parse_document(line.encode())
     assert (document.body, document.mime_type) == (pages, "text/plain")
 
@@ -63,7 +65,7 @@ def test_pages_are_kept_and_the_type_of_their_file_is_not():
     ],
 )
 def test_a_text_is_not_read_as_the_file_that_it_came_from(stored, sent):
-    line = document_line(StoredDocument(_info(stored), "text"))
+    line = document_line(CompleteDocument(_info(stored), "text"))
     assert parse_document(line.encode()).mime_type == sent
 
 
@@ -171,7 +173,7 @@ def test_the_number_of_an_empty_last_page_can_be_imported():
 
 
 def test_a_document_is_one_line_whatever_line_ends_its_text_has():
-    line = document_line(StoredDocument(_info("text/plain"), "a\nb\r\n"))
+    line = document_line(CompleteDocument(_info("text/plain"), "a\nb\r\n"))
     assert line.count("\n") == 1
     assert json.loads(line)["text"] == "a\nb\r\n"
 
@@ -185,4 +187,4 @@ def test_a_document_that_keeps_changing_or_is_deleted_is_left_out(error):
         raise error
 
     client = SimpleNamespace(get_text=get_text, get_document=lambda *_, **__: INFO)
-    assert DocumentReader(client, "t", "c").with_pages(INFO) is None
+    assert ExportReader(client, "t", "c").with_pages(INFO) is None

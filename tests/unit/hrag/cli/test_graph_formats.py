@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hrag.cli.export_format import StoredDocument
+from hrag.cli.export_format import CompleteDocument
 from hrag.cli.graph_formats import Cypher, GraphFormat, GraphMl, cypher_literal, graph_of
 from hrag.types import Chunk, ChunkNode, DocumentInfo, Span
 from tests.support.cypher_script import executed
@@ -16,7 +16,7 @@ NASTY = '猫\'s \\ "q" \r\n\t </data>&amp; ]]> \\u0027 \\\\u005c; MATCH (n) DETA
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
-def _document(text: str) -> StoredDocument:
+def _document(text: str) -> CompleteDocument:
     """Returns a document with two leaves below one chunk, which contains the whole text."""
     middle = len(text) // 2
     spans = {"d#1.0": (0, len(text)), "d#0.0": (0, middle), "d#0.1": (middle, len(text))}
@@ -42,7 +42,7 @@ def _document(text: str) -> StoredDocument:
         for chunk_id, span in spans.items()
     )
     info = DocumentInfo("d", text[:9], text[:5], "text/plain", {}, (2, 1), 6, 1, 0, 0, 1)
-    return StoredDocument(info, text, tree=tree)
+    return CompleteDocument(info, text, tree=tree)
 
 
 def _written(form: GraphFormat, text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.processes import ServiceFailed, Services, free_addresses, with_free_port
+from hrag.cli.processes import ServiceFailed, ServiceProcesses, free_addresses, with_free_port
 from tests.support.servers.processes import children_of
 
 
@@ -32,7 +32,7 @@ def test_an_address_in_use_is_refused_before_anything_starts(tmp_path: Path):
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         used = f"127.0.0.1:{listener.getsockname()[1]}"
-        services = Services(tmp_path / "data", free_addresses(1)[0], used)
+        services = ServiceProcesses(tmp_path / "data", free_addresses(1)[0], used)
         with pytest.raises(ServiceFailed, match=f"HRAG_RETRIEVER_ADDRESS is {used}"), services:
             pass
     assert not (tmp_path / "data").exists()
@@ -43,7 +43,7 @@ def test_the_error_names_a_service_that_was_killed_and_not_waited_for(tmp_path: 
 
     Here the indexer is killed, and nothing waits for it before the check.
     """
-    with Services(tmp_path / "data", *free_addresses(2), logs=tmp_path) as services:
+    with ServiceProcesses(tmp_path / "data", *free_addresses(2), logs=tmp_path) as services:
         (indexer,) = (
             pid for pid in children_of(os.getpid()) if command_of(pid)[-2:] == ["-m", "indexer_svc"]
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from hrag.client import AsyncClient, Client
-from hrag.client.credentials import Access
+from hrag.client.credentials import ClientCredentials
 from hrag.errors import InvalidArgument, PermissionDenied, Unauthenticated
 from hrag.types import Document, SearchQuery
 from tests.support.methods import servicer_of
@@ -64,11 +64,11 @@ async def test_a_token_does_not_leave_this_machine_in_plaintext(kind, address):
 @pytest.mark.parametrize("token", ["se cret", "secret\n", "secrät", "secret\0", "secret" * 1200])
 def test_a_token_that_cannot_be_sent_is_refused_and_not_repeated(token):
     with pytest.raises(InvalidArgument) as caught:
-        Access(token)
+        ClientCredentials(token)
     assert caught.value.field == "token"
     assert "cret" not in caught.value.message
     assert "secr" not in caught.value.message
 
 
 def test_the_representation_of_credentials_hides_the_token():
-    assert "secret" not in repr(Access("secret"))
+    assert "secret" not in repr(ClientCredentials("secret"))

@@ -11,12 +11,12 @@ import pytest
 from hrag.client import Client
 from hrag.errors import ChatUnavailable, InvalidArgument
 from hrag.evaluation.chat_calls import ChatCalls
-from hrag.evaluation.generator import Generated, QuestionGenerator
+from hrag.evaluation.generator import GenerationResult, QuestionGenerator
 from hrag.evaluation.journal import Journal
 from hrag.evaluation.question_files import read_questions
 from hrag.evaluation.questions import GoldSpan
 from hrag.evaluation.report_files import Report, report_json
-from hrag.evaluation.searches import Searched
+from hrag.evaluation.searches import SearchTarget
 from hrag.types import TreeSettings
 from tests.support.documents.evaluation_fakes import ScriptedChat, nearly_full_disk, passage
 
@@ -67,11 +67,11 @@ def numbered(prompt: str) -> str:
 
 def generate(
     path: Path, count: int, reply: Callable[[str], str], library: Library | None = None
-) -> Generated:
+) -> GenerationResult:
     calls = ChatCalls(ScriptedChat(reply), Journal())
     client = cast("Client", library or Library())
     shown: list[tuple[int, int, int]] = []
-    generator = QuestionGenerator(client, calls, Searched("acme"), concurrency=2)
+    generator = QuestionGenerator(client, calls, SearchTarget("acme"), concurrency=2)
     return generator.generate(path, count, 0, lambda *counts: shown.append(counts))
 
 

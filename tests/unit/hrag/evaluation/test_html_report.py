@@ -19,8 +19,8 @@ from hrag.evaluation.html_report import html_report
 from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
 from hrag.evaluation.questions import GoldSpan, Question, TextSpan
 from hrag.evaluation.report_files import Report, report_json
-from hrag.evaluation.retrieved import Retrieved
-from hrag.evaluation.searches import Outcome, Searched
+from hrag.evaluation.retrieved import RetrievalResult
+from hrag.evaluation.searches import Outcome, SearchTarget
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, summarise
 from hrag.evaluation.systems import parse_systems
 
@@ -38,12 +38,12 @@ def figures(repeated: int = 1) -> RetrievalFigures:
     pair = [Question("q1", HOSTILE, (GoldSpan(span),)), Question("q2", "?", (GoldSpan(span),))]
     questions = pair * repeated
     systems = parse_systems("context,standard")
-    retrieved = Retrieved((span,), {1000: BudgetedText((span,), 5)}, ((),), 1500, 1, 1)
+    retrieved = RetrievalResult((span,), {1000: BudgetedText((span,), 5)}, ((),), 1500, 1, 1)
     outcomes: dict[str, list[Outcome]] = {
         "context": [retrieved, retrieved] * repeated,
         "standard": [retrieved, ChatUnavailable(f"down: {HOSTILE}")] * repeated,
     }
-    where = Searched("acme", budgets=(1000,))
+    where = SearchTarget("acme", budgets=(1000,))
     return summarise(questions, systems, outcomes, where, baseline="standard", seed=0, resamples=50)
 
 

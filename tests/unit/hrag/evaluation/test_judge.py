@@ -24,7 +24,7 @@ from hrag.evaluation.judge import (
     parse_verdict,
 )
 from hrag.evaluation.questions import Question
-from hrag.evaluation.searches import Searched
+from hrag.evaluation.searches import SearchTarget
 from hrag.evaluation.systems import parse_systems
 from hrag.types import SearchMode, SearchResult
 from tests.support.documents.evaluation_fakes import ScriptedChat, ScriptedClient, passage, result
@@ -64,7 +64,7 @@ def judged(
 ) -> JudgeFigures:
     calls = ChatCalls(chat, Journal() if journal is None else journal)
     client = cast("Client", ScriptedClient(find))
-    judge = Judge(client, calls, Searched("acme"), JudgeSettings(concurrency=2, resamples=100))
+    judge = Judge(client, calls, SearchTarget("acme"), JudgeSettings(concurrency=2, resamples=100))
     shown: list[tuple[int, int, int]] = []
     figures = judge.judge(questions, SYSTEMS, SYSTEMS[1], lambda *counts: shown.append(counts))
     assert shown[-1][:2] == (4 * len(questions), 4 * len(questions))

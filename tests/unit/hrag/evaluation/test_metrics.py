@@ -17,7 +17,7 @@ from hrag.evaluation.retrieval_metrics import (
     reciprocal_rank,
     scores,
 )
-from hrag.evaluation.retrieved import Retrieved, find_quote
+from hrag.evaluation.retrieved import RetrievalResult, find_quote
 from hrag.text.tokens import encode
 from tests.support.documents.evaluation_fakes import passage
 
@@ -31,10 +31,10 @@ def question_with(*gold: Any) -> Question:
     return Question("q", "?", gold)
 
 
-def retrieved(*ranking: TextSpan, quotes: Any = ((),), budget: int = 10) -> Retrieved:
+def retrieved(*ranking: TextSpan, quotes: Any = ((),), budget: int = 10) -> RetrievalResult:
     """Returns the result of a search with these texts, best first."""
     texts = {budget: BudgetedText(ranking, 5)}
-    return Retrieved(ranking, texts, quotes, 1, 1, 1)
+    return RetrievalResult(ranking, texts, quotes, 1, 1, 1)
 
 
 TWO = question_with(*map(GoldSpan, spans(("a", 10, 20), ("b", 0, 30))))

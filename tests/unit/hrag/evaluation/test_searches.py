@@ -17,9 +17,9 @@ from hrag.errors import (
 from hrag.evaluation import searches
 from hrag.evaluation.journal import Journal, key_of
 from hrag.evaluation.questions import GoldQuote, GoldSpan, Question, TextSpan
-from hrag.evaluation.retrieved import Retrieved
+from hrag.evaluation.retrieved import RetrievalResult
 from hrag.evaluation.searches import (
-    Searched,
+    SearchTarget,
     missing_documents,
     search_all,
     search_one,
@@ -40,7 +40,7 @@ QUESTIONS = (
     Question("first", "one?", (GoldSpan(TextSpan("a", 0, 10)),)),
     Question("second", "two?", (GoldQuote("three four", "b"),)),
 )
-WHERE = Searched("acme", "docs", budgets=(5, 20))
+WHERE = SearchTarget("acme", "docs", budgets=(5, 20))
 BOTH = parse_systems("context,standard:dense:candidates=9")
 
 Find = Callable[..., SearchResult]
@@ -128,7 +128,7 @@ def test_a_question_that_fails_is_an_outcome_and_scores_zero() -> None:
         return find_words(query)
 
     outcomes = run(finding(one_fails)[0])
-    assert [type(outcome) for outcome in outcomes[BOTH[1].name]] == [Retrieved, TooLarge]
+    assert [type(outcome) for outcome in outcomes[BOTH[1].name]] == [RetrievalResult, TooLarge]
     figures = summarise(QUESTIONS, BOTH, outcomes, WHERE, baseline="context", seed=1, resamples=50)
     context, standard = figures.systems
     assert context.failures == ()
@@ -165,7 +165,7 @@ def test_a_service_that_limits_the_rate_is_called_again(monkeypatch: pytest.Monk
         return find_words(query)
 
     assert isinstance(
-        search_one(finding(busy_at_first)[0], QUESTIONS[0], BOTH[1], WHERE), Retrieved
+        search_one(finding(busy_at_first)[0], QUESTIONS[0], BOTH[1], WHERE), RetrievalResult
     )
     assert slept == [0.5, 0.5]
 
@@ -238,7 +238,7 @@ def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write(f'{{"key": "{key}", "value": {{"ranking": 3}}}}\n')
     with Journal(path) as journal, pytest.raises(InvalidArgument, match="line 2: value is"):
-        journal.get(key, Retrieved)
+        journal.get(key, RetrievalResult)
     with path.open("a") as file:
         file.write('{"key": "\\ud83d", "value": {}}\n')
     with pytest.raises(InvalidArgument, match=r"line 3: key is .*; it must be valid Unicode"):

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from hrag.passages.budget import NO_LIMIT, PassageLimits, fill_budget, select_drafts
+from hrag.passages.budget import NO_LIMIT, PassageLimits, choose_drafts_within_limits, fill_budget
 from hrag.passages.cited_place import CitedPlace
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
@@ -49,7 +49,9 @@ def select(
     leaves: Sequence[int], limit: int = NO_LIMIT, document: TreeText = DOCUMENT, **options: object
 ) -> list[PassageDraft]:
     drafts = (PassageDraft.of(document, (0, leaf), group) for group, leaf in enumerate(leaves))
-    return select_drafts(drafts, PassageLimits(limit, **options), Matches(leaves)).drafts
+    return choose_drafts_within_limits(
+        drafts, PassageLimits(limit, **options), Matches(leaves)
+    ).drafts
 
 
 def indexes(drafts: Sequence[PassageDraft]) -> list[list[int]]:
@@ -64,7 +66,7 @@ def test_no_more_drafts_are_read_than_the_limit():
             read.append(group)
             yield PassageDraft.of(DOCUMENT, (0, 2 * group), group)
 
-    chosen = select_drafts(drafts(), PassageLimits(2), Matches(range(0, 10, 2)))
+    chosen = choose_drafts_within_limits(drafts(), PassageLimits(2), Matches(range(0, 10, 2)))
     assert indexes(chosen.drafts) == [[0], [2]]
     assert (read, chosen.considered, chosen.left_out) == ([0, 1], 2, False)
 
@@ -153,7 +155,7 @@ def test_a_passage_without_its_matched_leaves_is_left_out():
     ]
     whole = drafts[1].record
     drafts[1] = replace(drafts[1], record=whole._replace(token_start=30, char_start=150))
-    chosen = select_drafts(drafts, limits, matches)
+    chosen = choose_drafts_within_limits(drafts, limits, matches)
     assert (indexes(chosen.drafts), chosen.considered) == ([[1], [6]], 3)
 
 
@@ -161,7 +163,7 @@ def test_documents_are_not_joined():
     other = document("e")
     drafts = [PassageDraft.of(DOCUMENT, (0, 0), 0), PassageDraft.of(other, (0, 1), 1)]
     limits = PassageLimits(NO_LIMIT, merge_adjacent=True)
-    assert len(select_drafts(drafts, limits, Matches([0, 1])).drafts) == 2
+    assert len(choose_drafts_within_limits(drafts, limits, Matches([0, 1])).drafts) == 2
 
 
 def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
@@ -179,11 +181,11 @@ def test_a_document_gives_no_more_passages_than_it_may():
         PassageDraft.of(source, (0, leaf), group) for group, (source, leaf) in enumerate(ranked)
     ]
     matches = Matches([leaf for _, leaf in ranked])
-    alone = select_drafts(drafts, PassageLimits(2, max_per_document=1), matches)
+    alone = choose_drafts_within_limits(drafts, PassageLimits(2, max_per_document=1), matches)
     passages = [(draft.document_id, draft.position) for draft in alone.drafts]
     assert (passages, alone.left_out) == ([("d", (0, 0)), ("e", (0, 0))], False)
     for joined in (
-        select_drafts(
+        choose_drafts_within_limits(
             drafts, PassageLimits(NO_LIMIT, merge_adjacent=True, max_per_document=1), matches
         ),
         fill_budget(drafts, 1000, matches, max_per_document=1),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.passages.excerpt import excerpt
+from hrag.passages.excerpt import cut_excerpt
 from hrag.types import Chunk, MatchedChild, Passage, Span
 
 TEXT = "".join(f"{number:04}" for number in range(100))  # "0000", "0001", and so on.
@@ -21,7 +21,7 @@ def _passage(content: str, start: int = 0, end: int = 0, chars_a_token: int = 4)
 
 
 def test_a_content_that_fits_is_returned_whole() -> None:
-    assert excerpt(_passage(TEXT), 100) == TEXT
+    assert cut_excerpt(_passage(TEXT), 100) == TEXT
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_content_that_fits_is_returned_whole() -> None:
 def test_the_leaf_is_in_the_middle_as_far_as_the_passage_reaches(
     leaf: tuple[int, int], expected: str
 ) -> None:
-    assert excerpt(_passage(TEXT, *leaf), 20) == expected
+    assert cut_excerpt(_passage(TEXT, *leaf), 20) == expected
 
 
 @given(
@@ -51,7 +51,7 @@ def test_the_beginning_of_the_leaf_is_in_the_excerpt(
 ) -> None:
     start, end = sorted(ends)
     passage = _passage(TEXT, start, end, chars_a_token)
-    part = excerpt(passage, max_tokens)
+    part = cut_excerpt(passage, max_tokens)
     assert part in TEXT
     size = len(TEXT) * max_tokens // passage.chunk.token_count
     assert len(part) == min(size, len(TEXT))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from indexer_svc.parsers import markdown
-from indexer_svc.parsers.markdown import Outline, outline_of
+from indexer_svc.parsers.markdown import MarkdownOutline, outline_of
 from indexer_svc.parsers.parsed_file import Heading
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
@@ -109,7 +109,7 @@ def test_the_title_comes_from_the_front_matter_or_the_first_heading_of_level_1(t
 
 def test_a_title_in_front_matter_does_not_change_the_sections():
     text = "---\ntitle: x\n---\n# A\n"
-    assert outline_of(text) == Outline("x", (Heading("A", 1, 17),))
+    assert outline_of(text) == MarkdownOutline("x", (Heading("A", 1, 17),))
 
 
 @settings(max_examples=200)

@@ -22,7 +22,7 @@ from psycopg import Cursor, sql
 from hrag.engine.common.labels import Labels
 from hrag.engine.find import Vector
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves, parameters_of
-from hrag.engine.postgres.search.found_leaves import FoundLeaves
+from hrag.engine.postgres.search.found_leaves import CandidateLeaves
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import EF_SEARCH
 from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
@@ -105,7 +105,7 @@ class VectorSource:
             return count
         return math.ceil(_FILTER_FACTOR * count * indexed / max(eligible.count, 1))
 
-    def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[FoundLeaves, bool]:
+    def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[CandidateLeaves, bool]:
         """Returns the `count` nearest eligible leaves, or all if there are fewer.
 
         The second value is True if they are exactly the nearest ones.
@@ -149,10 +149,10 @@ class VectorSource:
             prepare=False if eligible.parameters else None,
         )
 
-    def leaves(self, labels: Labels) -> FoundLeaves:
+    def leaves(self, labels: Labels) -> CandidateLeaves:
         """Returns the leaves with these labels, with their cosines if there is a query vector."""
         if not len(labels):
-            return FoundLeaves.none(self._collection.settings)
+            return CandidateLeaves.none(self._collection.settings)
         cosine = f"-({_DISTANCE})" if self._has_vector else "'NaN'::float8"
         parts = [
             sql.SQL(_BY_LABEL).format(table=table, cosine=sql.SQL(cosine))
@@ -165,18 +165,18 @@ class VectorSource:
         ).fetchall()
         return self._table_of(rows)
 
-    def _table_of(self, rows: Sequence[tuple[Any, ...]]) -> FoundLeaves:
+    def _table_of(self, rows: Sequence[tuple[Any, ...]]) -> CandidateLeaves:
         """Returns rows as a table; their first columns are label, ancestors and cosine."""
         settings = self._collection.settings
         if not rows:
-            return FoundLeaves.none(settings)
+            return CandidateLeaves.none(settings)
         labels, above, cosines, *_ = zip(*rows, strict=True)
         all_labels = np.array(labels, np.uint64)
         order = np.argsort(all_labels)
         ancestors = np.ascontiguousarray(np.array(above, np.uint32)[order].T)
         # A stored vector is rounded to 16 bits, so its length may be greater than 1.
         scores = np.clip(np.array(cosines, np.float32)[order], -1, 1)
-        return FoundLeaves(settings, all_labels[order], ancestors, scores)
+        return CandidateLeaves(settings, all_labels[order], ancestors, scores)
 
 
 def asked_of_index(eligible: EligibleLeaves, count: int) -> int:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.engine.common.candidates import Candidates, ScoredRows, best_of
-from hrag.engine.common.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.common.fusion import fuse_scores, rank_one_source, with_neighbour_bonus
 from hrag.engine.find import Fusion
 from hrag.types import FusionMethod
 
@@ -46,7 +46,7 @@ def fuse(
     `lexical` and `dense` have each source's score of every row.
     """
     rows = sorted(by_terms.keys() | by_vector.keys())
-    return fused(
+    return fuse_scores(
         EMPTY,
         np.array(rows, np.uint32),
         floats([lexical.get(row, 0.0) for row in rows]),
@@ -58,7 +58,7 @@ def fuse(
 
 def test_one_source_ranks_by_its_own_scores():
     source = candidates({7: 0.5, 3: 0.9}, exact=False, complete=False)
-    dense, lexical = (of_one_source(EMPTY, source, lexical=lexical) for lexical in (False, True))
+    dense, lexical = (rank_one_source(EMPTY, source, lexical=lexical) for lexical in (False, True))
     assert dense.rows.tolist() == [3, 7]
     assert scored(dense) == pytest.approx({3: 0.9, 7: 0.5})
     assert (dense.exact, dense.complete, dense.lexical) == (False, False, None)
@@ -97,7 +97,7 @@ def test_a_fusion_has_no_more_rows_once_the_dense_source_has_none(exact, complet
         candidates({1: 0.5}, exact=exact, complete=complete),
     )
     score = floats([0.5])
-    both = fused(EMPTY, np.array([1], np.uint32), score, score, sources, Fusion())
+    both = fuse_scores(EMPTY, np.array([1], np.uint32), score, score, sources, Fusion())
     assert (both.complete, both.exact) == (complete, exact)
 
 

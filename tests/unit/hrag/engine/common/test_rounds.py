@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hrag import errors
 from hrag.engine.common.ancestor_groups import AncestorGroups
 from hrag.engine.common.labels import labels_of, split_label
-from hrag.engine.common.rounds import Round, Selection
+from hrag.engine.common.rounds import Round, RoundOutcome
 from hrag.engine.common.search import search
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
@@ -70,18 +70,18 @@ class Ranked:
 
     def _read(
         self, request: FindRequest, groups: AncestorGroups
-    ) -> tuple[tuple[str, ...], Selection]:
+    ) -> tuple[tuple[str, ...], RoundOutcome]:
         """Reads groups as names.
 
         With `merge_adjacent`, names with the same first letter are joined.
         """
         names = [self._names[split_label(key)[1]] for key in groups.keys]
         if not request.merge_adjacent:
-            outcome = Selection.of_groups(len(groups), request.limit)
+            outcome = RoundOutcome.of_groups(len(groups), request.limit)
             return tuple(names[: request.limit]), outcome
         joined = list(dict.fromkeys(name[0] for name in names))
         is_full = len(joined) >= request.limit or bool(request.token_budget)
-        outcome = Selection(is_full, len(joined) <= request.limit and not request.token_budget)
+        outcome = RoundOutcome(is_full, len(joined) <= request.limit and not request.token_budget)
         return tuple(joined[: request.limit]), outcome
 
 
@@ -208,8 +208,8 @@ def test_a_sum_is_not_exhausted_while_leaves_remain():
 def test_a_score_ends_a_search_only_if_no_deeper_leaf_could_raise_one(options, exhausted):
     request = replace(REQUEST, min_score=0.5, **{"retrieval": Retrieval.DENSE} | options)
     cut = Round(request, groups=5, reaching=4, complete=False)
-    assert cut.is_exhausted(Selection(is_full=False, took_all=True)) == exhausted
-    assert not cut.is_exhausted(Selection(is_full=True, took_all=False))
+    assert cut.is_exhausted(RoundOutcome(is_full=False, took_all=True)) == exhausted
+    assert not cut.is_exhausted(RoundOutcome(is_full=True, took_all=False))
 
 
 def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing():

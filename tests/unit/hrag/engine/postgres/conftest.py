@@ -8,26 +8,26 @@ import pytest
 
 from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 from tests.support.servers.postgres_server import PostgresServer
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[..., Database]]:
+def opened() -> Iterator[Callable[..., PostgresDatabase]]:
     """A function that opens a database by its DSN. The databases are closed when the test ends."""
     with ExitStack() as databases:
 
-        def open_database(dsn: str, connections: int = 4, **options: Any) -> Database:
-            database = Database(dsn, connections, "hrag-tests", **options)
+        def open_database(dsn: str, connections: int = 4, **options: Any) -> PostgresDatabase:
+            database = PostgresDatabase(dsn, connections, "hrag-tests", **options)
             return databases.enter_context(closing(database))
 
         yield open_database
 
 
 @pytest.fixture
-def database(postgres_dsn: str, opened: Callable[..., Database]) -> Database:
+def database(postgres_dsn: str, opened: Callable[..., PostgresDatabase]) -> PostgresDatabase:
     """A database with an empty store."""
     return opened(postgres_dsn)
 
@@ -40,7 +40,7 @@ def own_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def writer(postgres_dsn: str, opened: Callable[..., Database]) -> PostgresWriter:
+def writer(postgres_dsn: str, opened: Callable[..., PostgresDatabase]) -> PostgresWriter:
     """A writer with connections for several threads."""
     return PostgresWriter(opened(postgres_dsn, 8, is_writer=True))
 
@@ -53,7 +53,7 @@ def collection(writer: PostgresWriter) -> CollectionHandle:
 
 
 @pytest.fixture
-def in_home(database: Database) -> CollectionHandle:
+def in_home(database: PostgresDatabase) -> CollectionHandle:
     """The collection `c` of tenant `t` with one document, whose leaves are in a home."""
     writer = PostgresWriter(database)
     writer.create_collection("t", "c", collection_settings())

@@ -11,7 +11,7 @@ import pytest
 
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.support.documents.fakes import (
     collection_settings,
@@ -58,7 +58,7 @@ def distributed(postgres: PostgresServer, postgres_dsn: str) -> str:
 
 
 def test_homes_are_distributed_empty_with_the_tenant_in_their_key(
-    distributed: str, database: Database
+    distributed: str, database: PostgresDatabase
 ) -> None:
     writer = PostgresWriter(database)
     writer.create_collection("t", "c", collection_settings())

@@ -14,7 +14,7 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import migrate
 from hrag.engine.protocols import Engine, Reader, Writer
 from hrag.errors import CollectionNotFound, StoreMissing, StoreUnavailable
@@ -85,7 +85,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(own_server: PostgresServer, opened: Callable[..., Database]) -> Iterator[Cluster]:
+def cluster(
+    own_server: PostgresServer, opened: Callable[..., PostgresDatabase]
+) -> Iterator[Cluster]:
     """A cluster whose store is checked after the test if the standby was promoted."""
     migrate(opened(own_server.dsn()))
     with closing(own_server.standby()) as standby:

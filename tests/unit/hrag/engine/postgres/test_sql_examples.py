@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from hrag.engine.engine_documents import CollectionHandle
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 from tests.support.manuals import ROOT, blocks
@@ -20,7 +20,7 @@ OPERATIONS = [block.text for block in blocks(ROOT / "docs/operations/postgres.md
 
 @pytest.fixture
 def filled(
-    database: Database, postgres: PostgresServer, postgres_dsn: str
+    database: PostgresDatabase, postgres: PostgresServer, postgres_dsn: str
 ) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A connection to a store with the document of the examples.
 

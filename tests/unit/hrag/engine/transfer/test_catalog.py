@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrag.engine.transfer.transfer_catalog import Catalog, conflicts, missing
+from hrag.engine.transfer.transfer_catalog import TransferCatalog, conflicts, missing
 from hrag.types import TreeSettings
 from tests.support.documents.fakes import collection_settings
 from tests.support.engines.memory_engine import MemoryEngine
@@ -10,14 +10,14 @@ from tests.support.engines.memory_engine import MemoryEngine
 SETTINGS = collection_settings()
 
 
-def catalog(*names: str, settings=SETTINGS, **aliases: str) -> Catalog:
+def catalog(*names: str, settings=SETTINGS, **aliases: str) -> TransferCatalog:
     """A catalog with a tenant's collections and aliases."""
     engine = MemoryEngine().writer()
     for name in names:
         engine.create_collection("t", name, settings)
     for alias, name in aliases.items():
         engine.set_alias("t", alias, name)
-    return Catalog.of(engine.reader())
+    return TransferCatalog.of(engine.reader())
 
 
 def problems_of(differences) -> list[tuple[str, str]]:

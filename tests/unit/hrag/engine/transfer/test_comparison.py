@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hrag.engine.engine_documents import (
+    DamagedDocument,
     DocumentSummaries,
     StoredDocument,
     Summary,
-    UnreadableDocument,
 )
 from hrag.engine.transfer.comparison import LOWEST_COSINE, are_alike, differing_fields, problem_of
 from hrag.engine.transfer.pairs import Pair
@@ -101,7 +101,7 @@ def test_vectors_that_differ_by_more_than_rounding_are_not_alike():
 
 
 def test_the_problem_of_a_pair_is_described():
-    damaged = UnreadableDocument("d", "a bit flipped")
+    damaged = DamagedDocument("d", "a bit flipped")
     for source, target, problem in (
         (STORED, STORED, ""),
         (STORED, None, "is missing in the target"),

@@ -2,14 +2,14 @@
 
 import random
 
-from hrag.engine.engine_documents import UnreadableDocument
+from hrag.engine.engine_documents import DamagedDocument
 from hrag.engine.transfer.pairs import pairs
 from tests.support.documents.random_stores import IDS
 
 
-def exports(drawn: random.Random, problem: str) -> dict[str, UnreadableDocument]:
+def exports(drawn: random.Random, problem: str) -> dict[str, DamagedDocument]:
     ids = sorted(drawn.sample(IDS, drawn.randrange(len(IDS) + 1)))
-    return {document_id: UnreadableDocument(document_id, problem) for document_id in ids}
+    return {document_id: DamagedDocument(document_id, problem) for document_id in ids}
 
 
 def test_pairs_equal_a_join_of_two_dictionaries():

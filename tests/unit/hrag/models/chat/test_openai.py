@@ -12,7 +12,7 @@ from hrag.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 from hrag.models.chat import ChatEnd, Completion
 from hrag.models.chat import openai_chat as chat
 from hrag.models.chat.openai_chat import MAX_LINE_BYTES, MAX_TOKEN_CHARS, OpenAIChat
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.answers import FinishReason
 from hrag.values.deadline import NEVER, Deadline
 from tests.support.servers import openai_server
@@ -43,7 +43,7 @@ Open = Callable[..., OpenAIChat]
 @pytest.fixture
 def model_with(server: OpenAIServer) -> Open:
     def make(base_url: str = server.base_url, **changes: Any) -> OpenAIChat:
-        return OpenAIChat(model="test-model", access=Access(base_url, KEY), **changes)
+        return OpenAIChat(model="test-model", access=EndpointAccess(base_url, KEY), **changes)
 
     return make
 

@@ -22,7 +22,7 @@ from hrag.models.embedding.openai_embedder import (
     OpenAIEmbedder,
     batches,
 )
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.endpoint.openai_endpoint import MAX_REPLY_BYTES
 from hrag.values.deadline import Deadline
 from tests.support.servers import openai_server
@@ -49,7 +49,7 @@ def embedder_with(server: OpenAIServer) -> Open:
     def make(**changes: Any) -> OpenAIEmbedder:
         settings = {
             "model": "test-model",
-            "access": Access(server.base_url, KEY),
+            "access": EndpointAccess(server.base_url, KEY),
             "dimensions": DEFAULT_DIMENSION,
         }
         return OpenAIEmbedder(**(settings | changes))
@@ -311,7 +311,7 @@ def test_an_endpoint_that_is_down_is_unavailable(embedder_with: Open) -> None:
     with OpenAIServer() as stopped:
         pass
     with pytest.raises(EmbedderUnavailable, match=r"cannot be reached .*refused") as raised:
-        embedder_with(access=Access(stopped.base_url, KEY), max_retries=0).embed(TEXTS)
+        embedder_with(access=EndpointAccess(stopped.base_url, KEY), max_retries=0).embed(TEXTS)
     assert stopped.address in raised.value.message
 
 
@@ -360,7 +360,7 @@ def test_a_rejected_batch_is_repeated_text_by_text_if_one_text_may_be_the_cause(
 
 def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> None:
     with pytest.raises(EmbedderRejected, match="404: check OPENAI_BASE_URL"):
-        embedder_with(access=Access(f"http://{server.address}/v2", KEY)).embed(TEXTS)
+        embedder_with(access=EndpointAccess(f"http://{server.address}/v2", KEY)).embed(TEXTS)
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
@@ -372,7 +372,7 @@ def test_errors_repeat_neither_key_nor_texts(
     server.inject(openai_server.refuse(status, TEXTS[1], words=words))
     base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
     with pytest.raises((EmbedderUnavailable, EmbedderRejected)) as raised:
-        embedder_with(access=Access(base_url, KEY), max_retries=0).embed(TEXTS)
+        embedder_with(access=EndpointAccess(base_url, KEY), max_retries=0).embed(TEXTS)
     logged = "".join(traceback.format_exception(raised.value))
     assert KEY not in logged
     assert "secret" not in logged

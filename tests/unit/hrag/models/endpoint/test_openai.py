@@ -14,7 +14,7 @@ from openai import Stream, Timeout
 
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
 from hrag.models.endpoint import openai_endpoint as endpoint_module
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.endpoint.openai_endpoint import (
     MAX_ERROR_BYTES,
     Endpoint,
@@ -36,7 +36,7 @@ Read = Callable[[Endpoint, Deadline], bytes]
 def endpoint_of(server: OpenAIServer, timeout_s: float = 30.0) -> Endpoint:
     return Endpoint(
         "embedding",
-        Access(server.base_url, "key"),
+        EndpointAccess(server.base_url, "key"),
         ErrorMapping(EmbedderUnavailable, EmbedderRejected, EmbedderRejected, {}),
         RetryPolicy(count=4, max_delay_s=10.0, after_timeout=True),
         timeout_s,

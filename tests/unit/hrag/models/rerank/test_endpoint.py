@@ -8,7 +8,7 @@ import pytest
 
 from hrag.errors import Cancelled, DeadlineExceeded, RerankerRejected, RerankerUnavailable
 from hrag.models.endpoint import openai_endpoint as endpoint
-from hrag.models.endpoint.endpoint_access import Access
+from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.models.rerank.endpoint_reranker import EndpointReranker
 from hrag.models.rerank.request_forms import FORMS
 from hrag.observe.metrics import INSTRUMENTS
@@ -30,7 +30,7 @@ Open = Callable[..., EndpointReranker]
 @pytest.fixture
 def reranker_with(server: RerankServer) -> Open:
     def make(form: str = "cohere", **changes: Any) -> EndpointReranker:
-        settings = {"model": "m", "access": Access(server.base_url, KEY), "timeout_s": 20.0}
+        settings = {"model": "m", "access": EndpointAccess(server.base_url, KEY), "timeout_s": 20.0}
         return EndpointReranker(form=FORMS[form], **(settings | changes))
 
     return make
@@ -62,7 +62,7 @@ def test_a_request_in_the_form_of_tei(server: RerankServer, reranker_with: Open)
 def test_a_model_is_optional_and_the_version_is_part_of_the_url(
     server: RerankServer, reranker_with: Open
 ) -> None:
-    reranker = reranker_with(model="", access=Access(f"{server.base_url}/v1/", KEY))
+    reranker = reranker_with(model="", access=EndpointAccess(f"{server.base_url}/v1/", KEY))
     assert reranker.name == "cohere"
     assert reranker.rerank(QUERY, TEXTS, NEVER) == SCORES
     assert "model" not in server.requests[0]
@@ -123,7 +123,7 @@ def test_an_endpoint_that_is_down_is_unavailable(reranker_with: Open) -> None:
     with RerankServer() as stopped:
         pass
     with pytest.raises(RerankerUnavailable, match=r"cannot be reached .*refused"):
-        reranker_with(access=Access(stopped.base_url, KEY)).rerank(QUERY, TEXTS, NEVER)
+        reranker_with(access=EndpointAccess(stopped.base_url, KEY)).rerank(QUERY, TEXTS, NEVER)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from hrag.engine.embedded.search.document_reader import CitationCache
-from hrag.engine.embedded.search.selected_rows import SelectionCache
+from hrag.engine.embedded.search.selected_rows import FilterResultCache
 from hrag.engine.embedded.search.snapshot import SnapshotCaches
 from hrag.errors import DataLoss
 from hrag.values.ids import ChunkId
@@ -16,7 +16,7 @@ from tests.unit.hrag.engine.embedded.maintenance.workers import Clock
 @pytest.mark.parametrize("name", ["texts", "trees"])
 def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str) -> None:
     clock = Clock()
-    engine.restart_reader(caches=SnapshotCaches(CitationCache(clock=clock), SelectionCache()))
+    engine.restart_reader(caches=SnapshotCaches(CitationCache(clock=clock), FilterResultCache()))
     engine.writer.create_collection("t", "c", collection_settings())
     engine.writer.put(engine.open(), prepared("d", sentences(30)))
 

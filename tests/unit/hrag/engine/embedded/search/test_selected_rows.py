@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded.search.document_reader import CitationCache
-from hrag.engine.embedded.search.selected_rows import Key, SelectionCache
+from hrag.engine.embedded.search.selected_rows import FilterResultCache, Key
 from hrag.engine.embedded.search.snapshot import SnapshotCaches
 from hrag.filters import AllOf, Match
 from tests.support.documents.fakes import (
@@ -41,7 +41,7 @@ KEY = ("term", b"lang")
 
 
 def test_a_selection_is_kept_for_its_view_and_its_key() -> None:
-    cache, view, select = SelectionCache(), View(), Numbers(10)
+    cache, view, select = FilterResultCache(), View(), Numbers(10)
     for _ in range(3):
         assert cache.get(view, KEY, select).tolist() == list(range(10))
     assert select.calls == 1
@@ -54,13 +54,13 @@ def test_a_selection_is_kept_for_its_view_and_its_key() -> None:
 
 @pytest.mark.parametrize(("count", "calls"), [(9, 2), (10, 1), (1000, 1), (1001, 2)])
 def test_what_is_small_or_larger_than_the_cache_is_not_kept(count: int, calls: int) -> None:
-    cache, view, select = SelectionCache(8 * 1000 + len(KEY[1])), View(), Numbers(count)
+    cache, view, select = FilterResultCache(8 * 1000 + len(KEY[1])), View(), Numbers(count)
     for _ in range(2):
         assert len(cache.get(view, KEY, select, min_bytes=80)) == count
     assert select.calls == calls
 
 
-class CountingCache(SelectionCache):
+class CountingCache(FilterResultCache):
     """A cache that lists the terms whose documents were read. It keeps five documents or more."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from hrag.engine.engine_documents import PreparedDocument
 from hrag.engine.find import VALUES, FindRequest
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Filter, Match, Range
 from hrag.types import SearchMode, TreeSettings
@@ -47,7 +47,7 @@ class LargeStore:
     the numbers of the documents of the leaves.
     """
 
-    database: Database
+    database: PostgresDatabase
     reader: PostgresReader
     writer: PostgresWriter
     dimension: int
@@ -126,7 +126,7 @@ def _large_store(
 ) -> Iterator[LargeStore]:
     """A store with a large collection and `tenants` small ones of `tenant_leaves` leaves each."""
     name = server.new_database()
-    database = Database(server.dsn(name), 4, "tests", is_writer=True)
+    database = PostgresDatabase(server.dsn(name), 4, "tests", is_writer=True)
     writer = PostgresWriter(database)
     for number in range(tenants):
         _fill(writer, f"small{number}", tenant_leaves, dimension, 100 + number)

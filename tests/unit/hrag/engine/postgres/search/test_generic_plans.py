@@ -13,7 +13,7 @@ import pytest
 from hrag.engine import Snapshot
 from hrag.engine.find import VALUES, FindRequest
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Exists
 from hrag.types import Retrieval, SearchMode
@@ -42,7 +42,7 @@ def _find(**options: Any) -> Callable[[Snapshot], Any]:
 
 
 @pytest.fixture
-def reader(database: Database, writer: PostgresWriter) -> PostgresReader:
+def reader(database: PostgresDatabase, writer: PostgresWriter) -> PostgresReader:
     """A store with many small collections and a larger one, with current statistics."""
     for number in range(SMALL):
         tenant_id = f"small{number}"
@@ -71,7 +71,7 @@ def reader(database: Database, writer: PostgresWriter) -> PostgresReader:
     ids=["hybrid", "lexical", "dense", "auto-merge", "filtered", "chunk"],
 )
 def test_a_generic_plan_looks_up_leaves_and_documents_by_their_keys(
-    database: Database, reader: PostgresReader, read: Callable[[Snapshot], Any]
+    database: PostgresDatabase, reader: PostgresReader, read: Callable[[Snapshot], Any]
 ) -> None:
     with (
         plans(database, "force_generic_plan") as statement_plans,

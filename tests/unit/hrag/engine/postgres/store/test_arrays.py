@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hrag.engine.postgres.store import arrays
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from tests.support.documents.fakes import unit_vectors
 
 pytestmark = pytest.mark.postgres
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.postgres
         (arrays.texts, "text[]", ["", "ü", "a,b{}\"'"]),
     ],
 )
-def test_the_server_receives_an_array_unchanged(database: Database, parameter, kind, values):
+def test_the_server_receives_an_array_unchanged(
+    database: PostgresDatabase, parameter, kind, values
+):
     with database.read() as connection:
         for array in (values, values[:1], []):
             query = "SELECT %s, pg_typeof(%s)::text"
@@ -28,7 +30,7 @@ def test_the_server_receives_an_array_unchanged(database: Database, parameter, k
             assert row == (array, kind)
 
 
-def test_the_server_receives_vectors_rounded_to_half_precision(database: Database):
+def test_the_server_receives_vectors_rounded_to_half_precision(database: PostgresDatabase):
     vectors = unit_vectors(3, 1, 5)
     with database.read() as connection:
         (oid,) = connection.execute("SELECT 'halfvec'::regtype::oid").fetchone()
@@ -40,7 +42,7 @@ def test_the_server_receives_vectors_rounded_to_half_precision(database: Databas
     np.testing.assert_array_equal(np.array([vector for (vector,) in rows], np.float32), rounded)
 
 
-def test_numbers_are_read_as_they_were_sent(database: Database):
+def test_numbers_are_read_as_they_were_sent(database: PostgresDatabase):
     with database.read() as connection:
         for values in ([], [3], [1, -5, 2**60]):
             cursor = connection.execute("SELECT %s", (arrays.bigints(values),))

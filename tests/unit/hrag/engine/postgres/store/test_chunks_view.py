@@ -14,7 +14,7 @@ from hrag.engine.engine_documents import (
     Summary,
 )
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.types import SummaryUnit, TreeSettings
 from hrag.values.ids import ChunkId
@@ -58,7 +58,7 @@ def rows(dsn: str, condition: str = "true") -> list[Row]:
 
 
 def expected(
-    database: Database, document: PreparedDocument, tenant: str = "t", name: str = "c"
+    database: PostgresDatabase, document: PreparedDocument, tenant: str = "t", name: str = "c"
 ) -> list[Row]:
     """Returns the rows of a document, from the chunks that the engine returns one by one."""
     rows = []
@@ -85,7 +85,7 @@ def expected(
 
 
 def store(
-    database: Database,
+    database: PostgresDatabase,
     *documents: PreparedDocument,
     tenant: str = "t",
     name: str = "c",
@@ -124,7 +124,11 @@ METADATA = st.dictionaries(
     tree=st.sampled_from([SMALL_TREE, ONE_LEVEL, MANY_LEVELS]),
 )
 def test_the_view_has_the_chunks_that_the_engine_returns(
-    database: Database, postgres_dsn: str, text: str, metadata: dict[str, Any], tree: TreeSettings
+    database: PostgresDatabase,
+    postgres_dsn: str,
+    text: str,
+    metadata: dict[str, Any],
+    tree: TreeSettings,
 ) -> None:
     writer = PostgresWriter(database)
     fixed = collection_settings(tree)
@@ -138,7 +142,7 @@ def test_the_view_has_the_chunks_that_the_engine_returns(
 
 
 def test_documents_with_the_same_id_in_two_collections_have_separate_chunks(
-    database: Database, postgres_dsn: str
+    database: PostgresDatabase, postgres_dsn: str
 ) -> None:
     long, short = prepared("d", sentences(3000)), prepared("d", sentences(3))
     store(database, long, name="long")
@@ -169,7 +173,9 @@ def test_the_columns_are_those_of_a_table_of_chunks(postgres_dsn: str) -> None:
     ]
 
 
-def test_a_nul_character_is_shown_as_its_symbol(database: Database, postgres_dsn: str) -> None:
+def test_a_nul_character_is_shown_as_its_symbol(
+    database: PostgresDatabase, postgres_dsn: str
+) -> None:
     metadata = {"a\0b": "\0", "kept": "\\u0000", "after": "\\\0"}
     store(database, prepared("d", "one\0two 雪\0", metadata=metadata))
     (top,) = rows(postgres_dsn, "parent_id IS NULL")
@@ -181,7 +187,7 @@ def test_a_nul_character_is_shown_as_its_symbol(database: Database, postgres_dsn
     }
 
 
-def test_summaries_are_not_chunks(database: Database, postgres_dsn: str) -> None:
+def test_summaries_are_not_chunks(database: PostgresDatabase, postgres_dsn: str) -> None:
     writer = PostgresWriter(database)
     fixed = collection_settings(summaries=SummaryUnit.CHUNK)
     writer.create_collection("t", "c", fixed)
@@ -195,7 +201,7 @@ def test_summaries_are_not_chunks(database: Database, postgres_dsn: str) -> None
     assert rows(postgres_dsn) == expected(database, document)
 
 
-def test_one_document_is_read_by_the_index(database: Database, postgres_dsn: str) -> None:
+def test_one_document_is_read_by_the_index(database: PostgresDatabase, postgres_dsn: str) -> None:
     store(database, *(prepared(f"d{number}", sentences(20)) for number in range(300)))
     for condition in (
         "tenant_id = 't' AND document_id = 'd7'",
@@ -207,7 +213,7 @@ def test_one_document_is_read_by_the_index(database: Database, postgres_dsn: str
 
 
 def test_columns_that_a_query_does_not_read_are_not_computed(
-    database: Database, postgres_dsn: str
+    database: PostgresDatabase, postgres_dsn: str
 ) -> None:
     store(database, prepared("d", sentences(20)))
     with psycopg.connect(postgres_dsn) as connection:
@@ -246,7 +252,7 @@ WITH RECURSIVE down AS (
 
 
 def test_recursive_queries_return_ancestors_and_descendants(
-    database: Database, postgres_dsn: str
+    database: PostgresDatabase, postgres_dsn: str
 ) -> None:
     document = prepared("d", sentences(2000), collection_settings(MANY_LEVELS))
     store(database, document, tree=MANY_LEVELS)
@@ -262,7 +268,7 @@ def test_recursive_queries_return_ancestors_and_descendants(
     assert set(descendants) == {str(top), *(node.chunk.chunk_id for node in below)}
 
 
-def test_the_view_is_read_only(database: Database, postgres_dsn: str) -> None:
+def test_the_view_is_read_only(database: PostgresDatabase, postgres_dsn: str) -> None:
     store(database, prepared("d", sentences(2)))
     with (
         psycopg.connect(postgres_dsn) as connection,

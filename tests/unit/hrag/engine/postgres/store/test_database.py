@@ -11,7 +11,7 @@ import pytest
 
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.connection_pool import ConnectionTimes
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -24,20 +24,20 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
-Open = Callable[..., Database]
+Open = Callable[..., PostgresDatabase]
 _SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND \
 state = 'active' AND pid <> pg_backend_pid() AND datname = current_database()"
 
 
 @pytest.fixture
-def numbers(database: Database) -> None:
+def numbers(database: PostgresDatabase) -> None:
     """The table `numbers`, which has the rows 1 and 2."""
     with database.write() as connection:
         connection.execute("CREATE TABLE numbers (number int PRIMARY KEY)")
         connection.execute("INSERT INTO numbers VALUES (1), (2)")
 
 
-def first_value(database: Database, statement: str, *parameters: Any) -> Any:
+def first_value(database: PostgresDatabase, statement: str, *parameters: Any) -> Any:
     """Returns the first value of the first row of a statement."""
     with database.read() as connection:
         row = connection.execute(statement, parameters or None).fetchone()
@@ -46,7 +46,7 @@ def first_value(database: Database, statement: str, *parameters: Any) -> Any:
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_reader_sees_one_snapshot(database: Database) -> None:
+def test_a_reader_sees_one_snapshot(database: PostgresDatabase) -> None:
     with database.read() as connection:
         assert connection.execute("SELECT sum(number) FROM numbers").fetchall() == [(3,)]
         with database.write() as other:
@@ -56,14 +56,16 @@ def test_a_reader_sees_one_snapshot(database: Database) -> None:
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_reader_cannot_change_anything(database: Database) -> None:
+def test_a_reader_cannot_change_anything(database: PostgresDatabase) -> None:
     with pytest.raises(StoreUnavailable, match="read-only"), database.read() as connection:
         connection.execute("DELETE FROM numbers")
     assert first_value(database, "SELECT count(*) FROM numbers") == 2
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_writer_sees_what_others_commit_during_its_transaction(database: Database) -> None:
+def test_a_writer_sees_what_others_commit_during_its_transaction(
+    database: PostgresDatabase,
+) -> None:
     with database.write() as connection:
         assert connection.execute("SELECT count(*) FROM numbers").fetchall() == [(2,)]
         with database.write() as other:
@@ -72,7 +74,7 @@ def test_a_writer_sees_what_others_commit_during_its_transaction(database: Datab
 
 
 @pytest.mark.usefixtures("numbers")
-def test_an_error_in_the_block_rolls_the_transaction_back(database: Database) -> None:
+def test_an_error_in_the_block_rolls_the_transaction_back(database: PostgresDatabase) -> None:
     def change() -> None:
         with database.write() as connection:
             connection.execute("DELETE FROM numbers")
@@ -86,7 +88,7 @@ def test_an_error_in_the_block_rolls_the_transaction_back(database: Database) ->
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("preceding_statements", [0, 1])
 def test_a_failed_statement_raises_its_error_at_once(
-    database: Database, preceding_statements: int
+    database: PostgresDatabase, preceding_statements: int
 ) -> None:
     with database.read() as connection:
         if preceding_statements:
@@ -97,7 +99,9 @@ def test_a_failed_statement_raises_its_error_at_once(
 
 
 @pytest.mark.usefixtures("numbers")
-def test_a_writer_that_ignores_a_failed_statement_commits_nothing(database: Database) -> None:
+def test_a_writer_that_ignores_a_failed_statement_commits_nothing(
+    database: PostgresDatabase,
+) -> None:
     def change() -> None:
         with database.write() as connection:
             connection.execute("DELETE FROM numbers")
@@ -147,7 +151,7 @@ def _nothing(connection: Connection) -> Any:
     "first", [_execute, _copy, _stream, _executemany, _pipeline, _savepoint, _nothing]
 )
 def test_the_first_use_of_a_connection_is_in_the_transaction(
-    database: Database, first: Any
+    database: PostgresDatabase, first: Any
 ) -> None:
     with database.read(Deadline.after(30)) as connection:
         assert first(connection)
@@ -160,26 +164,26 @@ def test_the_first_use_of_a_connection_is_in_the_transaction(
     assert first_value(database, "SELECT current_setting('statement_timeout')") == "0"
 
 
-def test_a_script_runs_as_a_whole_or_not_at_all(database: Database) -> None:
+def test_a_script_runs_as_a_whole_or_not_at_all(database: PostgresDatabase) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero), database.write() as connection:
         connection.run_script(b"CREATE TABLE first (); SELECT 1 / 0; CREATE TABLE second ()")
     assert first_value(database, "SELECT to_regclass('first')") is None
 
 
 @pytest.mark.usefixtures("numbers")
-def test_outside_of_transactions_an_index_is_built_concurrently(database: Database) -> None:
+def test_outside_of_transactions_an_index_is_built_concurrently(database: PostgresDatabase) -> None:
     with database.autocommit() as connection:
         connection.execute("CREATE INDEX CONCURRENTLY made ON numbers (number)")
     assert first_value(database, "SELECT to_regclass('made')") is not None
 
 
-def test_a_statement_ends_at_the_deadline(database: Database) -> None:
+def test_a_statement_ends_at_the_deadline(database: PostgresDatabase) -> None:
     with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0.2)) as connection:
         connection.execute("SELECT pg_sleep(60)")
     assert first_value(database, "SELECT 7") == 7
 
 
-def test_a_transaction_of_many_statements_ends_at_the_deadline(database: Database) -> None:
+def test_a_transaction_of_many_statements_ends_at_the_deadline(database: PostgresDatabase) -> None:
     def search() -> None:
         with database.read(Deadline.after(0.3)) as connection:
             while True:
@@ -191,12 +195,12 @@ def test_a_transaction_of_many_statements_ends_at_the_deadline(database: Databas
     assert time.monotonic() - began_s < 20
 
 
-def test_nothing_runs_after_the_deadline(database: Database) -> None:
+def test_nothing_runs_after_the_deadline(database: PostgresDatabase) -> None:
     with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0)):
         pytest.fail("the block ran")
 
 
-def test_the_statement_of_a_caller_that_leaves_is_cancelled(database: Database) -> None:
+def test_the_statement_of_a_caller_that_leaves_is_cancelled(database: PostgresDatabase) -> None:
     is_waiting = threading.Event()
     is_waiting.set()
 
@@ -254,7 +258,7 @@ def test_a_cancel_request_never_cancels_another_callers_statement(
         assert second_caller.result(20) == "done"
 
 
-def test_callers_that_leave_do_not_disturb_other_callers(database: Database) -> None:
+def test_callers_that_leave_do_not_disturb_other_callers(database: PostgresDatabase) -> None:
     """Every third caller has left, and all callers use the same connections."""
 
     def search(number: int) -> Any:
@@ -274,7 +278,7 @@ def test_callers_that_leave_do_not_disturb_other_callers(database: Database) -> 
             assert rows in ([(number, "")], None if number % 3 == 0 else [])
 
 
-def test_no_thread_watches_callers_that_cannot_leave(database: Database) -> None:
+def test_no_thread_watches_callers_that_cannot_leave(database: PostgresDatabase) -> None:
     before = threading.active_count()
     assert first_value(database, "SELECT 7") == 7
     assert threading.active_count() == before
@@ -315,7 +319,7 @@ def test_a_caller_gets_the_connection_that_another_caller_returns(
 
 
 @pytest.mark.usefixtures("numbers")
-def test_transactions_that_deadlock_are_repeated(database: Database) -> None:
+def test_transactions_that_deadlock_are_repeated(database: PostgresDatabase) -> None:
     both_have_locked = threading.Barrier(2)
     attempts: list[int] = []
 
@@ -338,7 +342,7 @@ def test_transactions_that_deadlock_are_repeated(database: Database) -> None:
     assert len(attempts) == 3
 
 
-def test_a_conflict_that_stays_is_given_up_after_five_attempts(database: Database) -> None:
+def test_a_conflict_that_stays_is_given_up_after_five_attempts(database: PostgresDatabase) -> None:
     attempts = []
 
     def conflict(connection: Connection) -> None:
@@ -350,7 +354,7 @@ def test_a_conflict_that_stays_is_given_up_after_five_attempts(database: Databas
     assert len(attempts) == 5
 
 
-def test_statements_are_prepared_and_results_are_binary(database: Database) -> None:
+def test_statements_are_prepared_and_results_are_binary(database: PostgresDatabase) -> None:
     for _ in range(8):
         with database.read() as connection:
             cursor = connection.execute("SELECT %s::int8, now()", (5,))
@@ -363,7 +367,7 @@ def test_statements_are_prepared_and_results_are_binary(database: Database) -> N
     assert first_value(database, prepared, "%now()%") == 1
 
 
-def test_the_server_shows_the_name_of_the_application(database: Database) -> None:
+def test_the_server_shows_the_name_of_the_application(database: PostgresDatabase) -> None:
     assert first_value(database, "SHOW application_name") == "hrag-tests"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import create_or_check, migrate
 from hrag.errors import Cancelled, DeadlineExceeded
 from hrag.values.deadline import Deadline
@@ -16,7 +16,7 @@ from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 
-Open = Callable[..., Database]
+Open = Callable[..., PostgresDatabase]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def pooled(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(name)
 
 
-def first_value(database: Database, statement: str, *parameters: Any) -> Any:
+def first_value(database: PostgresDatabase, statement: str, *parameters: Any) -> Any:
     """Returns the first value of the first row of a statement."""
     with database.read(Deadline.after(60)) as connection:
         row = connection.execute(statement, parameters).fetchone()

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from hrag.engine.postgres.store.connection_pool import ConnectionTimes
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.errors import DeadlineExceeded, StoreUnavailable
 from hrag.values.deadline import Deadline
 from tests.support.servers.postgres_server import PASSWORD, PostgresServer
@@ -16,10 +16,12 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
-Open = Callable[..., Database]
+Open = Callable[..., PostgresDatabase]
 
 
-def first_value(database: Database, statement: str, deadline: Deadline | None = None) -> Any:
+def first_value(
+    database: PostgresDatabase, statement: str, deadline: Deadline | None = None
+) -> Any:
     """Returns the first value of the first row of a statement."""
     with database.read(deadline or Deadline.after(60)) as connection:
         row = connection.execute(statement).fetchone()

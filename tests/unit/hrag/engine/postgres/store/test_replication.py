@@ -5,13 +5,13 @@ from contextlib import closing
 
 import pytest
 
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.errors import StoreUnavailable
 from tests.support.servers.postgres_server import PostgresServer, hosts
 
 pytestmark = pytest.mark.postgres
 
-Open = Callable[..., Database]
+Open = Callable[..., PostgresDatabase]
 
 
 @pytest.fixture
@@ -20,12 +20,12 @@ def standby(own_server: PostgresServer) -> Iterator[PostgresServer]:
         yield standby
 
 
-def is_standby(database: Database) -> bool:
+def is_standby(database: PostgresDatabase) -> bool:
     with database.read() as connection:
         return connection.execute("SELECT pg_is_in_recovery()").fetchall() == [(True,)]
 
 
-def insert(database: Database) -> None:
+def insert(database: PostgresDatabase) -> None:
     with database.write() as connection:
         connection.execute("INSERT INTO numbers VALUES (1)")
 

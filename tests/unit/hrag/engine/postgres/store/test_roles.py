@@ -9,7 +9,7 @@ import pytest
 
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.reader import PostgresReader
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import migrate
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import HragError
@@ -26,7 +26,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
-Open = Callable[..., Database]
+Open = Callable[..., PostgresDatabase]
 
 READABLE = {"chunks", "collections", "documents", "sql_tenants"}
 """The tables and the view that users of SQL may read. Each table has a policy."""
@@ -43,7 +43,7 @@ def values(connection: psycopg.Connection[tuple[object, ...]], statement: str) -
 
 
 @pytest.fixture
-def filled(database: Database) -> None:
+def filled(database: PostgresDatabase) -> None:
     """The tenants `t` and `u` with one document each."""
     for tenant in ("t", "u"):
         writer = PostgresWriter(database)
@@ -207,7 +207,7 @@ def test_a_service_that_is_not_the_owner_does_all_its_work(
     assert worker.close()
 
 
-def is_reclaiming(database: Database) -> bool:
+def is_reclaiming(database: PostgresDatabase) -> bool:
     """True while rows of a deleted collection are left."""
     with database.read() as connection:
         entries = connection.execute("SELECT FROM hrag.deleted_collections").fetchall()

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from hrag.engine.postgres.store import schema
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import Migration, check_version, create_or_check, migrate
 from hrag.engine.reports import MigrationReport
 from hrag.errors import StoreMissing, StoreUnavailable
@@ -16,7 +16,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.postgres
 
-Open = Callable[..., Database]
+Open = Callable[..., PostgresDatabase]
 NEWEST = schema.newest_version()
 
 
@@ -29,7 +29,7 @@ def name(postgres: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def empty(name: str, postgres: PostgresServer, opened: Open) -> Database:
+def empty(name: str, postgres: PostgresServer, opened: Open) -> PostgresDatabase:
     """The empty database `name`."""
     return opened(postgres.dsn(name))
 
@@ -40,7 +40,7 @@ def add(monkeypatch: pytest.MonkeyPatch, script: bytes) -> None:
     monkeypatch.setattr(schema, "migrations", lambda: further)
 
 
-def check(database: Database) -> None:
+def check(database: PostgresDatabase) -> None:
     """Checks the schema version as a reader does."""
     with database.read() as connection:
         check_version(connection)
@@ -50,7 +50,7 @@ def test_versions_are_numbered_without_gaps() -> None:
     assert [step.version for step in schema.migrations()] == list(range(1, NEWEST + 1))
 
 
-def test_an_empty_database_gets_all_versions(empty: Database) -> None:
+def test_an_empty_database_gets_all_versions(empty: PostgresDatabase) -> None:
     with pytest.raises(StoreMissing, match="holds no store"):
         check(empty)
     assert migrate(empty) == MigrationReport(0, NEWEST)
@@ -62,7 +62,7 @@ def test_an_empty_database_gets_all_versions(empty: Database) -> None:
 
 
 def test_a_writer_creates_a_store_but_does_not_migrate_one(
-    empty: Database, monkeypatch: pytest.MonkeyPatch
+    empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_or_check(empty)
     create_or_check(empty)
@@ -76,7 +76,7 @@ def test_a_writer_creates_a_store_but_does_not_migrate_one(
 
 
 def test_a_store_of_a_newer_version_is_refused(
-    empty: Database, monkeypatch: pytest.MonkeyPatch
+    empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
         add(newer, b"CREATE TABLE hrag.further ()")
@@ -89,7 +89,7 @@ def test_a_store_of_a_newer_version_is_refused(
 
 
 def test_a_migration_that_fails_leaves_the_previous_version(
-    empty: Database, monkeypatch: pytest.MonkeyPatch
+    empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrate(empty)
     add(monkeypatch, b"CREATE TABLE hrag.further (); SELECT 1 / 0")
@@ -101,7 +101,7 @@ def test_a_migration_that_fails_leaves_the_previous_version(
 
 
 def test_a_store_that_is_being_created_is_missing_and_never_has_an_old_version(
-    empty: Database, name: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    empty: PostgresDatabase, name: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(monkeypatch, b"SELECT pg_advisory_xact_lock(77)")
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
@@ -148,20 +148,22 @@ def test_the_error_says_who_may_create_the_extension(
         migrate(guest)
 
 
-def test_an_old_extension_is_refused(name: str, postgres: PostgresServer, empty: Database) -> None:
+def test_an_old_extension_is_refused(
+    name: str, postgres: PostgresServer, empty: PostgresDatabase
+) -> None:
     postgres.run("CREATE EXTENSION vector", name)
     postgres.run("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'", name)
     with pytest.raises(StoreUnavailable, match=r"pgvector 0\.7\.4; hrag needs 0.8 or newer: ALTER"):
         migrate(empty)
 
 
-def test_an_old_server_is_refused(empty: Database) -> None:
+def test_an_old_server_is_refused(empty: PostgresDatabase) -> None:
     with pytest.raises(StoreUnavailable, match=r"PostgreSQL \d+; hrag needs 99 or newer"):
         migrate(empty, oldest_server=99)
 
 
 def test_the_error_says_how_to_search_the_schema_of_pgvector(
-    empty: Database, name: str, postgres: PostgresServer, opened: Open
+    empty: PostgresDatabase, name: str, postgres: PostgresServer, opened: Open
 ) -> None:
     postgres.run('CREATE SCHEMA "for all"', name)
     postgres.run('CREATE EXTENSION vector SCHEMA "for all"', name)

@@ -16,7 +16,7 @@ from hrag.engine.engine_documents import (
     StoredDocument,
     Summary,
 )
-from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.write.collections import MAX_DIMENSION
 from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import HragError, InvalidArgument, StorageQuotaExceeded, StoreUnavailable
@@ -30,14 +30,14 @@ pytestmark = pytest.mark.postgres
 TABLES = ("documents", "leaves", "terms", "term_vectors", "tombstones")
 
 
-def rows(database: Database, table: str) -> int:
+def rows(database: PostgresDatabase, table: str) -> int:
     """Returns the number of rows of a table."""
     with database.read() as connection:
         (count,) = connection.execute(f"SELECT count(*) FROM hrag.{table}").fetchone()
     return int(count)
 
 
-def contents(database: Database) -> dict[str, list[tuple]]:
+def contents(database: PostgresDatabase) -> dict[str, list[tuple]]:
     """Returns all rows of all tables, in order."""
     names = (*TABLES, "tenants", "collections", "names", "deleted_collections")
     with database.read() as connection:
@@ -65,7 +65,7 @@ def put_all(writer: PostgresWriter, handle: CollectionHandle, names: list[str]) 
     return [writer.put(handle, prepared(name, sentences(9, 1), seed=1)).sequence for name in names]
 
 
-def check_counters(database: Database) -> None:
+def check_counters(database: PostgresDatabase) -> None:
     """Fails unless totals equal the stored rows, and every row belongs to a stored document."""
     with database.read() as connection:
         wrong = connection.execute("""
@@ -176,7 +176,7 @@ def test_a_batch_of_several_tenants_is_one_commit_for_each(database, writer, col
 
 
 @contextmanager
-def failing_usage(database: Database, failure: str) -> Iterator[None]:
+def failing_usage(database: PostgresDatabase, failure: str) -> Iterator[None]:
     """Runs the SQL expression `failure` when a writer updates the usage of a tenant.
 
     That is the last statement of a writer before it commits.
