@@ -147,6 +147,8 @@ class ServerCall(PendingCall):
         counts. If the server has too many calls (TooBusy), a rejection does as little work as
         possible: metrics and the audit log count it, and it has no log line.
         """
+        # A frame of the traceback refers to this behavior, which would form a reference cycle.
+        _forget_frames(error)
         return partial(self._reject, error)
 
     def _reject(self, error: HragError, _request: Any, context: grpc.ServicerContext) -> NoReturn:
@@ -358,7 +360,7 @@ def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
 def _forget_frames(error: BaseException | None) -> None:
     """Drops the tracebacks of an error and of its causes.
 
-    A logged error would otherwise be part of a reference cycle.
+    An error that is logged or sent later would otherwise be part of a reference cycle.
     """
     while error is not None:
         error.__traceback__ = None
