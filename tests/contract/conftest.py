@@ -15,7 +15,6 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from hrag.engine.embedded.store.environment import Store
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.engine.protocols import Engine, Reader, Snapshot, Writer
 from hrag.types import SummaryUnit, TreeSettings
@@ -46,7 +45,7 @@ class Case:
     index: Callable[[str, str], object] = field(init=False)
     restart: Callable[[], None] = field(init=False)
     another_store: "Callable[[], Case]" = field(init=False)
-    store: Store | None = None
+    store: Any = None
 
     def quota_of(self, tenant_id: str) -> Quota:
         return self.quota if tenant_id == "t" else Quota()
