@@ -90,7 +90,7 @@ class VectorMissing(Exception):
 class SearchParts:
     """The parts of the service that all searches share.
 
-    `embed` sets the vectors of searches, see `QueryEmbedding`. `sentences` embeds sentences.
+    `embed` sets the vectors of searches, see `QueryVectors`. `sentences` embeds sentences.
     `return_level` is the level of passages if neither the query nor the collection sets one.
     """
 
@@ -111,7 +111,7 @@ class SearchRun:
     mark. `retrieval` names the sources that the query asks for. `embeds` is True if the text needs
     a vector.
 
-    `QueryEmbedding` sets the rest. `vector` is the query's unit vector, or None. `failure` is the
+    `QueryVectors` sets the rest. `vector` is the query's unit vector, or None. `failure` is the
     reason why a HYBRID query has no vector, if it may be answered without one. `error` is the error
     because of which the query cannot be answered.
     """
