@@ -107,17 +107,17 @@ class RerankStage:
         )
 
     def __call__(
-        self, query: SearchQuery, text: str, found: FindResult[Passage], deadline: Deadline
+        self, query: SearchQuery, text: str, candidates: FindResult[Passage], deadline: Deadline
     ) -> FindResult[Passage]:
         """Returns the passages in the reranker's order, within the limits of the query.
 
-        `text` is the query's text for the reranker. `found` is the result of the request that
+        `text` is the query's text for the reranker. `candidates` is the result of the request that
         `widened` returns. Raises RerankerUnavailable or RerankerRejected if the reranker fails,
         and DeadlineExceeded or Cancelled if the caller has gone.
         """
         assert self._setup is not None
         try:
-            ordered = self._ordered(text, found.passages, deadline)
+            ordered = self._ordered(text, candidates.passages, deadline)
         except (RerankerUnavailable, RerankerRejected) as error:
             _log.warning("rerank_failed", reranker=self._setup.reranker.name, problem=error.message)
             raise
@@ -125,8 +125,8 @@ class RerankStage:
             ordered = without_repeats(ordered)
         limits = passage_limit(query), query.token_budget
         limited = within_limits(ordered, *limits, cut_last=query.cut_last)
-        is_exhausted = found.exhausted and list(limited) == ordered
-        return found.with_passages(limited, exhausted=is_exhausted)
+        is_exhausted = candidates.exhausted and list(limited) == ordered
+        return candidates.with_passages(limited, exhausted=is_exhausted)
 
     def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
         """Returns the passages in the reranker's order; those that it has not read come last.

@@ -19,8 +19,8 @@ from hrag.values.search import SearchMode, SearchQuery, SearchResult
 from hrag.wire.retriever import encoded_bytes
 from retriever_svc.freshness import require_sequence
 from retriever_svc.known_collections import KnownCollections
-from retriever_svc.query_embedding import QueryEmbedding
 from retriever_svc.query_options import check_query
+from retriever_svc.query_vectors import QueryVectors
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
 from retriever_svc.work_limit import EmbeddingWork
@@ -50,7 +50,7 @@ class Search:
         reranking: RerankSetup | None = None,
         reply: ReplyLimit = UNLIMITED,
     ) -> None:
-        self._embed = QueryEmbedding(queries, allows_fallback=allows_fallback)
+        self._embed = QueryVectors(queries, allows_fallback=allows_fallback)
         self._parts = SearchParts(
             reader=reader,
             embedder=embedder,

@@ -90,7 +90,7 @@ class VectorMissing(Exception):
 class SearchParts:
     """The parts of the service that all searches share.
 
-    `embed` sets the vectors of searches, see `QueryEmbedding`. `sentences` embeds sentences.
+    `embed` sets the vectors of searches, see `QueryVectors`. `sentences` embeds sentences.
     `return_level` is the level of passages if neither the query nor the collection sets one.
     """
 
@@ -111,7 +111,7 @@ class SearchRun:
     mark. `retrieval` names the sources that the query asks for. `embeds` is True if the text needs
     a vector.
 
-    `QueryEmbedding` sets the rest. `vector` is the query's unit vector, or None. `failure` is the
+    `QueryVectors` sets the rest. `vector` is the query's unit vector, or None. `failure` is the
     reason why a HYBRID query has no vector, if it may be answered without one. `error` is the error
     because of which the query cannot be answered.
     """
@@ -158,12 +158,12 @@ class SearchRun:
         """
         self._reply, self._stages = reply, [embedding]
         try:
-            found = self._find(form)
+            engine_result = self._find(form)
         except VectorMissing:  # The collection was deleted and created again, with vectors.
             self._forget_collection()
             self.embeds, self._stages = True, [embedding]
             self._parts.embed([self], self._deadline)
-            found = self._find(form)
+            engine_result = self._find(form)
         seconds = stage_seconds(self._stages)
         metrics.search_finished(seconds.items())
         if self._fallback:
@@ -171,17 +171,17 @@ class SearchRun:
             metrics.search_fallback("lexical" if is_dense else "dense")
         tracing.add(self._stages)
         return SearchResult(
-            passages=found.passages,
+            passages=engine_result.passages,
             mode=self.mode,
             matched_at_level=self._matched_level,
             returned_at_level=self._returned_level,
-            candidates_considered=found.considered,
-            exhausted=found.exhausted,
+            candidates_considered=engine_result.considered,
+            exhausted=engine_result.exhausted,
             sequence=self._sequence,
             timings=timings(seconds, self._parts.clock() - embedding[1]),
-            plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
-            eligible_leaves=found.eligible_leaves,
-            sections=found.sections,
+            plan=SearchPlan.SCAN if engine_result.exact else SearchPlan.INDEX,
+            eligible_leaves=engine_result.eligible_leaves,
+            sections=engine_result.sections,
             retrieval=self._searched,
             fallback=self._fallback,
             reranked=self._is_reranked,
@@ -199,12 +199,12 @@ class SearchRun:
             if self._parts.rerank.applies_to(self.query):
                 return self._find_reranked(form)
             with self._open(self.query.collection) as snapshot:
-                found = snapshot.find(self._request(snapshot), form)
+                engine_result = snapshot.find(self._request(snapshot), form)
         except _COLLECTION_ERRORS:
             self._forget_collection()
             raise
-        self._stages += found.stages
-        return found
+        self._stages += engine_result.stages
+        return engine_result
 
     def _find_reranked(self, form: PassageForm[P]) -> FindResult[P]:
         """Finds passages in the reranker's order, or in the search's order if that fails."""
@@ -346,9 +346,9 @@ class SearchRun:
         self, snapshot: Snapshot, request: FindRequest, form: ResultForm[P]
     ) -> FindResult[P]:
         """Runs one of several searches in a snapshot and records its stages."""
-        found = snapshot.find(request, form)
-        self._stages += found.stages
-        return found
+        engine_result = snapshot.find(request, form)
+        self._stages += engine_result.stages
+        return engine_result
 
     def _forget_collection(self) -> None:
         """Makes the next query read the collection's settings again before it is embedded."""

@@ -63,8 +63,8 @@ class FindRequest:
     is 0, the passages per document are not limited. A passage does not repeat text that a better
     passage has, unless `keep_overlap` is set. Modes that join passages do not allow `keep_overlap`.
 
-    SENTENCE_WINDOW is not a mode of engines. The service asks for leaves in STANDARD instead, in
-    the form SurroundedLeaves, and compares their sentences itself.
+    Engines do not know SENTENCE_WINDOW. For this mode the service asks for STANDARD, in the form
+    SurroundedLeaves.
 
     If the passages would exceed `reply`, ReplyTooLarge is raised before they are created.
     """

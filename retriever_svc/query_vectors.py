@@ -23,7 +23,7 @@ _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
 _SHARE_OF_TIME = 0.8
 
 
-class QueryEmbedding:
+class QueryVectors:
     """Sets the vectors of searches. Safe to call from several threads.
 
     Texts are embedded through the cache. A vector that the query contains is scaled to unit

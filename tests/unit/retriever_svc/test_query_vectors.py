@@ -1,4 +1,4 @@
-"""A search before it meets a collection: its query, its vector, and the sources that it gets."""
+"""A search before it opens a snapshot: its query, its vector, and the sources that it gets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import CollectionSettings, Retrieval, SearchMode, SearchQuery, TreeSettings
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.reply_limit import UNLIMITED
-from retriever_svc.query_embedding import QueryEmbedding
+from retriever_svc.query_vectors import QueryVectors
 from retriever_svc.search_run import SearchRun, VectorMissing
 from retriever_svc.work_limit import EmbeddingWork
 
@@ -163,7 +163,7 @@ def embed(
     """The search of a query that was embedded; `limits` are its deadline and its seconds."""
     run = run_of(asked)
     queries = CachedQueries(embedder, 10)
-    QueryEmbedding(queries, allows_fallback=allows_fallback)([run], *(limits or (NEVER,)))
+    QueryVectors(queries, allows_fallback=allows_fallback)([run], *(limits or (NEVER,)))
     return run
 
 
@@ -241,7 +241,7 @@ def test_of_several_queries_each_gets_its_own_vector_or_error() -> None:
         query([0, 0, 0, 0]),
     ]
     runs = [run_of(each) for each in asked]
-    QueryEmbedding(CachedQueries(embedder, 10), allows_fallback=True)(runs, NEVER)
+    QueryVectors(CachedQueries(embedder, 10), allows_fallback=True)(runs, NEVER)
     hybrid, dense, lexical, vector, zero = runs
     assert (hybrid.failure, hybrid.error) == (DOWN, None)
     assert (dense.failure, dense.error) == (None, DOWN)
