@@ -81,7 +81,7 @@ def boundaries_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Headings:
+class _HeadingBoundaries:
     """The boundaries at which sections begin, ascending, and the depths of the sections.
 
     Both arrays are `intp[headings]`.
@@ -116,7 +116,7 @@ def _match_boundaries(
     return exact, at[exact]
 
 
-def _headings(parsed: ParsedText, raw: bytes, offsets: NDArray[np.uint32]) -> _Headings:
+def _headings(parsed: ParsedText, raw: bytes, offsets: NDArray[np.uint32]) -> _HeadingBoundaries:
     """Returns the sections that begin at a boundary before the end of the text.
 
     If several sections begin at the same boundary, only the last of them is returned.
@@ -125,11 +125,11 @@ def _headings(parsed: ParsedText, raw: bytes, offsets: NDArray[np.uint32]) -> _H
     exact, at = _match_boundaries(_byte_offsets(parsed.text, raw, chars), offsets)
     is_last = at < np.append(at[1:], len(offsets) - 1)
     depths = np.array([section.depth for section in parsed.sections], np.intp)
-    return _Headings(at[is_last], depths[exact[is_last]])
+    return _HeadingBoundaries(at[is_last], depths[exact[is_last]])
 
 
 def _keep_with_text(
-    ranks: NDArray[np.uint8], raw: bytes, offsets: NDArray[np.uint32], headings: _Headings
+    ranks: NDArray[np.uint8], raw: bytes, offsets: NDArray[np.uint32], headings: _HeadingBoundaries
 ) -> None:
     """Lowers the rank of the end of each heading, or of its underline, to CUT_CODE_POINT.
 
@@ -147,7 +147,7 @@ def _keep_with_text(
             ranks[end] = hrag_fast.CUT_CODE_POINT
 
 
-def _borders(headings: _Headings, count: int, tiny: int) -> NDArray[np.intp]:
+def _borders(headings: _HeadingBoundaries, count: int, tiny: int) -> NDArray[np.intp]:
     """Returns the boundaries at which sections begin, then `count`: `intp[borders]`.
 
     Leaves out sections that a tiny section introduces. The first border is 0, because text

@@ -131,7 +131,7 @@ class BulkLoad:
         self._stopping = stopping
         self._cancelled = threading.Event()
         self._admitting = threading.Lock()
-        self._in_flight = _Counts()
+        self._in_flight = _StreamCounts()
         self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
         # The capacity of 0 lets one group wait for its commit. Meanwhile documents queue up for
         # the embedder. So the embedder is called, and threads are switched, once for each
@@ -343,7 +343,7 @@ class BulkLoad:
             raise Cancelled("the caller went away")
 
 
-class _Counts:
+class _StreamCounts:
     """Counts the documents of each key that have been cut and not been answered yet."""
 
     def __init__(self) -> None:

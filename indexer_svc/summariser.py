@@ -126,7 +126,7 @@ class SummariserPolicy:
 DEFAULT_POLICY = SummariserPolicy()
 
 
-class _Closing(Exception):
+class _SummariserClosing(Exception):
     """Raised to end the work on a document, because the service stops."""
 
 
@@ -364,7 +364,7 @@ class Summariser:
         Writes it if the draft does not have it yet. Raises _Closing if the service stops.
         """
         if self._closing.is_set():
-            raise _Closing
+            raise _SummariserClosing
         if section.leaves not in draft.texts:
             draft.texts[section.leaves] = self._generate(draft, section) or extract(
                 section.text, self._embedder

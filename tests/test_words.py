@@ -74,43 +74,15 @@ DIRECTIVE = re.compile(r"(?:type: ignore|noqa|pragma|fmt|ruff|cython|distutils|m
 SHARED_CLASS_NAMES = {
     # Both engines have this part, and it plays the same role in each.
     "CollectionWriter": "writes collections and aliases in each engine",
-    "Database": "a database of LMDB and a database of PostgreSQL",
     "IndexMaintenance": "the background work that each engine's writer wakes",
     "LexicalQuery": "a query's terms with their statistics in each engine",
+    "MaintenanceLimits": "the limits of each engine's background work",
     "MaintenanceWorker": "seals, merges and reclaims in each engine",
     "Ranker": "ranks leaves for one request in each engine",
     "TermMatches": "the occurrences of a query's terms in each engine",
     "VectorSource": "ranks leaves by cosine in each engine",
-    # The kernel in Cython and the reference in Python are interchangeable.
-    "Graph": "kernel and reference of the graph",
-    "GraphSearch": "kernel and reference of the search in a graph",
-    "TermExtractor": "kernel and reference of text analysis",
     # Frameworks expect this name: their packages call retrievers `<Product>Retriever`.
     "HragRetriever": "the retriever for Haystack, LangChain and LlamaIndex",
-}
-# These names still stand for different things. Delete a line when its classes have been renamed.
-AMBIGUOUS_CLASS_NAMES = {
-    "Access": "credentials of a client; URL and key of a model endpoint",
-    "Answer": "outcome of a document in a bulk load; the service of answers",
-    "ByteBudget": "bytes by tenant in a service; bytes by caller in the gateway",
-    "Call": "one call in a service; one method's call in the client",
-    "Catalog": "collections of a client, of a transfer, of the indexer",
-    "Citation": "outline and address of a document; source of a statement in an answer",
-    "DocumentReader": "protocol and implementation in engines; documents for export",
-    "Draft": "a document before its commit in PostgreSQL; a document before its vectors",
-    "Line": "a line of a file; a line of a request",
-    "Outline": "sections and pages of a document; title and sections of Markdown",
-    "Postings": "kernel and reference of BM25; postings read from PostgreSQL",
-    "Question": "a question of the demo; a question of an evaluation",
-    "Selection": "result of a round; a statement that filters documents",
-    "Services": "channels of the gateway; processes of `hrag serve`",
-    "StoredDocument": "a document between stores; a document in an export file",
-    "UnreadableDocument": "stored data that is damaged; the error for invalid uploads",
-    "_Closing": "ends a build; ends the work of the summariser",
-    "_Counts": "documents of an export; documents of a bulk load",
-    "_Entry": "an entry of a cache; an entry of the key file",
-    "_Headings": "sections as boundaries; tokens of Markdown",
-    "_Sent": "a document that the command sent; a line that the gateway sent",
 }
 
 
@@ -324,7 +296,7 @@ def _classes() -> dict[str, list[str]]:
 
 def test_class_names_are_unique() -> None:
     """A reader who searches for a class finds one, unless both play the same role."""
-    known = SHARED_CLASS_NAMES.keys() | AMBIGUOUS_CLASS_NAMES.keys()
+    known = SHARED_CLASS_NAMES.keys()
     repeated = [
         f"{name}: {', '.join(modules)}"
         for name, modules in _classes().items()
@@ -336,5 +308,5 @@ def test_class_names_are_unique() -> None:
 def test_exceptions_of_class_names_are_needed() -> None:
     """A name that has become unique leaves the lists of repeated names."""
     classes = _classes()
-    listed = [*SHARED_CLASS_NAMES, *AMBIGUOUS_CLASS_NAMES]
+    listed = list(SHARED_CLASS_NAMES)
     assert [name for name in listed if len(classes.get(name, ())) < 2] == []

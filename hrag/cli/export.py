@@ -122,7 +122,7 @@ def export(
         settings = client.get_collection(tenant, collection)
         reader = ExportReader(client, tenant, collection)
         infos = all_documents(client, tenant, collection, filter)
-        counts = _Counts()
+        counts = _ExportCounts()
         if form is ExportFormat.JSONL:
             lines = _json_lines(header_line(settings), reader, infos, counts)
         else:
@@ -135,7 +135,7 @@ def export(
     show_note(written + (left_out if counts.left_out else ""))
 
 
-class _Counts:
+class _ExportCounts:
     """The number of documents that were written, and of those that were left out."""
 
     written = 0
@@ -143,7 +143,7 @@ class _Counts:
 
 
 def _json_lines(
-    header: str, reader: ExportReader, infos: Iterator[DocumentInfo], counts: _Counts
+    header: str, reader: ExportReader, infos: Iterator[DocumentInfo], counts: _ExportCounts
 ) -> _Lines:
     yield header
     for info in infos:
@@ -159,7 +159,7 @@ def _graph_lines(
     form: ExportFormat,
     reader: ExportReader,
     infos: Iterator[DocumentInfo],
-    counts: _Counts,
+    counts: _ExportCounts,
     scope: tuple[str, str],
 ) -> _Lines:
     # Python's XML package loads an HTTP client, so it is imported only when it is needed.

@@ -55,7 +55,7 @@ class DocumentOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentDocument:
     """A document that was sent and whose outcome has not arrived yet."""
 
     label: str
@@ -92,7 +92,7 @@ class IngestProgress:
         self.chunks_per_level: tuple[int, ...] = ()
         self.tokens = 0
         self.error: HragError | None = None
-        self._sent: deque[_Sent] = deque()
+        self._sent: deque[_SentDocument] = deque()
         self.on_outcome = on_outcome
         # The stream's thread reads files, and adds an outcome if one cannot be read.
         self._lock = Lock()
@@ -128,7 +128,7 @@ class IngestProgress:
 
     def send(self, label: str, size_bytes: int, encoding: str) -> None:
         """Records a document that was read. Outcomes arrive in the order of the documents."""
-        self._sent.append(_Sent(label, encoding, size_bytes))
+        self._sent.append(_SentDocument(label, encoding, size_bytes))
 
     def receive(self, answer: IngestResult | HragError) -> None:
         """Counts the outcome of the oldest document that was sent and has none yet."""

@@ -27,7 +27,7 @@ from hrag.gateway.protojson.json_writer import dumped
 from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.channels import ServiceChannels
-from hrag.gateway.services.methods import METHODS, Method
+from hrag.gateway.services.methods import METHODS, ServiceMethod
 from hrag.host.listener import listen
 from hrag.server.calls.request_id import REQUEST_ID
 from hrag.server.serving.protection import require_protection
@@ -98,7 +98,7 @@ def routes(exchange: Exchange) -> Mapping[str, Route]:
     }
 
 
-def _method_route(exchange: Exchange, method: Method) -> Route:
+def _method_route(exchange: Exchange, method: ServiceMethod) -> Route:
     if method.descriptor.client_streaming:
         return Route(ingest_endpoint(exchange, method), _POST, (JSON_LINES,))
     if method.descriptor.server_streaming:

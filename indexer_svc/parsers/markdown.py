@@ -73,7 +73,7 @@ def outline_of(text: str) -> MarkdownOutline:
     starts = _line_starts(text)
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
     references: dict[str, Any] = {}
-    headings = _Headings()
+    headings = _MarkdownHeadings()
     front_matter, source = _split_front_matter(_LINE_END.sub("\n", text[starts[0] : end]))
     _PARSER.block.parse(source, _PARSER, references, headings)
     sections = tuple(islice(_sections(headings, starts, references), MAX_HEADINGS))
@@ -126,7 +126,7 @@ def _visible_text(tokens: Sequence[Token]) -> Iterator[str]:
             yield from _visible_text(token.children or ())
 
 
-class _Headings(list[Token]):
+class _MarkdownHeadings(list[Token]):
     """A list that keeps only the tokens of top-level headings and ignores all others.
 
     For each heading it has the opening token, then the token of its content. All tokens of ten

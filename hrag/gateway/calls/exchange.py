@@ -13,7 +13,7 @@ from hrag.gateway.http.reply import CountedReply
 from hrag.gateway.http.request_body import read_body
 from hrag.gateway.protojson.conversion import Conversion
 from hrag.gateway.services.channels import Metadata, ServiceChannels
-from hrag.gateway.services.methods import INDEXER, Method, method_named
+from hrag.gateway.services.methods import INDEXER, ServiceMethod, method_named
 from hrag.server.admission.byte_budget import ByteBudget, Share
 
 
@@ -32,7 +32,7 @@ class Exchange:
         self.stream_idle_s = settings.stream_idle_timeout_s
         self._settings = settings
 
-    def max_bytes(self, method: Method) -> int:
+    def max_bytes(self, method: ServiceMethod) -> int:
         """Returns the maximum size in bytes of a request of the method."""
         is_write = method.service == INDEXER
         return self._settings.max_request_bytes if is_write else MAX_SEARCH_BYTES
@@ -68,7 +68,7 @@ class Exchange:
 
     async def started(
         self,
-        method: Method,
+        method: ServiceMethod,
         request: Request,
         share: Share,
         *,
@@ -89,7 +89,7 @@ class Exchange:
         return self.services.call(method, message, metadata, time_left_s())
 
     async def body(
-        self, method: Method, request: Request, share: Share, metadata: Metadata
+        self, method: ServiceMethod, request: Request, share: Share, metadata: Metadata
     ) -> bytes:
         """Returns the body of a request.
 

@@ -24,7 +24,7 @@ from hrag.gateway.http.connect_error import error_of
 from hrag.gateway.http.reply import Parts, StreamReply
 from hrag.gateway.http.request_body import body_parts
 from hrag.gateway.protojson.json_writer import as_json, dumped
-from hrag.gateway.services.methods import Method
+from hrag.gateway.services.methods import ServiceMethod
 from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import HragError, InvalidArgument, ServiceUnavailable
 from hrag.wire.indexer import error_outcome
@@ -35,12 +35,14 @@ _LOST_STATUS = "Internal error from Core"
 _MAX_AHEAD = 512
 
 
-def ingest_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], Awaitable[Response]]:
+def ingest_endpoint(
+    exchange: Exchange, method: ServiceMethod
+) -> Callable[[Request], Awaitable[Response]]:
     """Returns the handler of a method with a stream of requests and a stream of outcomes."""
     return partial(_serve, exchange, method)
 
 
-async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
+async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) -> Response:
     time_left_s = call_headers.time_left_s(request)
     metadata = call_headers.metadata(request)
     parts = body_parts(request)
@@ -60,7 +62,7 @@ async def _chain(first: bytes, next_parts: Parts) -> Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentLine:
     """A line whose document was sent to the indexer or, with `error`, could not be read."""
 
     number: int
@@ -70,11 +72,11 @@ class _Sent:
 class _Stream:
     """A stream of documents: it reads lines and yields their outcomes in the same order."""
 
-    def __init__(self, exchange: Exchange, method: Method, call: Any) -> None:
+    def __init__(self, exchange: Exchange, method: ServiceMethod, call: Any) -> None:
         self._exchange = exchange
         self._method = method
         self._call = call
-        self._ahead: asyncio.Queue[_Sent | HragError | None] = asyncio.Queue(_MAX_AHEAD)
+        self._ahead: asyncio.Queue[_SentLine | HragError | None] = asyncio.Queue(_MAX_AHEAD)
         self._received: deque[dict[str, Any]] = deque()
 
     async def outcomes(
@@ -128,12 +130,12 @@ class _Stream:
             raw = line.content()
             message = await self._exchange.conversion.encoded(self._method.request, raw)
         except InvalidArgument as error:
-            await self._ahead.put(_Sent(line.number, error))
+            await self._ahead.put(_SentLine(line.number, error))
         else:
-            await self._ahead.put(_Sent(line.number))
+            await self._ahead.put(_SentLine(line.number))
             await self._call.write(message)
 
-    async def _outcome(self, sent: _Sent | HragError) -> dict[str, Any]:
+    async def _outcome(self, sent: _SentLine | HragError) -> dict[str, Any]:
         if isinstance(sent, HragError):
             raise sent
         if sent.error is not None:

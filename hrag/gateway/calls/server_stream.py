@@ -23,7 +23,7 @@ from hrag.gateway.http.connect_error import error_of
 from hrag.gateway.http.reply import JSON, Parts, StreamReply
 from hrag.gateway.protojson import json_writer
 from hrag.gateway.protojson.json_writer import dumped
-from hrag.gateway.services.methods import Method
+from hrag.gateway.services.methods import ServiceMethod
 from hrag.values.errors import HragError
 
 CONNECT_JSON = "application/connect+json"
@@ -36,13 +36,13 @@ _HEARTBEAT = b": heartbeat\n\n"
 
 
 def server_stream_endpoint(
-    exchange: Exchange, method: Method
+    exchange: Exchange, method: ServiceMethod
 ) -> Callable[[Request], Awaitable[Response]]:
     """Returns the handler of a method with a stream of responses."""
     return partial(_serve, exchange, method)
 
 
-async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
+async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) -> Response:
     media_type = call_headers.media_type(request)
     if media_type == JSON:
         call = await _start(exchange, method, request, is_json=True)
@@ -58,7 +58,7 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     return StreamReply(_frames(method, call, accept, is_json=is_json), media_type)
 
 
-async def _start(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
+async def _start(exchange: Exchange, method: ServiceMethod, request: Request, **body: Any) -> Any:
     with exchange.share(request) as share:
         return await exchange.started(method, request, share, **body)
 
@@ -79,7 +79,9 @@ async def _error_frames(error: Exception) -> Parts:
     yield end_frame(error_of(error))
 
 
-async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_json: bool) -> Parts:
+async def _frames(
+    method: ServiceMethod, call: Any, accept: Callable[[], None], *, is_json: bool
+) -> Parts:
     """Yields the frames of a stream.
 
     Calls `accept` with each response, because a response means that the service has accepted
@@ -96,7 +98,7 @@ async def _frames(method: Method, call: Any, accept: Callable[[], None], *, is_j
         call.cancel()
 
 
-async def _events(method: Method, call: Any, response: Any) -> Parts:
+async def _events(method: ServiceMethod, call: Any, response: Any) -> Parts:
     """Yields the events of a stream, and heartbeats between them.
 
     `response` is the first response of the stream.
@@ -118,7 +120,7 @@ async def _events(method: Method, call: Any, response: Any) -> Parts:
                 await reading
 
 
-def _event(method: Method, response: bytes) -> bytes:
+def _event(method: ServiceMethod, response: bytes) -> bytes:
     ((name, value),) = json_writer.as_json(method.response, response).items()
     return _encoded_event(name, dumped(value))
 

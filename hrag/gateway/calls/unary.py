@@ -10,18 +10,20 @@ from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
 from hrag.gateway.http.reply import JSON
 from hrag.gateway.protojson import json_writer
-from hrag.gateway.services.methods import Method
+from hrag.gateway.services.methods import ServiceMethod
 
 PROTO = "application/proto"
 MEDIA_TYPES = (JSON, PROTO)
 
 
-def unary_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], Awaitable[Response]]:
+def unary_endpoint(
+    exchange: Exchange, method: ServiceMethod
+) -> Callable[[Request], Awaitable[Response]]:
     """Returns the handler of a method with one response."""
     return partial(_serve, exchange, method)
 
 
-async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
+async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) -> Response:
     is_json = call_headers.media_type(request) == JSON
     start = partial(exchange.started, method, request, is_json=is_json)
     if is_json:

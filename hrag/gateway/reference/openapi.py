@@ -9,7 +9,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from hrag.gateway.calls.ingest_call import JSON_LINES
 from hrag.gateway.calls.server_stream import EVENTS
 from hrag.gateway.http.reply import JSON
-from hrag.gateway.services.methods import Method
+from hrag.gateway.services.methods import ServiceMethod
 
 Schema = dict[str, Any]
 
@@ -65,7 +65,7 @@ _TIMEOUT: Schema = {
 }
 
 
-def document(methods: Iterable[Method], comments: dict[str, str]) -> Schema:
+def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Schema:
     """Returns the OpenAPI document of these methods.
 
     `comments` are the comments of the .proto files; a key is the full name of what is described.
@@ -100,7 +100,7 @@ def document(methods: Iterable[Method], comments: dict[str, str]) -> Schema:
     }
 
 
-def _operation(method: Method, schemas: "_Schemas", comments: dict[str, str]) -> Schema:
+def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, str]) -> Schema:
     comment = comments.get(f"{method.path[1:].replace('/', '.')}", "")
     service = method.descriptor.containing_service
     request = schemas.reference(method.descriptor.input_type)

@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2
 from hrag.client.calls import channel_options
 from hrag.client.credentials import ClientCredentials
 from hrag.config import PLAINTEXT_WORDS, GatewaySettings, SettingsError
-from hrag.gateway.services.methods import INDEXER, METHODS, RETRIEVER, SERVICE_NAMES, Method
+from hrag.gateway.services.methods import INDEXER, METHODS, RETRIEVER, SERVICE_NAMES, ServiceMethod
 from hrag.host.addresses import dial_address, is_loopback
 from hrag.server.serving.protection import require_acknowledgement
 from hrag.values.errors import InvalidArgument
@@ -43,7 +43,7 @@ class ServiceChannels:
         self._calls = {method.path: self._callable(method) for method in METHODS}
 
     def call(
-        self, method: Method, request: Any, metadata: Metadata, timeout_s: float | None
+        self, method: ServiceMethod, request: Any, metadata: Metadata, timeout_s: float | None
     ) -> Any:
         """Starts a call and returns it.
 
@@ -72,7 +72,7 @@ class ServiceChannels:
         for channel in self._channels.values():
             await channel.close()
 
-    def _callable(self, method: Method) -> Any:
+    def _callable(self, method: ServiceMethod) -> Any:
         requests = "stream" if method.descriptor.client_streaming else "unary"
         responses = "stream" if method.descriptor.server_streaming else "unary"
         kind = getattr(self._channels[method.service], f"{requests}_{responses}")

@@ -15,7 +15,7 @@ INDEXER, RETRIEVER = "indexer", "retriever"
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class ServiceMethod:
     """A method of a service, and the classes of its request and its response."""
 
     service: str
@@ -31,9 +31,9 @@ class Method:
         return str(self.descriptor.name)
 
 
-def _methods_of(service: str, file: FileDescriptor) -> list[Method]:
+def _methods_of(service: str, file: FileDescriptor) -> list[ServiceMethod]:
     return [
-        Method(
+        ServiceMethod(
             service,
             f"/{descriptor.full_name}/{method.name}",
             method,
@@ -55,7 +55,7 @@ SERVICE_NAMES = {
 }
 
 
-def method_named(name: str) -> Method:
+def method_named(name: str) -> ServiceMethod:
     """Returns the method with this name; raises KeyError if there is none."""
     return _BY_NAME[name]
 

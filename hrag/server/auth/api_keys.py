@@ -209,7 +209,7 @@ def _digest(secret: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _KeyEntry:
     digest: str
     identity: Identity
     expires_s: float  # Unix time.
@@ -217,7 +217,7 @@ class _Entry:
 
 # The secret of an unknown id is compared with this entry, so that the refusal of an unknown id
 # takes as long as the refusal of a known one.
-_DUMMY = _Entry("0" * 64, Identity("", frozenset(), Role.READ), 0.0)
+_DUMMY = _KeyEntry("0" * 64, Identity("", frozenset(), Role.READ), 0.0)
 
 
 class ApiKeys:
@@ -229,7 +229,7 @@ class ApiKeys:
         self._clock = clock
         self._entries = WatchedFile((path,), self._read)
 
-    def _read(self) -> dict[str, _Entry]:
+    def _read(self) -> dict[str, _KeyEntry]:
         entries = {key.id: _entry(key) for key in read(self._path)}
         if all(entry.expires_s <= self._clock() for entry in entries.values()):
             _log.warning(
@@ -255,8 +255,8 @@ class ApiKeys:
         return entry.identity
 
 
-def _entry(key: Key) -> _Entry:
+def _entry(key: Key) -> _KeyEntry:
     expires_s = _NEVER if key.expires is None else key.expires.timestamp()
     if key.revoked is not None:
         expires_s = 0.0
-    return _Entry(key.sha256, Identity(key.id, frozenset(key.tenants), key.role), expires_s)
+    return _KeyEntry(key.sha256, Identity(key.id, frozenset(key.tenants), key.role), expires_s)

@@ -77,7 +77,7 @@ class CallLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class ServedMethod:
     """A served method; `name` is its full name, as in `RULES`.
 
     `deserialize` reads a request and `serialize` encodes a response. `lane` is the lane of the
@@ -127,7 +127,7 @@ class ServerCall(PendingCall):
     _received = 0
     _answered = 0
 
-    def __init__(self, method: Method, guard: CallGuard, limits: CallLimits) -> None:
+    def __init__(self, method: ServedMethod, guard: CallGuard, limits: CallLimits) -> None:
         super().__init__(method.lane)
         self.guard = guard
         self._method = method

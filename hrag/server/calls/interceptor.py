@@ -18,7 +18,7 @@ from hrag.server.calls import guard
 from hrag.server.calls.call import (
     CallLimits,
     MalformedRequest,
-    Method,
+    ServedMethod,
     ServerCall,
     running_call,
 )
@@ -35,7 +35,7 @@ class _Wrapped(NamedTuple):
     """A served method and its wrapped handler."""
 
     handler: Any
-    method: Method
+    method: ServedMethod
 
 
 class CallInterceptor(grpc.ServerInterceptor):
@@ -91,7 +91,7 @@ class CallInterceptor(grpc.ServerInterceptor):
 
     def _wrap(self, name: str, handler: Any) -> _Wrapped:
         deserialize = _catch_malformed(handler.request_deserializer)
-        method = partial(Method, name, deserialize, handler.response_serializer)
+        method = partial(ServedMethod, name, deserialize, handler.response_serializer)
         if name in guard.OPEN:
             return _Wrapped(_parse_short_requests(handler, deserialize), method(Lane.INLINE))
         if handler.request_streaming and handler.response_streaming:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, data_bytes
-from hrag.engine.embedded.store.content import Part
+from hrag.engine.embedded.store.content import ContentPart
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.store.tables import Table, stored_entries
 from hrag.engine.embedded.store.transactions import Txn
@@ -29,9 +29,9 @@ def put_encoded(txn: Txn, name: str, key: bytes, data: bytes) -> None:
     table.put_data(key, data)
 
 
-def part_of(name: str) -> Part:
+def part_of(name: str) -> ContentPart:
     """Returns the part of a content that has this name in messages."""
-    return Part(content.PARTS.index(name))
+    return ContentPart(content.PARTS.index(name))
 
 
 def flip_first(folder: Path, name: str) -> None:
@@ -65,18 +65,18 @@ def flip_part(txn: Txn, name: str, at: int) -> None:
     txn.last_content = None
 
 
-def _part_without_checks(txn: Txn, address: bytes, part: Part) -> bytes:
+def _part_without_checks(txn: Txn, address: bytes, part: ContentPart) -> bytes:
     values = txn.contents.stored(address[: schema.SLOT_BYTES])
     whole = memoryview(b"".join(bytes(value) for _, value in values))
     stored = content.Content(address, whole).part(part)
-    return bytes(stored[: data_bytes(len(stored)) if part is Part.TEXT else -SUM_BYTES])
+    return bytes(stored[: data_bytes(len(stored)) if part is ContentPart.TEXT else -SUM_BYTES])
 
 
 def put_part(txn: Txn, address: bytes, name: str, value: bytes) -> None:
     """Stores another tree, text or vectors of a document, with the checksum of that."""
     parts = [
         value if part is part_of(name) else bytes(txn.contents.get(address, part) or b"")
-        for part in Part
+        for part in ContentPart
     ]
     delete_content(txn, address)
     txn.contents.put(address, *parts)

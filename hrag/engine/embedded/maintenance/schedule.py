@@ -1,4 +1,4 @@
-"""What maintenance knows and decides: which collections are due, and when failed work is retried.
+"""The state and the decisions of maintenance: due collections, and retries of failed work.
 
 Knows nothing of threads, clocks and stores: the caller passes the time and reports what happened.
 Times are seconds of one clock.
@@ -69,7 +69,7 @@ class Build(Enum):
 
 @dataclass(slots=True)
 class MaintenanceState:
-    """What maintenance knows between two steps.
+    """The state of maintenance between two steps.
 
     * `changed` are the collections that were changed and not examined since.
     * `throttled` are the collections whose writers have had to wait since their last seal.

@@ -49,7 +49,7 @@ class MaintenanceTasks:
     """Erases a part of one deleted collection. Returns False if there is none."""
 
 
-class _Closing(Exception):
+class _BuildStopped(Exception):
     """Ends a build, because the service stops."""
 
 
@@ -154,7 +154,7 @@ class MaintenanceWorker:
                 changed = self._take_due()
                 self._advance_all(changed)
                 self._state.is_failing = False
-            except _Closing:
+            except _BuildStopped:
                 return
             except Exception as error:
                 self._state.is_failing = True
@@ -182,7 +182,7 @@ class MaintenanceWorker:
             return
         try:
             run()
-        except _Closing:
+        except _BuildStopped:
             raise
         except Exception as error:
             pause_s = self._limits.retry_s
@@ -223,7 +223,7 @@ class MaintenanceWorker:
             return False
         try:
             has_built = run(collection)
-        except (_Closing, StoreUnavailable):
+        except (_BuildStopped, StoreUnavailable):
             raise
         except Exception as error:
             retry_s = self._state.failed(build, collection, began_s, self._clock())
@@ -289,7 +289,7 @@ class MaintenanceWorker:
 
     def _check_closing(self) -> None:
         if self._closing.is_set():
-            raise _Closing
+            raise _BuildStopped
 
 
 def _report_failure(error: Exception, retry_s: float, **fields: int) -> None:

@@ -155,7 +155,7 @@ class CitationCache:
         return citation
 
 
-class DocumentReader:
+class EmbeddedDocumentReader:
     """Reads the documents of one collection that exist in a transaction, by ordinal."""
 
     def __init__(

@@ -42,7 +42,7 @@ class FilterResultCache:
     def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
         """The documents of a term are cached if they take at least `min_term_bytes`."""
         self.min_term_bytes = min_term_bytes
-        self._entries: LRUCache[tuple[int, Key], _Entry] = LRUCache(
+        self._entries: LRUCache[tuple[int, Key], _CacheEntry] = LRUCache(
             max_bytes, getsizeof=lambda entry: entry.size_bytes
         )
         self._lock = threading.Lock()
@@ -63,12 +63,12 @@ class FilterResultCache:
         size_bytes = numbers.nbytes + len(key[1])
         if numbers.nbytes >= min_bytes and size_bytes <= self._entries.maxsize:
             with self._lock:
-                self._entries[full_key] = _Entry(weakref.ref(view), numbers, size_bytes)
+                self._entries[full_key] = _CacheEntry(weakref.ref(view), numbers, size_bytes)
         return numbers
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CacheEntry:
     view: "weakref.ref[View]"
     numbers: NDArray[np.unsignedinteger[Any]]
     size_bytes: int

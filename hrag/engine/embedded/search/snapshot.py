@@ -22,7 +22,7 @@ from hrag.engine.common.fetch import Fetch
 from hrag.engine.common.routed_sections import chosen_sections
 from hrag.engine.common.search import search
 from hrag.engine.common.snapshot import BrowsableSnapshot
-from hrag.engine.embedded.search.document_reader import CitationCache, DocumentReader
+from hrag.engine.embedded.search.document_reader import CitationCache, EmbeddedDocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import rows_with_required_parts
@@ -204,8 +204,8 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         ordinal = self._txn.document_ids.get((self._view.collection, document_id))
         return None if ordinal is None else self._documents.tree_text(ordinal)
 
-    def _reader_of(self, view: View) -> DocumentReader:
-        return DocumentReader(
+    def _reader_of(self, view: View) -> EmbeddedDocumentReader:
+        return EmbeddedDocumentReader(
             self._txn,
             view.collection,
             view.metadata_sequence,

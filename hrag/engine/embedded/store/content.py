@@ -27,7 +27,7 @@ from hrag.engine.embedded.store.checksums import Buffer, seed_of
 PARTS = ("trees", "texts", "vectors")
 
 
-class Part(IntEnum):
+class ContentPart(IntEnum):
     """A part of a content: an index into `PARTS`."""
 
     TREE = 0

@@ -19,7 +19,7 @@ from hrag.engine.embedded.store.checksums import (
     seed_of,
     verified,
 )
-from hrag.engine.embedded.store.content import Content, DamagedContent, Part
+from hrag.engine.embedded.store.content import Content, ContentPart, DamagedContent
 from hrag.engine.embedded.store.tables import Database, TableTxn, required, stored_entries
 
 _SEEDS = tuple(seed_of(name.encode(), 0) for name in content.PARTS)
@@ -40,29 +40,29 @@ class ContentTable:
 
     def tree(self, address: bytes) -> memoryview:
         """Returns a document's packed tree. Raises DataLoss if the document has no content."""
-        return required(self.get(address, Part.TREE))
+        return required(self.get(address, ContentPart.TREE))
 
     def text(self, address: bytes) -> memoryview:
         """Returns a document's text in UTF-8. Raises DataLoss if the document has no content."""
-        return required(self.get(address, Part.TEXT))
+        return required(self.get(address, ContentPart.TEXT))
 
     def vectors(self, address: bytes) -> memoryview:
         """Returns a document's vectors: `float32[leaves, dimension]`, little-endian.
 
         Raises DataLoss if the document has no content.
         """
-        return required(self.get(address, Part.VECTORS))
+        return required(self.get(address, ContentPart.VECTORS))
 
     def tree_again(self, address: bytes) -> memoryview:
         """Returns a tree without checking it, because the caller checked it a short time ago."""
-        return required(self._read_stored(address, Part.TREE))[:-SUM_BYTES]
+        return required(self._read_stored(address, ContentPart.TREE))[:-SUM_BYTES]
 
     def text_blocks(self, address: bytes, checked: bytearray | None = None) -> Blocks:
         """Returns a document's text; its blocks are checked on demand.
 
         `checked` marks the blocks that were checked a short time ago; see `Blocks`.
         """
-        value = required(self._read_stored(address, Part.TEXT))
+        value = required(self._read_stored(address, ContentPart.TEXT))
         return self._open_blocks(address, value, checked)
 
     def text_blocks_again(self, blocks: Blocks, address: bytes) -> Blocks:
@@ -70,32 +70,32 @@ class ContentTable:
 
         Another transaction that sees the same commit got them from `text_blocks`.
         """
-        return blocks.reporting(self._damage_of(address, Part.TEXT))
+        return blocks.reporting(self._damage_of(address, ContentPart.TEXT))
 
-    def get(self, address: bytes, part: Part) -> memoryview | None:
+    def get(self, address: bytes, part: ContentPart) -> memoryview | None:
         """Returns a part of a document's content; None if the document has no content."""
         value = self._read_stored(address, part)
         if value is None:
             return None
-        if part is Part.TEXT:
+        if part is ContentPart.TEXT:
             return self._open_blocks(address, value).check_all()
         data = verified(value, seed_of(address, _SEEDS[part]))
         if data is None:
             self._txn.raise_damage(content.PARTS[part], address)
         return data
 
-    def get_sound(self, address: bytes, part: Part) -> memoryview | None:
+    def get_sound(self, address: bytes, part: ContentPart) -> memoryview | None:
         """Returns the same as `get`, but None if the part is damaged."""
         try:
             value = self._read_raw(address, part)
         except DamagedContent:
             return None
         seed = seed_of(address, _SEEDS[part])
-        if value is None or part is not Part.TEXT:
+        if value is None or part is not ContentPart.TEXT:
             return None if value is None else verified(value, seed)
         return self._open_blocks(address, value).data if are_verified(value, seed) else None
 
-    def has(self, address: bytes, part: Part) -> bool:
+    def has(self, address: bytes, part: ContentPart) -> bool:
         """Returns True if the document has a content; a damaged one may lack the part."""
         try:
             return self._read_raw(address, part) is not None
@@ -118,7 +118,7 @@ class ContentTable:
         self._txn.last_content = None
         sealed = [
             (data, _checksums(address, data, part))
-            for data, part in zip((tree, text, vectors), Part, strict=True)
+            for data, part in zip((tree, text, vectors), ContentPart, strict=True)
         ]
         slot, raw, handle = address[: schema.SLOT_BYTES], self._txn.raw, self._database.handle
         values = content.cut(content.joined(sealed, address))
@@ -143,7 +143,7 @@ class ContentTable:
         """
         return stored_entries(self._txn, self._database, slot)
 
-    def _read_stored(self, address: bytes, part: Part) -> memoryview | None:
+    def _read_stored(self, address: bytes, part: ContentPart) -> memoryview | None:
         """Returns a part with its checksums, which are not verified, or None.
 
         Raises DataLoss if the header of the content is damaged.
@@ -153,12 +153,12 @@ class ContentTable:
         except DamagedContent:
             self._txn.raise_damage(content.PARTS[part], address)
 
-    def _read_raw(self, address: bytes, part: Part) -> memoryview | None:
+    def _read_raw(self, address: bytes, part: ContentPart) -> memoryview | None:
         """Returns the same as `_read_stored`, but raises DamagedContent instead of DataLoss."""
         loaded = self._read_content(address, part)
         return None if loaded is None else loaded.part(part)
 
-    def _read_content(self, address: bytes, part: Part) -> Content | None:
+    def _read_content(self, address: bytes, part: ContentPart) -> Content | None:
         """Returns a document's content with at least `part`, or None if it has no content.
 
         Reads only the first value if the part is inside it, else all values.
@@ -184,17 +184,17 @@ class ContentTable:
     def _open_blocks(
         self, address: bytes, value: memoryview, checked: bytearray | None = None
     ) -> Blocks:
-        seed = partial(seed_of, address, _SEEDS[Part.TEXT])
-        return Blocks(value, seed, self._damage_of(address, Part.TEXT), checked)
+        seed = partial(seed_of, address, _SEEDS[ContentPart.TEXT])
+        return Blocks(value, seed, self._damage_of(address, ContentPart.TEXT), checked)
 
-    def _damage_of(self, address: bytes, part: Part) -> "partial[NoReturn]":
+    def _damage_of(self, address: bytes, part: ContentPart) -> "partial[NoReturn]":
         """Returns a function that raises the DataLoss of a damaged part."""
         return partial(self._txn.raise_damage, content.PARTS[part], address)
 
 
-def _checksums(address: bytes, data: Buffer, part: Part) -> bytes:
+def _checksums(address: bytes, data: Buffer, part: ContentPart) -> bytes:
     """Returns the checksums that are stored after the data of a part."""
-    seal = block_checksums_of if part is Part.TEXT else checksum_of
+    seal = block_checksums_of if part is ContentPart.TEXT else checksum_of
     return seal(data, seed_of(address, _SEEDS[part]))
 
 

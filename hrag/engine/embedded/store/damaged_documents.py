@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hrag.engine.common.records import DocumentRecord
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.content import Part
+from hrag.engine.embedded.store.content import ContentPart
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.queries import address_of, find_document
@@ -31,7 +31,7 @@ OF_DOCUMENTS = (
 )
 
 
-class DamagedDocument(NamedTuple):
+class DamageRecord(NamedTuple):
     """The known facts about a damaged document: its ordinal, address and number of leaves.
 
     `address` is None if it is unknown. `leaf_count` is 0 if the number of leaves is unknown.
@@ -54,7 +54,7 @@ def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
         if document is None:
             return True
         address = address_of(txn, collection, ordinal)
-        is_complete = all(txn.contents.get(address, part) is not None for part in Part)
+        is_complete = all(txn.contents.get(address, part) is not None for part in ContentPart)
         if holds_summaries:
             txn.summarised.require((collection, ordinal))
     except DataLoss:
@@ -62,7 +62,7 @@ def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
     return is_complete and txn.terms.has_all(terms_of(document), ordinal)
 
 
-def find_damaged(txn: Txn, collection: int, document_id: str) -> DamagedDocument | None:
+def find_damaged(txn: Txn, collection: int, document_id: str) -> DamageRecord | None:
     """Returns what is known about a document that may be damaged; None if it is not found.
 
     Searches by the document's id, or if the entry of the id is damaged, through all records.
@@ -71,13 +71,13 @@ def find_damaged(txn: Txn, collection: int, document_id: str) -> DamagedDocument
     return None if ordinal is None else damaged_at(txn, collection, ordinal)
 
 
-def damaged_at(txn: Txn, collection: int, ordinal: int) -> DamagedDocument:
+def damaged_at(txn: Txn, collection: int, ordinal: int) -> DamageRecord:
     """Returns what is known about the document with this ordinal."""
     try:
         address: bytes | None = address_of(txn, collection, ordinal)
     except DataLoss:
         address = _address_by_content(txn, collection, ordinal)
-    return DamagedDocument(ordinal, address, _leaf_count(txn, address))
+    return DamageRecord(ordinal, address, _leaf_count(txn, address))
 
 
 def _ordinal_of(txn: Txn, collection: int, document_id: str) -> int | None:
@@ -103,7 +103,7 @@ def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None
             return address
     for slot in {bytes(key[: schema.SLOT_BYTES]) for key, _ in txn.contents.stored()}:
         address = schema.address(slot, collection, ordinal)
-        if any(txn.contents.get_sound(address, part) is not None for part in Part):
+        if any(txn.contents.get_sound(address, part) is not None for part in ContentPart):
             return address
     return None
 
@@ -125,7 +125,7 @@ def _leaf_count(txn: Txn, address: bytes | None) -> int:
     except DataLoss:
         pass
     try:
-        tree = txn.contents.get(address, Part.TREE)
+        tree = txn.contents.get(address, ContentPart.TREE)
         return 0 if tree is None else max(Tree(tree).counts)
     except DataLoss:
         return 0

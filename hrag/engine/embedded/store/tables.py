@@ -45,7 +45,7 @@ class Database:
 
 
 class TableTxn(Protocol):
-    """What tables need of the transaction that they belong to."""
+    """The part of a transaction that its tables use."""
 
     @property
     def raw(self) -> RawTxn:

@@ -16,7 +16,7 @@ import numpy as np
 
 from hrag.engine.common.labels import Labels, labels_of, ordinals_of
 from hrag.engine.common.sorted_sets import is_in
-from hrag.engine.postgres.indexes.postings import Postings, fits_a_part
+from hrag.engine.postgres.indexes.postings import StoredPostings, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import unpacked
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
@@ -104,7 +104,7 @@ AND collection_id = %(collection_id)s AND ordinal = ANY(%(ordinals)b::bigint[])
 )
 
 
-class Part(NamedTuple):
+class IndexPart(NamedTuple):
     """A part of the lexical index; `deleted` of its `leaves` belong to documents with a tombstone.
 
     The number of a new part is the ordinal of its first document. The number of a merged part is
@@ -133,7 +133,7 @@ def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
     ordinals = [ordinal for ordinal, _, _ in rows]
     terms = unpacked([vector for _, _, vector in rows])
     labels = np.concatenate([labels_of(ordinal, count) for ordinal, count, _ in rows])
-    part = Part(ordinals[0], ordinals[0], ordinals[-1], leaves)
+    part = IndexPart(ordinals[0], ordinals[0], ordinals[-1], leaves)
     _write(connection, key, part, [inverted(labels, terms)])
     parameters = {**key, "ordinals": bigints(np.array(ordinals))}
     removed = {ordinal for (ordinal,) in connection.execute(_REMOVE_VECTORS, parameters)}
@@ -146,7 +146,7 @@ def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
     return leaves
 
 
-def inverted(labels: Labels, terms: LeafTerms) -> Postings:
+def inverted(labels: Labels, terms: LeafTerms) -> StoredPostings:
     """Returns the postings of `terms` in ascending order of terms.
 
     `terms` are the terms of the leaves `labels`, in the same order.
@@ -156,7 +156,7 @@ def inverted(labels: Labels, terms: LeafTerms) -> Postings:
     rows, entries = rows[order], terms.entries[order]
     frequencies = (entries & np.uint64(0xFF)).astype(np.uint32)
     starts = np.arange(len(entries) + 1)
-    postings = Postings(
+    postings = StoredPostings(
         entries >> _FREQUENCY_BITS, starts, labels[rows], frequencies, terms.lengths[rows]
     )
     return postings.merged()
@@ -168,7 +168,7 @@ def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
     `fan_in` decides how many are enough, as for `due_merge`.
     Returns the number of leaves that these parts had; 0 if no merge was due.
     """
-    parts = [Part(*row) for row in connection.execute(_PARTS, key)]
+    parts = [IndexPart(*row) for row in connection.execute(_PARTS, key)]
     merged = due_merge(parts, fan_in)
     if not merged:
         return 0
@@ -179,7 +179,7 @@ def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
     # Postings of the new part and of the old ones coexist until the old ones are removed.
     leaves = sum(part.leaves - part.deleted for part in merged)
     if leaves:
-        new = Part(-merged[0].number, first, last, leaves)
+        new = IndexPart(-merged[0].number, first, last, leaves)
         _write(connection, key, new, _merge_postings(connection, key, merged, deleted))
     parameters = {**key, "parts": numbers, "ordinals": bigints(deleted)}
     for statement in _REMOVE:
@@ -187,7 +187,7 @@ def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
     return sum(part.leaves for part in merged)
 
 
-def due_merge(parts: Sequence[Part], fan_in: int = FAN_IN) -> list[Part]:
+def due_merge(parts: Sequence[IndexPart], fan_in: int = FAN_IN) -> list[IndexPart]:
     """Returns adjacent parts, oldest first, that must be merged into one; [] if no merge is due.
 
     It may also return a single part that must be rewritten because too many of its leaves are
@@ -207,12 +207,12 @@ def due_merge(parts: Sequence[Part], fan_in: int = FAN_IN) -> list[Part]:
     return [part for part in parts if part.deleted > _MAX_DELETED * part.leaves][:1]
 
 
-def _small_runs(parts: Sequence[Part], limit: int) -> Iterator[list[Part]]:
+def _small_runs(parts: Sequence[IndexPart], limit: int) -> Iterator[list[IndexPart]]:
     """Yields runs of adjacent parts with fewer than `limit` living leaves each.
 
     All parts of a run fit into one part.
     """
-    run: list[Part] = []
+    run: list[IndexPart] = []
     leaves = 0
     for part in parts:
         is_small = _living_leaves(part) < limit
@@ -228,22 +228,22 @@ def _small_runs(parts: Sequence[Part], limit: int) -> Iterator[list[Part]]:
     yield run
 
 
-def _fit_in_one_part(first: Part, last: Part) -> bool:
+def _fit_in_one_part(first: IndexPart, last: IndexPart) -> bool:
     return fits_a_part(first.first_ordinal, last.last_ordinal)
 
 
-def _living_leaves(part: Part) -> int:
+def _living_leaves(part: IndexPart) -> int:
     return part.leaves - part.deleted
 
 
 def _merge_postings(
-    connection: Connection, key: Key, parts: Sequence[Part], deleted: Labels
-) -> Iterator[Postings]:
+    connection: Connection, key: Key, parts: Sequence[IndexPart], deleted: Labels
+) -> Iterator[StoredPostings]:
     """Yields the postings of the parts in ascending order of terms, without deleted documents."""
     firsts = {part.number: part.first_ordinal for part in parts}
     for rows in _group_by_term(_read_postings(connection, key, list(firsts))):
         ordered = sorted((term, firsts[part], row) for term, part, row in rows)
-        postings = Postings.unpacked(ordered).merged()
+        postings = StoredPostings.unpacked(ordered).merged()
         yield postings.only(~is_in(ordinals_of(postings.labels), deleted))
 
 
@@ -279,7 +279,7 @@ def _read_postings(connection: Connection, key: Key, parts: list[int]) -> Iterat
         after = rows[-1][:2]
 
 
-def _write(connection: Connection, key: Key, part: Part, postings: Iterable[Postings]) -> None:
+def _write(connection: Connection, key: Key, part: IndexPart, postings: Iterable[StoredPostings]) -> None:
     """Adds a part with its postings."""
     numbers = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **numbers, "leaves": part.leaves})

@@ -11,7 +11,7 @@ import numpy as np
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
 from hrag.engine.embedded.admin.checks.store_walk import UNREADABLE, Walk, differences
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.content import Part
+from hrag.engine.embedded.store.content import ContentPart
 from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.metadata_terms import terms_of
@@ -21,7 +21,11 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.errors import DataLoss
 from hrag.values.tree import NONE, Tree
 
-_PARTS = {Part.TEXT: "text does", Part.TREE: "tree does", Part.VECTORS: "vectors do"}
+_PARTS = {
+    ContentPart.TEXT: "text does",
+    ContentPart.TREE: "tree does",
+    ContentPart.VECTORS: "vectors do",
+}
 # Rounding errors of float32 over thousands of dimensions are much smaller.
 _UNIT_TOLERANCE = 1e-3
 

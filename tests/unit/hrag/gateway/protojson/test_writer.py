@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hrag.gateway.protojson.json_writer import as_json, dumped, write
-from hrag.gateway.services.methods import METHODS, Method
+from hrag.gateway.services.methods import METHODS, ServiceMethod
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
@@ -74,7 +74,7 @@ def _bytes(message: Message) -> bytes:
 @settings(max_examples=15)
 @given(data=st.data(), is_request=st.booleans())
 def test_every_message_is_the_same_after_writing_and_reading(
-    method: Method, data: st.DataObject, is_request: bool
+    method: ServiceMethod, data: st.DataObject, is_request: bool
 ) -> None:
     kind = method.request if is_request else method.response
     message = kind()

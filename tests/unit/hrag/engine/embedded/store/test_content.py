@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store import content, schema
-from hrag.engine.embedded.store.content import Content, DamagedContent, Part
+from hrag.engine.embedded.store.content import Content, ContentPart, DamagedContent
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss
@@ -99,27 +99,27 @@ def test_parts_are_read_in_any_order_and_after_each_change(store, count):
         writer.put(opened, document)
     document = documents[-1]
     expected = {
-        Part.TREE: document.tree.to_bytes(),
-        Part.TEXT: document.parsed.text.encode(),
-        Part.VECTORS: document.vectors.tobytes(),
+        ContentPart.TREE: document.tree.to_bytes(),
+        ContentPart.TEXT: document.parsed.text.encode(),
+        ContentPart.VECTORS: document.vectors.tobytes(),
     }
     with store.read() as txn:
         address = address_of(txn, 1, 2)
         for parts in (
-            [Part.VECTORS, Part.TREE, Part.TEXT],
-            [Part.TEXT, Part.VECTORS, Part.TREE],
+            [ContentPart.VECTORS, ContentPart.TREE, ContentPart.TEXT],
+            [ContentPart.TEXT, ContentPart.VECTORS, ContentPart.TREE],
         ):
             for part in parts:
                 assert txn.contents.get(address, part) == expected[part]
                 assert txn.contents.has(address, part)
-            assert txn.contents.tree_again(address) == expected[Part.TREE]
-        assert not txn.contents.has(address[::-1], Part.TEXT)
+            assert txn.contents.tree_again(address) == expected[ContentPart.TREE]
+        assert not txn.contents.has(address[::-1], ContentPart.TEXT)
     with store.write() as txn:
-        assert txn.contents.vectors(address) == expected[Part.VECTORS]
+        assert txn.contents.vectors(address) == expected[ContentPart.VECTORS]
         txn.contents.delete(address[: schema.SLOT_BYTES])
-        assert txn.contents.get(address, Part.VECTORS) is None
+        assert txn.contents.get(address, ContentPart.VECTORS) is None
         txn.contents.put(address, *expected.values())
-        assert txn.contents.tree(address) == expected[Part.TREE]
+        assert txn.contents.tree(address) == expected[ContentPart.TREE]
 
 
 @pytest.mark.parametrize("name", content.PARTS)
@@ -130,7 +130,7 @@ def test_a_flipped_bit_in_any_part_is_data_loss(store, name, count):
     document = prepared("d", sentences(count), collection_settings(dimension=64))
     writer.put(writer.open("t", "c"), document)
     damaged = part_of(name)
-    others = set(Part) - {damaged}
+    others = set(ContentPart) - {damaged}
     for at in (0, -1):
         with store.write() as txn:
             flip_part(txn, name, at)
@@ -156,7 +156,7 @@ def test_damaged_lengths_are_data_loss_for_every_part(store):
     with store.read() as txn:
         address = address_of(txn, 1, 1)
         contents = txn.contents
-        for part in Part:
+        for part in ContentPart:
             assert contents.has(address, part)
             assert contents.get_sound(address, part) is None
         for read in (

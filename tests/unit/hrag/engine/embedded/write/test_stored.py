@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
-from hrag.engine.embedded.store.content import Part
+from hrag.engine.embedded.store.content import ContentPart
 from hrag.engine.embedded.store.queries import address_of, find_document
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import InvalidArgument, StorageFull
@@ -38,7 +38,7 @@ def everything_of(store, collection: int, document_id: str) -> list[bytes]:
     with store.read() as txn:
         ordinal, record = find_document(txn, collection, document_id)
         address = address_of(txn, collection, ordinal)
-        values = [bytes(txn.contents.get(address, part)) for part in Part]
+        values = [bytes(txn.contents.get(address, part)) for part in ContentPart]
     return [replace(record, sequence=0, collection=0).to_bytes(), *values]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.postgres.indexes.lexical_index import Part, due_merge
+from hrag.engine.postgres.indexes.lexical_index import IndexPart, due_merge
 
 LARGEST = 1 << 19
 # Two parts of this size may be too large for one part.
@@ -25,7 +25,7 @@ class Index:
     `max_small` is the largest number of small parts so far.
     """
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[IndexPart] = field(default_factory=list)
     writes: dict[int, int] = field(default_factory=dict)
     max_small: int = 0
 
@@ -33,7 +33,7 @@ class Index:
         """Builds a part of each size; after each, merges the parts that are due."""
         last = 0
         for leaves in sizes:
-            self.parts.append(Part(last + 1, last + 1, last + leaves, leaves))
+            self.parts.append(IndexPart(last + 1, last + 1, last + leaves, leaves))
             self.writes[last + 1] = 1
             last += leaves
             while due := due_merge(self.parts):
@@ -42,14 +42,14 @@ class Index:
             self.max_small = max(self.max_small, small)
         return self
 
-    def merge(self, due: list[Part]) -> None:
+    def merge(self, due: list[IndexPart]) -> None:
         assert len(due) > 1
         at = self.parts.index(due[0])
         assert self.parts[at : at + len(due)] == due
         leaves = sum(part.leaves for part in due)
         assert leaves <= LARGEST
         number = -due[0].number
-        merged = Part(number, due[0].first_ordinal, due[-1].last_ordinal, leaves)
+        merged = IndexPart(number, due[0].first_ordinal, due[-1].last_ordinal, leaves)
         self.parts[at : at + len(due)] = [merged]
         self.writes[number] = 1 + max(self.writes[part.number] for part in due)
 
@@ -104,7 +104,7 @@ def test_hundreds_of_alternating_parts_are_merged_into_the_largest_possible_ones
     index = Index()
     for leaves, end in zip(sizes, ends, strict=True):
         first = end - leaves + 1
-        index.parts.append(Part(first, first, end, leaves))
+        index.parts.append(IndexPart(first, first, end, leaves))
         index.writes[first] = 1
     while due := due_merge(index.parts):
         index.merge(due)
@@ -114,11 +114,11 @@ def test_hundreds_of_alternating_parts_are_merged_into_the_largest_possible_ones
 
 def test_ordinals_too_far_apart_for_one_part_do_not_prevent_other_merges():
     far = 1 << 33
-    parts = [Part(1, 1, 6, 6), *(Part(far + n, far + n, far + n, 5) for n in (0, 6))]
+    parts = [IndexPart(1, 1, 6, 6), *(IndexPart(far + n, far + n, far + n, 5) for n in (0, 6))]
     assert due_merge(parts) == parts[1:]
 
 
 def test_deleted_leaves_do_not_count():
-    parts = [Part(1, 1, 6, 6, deleted=1), Part(7, 7, 8, 2)]
+    parts = [IndexPart(1, 1, 6, 6, deleted=1), IndexPart(7, 7, 8, 2)]
     assert due_merge(parts) == []
-    assert due_merge([*parts, Part(9, 9, 9, 1)]) == [*parts, Part(9, 9, 9, 1)]
+    assert due_merge([*parts, IndexPart(9, 9, 9, 1)]) == [*parts, IndexPart(9, 9, 9, 1)]
