@@ -38,7 +38,7 @@ class Writer(EmbeddedWriter):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.store)
-        self.commits: list[list[str]] = []
+        self.commit_groups: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
         self.fail: Callable[[list[str]], Exception | None] = lambda _: None
@@ -50,7 +50,7 @@ class Writer(EmbeddedWriter):
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
         names = [document.document_id for _, document in documents]
-        self.commits.append(names)
+        self.commit_groups.append(names)
         assert self.gate.wait(SOON_S)
         failure = self.fail(names)
         if failure is not None:

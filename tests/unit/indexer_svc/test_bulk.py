@@ -180,12 +180,12 @@ def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_committed(
 ) -> None:
     documents = numbered(100)
     service.run(documents)
-    commits = len(service.writer.commits)
+    commits = len(service.writer.commit_groups)
     service.embedder.calls.clear()
     monkeypatch.setattr(ingest_pipeline, "extract", None)
     assert service.run(documents) == [(document.document_id, UNCHANGED) for document in documents]
     assert service.embedder.calls == []
-    assert len(service.writer.commits) == commits
+    assert len(service.writer.commit_groups) == commits
 
 
 # Groups of documents
@@ -203,15 +203,15 @@ def test_a_caller_that_waits_for_each_answer_is_served(service: Service) -> None
     for number in range(20):
         assert next(answers) == (f"d{number}", CREATED)
         answered.release()
-    assert service.writer.commits == [[f"d{number}"] for number in range(20)]
+    assert service.writer.commit_groups == [[f"d{number}"] for number in range(20)]
 
 
 def test_documents_queue_up_while_a_commit_is_synced(service: Service) -> None:
     documents = numbered(40)
     service.writer.gate.clear()
     assert service.run(followed_by(documents, service.writer.gate.set)) == created(documents)
-    assert len(service.writer.commits) <= 4
-    assert list(itertools.chain(*service.writer.commits)) == [
+    assert len(service.writer.commit_groups) <= 4
+    assert list(itertools.chain(*service.writer.commit_groups)) == [
         document.document_id for document in documents
     ]
 
@@ -260,7 +260,7 @@ def test_a_group_has_a_bounded_number_of_documents(service: Service) -> None:
     answers = service.run(_queue_up(service, documents, bulk.GROUP_DOCUMENTS))
     assert answers == created(documents)
     assert _largest(service.embedder.calls) == bulk.GROUP_DOCUMENTS
-    assert _largest(service.writer.commits) == bulk.GROUP_DOCUMENTS
+    assert _largest(service.writer.commit_groups) == bulk.GROUP_DOCUMENTS
 
 
 def test_a_group_has_a_bounded_number_of_leaves(
@@ -282,7 +282,7 @@ def test_a_group_has_a_bounded_number_of_bytes(
     monkeypatch.setattr(bulk, "GROUP_BYTES", 5000)
     documents = [Document(f"{number} " + "x" * 1000, f"d{number}") for number in range(20)]
     assert service.run(_queue_up(service, documents, 2)) == created(documents)
-    assert _largest(service.writer.commits) in (2, 3, 4)
+    assert _largest(service.writer.commit_groups) in (2, 3, 4)
 
 
 def test_few_documents_are_read_ahead_of_a_caller_who_takes_no_answers(service: Service) -> None:

@@ -49,7 +49,7 @@ def test_an_embedder_that_is_down_is_called_once_for_a_group(service: Service) -
     answers = service.run(followed_by(numbered(30), service.embedder.gate.set))
     assert answers == [(f"d{number}", errors.EmbedderUnavailable) for number in range(30)]
     assert len(service.embedder.calls) <= 2
-    assert service.writer.commits == []
+    assert service.writer.commit_groups == []
     service.embedder.fail = lambda _: None
     assert service.run(numbered(30)) == created(numbered(30))
 
@@ -105,7 +105,7 @@ def test_an_error_of_all_documents_ends_the_stream_after_the_answers_to_stored_o
     answered, ended = service.failure(_one_by_one(service, numbered(5)))
     assert ended is error
     assert answered == created(numbered(2))
-    assert service.writer.commits == [["d0"], ["d1"], ["d2"]]
+    assert service.writer.commit_groups == [["d0"], ["d1"], ["d2"]]
 
 
 def test_documents_that_need_no_commit_are_answered_before_a_commit_fails(service: Service) -> None:
@@ -184,7 +184,7 @@ def test_a_commit_waits_for_capacity_once_a_collection(service: Service) -> None
     documents = [Document("Known.", "known"), *numbered(30)]
     service.run(followed_by(documents, service.writer.gate.set))
     # The first run committed once. Its wait is not counted.
-    assert len(service.writer.waited) == len(service.writer.commits) - 1
+    assert len(service.writer.waited) == len(service.writer.commit_groups) - 1
 
 
 def test_unchanged_documents_wait_for_no_capacity(service: Service) -> None:
@@ -210,7 +210,7 @@ def test_a_deadline_that_passes_while_it_waits_for_capacity_ends_the_stream(
     load = service.load(map(ingest_request, numbered(3)), Deadline.after(0.3))
     with pytest.raises(errors.DeadlineExceeded, match="catch up"):
         list(load.run())
-    assert service.writer.commits == []
+    assert service.writer.commit_groups == []
 
 
 def test_a_caller_that_leaves_while_documents_are_embedded_ends_the_stream(
@@ -222,7 +222,7 @@ def test_a_caller_that_leaves_while_documents_are_embedded_ends_the_stream(
     with pytest.raises(errors.Cancelled):
         list(load.run())
     assert len(service.embedder.calls) == 1
-    assert service.writer.commits == []
+    assert service.writer.commit_groups == []
 
 
 def test_a_deadline_that_has_passed_ends_the_stream_before_its_first_document(
@@ -246,7 +246,7 @@ def test_a_stop_ends_a_stream_after_the_current_group(service: Service) -> None:
     assert isinstance(ended, errors.ServiceUnavailable)
     assert "stopping; what was answered is stored" in ended.message
     assert answered == created(numbered(len(answered)))
-    committed = list(chain(*service.writer.commits))
+    committed = list(chain(*service.writer.commit_groups))
     assert committed == [document_id for document_id, _ in answered]
 
 
@@ -294,7 +294,7 @@ def test_a_stream_that_waits_ends_immediately(service: Service, end: str, waitin
     assert time.monotonic() - began < 2
     ending.join()
     stored = waiting_for == "a document"
-    assert service.writer.commits == ([["d"]] if stored else [])
+    assert service.writer.commit_groups == ([["d"]] if stored else [])
 
 
 def _end(service: Service, how: str) -> None:
@@ -341,4 +341,4 @@ def test_a_stream_cancelled_before_it_runs_does_nothing(service: Service) -> Non
     load.cancel()
     with pytest.raises(errors.Cancelled):
         list(load.run())
-    assert service.writer.commits == []
+    assert service.writer.commit_groups == []
