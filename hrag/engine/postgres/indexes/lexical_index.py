@@ -16,7 +16,7 @@ import numpy as np
 
 from hrag.engine.common.labels import Labels, labels_of, ordinals_of
 from hrag.engine.common.sorted_sets import is_in
-from hrag.engine.postgres.indexes.postings import StoredPostings, fits_a_part
+from hrag.engine.postgres.indexes.postings import PostingArrays, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import unpacked
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
@@ -146,7 +146,7 @@ def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
     return leaves
 
 
-def inverted(labels: Labels, terms: LeafTerms) -> StoredPostings:
+def inverted(labels: Labels, terms: LeafTerms) -> PostingArrays:
     """Returns the postings of `terms` in ascending order of terms.
 
     `terms` are the terms of the leaves `labels`, in the same order.
@@ -156,7 +156,7 @@ def inverted(labels: Labels, terms: LeafTerms) -> StoredPostings:
     rows, entries = rows[order], terms.entries[order]
     frequencies = (entries & np.uint64(0xFF)).astype(np.uint32)
     starts = np.arange(len(entries) + 1)
-    postings = StoredPostings(
+    postings = PostingArrays(
         entries >> _FREQUENCY_BITS, starts, labels[rows], frequencies, terms.lengths[rows]
     )
     return postings.merged()
@@ -238,12 +238,12 @@ def _living_leaves(part: IndexPart) -> int:
 
 def _merge_postings(
     connection: Connection, key: Key, parts: Sequence[IndexPart], deleted: Labels
-) -> Iterator[StoredPostings]:
+) -> Iterator[PostingArrays]:
     """Yields the postings of the parts in ascending order of terms, without deleted documents."""
     firsts = {part.number: part.first_ordinal for part in parts}
     for rows in _group_by_term(_read_postings(connection, key, list(firsts))):
         ordered = sorted((term, firsts[part], row) for term, part, row in rows)
-        postings = StoredPostings.unpacked(ordered).merged()
+        postings = PostingArrays.unpacked(ordered).merged()
         yield postings.only(~is_in(ordinals_of(postings.labels), deleted))
 
 
@@ -279,7 +279,9 @@ def _read_postings(connection: Connection, key: Key, parts: list[int]) -> Iterat
         after = rows[-1][:2]
 
 
-def _write(connection: Connection, key: Key, part: IndexPart, postings: Iterable[StoredPostings]) -> None:
+def _write(
+    connection: Connection, key: Key, part: IndexPart, postings: Iterable[PostingArrays]
+) -> None:
     """Adds a part with its postings."""
     numbers = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **numbers, "leaves": part.leaves})

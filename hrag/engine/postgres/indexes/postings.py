@@ -35,7 +35,7 @@ _SAMPLE_STRIDE = 256
 _Columns = list[NDArray[Any]]
 
 
-class StoredPostings(NamedTuple):
+class PostingArrays(NamedTuple):
     """The postings of several terms, one term after the other; each term has at least one.
 
     `terms` is `uint64[t]` and `starts` is `int64[t + 1]`. The postings of term i have the indices
@@ -49,14 +49,14 @@ class StoredPostings(NamedTuple):
     frequencies: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
 
-    def only(self, mask: NDArray[np.bool_]) -> "StoredPostings":
+    def only(self, mask: NDArray[np.bool_]) -> "PostingArrays":
         """Returns the postings for which `mask`, `bool[n]`, is true.
 
         Terms without any of them are left out.
         """
         starts = np.concatenate(([0], np.cumsum(mask)))[self.starts]
         has_any = starts[1:] > starts[:-1]
-        return StoredPostings(
+        return PostingArrays(
             self.terms[has_any],
             np.concatenate((starts[:1], starts[1:][has_any])),
             self.labels[mask],
@@ -86,7 +86,7 @@ class StoredPostings(NamedTuple):
         return list(map(b"".join, zip(headers, *packed, strict=True)))
 
     @classmethod
-    def unpacked(cls, stored: Sequence[tuple[int, int, bytes]]) -> "StoredPostings":
+    def unpacked(cls, stored: Sequence[tuple[int, int, bytes]]) -> "PostingArrays":
         """Decodes rows that `packed` has encoded.
 
         Each row comes with its term and the first ordinal of its part: (term, ordinal, bytes).
@@ -94,7 +94,7 @@ class StoredPostings(NamedTuple):
         """
         return StoredPostings(stored).whole()
 
-    def merged(self) -> "StoredPostings":
+    def merged(self) -> "PostingArrays":
         """Returns the same postings; adjacent entries of the same term become one entry."""
         first = begins_run(self.terms)
         starts = np.append(self.starts[:-1][first], self.starts[-1])
@@ -108,7 +108,7 @@ class StoredPostings:
     """
 
     def __init__(self, stored: Sequence[tuple[int, int, bytes]]) -> None:
-        """Has the parameter and the error of `StoredPostings.unpacked`."""
+        """Has the parameter and the error of `PostingArrays.unpacked`."""
         self._terms = np.array([term for term, _, _ in stored], np.uint64)
         self._firsts = np.array([first for _, first, _ in stored], np.uint64)
         self._columns = [_read_columns(*row) for row in stored]
@@ -119,11 +119,11 @@ class StoredPostings:
         """The number of postings."""
         return int(self._counts.sum())
 
-    def whole(self) -> StoredPostings:
+    def whole(self) -> PostingArrays:
         """Returns all postings, in the order of the rows."""
         return self._unpack_range(np.zeros_like(self._counts), self._counts)
 
-    def slices(self, size: int) -> Iterator[StoredPostings]:
+    def slices(self, size: int) -> Iterator[PostingArrays]:
         """Yields slices of about `size` postings, in ascending order of documents.
 
         All postings of a document are in the same slice.
@@ -154,7 +154,7 @@ class StoredPostings:
             count += len(offsets)
         return np.sort(np.concatenate(sampled))
 
-    def _unpack_range(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> StoredPostings:
+    def _unpack_range(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> PostingArrays:
         """Returns the postings of each row i from the offset `starts[i]` up to before `ends[i]`."""
         rows = np.flatnonzero(ends > starts)
         bounds = zip(rows.tolist(), starts[rows].tolist(), ends[rows].tolist(), strict=True)
@@ -168,7 +168,7 @@ class StoredPostings:
         labels += offsets
         labels <<= np.uint64(LEAF_BITS)
         labels |= leaves >> _FREQUENCY_BITS
-        return StoredPostings(
+        return PostingArrays(
             self._terms[rows],
             np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))),
             labels,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hrag.engine.common.candidates import Scores
 from hrag.engine.common.labels import Labels, labels_of, ordinals_of
 from hrag.engine.common.sorted_sets import begins_run, is_in
-from hrag.engine.postgres.indexes.postings import StoredPostings, StoredPostings
+from hrag.engine.postgres.indexes.postings import PostingArrays, StoredPostings
 from hrag.engine.postgres.indexes.term_vectors import unpacked
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.store.arrays import bigints
@@ -185,7 +185,7 @@ class _Matches(NamedTuple):
     lengths: NDArray[np.uint32]
 
     @classmethod
-    def from_postings(cls, ids: NDArray[np.uint64], postings: StoredPostings) -> "_Matches":
+    def from_postings(cls, ids: NDArray[np.uint64], postings: PostingArrays) -> "_Matches":
         indices = np.searchsorted(ids, postings.terms).astype(np.uint32)
         term_indices = np.repeat(indices, np.diff(postings.starts))
         return cls(postings.labels, term_indices, postings.frequencies, postings.lengths)

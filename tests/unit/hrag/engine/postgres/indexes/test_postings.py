@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hrag.engine.common.labels import LEAF_BITS, MAX_LEAVES, ordinals_of
 from hrag.engine.postgres.indexes.lexical_index import IndexPart, due_merge, inverted
-from hrag.engine.postgres.indexes.postings import StoredPostings, StoredPostings, fits_a_part
+from hrag.engine.postgres.indexes.postings import PostingArrays, StoredPostings, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import packed, unpacked
 from hrag.errors import DataLoss
 from hrag.text.analysis import LeafTerms
@@ -25,13 +25,13 @@ postings = st.dictionaries(
 )
 
 
-def postings_of(first: int, terms: list[dict]) -> StoredPostings:
+def postings_of(first: int, terms: list[dict]) -> PostingArrays:
     """The postings of the terms 0, 10, 20 and so on.
 
     The elements of `terms` are the postings of the terms, as `postings` draws them.
     """
     ordered = [item for term in terms for item in sorted(term.items())]
-    return StoredPostings(
+    return PostingArrays(
         np.arange(len(terms), dtype=np.uint64) * np.uint64(10),
         np.cumsum([0, *map(len, terms)]),
         np.array([first + offset << LEAF_BITS | leaf for (offset, leaf), _ in ordered], np.uint64),
@@ -40,7 +40,7 @@ def postings_of(first: int, terms: list[dict]) -> StoredPostings:
     )
 
 
-def equal(actual: StoredPostings, expected: StoredPostings) -> bool:
+def equal(actual: PostingArrays, expected: PostingArrays) -> bool:
     return all(map(np.array_equal, actual, expected))
 
 
@@ -49,7 +49,7 @@ def test_postings_are_unpacked_as_they_were_packed(first, terms):
     original = postings_of(first, terms)
     rows = original.packed(first)
     stored = [(10 * number, first, row) for number, row in enumerate(rows)]
-    assert equal(StoredPostings.unpacked(stored), original)
+    assert equal(PostingArrays.unpacked(stored), original)
 
 
 def test_slices_have_whole_documents_in_their_order_and_all_postings_once():
@@ -63,7 +63,7 @@ def test_slices_have_whole_documents_in_their_order_and_all_postings_once():
             (row,) = postings_of(first, [term_postings]).packed(first)
             stored.append((term, first, row))
     stored.sort()
-    whole = StoredPostings.unpacked(stored)
+    whole = PostingArrays.unpacked(stored)
     slices = list(StoredPostings(stored).slices(2048))
     assert len(slices) > 8
     assert max(len(part.labels) for part in slices) < 2 * 2048
@@ -107,7 +107,7 @@ def test_a_truncated_row_is_damaged():
     (row,) = postings_of(1, [{(0, 0): (1, 2), (1, 0): (1, 2)}]).packed(1)
     for size in range(len(row)):
         with pytest.raises(DataLoss, match=f"term 7 from ordinal 1 .* {size} bytes"):
-            StoredPostings.unpacked([(3, 1, row), (7, 1, row[:size])])
+            PostingArrays.unpacked([(3, 1, row), (7, 1, row[:size])])
 
 
 @given(ordinals, st.lists(postings, max_size=5), st.data())
@@ -130,7 +130,7 @@ def test_adjacent_lists_of_the_same_term_are_merged(first, terms):
     assert entries(merged) == entries(separate)
 
 
-def entries(postings: StoredPostings) -> list[tuple[int, ...]]:
+def entries(postings: PostingArrays) -> list[tuple[int, ...]]:
     """Term, label, frequency and length of each posting."""
     terms = np.repeat(postings.terms, np.diff(postings.starts))
     columns = (terms, postings.labels, postings.frequencies, postings.lengths)

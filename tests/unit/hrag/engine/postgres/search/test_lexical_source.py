@@ -9,7 +9,7 @@ import pytest
 
 from hrag.engine.common.labels import labels_of
 from hrag.engine.common.records import CollectionRecord
-from hrag.engine.postgres.indexes.postings import StoredPostings
+from hrag.engine.postgres.indexes.postings import PostingArrays
 from hrag.engine.postgres.indexes.term_vectors import packed
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.sources.lexical_source import LexicalQuery, Row
@@ -43,7 +43,7 @@ def postings(terms: list[QueryTerm], first: int, documents: int, share: float) -
         chosen = draw.random(len(labels)) < share
         count = int(chosen.sum())
         frequencies = draw.integers(1, 5, count).astype(np.uint32)
-        term_postings = StoredPostings(
+        term_postings = PostingArrays(
             np.array([term.id], np.uint64),
             np.array([0, count]),
             labels[chosen],
