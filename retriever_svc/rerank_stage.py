@@ -69,7 +69,8 @@ class RerankStage:
             return
         if query.mode_or_default not in _MODES:
             raise InvalidArgument(
-                f"rerank is true; {query.mode_or_default.name} is not reranked, so leave it unset",
+                f"rerank is true, but the mode {query.mode_or_default.name} is not reranked; leave "
+                "rerank unset or use another mode",
                 field="rerank",
             )
         if query.merge_adjacent:

@@ -264,8 +264,8 @@ class SearchRun:
         """Returns the comparison of sentences with the query. Raises NoVectors without a vector."""
         if vector is None:
             raise NoVectors(
-                "the collection has no vectors (embedder `none`), and SENTENCE_WINDOW compares "
-                "those of sentences; use another mode",
+                "SENTENCE_WINDOW compares vectors of sentences, but the collection has no vectors "
+                "(embedder `none`); use another mode",
                 field="mode",
             )
         return SentenceComparison(

@@ -48,7 +48,8 @@ class SentenceComparison:
         ]
         self.work.add_sentences(texts, window_count)
         embedded = self.sentences.embed_each(self.tenant_id, list(chain(*texts)), self.deadline)
-        # If there are windows, the embedder has accepted some sentences of this search before.
+        # Once windows have been chosen, this check is not necessary, because the embedder has
+        # already accepted sentences of this search.
         if not window_count:
             _require_any(embedded)
         vectors = iter(embedded)

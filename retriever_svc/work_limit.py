@@ -1,8 +1,9 @@
-"""Limits how much text one call embeds. The limit is the same for a search and for a batch.
+"""Limits how much text one call embeds. One search and a batch of searches have the same limit.
 
-The time that the built-in embedder needs for a text is about proportional to the text's bytes
-plus TEXT_BYTES. So this size measures processor time before it is spent. Texts are counted even
-if their vectors are cached, so that the same call always gets the same answer.
+The size of a text is its length in bytes plus TEXT_BYTES. The built-in embedder takes a time that
+is about proportional to this size. So the limit bounds the processor time of a call, and is checked
+before the time is spent. Texts are counted even if their vectors are cached, so that the same call
+always gets the same answer.
 """
 
 from collections.abc import Iterable

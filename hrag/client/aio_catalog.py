@@ -256,8 +256,8 @@ class AsyncCatalog(ABC):
         """Returns a part of a document's text, and the byte offset at which the part ends.
 
         `start` and `end` are offsets in bytes of UTF-8. An offset inside a character is moved to
-        the beginning of that character. If `end` is 0, the part ends with the text. A part that
-        is longer than a reply may be ends before `end`. Raises CollectionNotFound,
+        the beginning of that character. If `end` is 0, the part extends to the end of the text. If
+        the part is too long for one reply, it ends before `end`. Raises CollectionNotFound or
         DocumentNotFound.
         """
         call = calls.get_text_part(tenant_id, document_id, collection, start, end)

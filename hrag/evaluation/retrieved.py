@@ -40,10 +40,11 @@ def retrieved(
     texts: Mapping[int, BudgetedText],
     round_trip_us: int,
 ) -> RetrievalResult:
-    """Returns the part of a result that the metrics need.
+    """Returns the part of a search result that the metrics need.
 
-    `texts` are its passages cut to the budgets. `round_trip_us` is the time that the client
-    measured.
+    `result` is the result of a search for `question`. `texts` has, for each budget, the text of the
+    result's passages, cut to this budget. `round_trip_us` is the time from request to reply that
+    the client measured.
     """
     embed_us = result.timings.embed_us
     return RetrievalResult(

@@ -135,9 +135,10 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class AliasChange:
-    """The new state of an alias, and the tenant's sequence of the change that made it so.
+    """A change of an alias: `alias` is the alias after the change.
 
-    `previous_collection` is the collection that it named before; empty for a new alias.
+    `previous_collection` is the collection that the alias named before the change; empty for a new
+    alias. `sequence` is the sequence number of the change among the changes of the tenant.
     """
 
     alias: Alias

@@ -15,7 +15,8 @@ MAX_METADATA_BYTES = 64 * 1024
 # Each value is a filter term. Deleting a document may read another database page for each term.
 MAX_METADATA_VALUES = 1024
 MAX_PAGES = 100_000
-MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in bytes.
+# The longest text that common embedding models accept has about this size in UTF-8.
+MAX_QUERY_BYTES = 32 * 1024
 MAX_LIMIT = 100  # 100 passages of 2,048 tokens fit gRPC's default message of 4 MiB.
 DEFAULT_LIMIT = 5
 MAX_CANDIDATES = 10_000
@@ -36,7 +37,8 @@ DEFAULT_MERGE_RATIO = 0.5
 DEFAULT_WINDOW_SENTENCES = 3
 MAX_WINDOW_SENTENCES = 20
 DEFAULT_TOP_SECTIONS = 3
-MAX_TOP_SECTIONS = 1000  # A search scans the leaves of all chosen sections exactly.
+# This limits the time of a search, because it scans every leaf of all chosen sections.
+MAX_TOP_SECTIONS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 DEFAULT_COLLECTION = "default"

@@ -25,7 +25,10 @@ Shell = Callable[..., Any]
 
 @pytest.fixture
 def shell(services: Running, chat_endpoint: OpenAIServer, tenant: str) -> Shell:
-    """Runs the command with a chat model, for the test's tenant."""
+    """A function that runs `hrag eval` for the collection `mini` of the test's tenant.
+
+    The command uses the chat model of `chat_endpoint`.
+    """
     env = {
         "NO_COLOR": "1",
         "NO_PROXY": "127.0.0.1",
@@ -44,7 +47,7 @@ def shell(services: Running, chat_endpoint: OpenAIServer, tenant: str) -> Shell:
 
 @pytest.fixture
 def stored(shell: Shell) -> Shell:
-    """Runs the same command, after the miniature was ingested."""
+    """The same function, after the miniature corpus has been ingested."""
     done = shell(MINIATURE, "--ingest", MINIATURE, "--compare", "standard", "--sample", "1")
     assert done.exit_code == 0, done.output
     return shell

@@ -133,7 +133,10 @@ class GraphSearch:
 
 
 def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns the mean of vectors at equal distances. Adds one by one, like the kernel."""
+    """Returns the mean of at most MEAN_OF of the vectors, at about equal steps of their index.
+
+    Adds the vectors one by one, as the kernel does, so that the result is rounded in the same way.
+    """
     count = min(len(vectors), MEAN_OF)
     total = np.zeros(vectors.shape[1], np.float32)
     for i in range(count):
@@ -157,6 +160,9 @@ def _rounded(
 
 
 def _list(words: NDArray[np.uint32]) -> list[int]:
-    """Returns a list of links. The low half of the first word is their number; they follow it."""
+    """Returns a list of links. The words after the first word are the links.
+
+    The lower 16 bits of the first word are the count of the links.
+    """
     links: list[int] = words[1 : 1 + (int(words[0]) & 0xFFFF)].tolist()
     return links

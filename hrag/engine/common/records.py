@@ -87,7 +87,7 @@ class Usage(NamedTuple):
         return Usage(*map(add, self, more))
 
     def info(self, quota: Quota = NO_LIMITS) -> TenantUsage:
-        """Returns the fields that clients see, with the tenant's quota."""
+        """Returns the usage as clients see it: with the tenant's quota and without `sequence`."""
         return TenantUsage(self.collections, self.documents, self.stored_bytes, quota)
 
 

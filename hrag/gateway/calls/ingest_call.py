@@ -144,7 +144,9 @@ class _Stream:
         if not self._received:
             response = await self._call.read()
             if response is grpc.aio.EOF:
-                raise ServiceUnavailable("the indexer ended the stream; send the rest again")
+                raise ServiceUnavailable(
+                    "the indexer ended the stream; send again the lines without an outcome"
+                )
             self._received.extend(as_json(self._method.response, response)["outcomes"])
         return {"line": sent.number, **self._received.popleft()}
 
@@ -155,7 +157,9 @@ def _restore_status(error: HragError | grpc.aio.AioRpcError) -> HragError | grpc
     grpc.aio loses the status of a stream that the server ends while a line is being written.
     """
     if isinstance(error, grpc.aio.AioRpcError) and error.details() == _LOST_STATUS:
-        return ServiceUnavailable("the indexer ended the stream; send the rest again")
+        return ServiceUnavailable(
+            "the indexer ended the stream; send again the lines without an outcome"
+        )
     return error
 
 

@@ -288,10 +288,11 @@ def is_retryable(status: int) -> bool:
 
 
 def _check_status(response: httpx2.Response) -> None:
-    """Raises APIStatusError for a refusal, so that SDK and HTTP client do not read its content.
+    """Raises APIStatusError for a refusal, and removes the content of a redirect.
 
-    They would read the whole content, and the SDK would decode it with the codec that the header
-    names, for example `charset=hex`, which may raise any exception.
+    This runs before the SDK and the HTTP client read the content of a reply. Otherwise they would
+    read the whole content. The SDK would also decode it with the codec that the header names, for
+    example `charset=hex`, and such a codec may raise any exception.
     """
     if response.has_redirect_location:
         assert isinstance(response.stream, httpx2.SyncByteStream)

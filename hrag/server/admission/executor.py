@@ -86,7 +86,8 @@ class AdmissionExecutor:
         self._unanswered = ByteBudget(
             max_unanswered_bytes, "unanswered requests", "HRAG_MAX_UNANSWERED_BYTES"
         )
-        self._counting = threading.Condition()  # It is notified when no call is left.
+        # Code that changes `_calls` holds this condition. It is notified when `_calls` becomes 0.
+        self._counting = threading.Condition()
         inline_timeout_s = min(arrival_timeout_s, _INLINE_TIMEOUT_S)
         self._arriving = Timeouts(
             arrival_timeout_s, partial(_end_overdue, arrival_timeout_s), "arrivals"

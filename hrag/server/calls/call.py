@@ -109,12 +109,12 @@ def _short_name(method: str) -> str:
 
 
 class ServerCall(PendingCall):
-    """One call, from the arrival of its headers to its log line.
+    """One call, from the arrival of its headers until its log line is written.
 
-    This object carries everything that belongs to the call, and is the current call of the
-    context in which all code of the call runs. `guard` knows the caller, the role and the
-    tenants. `code` is the name of the gRPC status code with which the call ends. It is CANCELLED
-    until the handler succeeds or fails.
+    This object has the whole state of the call. All code of the call runs in a context in which
+    this object is the current call. `guard` knows the caller, the caller's role, and the tenants
+    for which the caller may act. `code` is the name of the gRPC status code with which the call
+    ends. It is CANCELLED until the handler succeeds or fails.
     """
 
     code = _CANCELLED

@@ -63,7 +63,7 @@ def _scrape(port: int, access: MetricsAccess) -> list[Metric]:
     """
     if port:
         request = Request(f"http://127.0.0.1:{port}/", headers=access.headers())
-        # A page that ends too early raises HTTPException, an incomplete line ValueError.
+        # A page that ends too early raises HTTPException. An incomplete line raises ValueError.
         failures = suppress(OSError, HTTPException, ValueError)
         with failures, _http.open(request, timeout=_TIMEOUT_S) as page:
             return list(text_string_to_metric_families(page.read().decode()))

@@ -158,7 +158,7 @@ def service_of(engine: Engine) -> Iterator[Service]:
 
 
 def stages() -> list[threading.Thread]:
-    """Returns the threads of streams that have not ended."""
+    """Returns the threads of bulk loads that are still running; they cut or embed documents."""
     return [thread for thread in threading.enumerate() if thread.name in ("cut", "embed")]
 
 

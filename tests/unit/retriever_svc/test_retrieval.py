@@ -101,7 +101,8 @@ def test_context_fills_a_budget_instead_of_counting_passages() -> None:
     assert (request.token_budget, request.limit, request.neighbour_bonus) == (99, 2, 0.0)
 
 
-# Fallback
+# The following tests cover fallbacks. If the embedder fails, a search uses only the lexical index.
+# If there is no lexical index, a search uses only vectors.
 
 
 def fallbacks(missing: str) -> float:

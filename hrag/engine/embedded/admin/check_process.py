@@ -1,10 +1,11 @@
-"""Checks a store in a child process, because damaged pages may end the process.
+"""Checks a store in a child process, because reading damaged pages may end the reading process.
 
 LMDB follows the page numbers that it reads. So a flipped bit in a page number can end a process
-with SIGSEGV or SIGBUS. `check_apart` runs this module as a separate program, which writes each
-problem as a line of JSON as soon as it finds it:
+with SIGSEGV or SIGBUS. `check_apart` runs this module as a separate program:
 
     python -m hrag.engine.embedded.admin.check_process DIRECTORY [--alone]
+
+As soon as the program finds a problem, it writes the problem to standard output as a line of JSON.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The merge policy: decides which segments to merge next.
 
-It reads no files and no database: it gets the numbers of the segments and returns a plan.
+It reads no files and no database: it gets the leaf counts of the segments and returns a plan.
 
 The policy is a tiered log-structured merge. Its rule: each segment has at least `FACTOR` times as
 many leaves as all newer segments together. So a collection of n leaves has at most about
@@ -24,9 +24,10 @@ MAX_DELETED_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SegmentStats:
-    """The numbers of a segment: `rows` is all of its leaves, `deleted` the deleted ones.
+    """What the policy must know of a segment.
 
-    `damaged` is True if the segment's files cannot be read.
+    `rows` is the count of all leaves of the segment, including deleted leaves. `deleted` is the
+    count of its deleted leaves. `damaged` is True if the segment's files cannot be read.
     """
 
     rows: int

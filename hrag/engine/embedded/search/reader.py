@@ -140,7 +140,10 @@ class EmbeddedReader:
         return loaded.view_at(txn)
 
     def _summaries_of(self, txn: Txn, number: int) -> int:
-        """Returns the number of a collection's summary collection, or raises NoSummaries."""
+        """Returns the id of the summary collection that belongs to a collection.
+
+        `number` is the id of the collection. Raises NoSummaries if it has no summary collection.
+        """
         record = txn.collections.require(number)
         if not record.summaries:
             raise no_summaries(record.name)

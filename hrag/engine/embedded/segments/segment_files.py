@@ -48,7 +48,7 @@ from hrag_fast import Graph, GraphSearch, Postings
 # A search for more items than this uses an `ef` of at least their number.
 _EF = 64
 _EF_OF_SHORT = 300
-# Vectors with fewer dimensions than this are short.
+# A vector with fewer dimensions than this is short, so `_EF_OF_SHORT` is used in place of `_EF`.
 _SHORT = 96
 # With 1,000,000 vectors of 384 dimensions, `ef` 64 finds 0.89 of the nearest ten, 128 finds 0.983,
 # 200 finds 0.990, and 300 finds 0.996. Above this number of items, `ef` grows with the square root

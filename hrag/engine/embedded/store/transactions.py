@@ -96,9 +96,10 @@ class Txn:
         }
 
     def tables(self) -> Iterator[Table[Any, Any, Any]]:
-        """Yields the tables with values, in the order of `schema.DATABASES`.
+        """Yields the tables that are a `Table`, in the order of `schema.DATABASES`.
 
-        Contents and terms have other checksums, so they are not among them.
+        Key sets are left out, because they have no values. Contents and terms are left out, because
+        they have checksums of another kind.
         """
         for name in schema.DATABASES:
             table = getattr(self, name, None)

@@ -131,10 +131,11 @@ class DocumentVersions:
         )
 
     def slot_of(self, handle: CollectionHandle, ordinal: int) -> bytes:
-        """Returns the packed slot of a version, whose values the next version may overwrite.
+        """Returns the slot under which a version of a document is stored, as bytes of a key.
 
-        Deleting the values instead would make LMDB merge pages, which writing the new values would
-        split again.
+        The next version of the document may use the same slot and overwrite the values. If the old
+        values were deleted first, LMDB would merge pages, and would split the pages again when the
+        new values are written.
         """
         address = address_of(self._txn, handle.collection_id, ordinal)
         return address[: schema.SLOT_BYTES]

@@ -196,7 +196,7 @@ def _read_columns(term: int, first_ordinal: int, row: bytes) -> _Columns:
         is_whole = False
     if not is_whole:
         raise DataLoss(
-            f"postings of term {term} from ordinal {first_ordinal} on are damaged: "
-            f"{len(row)} bytes do not match their header"
+            f"the postings of term {term} from ordinal {first_ordinal} on are damaged: "
+            f"the header of their row does not match the {len(row)} bytes of the row"
         )
     return columns

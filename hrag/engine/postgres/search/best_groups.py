@@ -270,9 +270,10 @@ def _lexical_statement(
 
 
 def _lexical_query(ranker: Ranker, request: FindRequest) -> _GroupQuery | None:
-    """Returns the query for a lexical or hybrid search, with its candidates as parameters.
+    """Finds the candidates of a lexical or hybrid search, and returns the query that groups them.
 
-    Returns None if the HNSW index returned fewer leaves than requested.
+    The candidates' labels and scores are parameters of the query. Returns None if the HNSW index
+    returned fewer leaves than requested.
     """
     first = ranker.first_candidates(request.candidates)
     if first is None:

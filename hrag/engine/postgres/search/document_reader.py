@@ -39,9 +39,10 @@ chunks.ordinal, record, tree, size_bytes, first_byte,
 CASE WHEN has_text THEN substring(body FROM first_byte + 1 FOR part_bytes) END
 """
 """The columns of DOCUMENTS_OF_CHUNKS that are the parameters of `PostgresDocuments.add`."""
-# BETWEEN and ORDER BY make PostgreSQL use the index of ordinals, independent of its statistics.
-# With `ordinal = ...`, PostgreSQL may choose the index of document ids: if it expects one document
-# per collection, both indexes cost the same, but that index reads all documents of the collection.
+# BETWEEN and ORDER BY make PostgreSQL always use the index of ordinals. With `ordinal = ...`,
+# PostgreSQL may use the index of document ids instead, and would then read all documents of the
+# collection. This happens if the table's statistics suggest that each collection has one document,
+# because both indexes then have the same estimated cost.
 DOCUMENTS_OF_CHUNKS = f"""
 chunks, LATERAL (
   SELECT record, substring(tree FROM 1) AS tree, body, octet_length(body) AS size_bytes

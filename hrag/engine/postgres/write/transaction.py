@@ -133,9 +133,10 @@ class TenantTransaction:
     # Changes.
 
     def put(self, draft: DocumentDraft) -> IngestResult:
-        """Creates or replaces a document, unless it is stored already.
+        """Stores a document. Replaces the stored document with the same id if there is one.
 
-        Raises CollectionNotFound, or StorageQuotaExceeded.
+        If the stored document has the same content hash, nothing is changed, and the outcome is
+        UNCHANGED. Raises CollectionNotFound or StorageQuotaExceeded.
         """
         handle, document = draft.handle, draft.document
         self.require(handle)
@@ -222,9 +223,11 @@ class TenantTransaction:
         return sequence
 
     def delete_unchanged(self, handle: CollectionHandle, last_sequence: int) -> DocumentDeletion:
-        """Deletes the locked documents that have not changed after the sequence `last_sequence`.
+        """Deletes the collection's locked documents that have not changed after a certain change.
 
-        Raises CollectionNotFound.
+        `last_sequence` is the sequence number of that change. A document is deleted if the sequence
+        number of its own last change is not greater. A document is locked if `lock` or
+        `lock_ordinals` has locked it. Raises CollectionNotFound.
         """
         self.require(handle)
         versions = [v for (number, _), v in self._living.items() if number == handle.collection_id]

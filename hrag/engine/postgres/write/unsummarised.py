@@ -90,7 +90,11 @@ def _report_damage(version: int, name: str) -> Iterator[None]:
 def _first_waiting(
     connection: Connection, tenant_id: str, number: int, excluding: Container[int]
 ) -> int | None:
-    """Returns the ordinal of the first document of a collection that waits and is not excluded."""
+    """Returns the least ordinal of a document that waits for summaries and is not excluded.
+
+    Returns None if the collection has no such document. `number` is the id of the collection.
+    `excluding` contains results of `version_of`.
+    """
     last = 0
     while rows := connection.execute(_DOCUMENTS, (tenant_id, number, last)).fetchall():
         for (last,) in rows:

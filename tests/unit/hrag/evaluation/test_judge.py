@@ -45,7 +45,12 @@ def verdict(better: str) -> str:
 
 
 def judging(prefer: Callable[[str, str], str]) -> Callable[[str], str]:
-    """Returns the replies of a model: answers that name their passage, and verdicts of `prefer`."""
+    """Returns a function that replies to a prompt in place of a chat model.
+
+    If the prompt contains two answers, the reply is the verdict that `prefer` returns for them.
+    Otherwise the prompt asks for an answer, and the reply is the first line of the passage
+    in the prompt.
+    """
 
     def reply(prompt: str) -> str:
         pair = PAIR.search(prompt)

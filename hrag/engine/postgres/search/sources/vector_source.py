@@ -180,9 +180,9 @@ class VectorSource:
 
 
 def asked_of_index(eligible: EligibleLeaves, count: int) -> int:
-    """Returns how many leaves `nearest_leaves` requests from the index.
+    """Returns how many leaves `nearest_leaves` requests from the HNSW index to find `count` leaves.
 
-    If the index returns fewer, a scan is necessary.
+    If the index returns fewer leaves than requested, the caller must scan all leaves instead.
     """
     return _index_limit(eligible.condition, count)
 

@@ -54,7 +54,10 @@ def collection(writer: PostgresWriter) -> CollectionHandle:
 
 @pytest.fixture
 def in_home(database: PostgresDatabase) -> CollectionHandle:
-    """The collection `c` of tenant `t` with one document, whose leaves are in a home."""
+    """The collection `c` of tenant `t`, which has one document and a home.
+
+    A home is a pair of tables for the leaves of one collection, one of them with an HNSW index.
+    """
     writer = PostgresWriter(database)
     writer.create_collection("t", "c", collection_settings())
     collection = writer.open("t", "c")

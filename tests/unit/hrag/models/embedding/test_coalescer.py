@@ -383,7 +383,7 @@ def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
     assert len(callers.model.requests) == 1
 
 
-# The following tests cover load.
+# The following tests cover many concurrent callers, and which embedders coalesce their requests.
 
 
 def test_each_of_many_callers_gets_the_vector_of_its_text() -> None:

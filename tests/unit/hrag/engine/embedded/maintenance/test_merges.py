@@ -1,4 +1,4 @@
-"""Merging and rewriting: the new segment holds what lived, and nothing else is lost."""
+"""Tests of merging and rewriting segments: no leaves are lost, except deleted leaves."""
 
 from dataclasses import replace
 from functools import partial

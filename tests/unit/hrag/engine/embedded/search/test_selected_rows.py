@@ -61,7 +61,10 @@ def test_what_is_small_or_larger_than_the_cache_is_not_kept(count: int, calls: i
 
 
 class CountingCache(FilterResultCache):
-    """A cache that lists the terms whose documents were read. It keeps five documents or more."""
+    """A cache that appends a term's key to `reads` whenever the documents of the term are read.
+
+    It keeps the documents of a term only if there are at least five.
+    """
 
     def __init__(self) -> None:
         super().__init__(min_term_bytes=8 * 5)

@@ -45,7 +45,9 @@ def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
 def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, opening):
     """LMDB never writes the pages that a transaction takes at the end and gives back."""
     with closing(open_for_writing(tmp_path)) as store:
-        for _ in range(3):  # So that LMDB knows free pages, which makes it give back at once.
+        # After several commits, LMDB knows free pages. It then gives back the pages of the deleted
+        # value before the transaction ends.
+        for _ in range(3):
             with store.write() as txn:
                 txn.meta.put(b"kept", bytes(20_000))
         with store.write() as txn:

@@ -1,4 +1,7 @@
-"""Keys: fixed width, sorted as their numbers are, listed once."""
+"""Tests of the keys of LMDB's databases, and of the table that lists the databases.
+
+Numbers in keys have a fixed width, so keys sort in the same order as their numbers.
+"""
 
 import re
 
