@@ -65,7 +65,7 @@ def test_the_grpc_reference_explains_every_field_and_value() -> None:
 
 def test_comments_keep_their_lists_and_link_names() -> None:
     page = grpc_reference.pages()["reference/grpc/retriever.md"]
-    assert "Errors:\n\n* `NOT_FOUND`: the tenant has no such collection.\n* " in page
+    assert "Errors:\n\n* `NOT_FOUND`: the tenant has no collection with this name.\n* " in page
     assert "[`SearchResponse.fallback`](retriever.md#SearchResponse.fallback)" in page
     assert "[HRAG_HYBRID_FALLBACK](../settings.md#hrag_hybrid_fallback)=false" in page
     assert "**`filter`**{ #SearchRequest.filter } [`Filter`](filter.md#Filter) = 15" in page

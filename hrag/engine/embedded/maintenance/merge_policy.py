@@ -24,7 +24,7 @@ MAX_DELETED_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SegmentStats:
-    """What the policy must know of a segment.
+    """The facts about a segment that the policy needs.
 
     `rows` is the count of all leaves of the segment, including deleted leaves. `deleted` is the
     count of its deleted leaves. `damaged` is True if the segment's files cannot be read.
