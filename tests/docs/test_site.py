@@ -103,7 +103,7 @@ def test_every_link_has_a_target(paths: list[Path]) -> None:
         ("reference/settings.html", "hrag_data_dir"),
         ("reference/python/client.html", "hrag.client.Client.search"),
         ("reference/python/client.html", "hrag.client.Client.ingest"),
-        ("reference/python/types.html", "hrag.values.search.SearchMode.CONTEXT"),
+        ("reference/python/types.html", "hrag.types.SearchMode.CONTEXT"),
         ("reference/python/errors.html", "hrag.errors.TooLarge"),
         ("index.html", "filters"),
         ("examples/search_modes.ipynb.html", "modes"),
