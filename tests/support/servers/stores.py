@@ -30,7 +30,7 @@ class _Databases:
         return self._names[data_dir]
 
     def drop_below(self, folder: Path) -> None:
-        for data_dir in [folder for folder in self._names if folder.is_relative_to(folder)]:
+        for data_dir in [path for path in self._names if path.is_relative_to(folder)]:
             self.server.drop(self._names.pop(data_dir))
 
 
