@@ -25,16 +25,12 @@ from hrag.client.calls import is_cancelled, translated_errors
 from hrag.values.documents import Document, IngestResult
 from hrag.values.errors import HragError
 from hrag.wire import indexer
+from hrag.wire.stream_admission import is_admitted
 
 Documents: TypeAlias = Iterable[Document]
 AsyncDocuments: TypeAlias = Iterable[Document] | AsyncIterable[Document]
 Outcome: TypeAlias = IngestResult | HragError
 RequestOf: TypeAlias = Callable[[Document], Any]
-
-# The status of a refused call arrives with its headers, and grpc.aio reports it a moment later.
-# A request that is sent in between fails, and grpc.aio then reports that failure instead of the
-# status. So the first request waits for this time.
-_REFUSAL_S = 0.005
 
 
 class _Requests:
@@ -140,7 +136,8 @@ async def aio_outcomes(
         with translated_errors(is_closed):
             responses = send(_aio_requests_to_send(_iterate(documents), requests, turns))
             try:
-                await _begin(responses, turns)
+                if await is_admitted(responses):
+                    turns.next()
                 async for response in responses:
                     for _ in response.outcomes:
                         turns.next()
@@ -198,17 +195,6 @@ class _Turns:
         """Waits for the next turn; returns True if there is one, and False after the end."""
         await self._free.acquire()
         return not self._ended
-
-
-async def _begin(responses: Any, turns: _Turns) -> None:
-    """Gives the first turn, unless the server refused the call.
-
-    If it did, reading the responses raises the reason.
-    """
-    await responses.wait_for_connection()
-    await asyncio.sleep(_REFUSAL_S)
-    if not responses.done():
-        turns.next()
 
 
 async def _iterate(documents: AsyncDocuments) -> AsyncIterator[Document]:

@@ -29,10 +29,10 @@ from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.channels import ServiceChannels
 from hrag.gateway.services.methods import METHODS, ServiceMethod
 from hrag.host.listener import listen
-from hrag.server.calls.request_id import REQUEST_ID
 from hrag.server.serving.protection import require_protection
 from hrag.server.serving.service_process import report_serving
 from hrag.server.serving.tls import server_context
+from hrag.wire.stream_admission import REQUEST_ID
 
 _log = structlog.get_logger()
 

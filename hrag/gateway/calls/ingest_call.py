@@ -28,6 +28,7 @@ from hrag.gateway.services.methods import ServiceMethod
 from hrag.server.admission.byte_budget import Share
 from hrag.values.errors import HragError, InvalidArgument, ServiceUnavailable
 from hrag.wire.indexer import error_outcome
+from hrag.wire.stream_admission import is_admitted
 
 JSON_LINES = "application/x-ndjson"
 _LOST_STATUS = "Internal error from Core"
@@ -111,19 +112,23 @@ class _Stream:
         """Sends the lines; then adds None, or the error that ends the stream, to the queue."""
         end = None
         try:
-            # The metadata arrives when the service has admitted or refused the call.
-            await self._call.initial_metadata()
-            with budget_share as share:
-                max_bytes = self._exchange.max_bytes(self._method)
-                idle_s = self._exchange.stream_idle_s
-                async for line in lines_of(parts, max_bytes, idle_s, share):
-                    await self._forward(line)
-            await self._call.done_writing()
+            if await is_admitted(self._call):
+                await self._send_lines(parts, budget_share)
         except HragError as error:
             end = error
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # The call has ended. Reading its next response raises the reason.
         await self._ahead.put(end)
+
+    async def _send_lines(
+        self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
+    ) -> None:
+        with budget_share as share:
+            max_bytes = self._exchange.max_bytes(self._method)
+            idle_s = self._exchange.stream_idle_s
+            async for line in lines_of(parts, max_bytes, idle_s, share):
+                await self._forward(line)
+        await self._call.done_writing()
 
     async def _forward(self, line: RequestLine) -> None:
         try:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from starlette.requests import Request
 
 from hrag.gateway.services.channels import Metadata
-from hrag.server.calls.request_id import REQUEST_ID
 from hrag.values.errors import DeadlineExceeded, InvalidArgument
 from hrag.values.ids import quoted
+from hrag.wire.stream_admission import REQUEST_ID
 
 _TIMEOUT = re.compile(r"[0-9]{1,10}")
 _VERSION = "1"

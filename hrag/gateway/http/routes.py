@@ -17,9 +17,10 @@ from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import error_reply
 from hrag.server.calls.call import to_hrag_error
-from hrag.server.calls.request_id import REQUEST_ID, is_request_id, new_request_id
+from hrag.server.calls.request_id import is_request_id, new_request_id
 from hrag.values.errors import HragError, InvalidArgument, PermissionDenied, ServiceUnavailable
 from hrag.values.ids import quoted
+from hrag.wire.stream_admission import REQUEST_ID
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

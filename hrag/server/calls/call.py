@@ -38,6 +38,7 @@ from hrag.values.errors import (
     TooBusy,
 )
 from hrag.wire import status_codes
+from hrag.wire.stream_admission import REQUEST_ID
 
 _log = structlog.get_logger()
 
@@ -99,7 +100,7 @@ _LIMITER = RefusalLimiter(_log_counts)
 
 
 def _abort(context: grpc.ServicerContext, ending: Any, call_id: str) -> NoReturn:
-    trailers = (*ending.trailing_metadata, (request_id.REQUEST_ID, call_id))
+    trailers = (*ending.trailing_metadata, (REQUEST_ID, call_id))
     context.abort_with_status(ending._replace(trailing_metadata=trailers))
     raise AssertionError("abort_with_status raises")
 
@@ -174,7 +175,7 @@ class ServerCall(PendingCall):
         self._active_s = time.monotonic()
         self._started = time.perf_counter()
         self.deadline = deadline_from(context, self._default_s())
-        context.set_trailing_metadata(((request_id.REQUEST_ID, self._id),))
+        context.set_trailing_metadata(((REQUEST_ID, self._id),))
         metrics.call_started()
 
     def _default_s(self) -> float:
@@ -204,8 +205,8 @@ class ServerCall(PendingCall):
 
         A stream that exceeds a rate limit is throttled, not refused.
         """
-        # The initial metadata informs the client that it is authorized before it sends a message.
-        self._context.send_initial_metadata(())
+        # The request id informs the client, before it sends a message, that it is authorized.
+        self._context.send_initial_metadata(((REQUEST_ID, self._id),))
         ended = threading.Event()
         if not self._context.add_callback(ended.set):
             ended.set()

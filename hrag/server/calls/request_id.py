@@ -9,7 +9,8 @@ from random import getrandbits
 
 import grpc
 
-REQUEST_ID = "x-request-id"
+from hrag.wire.stream_admission import REQUEST_ID
+
 _VALID = re.compile(r"[\x21-\x7e]{1,64}")
 
 

@@ -20,11 +20,11 @@ from hrag import errors
 from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS
 from hrag.observe import metrics
 from hrag.server.calls.call_deadline import deadline_of
-from hrag.server.calls.request_id import REQUEST_ID
 from hrag.server.serving.grpc_server import Server
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.wire.status_codes import error_from
+from hrag.wire.stream_admission import REQUEST_ID
 from tests.support.servers.servers import RETRIEVER, built, connected, serving
 from tests.support.until import until
 
