@@ -13,6 +13,7 @@ If a version of grpcio changes them, the tests of this module fail.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -34,7 +35,7 @@ Behavior = Callable[[Any, grpc.ServicerContext], Any]
 """The function that handles a call. It receives request and context and returns the response."""
 
 
-class PendingCall(Call):
+class PendingCall(Call, ABC):
     """A call whose message has not arrived, or whose handler has to run (again).
 
     The interceptor creates it when the headers of the call have arrived, as the current call of
@@ -65,16 +66,16 @@ class PendingCall(Call):
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
 
+    @abstractmethod
     def account_of(self, message: bytes) -> str:
         """Returns the account that an encoded request counts against.
 
         Raises PermissionDenied if the caller may not act for its tenant.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def rejection(self, error: HragError) -> Behavior:
         """Returns a behavior that ends the call with `error` before its handler runs."""
-        raise NotImplementedError
 
     def yield_to_others(self) -> None:
         """Sleeps if the call is long and a short call of another tenant runs."""

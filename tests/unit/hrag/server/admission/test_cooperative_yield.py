@@ -7,13 +7,24 @@ from contextlib import ExitStack
 
 import pytest
 
-from hrag.server.admission.arrival import PendingCall
+from hrag.server.admission.arrival import Behavior, PendingCall
 from hrag.server.admission.cooperative_yield import RunningCalls
 from hrag.server.admission.lane import Lane
 from hrag.values.current_call import CURRENT
+from hrag.values.errors import HragError
 
 # A call counts as long after three steps.
 _STEP_S = 1 / 256
+
+
+class RunningCall(PendingCall):
+    """A call whose handler runs, so that its message is counted and it is not rejected."""
+
+    def account_of(self, message: bytes) -> str:
+        raise AssertionError("the call has been counted")
+
+    def rejection(self, error: HragError) -> Behavior:
+        raise AssertionError("the call has been admitted")
 
 
 class Calls:
@@ -29,7 +40,7 @@ class Calls:
         """Starts a call that runs until `end`, and returns its thread."""
         thread = self._ending.enter_context(ThreadPoolExecutor(1))
         counted = self._running.call(tenant)
-        call = PendingCall(Lane.POOL)
+        call = RunningCall(Lane.POOL)
         call.running = thread.submit(counted.__enter__).result()
         thread.submit(CURRENT.set, call)
         self._ending.callback(lambda: thread.submit(counted.__exit__, None, None, None).result())
