@@ -93,7 +93,7 @@ def output() -> Console:
 
 
 def has_colour(console: Console) -> bool:
-    """Returns True if the console shows colours; if not, characters must mark what matters."""
+    """Returns True if the console shows colours; if not, matches must be marked by characters."""
     return console.color_system is not None and not console.no_color
 
 
