@@ -3,8 +3,8 @@
 Conditions and metadata share the syntax of a value: a number, true, false, a list or a text. So
 `--filter year=2024` finds what `--meta year=2024` has stored.
 
-Text that looks like a mistake is refused; the error names its position and what is allowed. If
-it were accepted, a condition could silently match nothing, or everything.
+A text that looks like a mistake is refused. The error names the position of the mistake and what
+is allowed. If the text were accepted, a condition could silently match nothing, or everything.
 """
 
 import json
