@@ -2,10 +2,10 @@
 
     python -m benchmarks.baseline_server FOLDER ADDRESS K REPLY_BYTES THREADS PROCESSES
 
-Accepts hrag's requests, so that both servers decode the same message. Searches the index of the
-store's only segment with hnswlib. It has no transaction, climb, texts, checks or logs, so it shows
-the least that a search through Python's gRPC can cost. Prints an empty line when it serves, and
-stops when standard input ends.
+The server accepts hrag's requests, so that both servers decode the same message. It searches the
+index of the store's only segment with hnswlib. It has no transaction, climb, texts, checks or logs.
+So its time is the lowest possible time of a search through Python's gRPC. The server prints an
+empty line when it is ready, and stops when standard input ends.
 """
 
 import subprocess

@@ -32,14 +32,15 @@ _INCONCLUSIVE = 0.5
 class Verdict(StrEnum):
     """The result of comparing a figure of the latest run with the stored one.
 
-    Those in capitals fail.
+    A verdict in capital letters makes the comparison fail.
     """
 
     SAME = "same"
     BETTER = "better"
     WORSE = "WORSE"
     MISSING = "MISSING"
-    # The sizes, the seed, the unit or the better side of the figure differ.
+    # Both runs measured the figure with different sizes or seeds, in different units, or disagree
+    # about which direction is better.
     CHANGED = "NOT COMPARABLE"
     NOISY = "inconclusive: too noisy"
     FULL = "full run only"
@@ -52,7 +53,7 @@ _FAILS_OF_PARTIAL_RUN = (Verdict.WORSE, Verdict.CHANGED)
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A figure in both runs.
+    """The stored and the latest value of a figure, and the verdict.
 
     `allowed` is the largest difference that counts as no difference, in the unit of the figure.
     """

@@ -72,8 +72,8 @@ _TREE = TreeSettings()
 _LEAVES_PER_TOPIC = 100
 # This many consecutive leaves of a document share a topic.
 _LEAVES_PER_SECTION = 20
-# The length of a leaf's noise vector, divided by the length of its topic's vector. With 1.0, leaves
-# of one topic have cosines of about 0.5.
+# The length of the noise vector that is added for each leaf, divided by the length of its topic's
+# vector. With 1.0, leaves of one topic have cosines of about 0.5.
 _SPREAD = 1.0
 # The number of texts that documents use in turn. Building a tree for each document would be slow.
 _BODIES = 8
@@ -204,8 +204,9 @@ def documents(
     """Returns documents with at least `leaf_count` leaves in all, and the vectors of their leaves.
 
     The vectors are `float32[leaves, dimension]`, in the order of the documents. The metadata of
-    each document contains a random number from 0 to 1, `draw`, and its `percentile`. If `grouped`,
-    it also contains its `tenth` and its `half`.
+    each document contains `draw`, a random number from 0 to 1, and `percentile`, the hundredth of
+    this range in which the number lies (0 to 99). If `grouped`, the metadata also contains `tenth`
+    (0 to 9) and `half` (0 or 1).
     """
     chosen = _chosen_bodies(leaf_count, leaves_each)
     count = sum(body.leaf_count for body in chosen)
@@ -272,7 +273,7 @@ def _prepared(
 def engine(folder: Path, **settings: int | str) -> Iterator[Engine]:
     """Opens an engine on a folder and closes it in the end.
 
-    Its memory is not bounded unless `settings` bound it.
+    If `settings` contain no `memory_bytes`, the memory of the engine is unlimited.
     """
     values = {"data_dir": folder, "memory_bytes": _UNLIMITED_BYTES, **settings}
     opened = open_engine(EngineSettings().model_copy(update=values))
@@ -373,7 +374,7 @@ def raw_index(folder: Path) -> hnswlib.Index:
 def lexical_bytes(folder: Path, leaves: int) -> int:
     """Returns the size of the only segment's lexical index.
 
-    It consists of the postings and of the number of terms of each leaf.
+    The size is that of the postings and of the term count of each leaf.
     """
     (postings,) = folder.rglob(segment_files.POSTINGS)
     return postings.stat().st_size + _LENGTH_BYTES * leaves
@@ -381,7 +382,10 @@ def lexical_bytes(folder: Path, leaves: int) -> int:
 
 @contextmanager
 def view(folder: Path) -> Iterator[View]:
-    """Yields the collection as candidate sources see it. BLAS uses one thread meanwhile."""
+    """Yields the view of the collection that sources of candidates search.
+
+    During the block, BLAS uses one thread.
+    """
     with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
             number = find_collection(txn, TENANT, COLLECTION)
@@ -393,16 +397,19 @@ def view(folder: Path) -> Iterator[View]:
 
 
 def first_rows(leaf_count: int, leaves_each: int) -> list[int]:
-    """Returns the row of each document's first leaf.
+    """Returns the row number of each document's first leaf.
 
-    All documents are in one segment or the tail.
+    All documents are in the same segment, or all are in the tail.
     """
     counts = [body.leaf_count for body in _chosen_bodies(leaf_count, leaves_each)]
     return [0, *np.cumsum(counts)[:-1].tolist()]
 
 
 def found_rows(result: SearchResult, first_rows: Sequence[int]) -> Rows:
-    """Returns the rows of the leaves in the result of a STANDARD search, best first."""
+    """Returns the row numbers of the leaves in the result of a STANDARD search, best first.
+
+    `first_rows` is the result of the function with this name.
+    """
     chunks = [passage.chunk for passage in result.passages]
     return np.array(
         [first_rows[int(chunk.document_id.rpartition("-")[2])] + chunk.index for chunk in chunks]
@@ -410,9 +417,9 @@ def found_rows(result: SearchResult, first_rows: Sequence[int]) -> Rows:
 
 
 def dense_query(vector: Sequence[float], mode: SearchMode = SearchMode.SMALL_TO_BIG) -> SearchQuery:
-    """Returns a query by a vector alone, with the parameters that all dense searches here share.
+    """Returns a query by a vector alone, with the parameters of all dense benchmarks.
 
-    Scores are cosines, because the query has no neighbour bonus. STANDARD has one by default.
+    Scores are cosines, because the neighbour bonus is 0. By default STANDARD has such a bonus.
     """
     return SearchQuery(
         TENANT,
@@ -448,8 +455,8 @@ def recalls_at_10(
 def nearest_10(vectors: Vectors, queries: Vectors) -> list[Rows]:
     """Returns the ten nearest of `vectors` to each query, found by an exact scan.
 
-    The numbers are indices into `vectors`. They equal the rows and the index labels of a single
-    segment.
+    The results are indices into `vectors`, in no order. If one segment contains all vectors, they
+    equal the row numbers and the index labels of that segment.
     """
     return [
         # Without a copy, the ranks of all vectors would stay in memory.

@@ -1,8 +1,9 @@
 """Stores of both engines with the same documents, for benchmarks that compare the engines.
 
 Documents are committed as the indexer commits them: about 512 leaves in a transaction. Both engines
-sync every commit to the disk. Indexing is a separate step, so that it can be timed alone. In other
-benchmarks maintenance indexes during the commits, as in the service.
+sync every commit to the disk. Some benchmarks index all leaves at once after the commits, so that
+indexing can be timed alone. In other benchmarks maintenance indexes during the commits, as in the
+service.
 """
 
 import time
@@ -39,11 +40,12 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "jit": "off",
 }
 
-# Five documents have about 512 leaves. The service commits as many leaves in a transaction.
+# Five documents have about 512 leaves, and the service commits about 512 leaves in a transaction.
 _DOCUMENTS_AT_ONCE = 5
 _CONNECTIONS = 4
 _POLL_S = 0.05
 _MAX_INDEX_S = 900.0
+# A collection with more leaves gets a home, which is a separate table with an HNSW index.
 _HOME_LEAVES: int = EngineSettings().postgres_home_leaves
 # Maintenance does not index a tail of at most 256 leaves, because scanning it is cheap.
 _SHORT_TAIL = 256
@@ -99,7 +101,7 @@ class EmbeddedStore:
     def unindexed(self, writer: Writer, collection: CollectionHandle) -> int:
         """Returns the leaves of the tail, rounded down to a multiple of HRAG_SEGMENT_MIN_LEAVES.
 
-        A shorter tail is not sealed.
+        Maintenance does not seal a tail with fewer leaves than HRAG_SEGMENT_MIN_LEAVES.
         """
         embedded = writer.status(collection).embedded
         assert embedded is not None
@@ -134,7 +136,7 @@ class PostgresStore:
         )
 
     def index(self) -> Mapping[str, float]:
-        """Builds a home with its HNSW index, then the parts of the lexical index."""
+        """Builds the home (the collection's table) with its HNSW index, then the lexical index."""
         with closing(
             PostgresDatabase(self.dsn, _CONNECTIONS, "hrag-benchmarks", is_writer=True)
         ) as opened:
@@ -166,9 +168,8 @@ class PostgresStore:
     def bytes_of_tables(self) -> Mapping[str, int]:
         """Returns the sizes of the tables with their TOAST tables, and of the homes' HNSW indexes.
 
-        The indexes of all homes count together, separately from the homes' tables.
-
-        Space that VACUUM would free is not counted.
+        The key `hnsw` contains the total of all HNSW indexes. Space that VACUUM would free is not
+        counted.
         """
         self.server.run("VACUUM", self.database)
         rows = self.server.run(
@@ -212,7 +213,10 @@ def commit(
     documents: Iterable[PreparedDocument],
     at_once: int = _DOCUMENTS_AT_ONCE,
 ) -> None:
-    """Commits all documents. Waits for maintenance where the engine requires it."""
+    """Commits all documents, `at_once` in a transaction.
+
+    If the tail is too long, waits until maintenance has indexed enough of it.
+    """
     remaining = iter(documents)
     while group := list(islice(remaining, at_once)):
         writer.wait_for_capacity(collection, NEVER)
@@ -237,7 +241,7 @@ def bytes_on_disk(folder: Path) -> int:
 
 @contextmanager
 def reading(store: Store) -> Iterator[Reader]:
-    """Yields a reader in this process with everything loaded. BLAS has one thread."""
+    """Yields a reader in this process with all collections loaded. BLAS has one thread."""
     with store.opened() as engine:
         reader = engine.reader()
         reader.preload()

@@ -2,9 +2,10 @@
 
     python -m benchmarks.model_server CONCURRENCY REQUEST_MS TEXT_MS DIMENSION
 
-Implements OpenAI's `POST /v1/embeddings` on a free loopback port, which it prints. Every text gets
-the same vector. A request takes REQUEST_MS, plus TEXT_MS for each text. CONCURRENCY requests run at
-the same time, and other requests are queued. Stops when standard input ends.
+The server implements OpenAI's `POST /v1/embeddings` on a free loopback port, which it prints. Every
+text gets the same vector. A request takes REQUEST_MS, plus TEXT_MS for each text. CONCURRENCY
+requests run at the same time, and other requests are queued. The server stops when standard input
+ends.
 """
 
 import asyncio
@@ -22,7 +23,10 @@ _LENGTH = b"content-length:"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A simulated model: the times of a request, and the vector of every text, in base64."""
+    """A simulated model: the times of a request, and the vector of every text, in base64.
+
+    `slots` limits the number of requests that run at the same time.
+    """
 
     slots: asyncio.Semaphore
     request_s: float
@@ -72,7 +76,7 @@ async def main(arguments: Sequence[str]) -> None:
     server = await asyncio.start_server(model.serve, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    # Nothing needs a clean shutdown.
+    # The process ends at once, because there is nothing to save or to close.
     os._exit(0)
 
 

@@ -2,16 +2,17 @@
 
     python -m benchmarks.one_machine FOLDER --leaves 1000000,5000000 --dimension 128
 
-Grows one collection from size to size in an empty folder on a disk. At each size it prints the
-measurements as lines of JSON:
+The program grows one collection from size to size in an empty folder on a disk. At each size it
+measures three things and prints them as lines of JSON:
 
-- The bulk load. Documents are committed without maintenance. Then one segment is built, which
-  resumes from the segment of the size before.
-- The retriever: its memory, the searches of one caller, and their recall. Also the time from a
-  start, with no file in the page cache, to serving and to the first response.
-- With `--merge`, a stream of an eighth more leaves, committed as the indexer commits them. It ends
-  in a merge with the largest segment. Meanwhile a caller searches at a rate that leaves the cores
-  to the merge.
+- It measures the bulk load. Documents are committed without maintenance. Then one segment is built,
+  which resumes from the segment of the previous size.
+- It measures the retriever: its memory, the searches of one caller, and their recall. It also
+  measures the time from a start, with no file in the page cache, to serving and to the first
+  response.
+- With `--merge`, it streams an eighth more leaves, committed as the indexer commits them. The
+  stream ends in a merge with the largest segment. Meanwhile a caller searches at a rate that leaves
+  the cores to the merge.
 
 Searches are by vector, through gRPC, with default settings. Five million leaves of 128 dimensions
 and a merge took 20 GB of memory, 15 GB of disk and 50 minutes on two cores.
@@ -57,7 +58,7 @@ SEGMENT_MIN_LEAVES = 8192  # The default of HRAG_SEGMENT_MIN_LEAVES.
 LOADED_AT_ONCE = 64
 QUERIES_PER_CHUNK = 20
 WARM_UP = 200
-# During a merge the caller searches this many times a second.
+# The searches a second of the caller during a merge.
 PACED = 20.0
 NICENESS = 10  # The default of HRAG_INDEXER_NICENESS.
 START_S = 900.0
@@ -108,7 +109,7 @@ class Merged:
     builder_bytes: int
 
 
-# The corpus.
+# These functions make the corpus.
 
 
 def documents_of(chunks: range, dimension: int) -> Iterator[PreparedDocument]:
@@ -130,7 +131,7 @@ def _chunk(chunk: int, dimension: int) -> tuple[Iterator[PreparedDocument], Vect
 def queries_and_bounds(chunks: int, dimension: int) -> tuple[Vectors, Samples]:
     """Returns queries near leaves of at least ten chunks, and the tenth best cosine of each query.
 
-    A leaf with at least that cosine is one of the ten nearest.
+    A leaf is one of the ten nearest to a query if its cosine is at least this bound.
     """
     queries_of_chunks = [
         corpus.queries_near(chunk_vectors(chunk, dimension), QUERIES_PER_CHUNK, SEED + chunk)
@@ -145,7 +146,7 @@ def queries_and_bounds(chunks: int, dimension: int) -> tuple[Vectors, Samples]:
     return queries, best.min(axis=1)
 
 
-# Writing, each time in a new process.
+# These functions write the store. Each call runs in a new process.
 
 
 def load(folder: Path, chunks: range, dimension: int) -> Loaded:
@@ -168,8 +169,8 @@ def load(folder: Path, chunks: range, dimension: int) -> Loaded:
 def stream(folder: Path, chunks: range, dimension: int) -> tuple[int, float, float]:
     """Commits documents while maintenance runs.
 
-    Returns the leaves added, the seconds of the commits, and the seconds from then until all leaves
-    are merged.
+    Returns the count of leaves added, the seconds of the commits, and the seconds from the last
+    commit until all leaves are merged.
     """
     os.nice(NICENESS)
     with corpus.engine(folder, segment_min_leaves=SEGMENT_MIN_LEAVES) as engine:
@@ -198,13 +199,13 @@ def wait_until_merged(writer: Writer, collection: CollectionHandle) -> None:
         status = writer.status(collection).embedded
         assert status is not None
         stats = [merge_policy.SegmentStats(segment.leaf_count) for segment in status.segments]
-        short = status.tail_leaf_count < SEGMENT_MIN_LEAVES
-        if short and merge_policy.plan_merge(stats) is None:
+        is_short = status.tail_leaf_count < SEGMENT_MIN_LEAVES
+        if is_short and merge_policy.plan_merge(stats) is None:
             return
         time.sleep(0.5)
 
 
-# Measuring.
+# These functions measure.
 
 
 def in_new_process(
@@ -225,7 +226,7 @@ def in_new_process(
 
 
 def forget_files(folder: Path) -> None:
-    """Removes the files from the page cache. Then they are read as after a start of the machine."""
+    """Removes the files from the page cache, so that they are read from the disk again."""
     for path in folder.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -235,7 +236,7 @@ def forget_files(folder: Path) -> None:
 
 
 class Caller:
-    """A caller of a retriever, which repeats its requests in turn."""
+    """A caller of a retriever, which sends its requests in turn, again and again."""
 
     def __init__(self, channel: grpc.Channel, queries: Vectors, mode: SearchMode) -> None:
         self._send: Callable[..., bytes] = channel.unary_unary(METHOD)
@@ -333,7 +334,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="an empty or new folder, on a disk")
     parser.add_argument(
-        "--leaves", default="1000000,5000000", help="numbers of leaves, ascending, with commas"
+        "--leaves",
+        default="1000000,5000000",
+        help="sizes in leaves, ascending, separated by commas",
     )
     parser.add_argument("--dimension", type=int, default=128)
     parser.add_argument("--merge", default="5000000", help="sizes at which a merge is measured")

@@ -39,7 +39,7 @@ _PERCENTILES = (50, 90, 99, 99.9)
 
 
 def write_all(results: Results, folder: Path) -> Iterator[Path]:
-    """Draws each plot into `NAME.svg` in the folder and yields its path.
+    """Draws each plot into a file `NAME.svg` in the folder and yields the path of the file.
 
     Deletes earlier plots first.
     """

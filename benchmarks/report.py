@@ -96,14 +96,14 @@ def measured(rounds: Samples, statistic: Callable[[Samples], float]) -> Measured
     return Measured(value, float(high - low) / 2)
 
 
-def ratio(rounds: Samples, of: int, to: int, percentile: float = 50) -> Measured:
-    """Returns the percentile of the column `of`, divided by the percentile of the column `to`.
+def ratio(rounds: Samples, column: int, baseline: int, percentile: float = 50) -> Measured:
+    """Returns the percentile of one column, divided by that of the column `baseline`.
 
     `rounds` is `float64[rounds, measures]`.
     """
 
     def statistic(resampled: Samples) -> float:
-        numerator, denominator = np.percentile(resampled[:, [of, to]], percentile, axis=0)
+        numerator, denominator = np.percentile(resampled[:, [column, baseline]], percentile, axis=0)
         return float(numerator / denominator)
 
     return measured(rounds, statistic)
@@ -144,7 +144,7 @@ class Report:
         unit: str,
         better: Better | None = None,
     ) -> None:
-        """Records a figure without a target. Runs are compared by it unless `better` is None."""
+        """Records a figure without a target. If `better` is None, runs are not compared by it."""
         self._record(key, figure, description, unit, better, None)
 
     def at_most(
@@ -260,7 +260,7 @@ def _is_met(value: float, better: Better | None, target: float | None) -> bool |
 def _is_within_noise(figure: Figure) -> bool:
     """True if the figure differs from its target by at most one standard deviation.
 
-    Another run may well meet the target.
+    If so, another run may meet the target although this one has missed it.
     """
     assert figure.target is not None
     return figure.noise is not None and abs(figure.value - figure.target) <= figure.noise

@@ -1,4 +1,4 @@
-"""A sealed store that exists while its searches are measured."""
+"""A temporary store whose leaves are all in one segment, for measurements of searches."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,8 @@
 """`python -m benchmarks.table [FIGURES] [--write]`: prints a run's figures as Markdown tables.
 
-The requirements of the design come first, then the plots, then the other figures with a target and
-those without. `--write` writes all of it to TABLES.md, a generated file in the folder of the
-figures. It also writes the headline figures between the two marks in README.md.
+The requirements of the design come first, then the plots, then the other figures with a target,
+and last the figures without a target. `--write` writes all tables to TABLES.md, a generated file in
+the folder of the figures. It also writes the headline figures between the two marks in README.md.
 """
 
 import argparse
@@ -140,7 +140,7 @@ def row(*cells: str) -> str:
 def tables(results: Results) -> Iterator[str]:
     """Yields the lines of TABLES.md: all figures of a run.
 
-    The plots that they refer to are in the same folder.
+    The lines refer to plots in the folder of TABLES.md.
     """
     yield "# Figures of the stored run\n"
     yield _WRITTEN_BY

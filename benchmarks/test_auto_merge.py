@@ -1,8 +1,8 @@
-"""AUTO_MERGE, compared with SMALL_TO_BIG at the same limit, where documents are long.
+"""Compares AUTO_MERGE with SMALL_TO_BIG at the same limit, for long documents.
 
 100,000 leaves are in documents of 3,000 leaves. The sixteen best leaves lie in a few of these
-documents, whose trees are read. Every other candidate is compared with the merged chunks. Queries
-are vectors alone.
+documents, whose trees are read. All other candidates are compared with the merged chunks. Queries
+have a vector and no text.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 3000
-# The trees that are read do not depend on the vectors. With few dimensions the index is built
+# The vectors do not matter for the trees that are read. With few dimensions the index is built
 # fastest.
 DIMENSION = 64
 SEED = 41

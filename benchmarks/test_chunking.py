@@ -1,7 +1,7 @@
-"""Chunking at all four levels, compared with tiktoken's encoding of the same text.
+"""Compares chunking at all four levels with tiktoken's encoding of the same text.
 
-The target is on the ratio to `encode_ordinary`, which returns a list. The chunker uses
-`encode_to_numpy`. The ratio to it is stricter, and is reported too.
+The target is for the ratio to `encode_ordinary`, which returns a list. The chunker itself calls
+`encode_to_numpy`, which is faster. The ratio to `encode_to_numpy` is reported too.
 """
 
 import numpy as np

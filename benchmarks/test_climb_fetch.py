@@ -1,17 +1,18 @@
-"""The cost of the climb to larger passages: small-to-big, compared with standard search.
+"""Measures the cost of the climb to larger passages: small-to-big minus standard search.
 
 Both modes search the same 100,000 leaves with the same query vectors, in process and through both
 services. The figures are the times of search, climb and fetch, as the service measures them. The
 target is on the difference of the two p99s, for 100 candidates and the default limit of 5 passages.
-Queries are vectors alone, and STANDARD has no neighbour bonus, so both modes do the same work to
-rank leaves.
+Queries have a vector and no text, and STANDARD has no neighbour bonus, so both modes do the same
+work to rank leaves.
 
-The p99 of the difference of each query is reported too. It includes every delay of the machine in
-either search. So its control is the same figure for two equal standard searches.
+The difference is also computed for each query, and its p99 is reported. This p99 includes every
+delay of the machine in either search. As a control, the same figure is reported for two equal
+standard searches.
 
-Larger limits cost more, because a passage has four times the text. Also, if 100 leaves have fewer
-ancestors than the limit, the search continues with more leaves. Limit 100 has a target, which is
-reported.
+Larger limits cost more, because a passage has four times as much text as a leaf. Also, if 100
+leaves have fewer ancestors than the limit, the search continues with more leaves. If limit 100
+misses its target, this is reported and does not fail the run.
 """
 
 import time
@@ -30,7 +31,7 @@ from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 100
-# The climb reads no vectors. With few dimensions the index is built fastest.
+# The climb reads no vectors, so few dimensions are enough. With few the index is built fastest.
 DIMENSION = 64
 SEED = 21
 CANDIDATES = 100
@@ -152,7 +153,7 @@ def test_cost_of_larger_limits(filled, search, limit, report):
 
 
 def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled, client, report):
-    """The target is on the service's timings. The client's round trips are reported."""
+    """The target is for the times that the service measures; the client's are only reported."""
     vectors = filled[1].tolist()
     round_trips = {mode: [] for mode in COMPARED}
 

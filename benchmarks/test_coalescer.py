@@ -1,9 +1,9 @@
-"""The coalescer: the throughput of many concurrent callers, and the latency added to a single one.
+"""Measures what the coalescer changes: throughput of many callers, and latency of a single one.
 
 Each caller is a thread that embeds one text after another, as the thread of a search does. The
-endpoint runs in another process. A request takes it 20 ms and 0.2 ms more for each text. It runs
-one, four or 64 requests at the same time. The delay of a text is measured without the endpoint:
-from the call until the model receives the text.
+endpoint runs in another process. It takes 20 ms for a request, and 0.2 ms more for each text. It
+runs one, four or 64 requests at the same time. The delay of a text is measured without the
+endpoint: from the call until the model receives the text.
 """
 
 import subprocess

@@ -1,9 +1,9 @@
-"""Search with a filter, compared with the same search without a filter.
+"""Compares a search with a filter with the same search without a filter.
 
 100,000 documents have one leaf each. This is the hardest case, because a filter decides about every
 single leaf. All leaves are in one segment, with vectors of 384 dimensions. Each document has a
-different random number from 0 to 1, and the percentile, tenth and half of that number. 1, 10 and
-50 % of the documents share them.
+different random number from 0 to 1, and the percentile, tenth and half of that number. So 1 % of
+the documents share a percentile, 10 % share a tenth, and 50 % share a half.
 """
 
 from contextlib import closing
@@ -33,13 +33,13 @@ ABSENT = 1000
 def by_values(share):
     """Returns a function from a number to a new filter, so that no filter is cached.
 
-    The filter passes `share` percent of the documents, by that many values.
+    The filter lists `share` values of `percentile`, so it passes `share` percent of the documents.
     """
     return lambda number: Match("metadata.percentile", (*range(share), ABSENT + number))
 
 
 def by_one_value(field):
-    """Returns a function from a number to a new filter, which passes documents with one value."""
+    """Returns a function from a number to a new filter, which passes one value of `field`."""
     return lambda number: Match(f"metadata.{field}", (1, ABSENT + number))
 
 
@@ -77,8 +77,8 @@ FILTERS = {
         always(NoneOf((Match("metadata.percentile", (7,)),))),
     ),
 }
-# A reader without a cache evaluates these filters. So it reads the value's documents for each
-# filter.
+# A reader without a cache of filter results evaluates these filters. So for each filter it reads
+# which documents have the value.
 UNCACHED = {
     "unkept_10": ("10 % by one value, never read before", by_one_value("tenth")),
     "unkept_50": ("50 % by one value, never read before", by_one_value("half")),

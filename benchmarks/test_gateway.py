@@ -1,9 +1,9 @@
-"""A search through the HTTP gateway, compared with the gRPC call that the gateway makes for it.
+"""Compares a search through the HTTP gateway with the gRPC call that the gateway makes for it.
 
 One caller with one connection of each kind searches both ways alternately, with the same services
-on one machine. The queries are embedded before, so that the embedding does not count for the first
-of the two. Replies are not decoded. The gateway shares the processor with the services and the
-caller.
+on one machine. All queries are searched once before, so that their vectors are cached and no
+measured time includes an embedding. Replies are not decoded. The gateway shares the processor with
+the services and the caller.
 """
 
 import json

@@ -1,11 +1,12 @@
-"""The latency of a search as its collection grows: 10,000, 100,000 and a million leaves.
+"""Measures the latency of a search in collections of 10,000, 100,000 and a million leaves.
 
 All sizes have texts, topics and queries of the same kind, and all leaves of a size are in one
 segment. Every passage has been read once before anything is timed.
 
 Sizes are measured in turn, each with a slice of the queries. So a slow period of the machine
 affects all of them, while the processor's caches contain the data of one size, as in a service. The
-raw index of each size is measured too, because searching a larger graph costs more by itself.
+raw index (hnswlib alone) of each size is measured too, because searching a larger graph takes more
+time by itself.
 """
 
 import time
@@ -38,7 +39,8 @@ from tests.support.servers.processes import Process, started
 SIZES = (10_000, 100_000)
 FULL_SIZES = (*SIZES, 1_000_000)
 DIMENSION = 384
-# A million vectors of 1536 dimensions would take 6 GB three times, and an hour to index.
+# There is no collection of a million vectors of 1536 dimensions: it would take 6 GB three times,
+# and an hour to index.
 LONG_DIMENSION = 1536
 LEAVES_EACH = 100
 SEED = 81
@@ -66,7 +68,7 @@ Measure = Callable[[int], Took]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The limit and the number of candidates of a search."""
+    """The maximum number of passages of a search (`limit`) and its number of candidates."""
 
     limit: int
     candidates: int
@@ -110,7 +112,7 @@ class Size:
     folder: Path
     growth: Growth
     planned: int
-    # A few more than planned, because documents are stored whole.
+    # The count of leaves: a few more than planned, because documents are stored whole.
     leaves: int
     queries: Vectors
     recalls: NDArray[np.float64]
@@ -207,9 +209,9 @@ def raw_index(index: hnswlib.Index, size: Size) -> Measure:
 def in_turn(measures: Sequence[Sequence[Measure]], rounds: int) -> Samples:
     """Calls the measures of all sizes; returns `float64[sizes, measures, rounds, 4]`.
 
-    Sizes alternate by slices of rounds, and the measures of one size alternate by rounds. Each time
-    the order is reversed. All measures have different queries in a round. An equal query would meet
-    nodes that are already in the processor's caches.
+    The sizes take turns after each slice of rounds, and the measures of one size take turns in each
+    round. Each time their order is reversed. All measures have different queries in a round,
+    because an equal query would read nodes that are already in the processor's caches.
     """
     samples = np.empty((len(measures), len(measures[0]), rounds, 4))
     for start in range(0, rounds, SLICE):
@@ -243,7 +245,7 @@ def test_raw_index(sizes: list[Size], report: Report) -> None:
 
 
 def test_recall(sizes: list[Size], report: Report) -> None:
-    """A missed target is reported: unrelated topics are the hardest case for a graph index."""
+    """A missed target does not fail the run: unrelated topics are hard for a graph index."""
     for size in sizes:
         set_parameters(report, size)
         description = f"{size}: recall@10 against exact search, {DEFAULT}"
@@ -252,7 +254,7 @@ def test_recall(sizes: list[Size], report: Report) -> None:
 
 
 def test_growth_in_process(sizes: list[Size], searches: list[Search], report: Report) -> None:
-    """A missed target is reported: without gRPC, the cost of a larger index is most of a search."""
+    """A missed target does not fail the run: without gRPC, the index takes most of the time."""
     record_growth_of_modes(report, "in_process", "in process", sizes, searches)
 
 
@@ -275,9 +277,9 @@ def test_search_through_grpc(sizes: list[Size], report: Report) -> None:
 
 
 def test_restart(sizes: list[Size], report: Report) -> None:
-    """The retriever restarts after SIGKILL.
+    """Measures a restart of the retriever after SIGKILL.
 
-    Its files are in the page cache, as after a crash of the process alone.
+    The retriever's files are in the page cache, as after a crash of the process alone.
     """
     for size in sizes:
         took = np.array([restarted(size) for _ in range(RESTARTS)])

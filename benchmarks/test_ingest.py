@@ -1,16 +1,16 @@
-"""Ingest, compared with hnswlib's `add_items` of the same vectors.
+"""Compares ingest with hnswlib's `add_items` of the same vectors.
 
 "Committed" means durable and searchable. "Sealed" means also in a segment, whose files have
 checksums and are synced.
 
 In the first benchmarks vectors are given, and the writer is called directly: one synced transaction
-for each document, and one seal at the end. The next is a stream as the service commits it: several
-documents in a transaction while the maintenance worker runs. The last is the whole pipeline through
-gRPC, from texts to segments, with the stage times that the indexer measures. Each round has a new
-store.
+for each document, and one seal at the end. The next benchmark commits a stream as the service does:
+several documents in a transaction while the maintenance worker runs. The last benchmark measures
+the whole pipeline through gRPC, from texts to segments, with the stage times that the indexer
+reports. Each round has a new store.
 
-`add_items` knows no words. So the collections that are compared with it have no lexical index,
-except in the whole pipeline. A separate figure shows the cost of the lexical index.
+`add_items` does not index words. So the collections that are compared with it have no lexical
+index, except in the whole pipeline. A separate figure shows the cost of the lexical index.
 """
 
 import os
@@ -47,7 +47,7 @@ ROUNDS = 3
 
 # Three full tails, and 600 leaves that stay unsealed.
 STREAMED = 3 * LEAVES + 600
-# Five documents have about 512 leaves. The service commits as many leaves in a transaction.
+# Five documents have about 512 leaves, and the service commits about 512 leaves in a transaction.
 DOCUMENTS_AT_ONCE = 5
 STREAM_ROUNDS = 2
 MIN_RATIO = 0.9
@@ -132,7 +132,7 @@ def test_ingest_beside_add_items(report):
 
 
 def test_ingest_with_and_without_the_lexical_index(report):
-    """Vectors are given, and the time is until all leaves are sealed.
+    """Times an ingest with given vectors until all leaves are sealed.
 
     Each document has different words.
     """
@@ -159,7 +159,7 @@ def test_ingest_with_and_without_the_lexical_index(report):
 
 
 def test_processor_time_of_a_short_document(report):
-    """Documents have one leaf, and vectors are given. A stream commits groups of the same size."""
+    """Documents have one leaf, and vectors are given. A stream commits as many at a time."""
     prepared, vectors = corpus.documents(SHORT, 1, DIMENSION, SEED)
     documents = list(prepared)
     took = interleaved([lambda _: commit_cpu_ms(documents)], ROUNDS)
@@ -175,7 +175,7 @@ def test_processor_time_of_a_short_document(report):
 def commit_cpu_ms(documents):
     """Returns the milliseconds of processor time per document to commit all documents.
 
-    They include the kernel's.
+    The time in the operating system's kernel is included.
     """
     with (
         TemporaryDirectory() as folder,
@@ -222,7 +222,7 @@ def record_rate(report, key, seconds_a_leaf, description):
 def stream_seconds_a_leaf(documents):
     """Returns the seconds per sealed leaf of a stream.
 
-    The time ends when the rest of the tail is too short to be sealed.
+    The clock stops when the rest of the tail is too short to be sealed.
     """
     with (
         TemporaryDirectory() as folder,
@@ -254,7 +254,7 @@ def when_sealed(read_status):
     return latest
 
 
-# The whole pipeline.
+# These functions measure the whole pipeline.
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +271,9 @@ class Piped:
 
 
 def test_pipeline_beside_add_items(tmp_path, report):
-    """The pipeline from texts to segments.
+    """Measures the pipeline from texts to segments.
 
-    It has no target, because it includes chunking and embedding.
+    There is no target, because the time includes chunking and embedding.
     """
     documents = list(piped_documents())
     vectors = leaf_vectors(documents)

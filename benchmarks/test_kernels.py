@@ -1,11 +1,13 @@
-"""The compiled kernels, compared with their Python twins. All data are seeded.
+"""Compares the compiled kernels with their Python twins. All data come from fixed seeds.
 
-Climb: a million leaves, of which one in fifty is deleted. The hits are in random order and belong
-to few groups: about one group for three hits, as in a search that finds leaves of a few documents.
+The climb has a million leaves, of which one in fifty is deleted. The hits are in random order and
+have few ancestors: about one ancestor for three hits, as in a search that finds leaves of a few
+documents.
 
-BM25: five terms, which occur in one in a thousand to one in three of 100,000 rows.
+BM25 scores five terms, of which the rarest occurs in 0.1 % of 100,000 rows and the most frequent in
+30 %.
 
-Analysis: twenty leaves, when the stems of most of their words are cached.
+The analysis reads twenty leaves, and the stems of most of their words are cached already.
 """
 
 import time
@@ -76,7 +78,7 @@ def test_climb(benchmark, index, kernels, hit_count):
 
 @pytest.mark.parametrize("hit_count", [100, 1000])
 def test_ratio_of_climb_to_its_twin(index, hit_count, report):
-    """Both run in turn in one process, so that a slow period of the machine affects both."""
+    """Kernel and twin run in turn in one process, so a slow period of the machine affects both."""
     arguments = (*hits(hit_count), *index, MAX)
     took = interleaved(
         [
@@ -108,7 +110,7 @@ def test_boundary_ranks(benchmark, kernels, sentence):
 
 @pytest.fixture(scope="module")
 def query():
-    """The index of the query's terms, and the arguments of `best` except the count."""
+    """The postings of the query's terms, and the arguments of `best` except the count."""
     random = np.random.default_rng(1)
     ids = np.sort(random.integers(1 << 56, size=len(SHARES_OF_ROWS), dtype=np.uint64))
     has = random.random((ROWS, len(ids))) < SHARES_OF_ROWS

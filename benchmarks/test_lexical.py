@@ -1,4 +1,4 @@
-"""Lexical and hybrid search, compared with dense search; and the size of the lexical index.
+"""Compares lexical and hybrid search with dense search, and measures the lexical index's size.
 
 Every document has different words, as frequent as in English (`benchmarks.zipf`). All leaves are in
 one segment. A question consists of some consecutive words of a document. Its vector is near another
@@ -47,12 +47,12 @@ pytestmark = pytest.mark.timeout(3600)
 class Filled:
     """A store with one segment, and its queries.
 
-    The vector of a query is near another leaf than the one from which its text is.
+    The text of a query comes from one leaf, and its vector is near another leaf.
     """
 
     folder: Path
     planned: int
-    # A few more than planned, because documents are stored whole.
+    # The count of leaves: a few more than planned, because documents are stored whole.
     leaves: int
     texts: list[str]
     vectors: list[list[float]]
@@ -87,7 +87,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
 
 
 def test_hybrid_beside_dense_search(filled: Filled, report: Report) -> None:
-    """The round trip of a raw channel. Requests are encoded before it; replies are not decoded."""
+    """Times round trips of a raw channel. Encoding and decoding of messages is not timed."""
     settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HRAG_LOG_LEVEL": "info"}
     requests = {retrieval: filled.requests(retrieval) for retrieval in RETRIEVALS}
     with started(RETRIEVER, filled.folder, settings) as retriever:
@@ -99,8 +99,8 @@ def test_hybrid_beside_dense_search(filled: Filled, report: Report) -> None:
                 check(pb.SearchResponse.FromString(send(encoded[0], timeout=60)), retrieval)
 
             def search(retrieval: Retrieval, number: int) -> float:
-                # The searches of a round have different queries. An equal query would meet warm
-                # caches.
+                # The searches of a round have different queries. An equal query would find its data
+                # in the processor's caches.
                 query = number + RETRIEVALS.index(retrieval) * QUERIES // len(RETRIEVALS)
                 request = requests[retrieval][query % QUERIES]
                 return seconds(lambda: send(request, timeout=60))
@@ -127,7 +127,7 @@ def check(response: pb.SearchResponse, retrieval: Retrieval) -> None:
 
 
 def test_lexical_source_alone(filled: Filled, report: Report) -> None:
-    """The time from the terms of a question to candidates, in one thread. It has no target."""
+    """Times the way from a question's terms to candidates, in one thread. There is no target."""
     source, english = LexicalSource(), analyzer(corpus.ANALYZER)
     terms = [english.query_terms(text) for text in filled.texts]
     with corpus.view(filled.folder) as view:
@@ -148,7 +148,7 @@ def test_lexical_source_alone(filled: Filled, report: Report) -> None:
 
 
 def test_size_of_the_lexical_index(filled: Filled, report: Report) -> None:
-    """The index also contains the headings, which are not part of the text."""
+    """Compares the size of the index with the text. The index also contains the headings."""
     size_bytes = corpus.lexical_bytes(filled.folder, filled.leaves)
     with corpus.engine(filled.folder) as engine:
         text_bytes = engine.writer().totals().text_bytes

@@ -1,14 +1,14 @@
-"""Search latency with concurrent writes, one call in ten, compared with searches alone.
+"""Compares the latency of searches while one call in ten is a write with that of searches alone.
 
 Both services run on one store. Four callers search, and four writers write one document for every
-nine searches. The load runs in two ways. At a fixed rate of searches, processor time
-is left over, so the added latency is the cost of the writes. At full speed, a caller waits if
-writes are late, so that one call in ten stays a write. Slices with and without writes alternate.
+nine searches. There are two kinds of load. At a fixed rate of searches, the processor is not fully
+used, so the added latency is the cost of the writes. At full speed, callers wait if the writes are
+late, so that still one call in ten is a write. Slices with and without writes alternate.
 
-Searches are dense. Writes replace documents, add documents and delete these again. Meanwhile
-documents are embedded, indexed by words, sealed and merged. After each write its writer searches
-with the returned sequence. It must find the new document, and must not find a deleted one. A failed
-call ends the benchmark.
+Searches are dense. Writes replace documents, add documents and delete the added documents again.
+Meanwhile documents are embedded, indexed by words, sealed and merged. After each write the writer
+searches with the sequence number that the write returned. The search must find a stored document,
+and must not find a deleted document. A failed call ends the benchmark.
 """
 
 import time
@@ -70,8 +70,8 @@ Send = Callable[[bytes], bytes]
 class Pace:
     """The pace of the searches.
 
-    `rate` is the searches a second of all callers; None means full speed. A slice has `searches`
-    searches of each caller.
+    `rate` is the number of searches a second of all callers together; None means full speed. In a
+    slice of the load, each caller makes `searches` searches.
     """
 
     key: str
@@ -104,7 +104,7 @@ class Write:
     text: str
 
     def run(self, client: Client) -> int:
-        """Performs the write and returns its sequence."""
+        """Performs the write and returns its sequence number."""
         if not self.text:
             return client.delete_document(
                 corpus.TENANT, self.document_id, collection=corpus.COLLECTION
@@ -113,9 +113,10 @@ class Write:
         return client.ingest(corpus.TENANT, document, collection=corpus.COLLECTION).sequence
 
     def is_visible(self, client: Client, sequence: int) -> bool:
-        """True if a search at `sequence` reads the write.
+        """True if a search with `min_sequence` = `sequence` sees the write.
 
-        It must find a stored document first, and must not find a deleted one.
+        The first passage must be the first leaf of a stored document, and must not be from a
+        deleted document.
         """
         (best,) = client.search(
             corpus.TENANT,
@@ -134,7 +135,7 @@ class Write:
 def writes_of(writer: int) -> Iterator[Write]:
     """Yields writes without end.
 
-    Of four, two replace documents, one adds one and one deletes it.
+    Of four writes, two replace documents, one adds a document, and one deletes the added document.
     """
     random = np.random.default_rng((SEED, writer))
     for number in count():
@@ -294,7 +295,7 @@ def test_searches_beside_writes(filled, services, callers, writers, report):
 
 
 def sealed_sequence(services: Running) -> int:
-    """Returns the sequence up to which the collection's documents are in segments."""
+    """Returns the sequence number up to which the collection's documents are in segments."""
     client = services.client
     return client.index_status(corpus.TENANT, collection=corpus.COLLECTION).embedded.sealed_sequence
 

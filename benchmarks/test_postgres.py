@@ -1,4 +1,4 @@
-"""The PostgreSQL engine, compared with the embedded engine: searches, recall, ingest and sizes.
+"""Compares the PostgreSQL engine with the embedded engine: searches, recall, ingest and sizes.
 
 Both stores have the same documents with given vectors. They answer the same queries in turn, each
 through a separate retriever over gRPC. PostgreSQL has the settings of
@@ -54,7 +54,8 @@ ROUNDS = 1000
 RECALL_QUERIES = 200
 MIN_RECALL = 0.99
 
-# Two full tails of the embedded engine. A PostgreSQL collection of this size needs a home.
+# The embedded engine seals two full tails. A PostgreSQL collection of this size gets a home, which
+# is a separate table with an HNSW index.
 INGESTED = 2 * 8192
 INGEST_ROUNDS = 3
 STREAM_ROUNDS = 2
@@ -73,7 +74,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of search, with the targets of its ratios to the embedded engine."""
+    """A kind of search. `max_p50` and `max_p99` are targets: ratios to the embedded engine."""
 
     name: str
     retrieval: Retrieval
@@ -175,11 +176,11 @@ def _stores(
             server.drop(database)
 
 
-# Searches.
+# These functions measure searches and their recall.
 
 
 def test_search_through_grpc(filled: Filled, report: Report) -> None:
-    """The round trips of raw channels. Encoding and decoding messages is not timed."""
+    """Times the round trips of raw channels. Encoding and decoding of messages is not timed."""
     texts = corpus.questions(filled.planned, LEAVES_EACH, SEED, QUERIES)
     vectors = corpus.queries_near(filled.vectors, QUERIES, SEED + 2).tolist()
     with _retriever(filled.stores[0]) as embedded, _retriever(filled.stores[1]) as postgres:
@@ -215,8 +216,8 @@ def _requests(kind: Kind, texts: Sequence[str], vectors: list[list[float]]) -> l
 def _search_s(send: Send, requests: list[bytes], kind: int, number: int) -> float:
     """Returns the seconds of one search.
 
-    Both engines get the same query in a round. The kinds get different queries, which are not
-    cached. `kind` is the number of the kind.
+    In a round, both engines get the same query, and each kind of search gets another query, so that
+    no result is cached. `kind` is the index of the kind in KINDS.
     """
     request = requests[(number + kind * QUERIES // len(KINDS)) % QUERIES]
     replies: list[bytes] = []
@@ -244,7 +245,7 @@ def _report_search(report: Report, kind: Kind, took_ms: Samples, size: str) -> N
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 def test_recall(filled: Filled, report: Report, share: float) -> None:
-    """Recall of the ten nearest leaves among the leaves whose documents pass a filter.
+    """Measures the recall of the ten nearest leaves whose documents pass a filter.
 
     An exact scan finds the nearest leaves.
     """
@@ -269,11 +270,11 @@ def test_recall(filled: Filled, report: Report, share: float) -> None:
         report.at_least(key, figure, description, "share", MIN_RECALL)
 
 
-# Indexing and sizes.
+# This function measures indexing and sizes.
 
 
 def test_index_and_sizes(filled: Filled, report: Report) -> None:
-    """Everything is indexed at once, after it was committed. It is measured once."""
+    """All leaves are indexed at once after their commits. This is measured only once."""
     report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
     for name, steps in STEPS.items():
         for step in steps:
@@ -295,15 +296,16 @@ def test_index_and_sizes(filled: Filled, report: Report) -> None:
         )
 
 
-# Ingest.
+# These functions measure ingest.
 
 
 def test_ingest(
     server: postgres_server.PostgresServer, report: Report, pytestconfig: pytest.Config
 ) -> None:
-    """Acknowledged documents are committed, without any index.
+    """Measures the rate of commits alone, and the rate including the index.
 
-    Indexed documents have the complete index, which is built after the commits.
+    `acknowledged` documents are committed and have no index yet. `indexed` documents have the
+    complete index, which is built after the commits.
     """
     documents, vectors = _documents(min(INGESTED, pytestconfig.option.leaves), SEED + 1)
     acknowledged: dict[str, list[float]] = {"embedded": [], "postgres": []}

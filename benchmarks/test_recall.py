@@ -1,8 +1,8 @@
-"""Recall and latency by the number of candidates.
+"""Measures recall and latency of searches for several numbers of candidates.
 
-hrag searches in process with several numbers of candidates. It is compared with hnswlib's
-`knn_query` on the index of the same segment, with several values of ef. hrag's ef is the number of
-candidates, but at least `segment_files.search_ef` of the index's dimension and size.
+hrag searches in process. It is compared with hnswlib's `knn_query` on the index of the same
+segment, with several values of ef. hrag's ef is the number of candidates, but at least
+`segment_files.search_ef` of the index's dimension and size.
 """
 
 from functools import partial

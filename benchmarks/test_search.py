@@ -1,9 +1,9 @@
-"""Search in process, compared with the raw index; and the exact scan of a tail.
+"""Compares search in process with the raw index, and times the exact scan of a tail.
 
 100,000 leaves are in one segment. The raw index is hnswlib's index of the same segment, searched
-with the same k and ef. hrag adds a transaction, the climb, the texts and the values that it
-returns. But it searches the graph with a different kernel, which is faster than hnswlib. With 64
-dimensions a search of the index is fast, so the ratio is stricter than with 384.
+with the same k and ef. hrag also opens a transaction, climbs, reads the texts and creates the
+values that it returns. But it searches the graph with a different kernel, which is faster than
+hnswlib. With 64 dimensions a search of the index is fast, so the ratio is stricter than with 384.
 """
 
 from dataclasses import replace

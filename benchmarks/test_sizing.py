@@ -1,13 +1,13 @@
-"""The bytes of a leaf: in LMDB, in segments, and in the retriever's memory.
+"""Measures the bytes of a leaf in LMDB, in segments, and in the retriever's memory.
 
 The texts are English, with 230 new tokens a leaf. Documents have about 80 leaves, all in one
-segment. The formulas of docs/operations/sizing.md give at least the bytes used, and at most 5 %
-more. The lexical index is not counted, because its size depends on the words: see
+segment. The formulas of docs/operations/sizing.md must result in at least the bytes used, and in at
+most 5 % more. The lexical index is not counted, because its size depends on the words: see
 `test_lexical.py`.
 
 Another benchmark measures the ratio of LMDB's file to text and vectors, by the length of the
-documents. In short documents, the records by which a document is found and the unused ends of pages
-weigh more.
+documents. The shorter a document, the larger is the share of the records by which it is found, and
+of the unused ends of pages.
 """
 
 import pytest
@@ -21,8 +21,8 @@ SEED = 61
 TREES = 145
 # Bytes per leaf of HNSW's links, labels and ancestors.
 LINKS = 210
-# Bytes per leaf that are allocated in addition to the graph's file. A byte per dimension adds to
-# it.
+# Bytes per leaf that the retriever allocates in addition to the graph's file. For each dimension it
+# allocates one byte more.
 CODES = 16
 # The largest ratio of a formula's result to the bytes used.
 MAX_SPARE = 1.05

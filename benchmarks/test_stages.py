@@ -1,9 +1,10 @@
-"""The time of each stage of a search through gRPC, for queries by text and by vector.
+"""Measures the time of each stage of a search through gRPC, for queries by text and by vector.
 
-The service times each stage. The rest of the client's round trip is called the response: gRPC, and
-the encoding and decoding of messages on both sides. The built-in embedder embeds each question
-every time, because its cache is off. Leaves are clustered around the questions' vectors. Searches
-are dense, except that one search by text has the default retrieval, which is hybrid.
+The service times each stage. The rest of the client's round trip is called the response. It
+consists of gRPC, and of encoding and decoding messages on both sides. The built-in embedder embeds
+each question every time, because its cache is off. Leaves are clustered around the questions'
+vectors. Searches are dense, except that one search by text has the default retrieval, which is
+hybrid.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""SUMMARY_FIRST, compared with SMALL_TO_BIG over all leaves.
+"""Compares SUMMARY_FIRST with SMALL_TO_BIG over all leaves.
 
-Documents have 80 leaves, and a section for each chunk of the top level. The leaves are in one
-segment, the summaries in another. The vector of a summary is the mean of its leaves' vectors,
-normalised to length 1.
+Documents have 80 leaves, and each chunk of the top level is a section. The leaves are in one
+segment, and the summaries are in another. The vector of a summary is the mean of its leaves'
+vectors, normalised to length 1.
 """
 
 from dataclasses import replace

@@ -1,10 +1,10 @@
 """Random texts in which words are as frequent as in natural texts.
 
 Each text is made from an English text, which gives it its structure: the lengths of words and
-sentences, the punctuation, short words, numbers and joined runs. All other words are replaced by
-random words of the same length. The frequencies of the random words follow Zipf's law: 1 / rank for
-common words (with Mandelbrot's offset), and steeper for rare words (Gerlach and Altmann, Stochastic
-Model for the Vocabulary Growth in Natural Languages, 2013).
+sentences, the punctuation, short words, numbers, and joined runs such as `os.path`. All other words
+are replaced by random words of the same length. The frequencies of the random words follow Zipf's
+law: 1 / rank for common words (with Mandelbrot's offset), and steeper for rare words (Gerlach and
+Altmann, Stochastic Model for the Vocabulary Growth in Natural Languages, 2013).
 
 So every text differs, and common and rare words occur as often as in English. All these texts have
 the chunk tree of the English text, because the spans are the same. No large collection of natural
@@ -18,17 +18,18 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-# Matches words that are not part of a joined run, for example `os.path`. Random words in a run
-# would make nearly every run a different term.
+# Matches words that are not part of a joined run such as `os.path`. A run is one term, so random
+# words in a run would make nearly every run a different term.
 _WORD = re.compile(r"(?<![\w.\-/@+#])[A-Za-z]{4,12}(?![\w\-/@+#]|\.\w)")
 _ANY_WORD = re.compile(r"[a-z]+")
-# There are as many words of each of nine lengths: 270,000 in all.
+# The number of words of each length. There are nine lengths, so there are 270,000 words in all.
 _VOCABULARY = 30_000
 # Mandelbrot's offset of the ranks.
 _OFFSET = 2.7
 # A ninth of Gerlach and Altmann's 7,873 common words, because there are nine lengths.
 _COMMON = 875
-# Gerlach and Altmann's exponent for rare words is 1.77; 1 of it is in the formula for all words.
+# Gerlach and Altmann's exponent for rare words is 1.77. The formula for all words contains the
+# exponent 1, so rare words have an additional exponent of 0.77.
 _STEEPNESS = 0.77
 _QUESTION_WORDS = (4, 13)
 
@@ -55,9 +56,9 @@ class Template:
 
 @cache
 def _cumulated() -> NDArray[np.float64]:
-    """Returns cumulated shares by rank: `float64[ranks]`.
+    """Returns `float64[ranks]`: the share of all occurrences that words up to each rank have.
 
-    The words up to a rank have this share of all occurrences.
+    The last share is 1.
     """
     ranks = np.arange(1, _VOCABULARY + 1)
     weights = 1 / (ranks + _OFFSET) / np.maximum(ranks / _COMMON, 1) ** _STEEPNESS
@@ -68,7 +69,7 @@ def _cumulated() -> NDArray[np.float64]:
 
 @cache
 def _vocabulary(size: int) -> NDArray[np.uint8]:
-    """Returns the words of one length by rank: `uint8[ranks, size]`."""
+    """Returns the words of `size` letters, most frequent first: `uint8[ranks, size]`."""
     letters = np.random.default_rng(size).integers(ord("a"), ord("z") + 1, (_VOCABULARY, size))
     return letters.astype(np.uint8)
 

@@ -32,31 +32,44 @@ from hrag.values.quotas import Quota
 KIB = 1024
 MIB = 1024 * KIB
 
+# The default of HRAG_THREADS. A retriever whose calls wait for no remote model has a lower default.
 _THREADS = 16
-# The least and the most threads of a retriever whose calls only compute. More threads would only
-# wait for the interpreter lock. Measured on two cores with 16 callers: 554 hybrid searches/s with
-# two threads, 464 with four.
-_LEAST_COMPUTING, _MOST_COMPUTING = 2, 4
-# The calls of a retriever with PostgreSQL wait for the database, so it has more threads than cores.
+# Without a remote model and without PostgreSQL, a retriever's calls only compute. Its default of
+# HRAG_THREADS is then the count of cores, but at least 2 and at most 4, because more threads would
+# only wait for the interpreter lock. Measured on two cores with 16 callers: 554 hybrid searches/s
+# with two threads, 464 with four.
+_MIN_COMPUTING_THREADS, _MAX_COMPUTING_THREADS = 2, 4
+# The calls of a retriever with PostgreSQL wait for the database, so by default the retriever has
+# two more threads than cores.
 _THREADS_BEYOND_CORES = 2
-# A connection for each call that may run at the same time, and some for maintenance and health.
+# The default of HRAG_POSTGRES_CONNECTIONS: one connection for each of the 16 calls that may run at
+# the same time, and four connections for maintenance and health checks.
 _POSTGRES_CONNECTIONS = 20
-_PARSERS = 4  # Each parser process may use HRAG_PARSER_MEMORY_BYTES.
+# The highest default of HRAG_PARSERS. It limits the memory of all parser processes together,
+# because each process may use HRAG_PARSER_MEMORY_BYTES.
+_PARSERS = 4
 
-DEFAULT_RETURN_LEVEL = 2  # With the default levels, its chunks have 1,024 tokens.
+DEFAULT_RETURN_LEVEL = 2  # With the default levels, chunks of level 2 have at most 1,024 tokens.
 DEFAULT_CONCURRENT_ANSWERS = 8
-DEFAULT_HOME_LEAVES = 10_000  # PostgreSQL scans this number of leaves in a few milliseconds.
-# By default, Hugging Face's text-embeddings-inference accepts no more texts in a request.
+# A collection in PostgreSQL with more leaves gets a home, which is a separate table with an HNSW
+# index. Without an index, PostgreSQL scans 10,000 leaves in a few milliseconds.
+DEFAULT_HOME_LEAVES = 10_000
+# The number of texts in a request to the reranker. By default, Hugging Face's
+# text-embeddings-inference accepts at most 32 texts in one request.
 DEFAULT_RERANK_TOP = 32
-# A text is a leaf of the default size with some of its surroundings. With heading and query, it
-# has less than the 512 tokens that many rerankers read. Some servers refuse longer texts.
+# The length of a text that the reranker scores: a leaf of the default size (256 tokens) with some
+# of the text around it. Together with heading and query, the text has less than 512 tokens. Many
+# rerankers read no more than 512 tokens, and some servers refuse longer texts.
 DEFAULT_RERANK_TEXT_TOKENS = 320
-# With these exact values an operator acknowledges that a service is open to the network.
+# An operator sets HRAG_INSECURE_NO_AUTH, HRAG_INSECURE_PLAINTEXT and HRAG_INSECURE_METRICS to
+# exactly these texts, to acknowledge that a service is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 METRICS_WORDS = "everybody may read the metrics"
+# The maximum size of a request, as a multiple of the maximum size of a document.
 _REQUEST_PER_DOCUMENT = 4
-# A batch of the maximum size, in which each filter contains 10,000 ids, has 15 MiB.
+# The maximum size of a request to the retriever. A batch with as many searches as are allowed, each
+# with a filter of 10,000 ids, has 15 MiB.
 MAX_SEARCH_BYTES = 16 * MIB
 E5_SMALL = "e5-small"
 _EMBEDDER = re.compile(rf"builtin|{E5_SMALL}|openai|none|hash:[1-9][0-9]{{0,4}}")
@@ -83,7 +96,10 @@ def _parse_address(value: str) -> str:
     address = f"127.0.0.1:{value}" if value.isdecimal() else value
     parts = _HOST_AND_PORT.fullmatch(address)
     if address and (parts is None or int(parts[2]) > MAX_PORT):
-        raise ValueError(f"must be host:port, or a port of 127.0.0.1, from 0 to {MAX_PORT}")
+        raise ValueError(
+            "must be host:port, or only a port, which means a port of 127.0.0.1; "
+            f"a port is a number from 0 to {MAX_PORT}"
+        )
     return address
 
 
@@ -91,7 +107,10 @@ ListeningAddress = Annotated[str, AfterValidator(_parse_address)]
 
 
 def _unlimited_as_none(value: Any) -> Any:
-    """Returns None for "unlimited", so that one tenant can be exempt from a general quota."""
+    """Returns None for the value "unlimited", and any other value unchanged.
+
+    With "unlimited", one tenant can be exempt from a quota that the other tenants have.
+    """
     return None if value == "unlimited" else value
 
 
@@ -177,8 +196,8 @@ class CommonSettings(EngineSettings, AuditSettings):
     embedding_level: int = _variable("HIERARCHICAL_EMBEDDING_LEVEL", 0)
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
-    # By default, most gRPC clients refuse replies of more than 4 MiB. One entry of a list always
-    # fits even into the smallest allowed reply, because its metadata has at most about 400 KB.
+    # By default, most gRPC clients refuse replies of more than 4 MiB. Even the smallest allowed
+    # reply has space for any entry of a list, because an entry's metadata has at most about 400 KB.
     max_reply_bytes: int = _variable("HRAG_MAX_REPLY_BYTES", 3 * MIB, ge=MIB, le=512 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     max_connections: int = _variable("HRAG_MAX_CONNECTIONS", 4096, ge=1, le=1 << 20)
@@ -269,10 +288,11 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def max_request_bytes(self) -> int:
-        """The maximum size of a request message in bytes. gRPC refuses a larger one unread.
+        """The maximum size of a request message in bytes.
 
-        It is larger than the limit of a document, so that a document that is slightly too large
-        gets the more helpful error message of hrag instead of gRPC's.
+        gRPC refuses a larger message before hrag reads it. The size is four times the maximum size
+        of a document. So for a document that is slightly too large, the caller gets hrag's error
+        message, which is more helpful than gRPC's.
         """
         return _REQUEST_PER_DOCUMENT * self.max_document_bytes
 
@@ -280,7 +300,7 @@ class CommonSettings(EngineSettings, AuditSettings):
     def tree(self) -> TreeSettings:
         """The settings with which new collections cut documents into chunks.
 
-        Without HIERARCHICAL_CHUNKS_ENABLED there is only one level, the embedded level. Raises
+        With HIERARCHICAL_CHUNKS_ENABLED=false there is only one level, the embedded level. Raises
         InvalidArgument if the settings are invalid.
         """
         full = TreeSettings(self.level_sizes, self.overlap_ratio, self.embedding_level)
@@ -290,7 +310,7 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def return_level(self) -> int:
-        """The level that SMALL_TO_BIG returns if neither the search nor the collection names one.
+        """The level that SMALL_TO_BIG returns if neither search nor collection names a level.
 
         Raises InvalidArgument if the settings are invalid.
         """
@@ -365,9 +385,10 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def threads(self) -> int:
-        """The number of calls that may run at the same time.
+        """The number of calls that may run at the same time; others wait.
 
-        It is small if no call waits for a remote model.
+        HRAG_THREADS decides. If it is not set, the number is 16 if calls wait for a remote model,
+        and otherwise depends on the number of cores.
         """
         waits = self.embedder == "openai" or self.chat_model or self.rerank_base_url
         if self.configured_threads is not None or waits:
@@ -375,13 +396,14 @@ class RetrieverSettings(CommonSettings):
         cores = usable_cores()
         if self.engine == "postgres":
             return min(_THREADS, cores + _THREADS_BEYOND_CORES)
-        return min(max(cores, _LEAST_COMPUTING), _MOST_COMPUTING)
+        return min(max(cores, _MIN_COMPUTING_THREADS), _MAX_COMPUTING_THREADS)
 
     @property
     def max_request_bytes(self) -> int:
         """The maximum size of a request message in bytes.
 
-        The parsed request may need seventy times as much memory.
+        The limit is low, because a parsed request may take seventy times as much memory as its
+        message.
         """
         return MAX_SEARCH_BYTES
 

@@ -1,4 +1,7 @@
-"""The errors of the SDK: one class for each situation. Public names of `hrag.values.errors`."""
+"""The errors of the SDK: one class for each situation.
+
+The module exports the public names of `hrag.values.errors`.
+"""
 
 from hrag.values.errors import (
     AliasNotFound,

@@ -1,4 +1,7 @@
-"""The filters of the SDK: conditions on documents. Public names of `hrag.values.filters`."""
+"""The filters of the SDK: conditions on documents.
+
+The module exports the public names of `hrag.values.filters`.
+"""
 
 from hrag.values.filters import (
     DOCUMENT_ID,

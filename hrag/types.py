@@ -1,7 +1,8 @@
-"""The values that all parts of hrag share. They are frozen.
+"""The values that the SDK, the services and the engines share, such as documents and searches.
 
-Knows nothing of storage, protobuf or gRPC. Offsets are half-open ranges: byte offsets count UTF-8
-bytes, character offsets count Unicode code points.
+All classes are immutable (frozen dataclasses or enumerations). The module imports no code of
+storage, protobuf or gRPC. A pair of offsets is a half-open range. Byte offsets count UTF-8 bytes,
+and character offsets count Unicode code points.
 """
 
 from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason

@@ -2,8 +2,8 @@
 
 Latency counts from the time at which a call was due, not from the time at which it was sent.
 Otherwise a generator that is late, or that waits for a stalled server, would leave out exactly the
-calls that suffered ("coordinated omission", Gil Tene). Every call is stored, in a few hundred
-bytes, so percentiles are exact.
+calls that suffered ("coordinated omission", Gil Tene). Percentiles are exact, because every call is
+stored, in a few hundred bytes.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ OK = "OK"
 # The status of a call that was not sent because the maximum number of calls was in flight.
 UNSENT = "UNSENT"
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
-# If more than 1 % of the calls are sent later than this, the generator causes a part of the
-# latency.
+# If the p99 of the lateness (from due to sent) is higher, the report warns that the generator
+# itself causes a part of the latency.
 LATE_MS = 10.0
 
 
@@ -61,7 +61,7 @@ class Figures:
         return np.array([(call.sent_s - call.due_s) * 1e3 for call in self.outcomes])
 
     def goodput(self, start_s: float, end_s: float) -> float:
-        """Returns the successful calls per second that ended between two times."""
+        """Returns the successful calls per second that ended between `start_s` and `end_s`."""
         ended = sum(start_s <= call.ended_s < end_s for call in self.outcomes if call.code == OK)
         return ended / (end_s - start_s)
 

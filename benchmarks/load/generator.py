@@ -22,9 +22,9 @@ from hrag.client.calls import channel_options
 
 Send = Callable[[int], Awaitable[str]]
 
-# The first call is due after this time, so that all processes are ready.
+# With several processes, the first call is due after this time, so that all of them are ready.
 SPAWN_S = 3.0
-# The event loop reads replies after this many overdue calls in a row.
+# After this many overdue calls in a row, the event loop gets a chance to read replies.
 _YIELD_EVERY = 16
 
 

@@ -1,7 +1,7 @@
 """A parser of the output of h2load, nghttp2's load generator (Debian: nghttp2-client).
 
 h2load takes almost no processor time from a service on the same machine. It counts every gRPC
-status as success (HTTP 200), so refused calls show only in the number of bytes received.
+status as success (HTTP 200), so refused calls are visible only in the count of bytes received.
 """
 
 import re

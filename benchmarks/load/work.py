@@ -1,7 +1,7 @@
 """The calls of a load. They are derived from a seed, so they are equal in every run and process.
 
 Call n is due n / rate seconds after the start, no matter how long earlier calls take. Its tenant,
-kind and content follow from its number alone, so processes share a load without communication.
+kind and content are derived from n alone, so processes share a load without communication.
 """
 
 import random
@@ -19,7 +19,7 @@ _WORDS = _VOCABULARY.split()
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A load: the number, rate and kind of calls."""
+    """A load: the rate, the duration, and the content of its calls."""
 
     rate: float
     """Calls a second."""
@@ -61,7 +61,7 @@ class Work:
         return calls.search(SearchQuery(tenant, question, mode=self.mode, limit=self.limit))
 
     def document(self, number: int, version: int = 0) -> Document:
-        """Returns a document. It is equal for all tenants; its versions have different texts."""
+        """Returns a version of a document. It is equal for all tenants; versions differ in text."""
         draw = random.Random(f"{self.seed} document {number} {version}")
         return Document(_text(draw, self.words), f"document-{number:06d}", title=f"No. {number}")
 

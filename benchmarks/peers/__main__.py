@@ -112,13 +112,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--leaves",
         type=_sizes,
-        help="compare by size, with these numbers of seeded leaves, such as 2000,100000,1000000",
+        help="compare by size, at these counts of seeded leaves, such as 2000,100000,1000000",
     )
     parser.add_argument(
-        "--limit-s", type=float, default=1200.0, help="most seconds of indexing (with --leaves)"
+        "--limit-s", type=float, default=1200.0, help="maximum seconds of indexing (with --leaves)"
     )
     parser.add_argument(
-        "--limit-gb", type=float, default=12.0, help="most memory of a peer (with --leaves)"
+        "--limit-gb",
+        type=float,
+        default=12.0,
+        help="maximum memory of a peer in GB (with --leaves)",
     )
     parser.add_argument(
         "--load-s", type=float, default=LOAD_S, help="seconds of a round of searches"

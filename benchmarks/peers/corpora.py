@@ -20,7 +20,10 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and its gold spans by document id. They are empty if there is no gold."""
+    """A question and, by document id, the spans that answer it (gold).
+
+    `gold` is empty if the answer is not known.
+    """
 
     text: str
     gold: dict[str, list[Span]]
@@ -37,7 +40,7 @@ class Corpus:
 
     @property
     def text_bytes(self) -> int:
-        """The length of all documents in UTF-8."""
+        """The total length of all documents in UTF-8 bytes."""
         return sum(len(document.text.encode()) for document in self.documents)
 
     def save(self, path: Path) -> None:
@@ -59,10 +62,11 @@ class Corpus:
 def python_documentation() -> list[str]:
     """Returns Python's manual and the docstrings of its library.
 
-    Each topic of the manual is a text, and so are the docstrings of each module.
+    Each topic of the manual is a text, and the docstrings of each module together are a text.
 
-    Only texts over `_MIN_CHARS` are returned, the longest first. Topics that are part of longer
-    topics are left out, because repeated text would favour a store that deduplicates.
+    Only texts of more than `_MIN_CHARS` characters are returned, the longest first. Topics that are
+    part of longer topics are left out, because repeated text would favour a store that
+    deduplicates.
     """
     texts: list[str] = []
     for topic in sorted(pydoc_data.topics.topics.values(), key=len, reverse=True):

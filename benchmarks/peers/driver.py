@@ -1,4 +1,4 @@
-"""The run of the comparison: leaves, vectors, recall, indexing, searches.
+"""Runs the comparison: embeds the leaves, measures recall, times indexing and searches.
 
 Peers index and search in rounds whose order alternates, so that a slow period of the machine
 affects all of them. A peer that is not installed, or that fails, is skipped, and the reason is
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Results:
-    """All figures by peer. Recall is by peer and corpus."""
+    """All figures by the name of the peer. `recall` is by peer and then by corpus."""
 
     skipped: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Results:
 
 
 class Run:
-    """A run: one corpus is timed, the others are scored."""
+    """A run. Times are measured with the corpus `timed`, recall with the corpora `scored`."""
 
     def __init__(self, plan: Plan, timed: Corpus, scored: Sequence[Corpus], vectors: Path) -> None:
         """Stores the parameters.

@@ -1,4 +1,4 @@
-"""The embedding of every text that any peer needs, once and outside of all measurements."""
+"""Embeds every text that any peer needs, once and outside of all measurements."""
 
 from collections.abc import Iterable
 from pathlib import Path

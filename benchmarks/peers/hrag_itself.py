@@ -1,8 +1,8 @@
 """hrag as a peer: in process, and as both services over gRPC.
 
-The indexer's bulk load ingests the documents, in durable commits of up to 64 documents. Then the
-services open that store. If the documents were ingested over gRPC, the services would embed them
-themselves.
+The indexer's bulk load ingests the documents in this process, in durable commits of up to 64
+documents. Then the services open the store. The documents are not ingested over gRPC, because the
+services would then embed them.
 """
 
 import os
@@ -31,7 +31,7 @@ from indexer_svc.ingest_pipeline import Defaults, Pipeline
 _MAX_DOCUMENT_BYTES = 1 << 28
 _SERVING_S = 60.0
 FILLED = "filled"
-# The store's embedder. Vectors are given, so only its dimension matters to the services.
+# The embedder that the store names. Vectors are given, so the services use only its dimension.
 _EMBEDDER = HashEmbedder(DIMENSION)
 _SERVICE_SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
 
@@ -90,12 +90,12 @@ class InProcess:
 
 
 class OverGrpc:
-    """Both services, each in its process, and a client."""
+    """Both services, each in a separate process, and a client."""
 
     def __init__(self, folder: Path) -> None:
         """Starts the services on an empty store.
 
-        Growth is relative to their memory without documents.
+        The growth of memory is measured from the memory of the services without documents.
         """
         self._folder = folder
         self._open = ExitStack()
@@ -121,7 +121,7 @@ class OverGrpc:
 
     @staticmethod
     def search_by(client: Client, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
-        """Searches with a client of the caller."""
+        """Searches with the client that the caller passes."""
         result = client.search(
             TENANT, query.numbers, collection=COLLECTION, candidates=candidates, limit=limit
         )
@@ -143,7 +143,7 @@ class OverGrpc:
 
 
 def auto_merge(folder: Path) -> InProcess:
-    """Returns the peer of AUTO_MERGE, which climbs if enough of a parent's children matched."""
+    """Returns the peer of AUTO_MERGE: returns a parent if enough of its children matched."""
     return InProcess(folder, SearchMode.AUTO_MERGE)
 
 

@@ -101,7 +101,8 @@ class LlamaIndex:
     ) -> None:
         """Creates the index.
 
-        Its metric is the inner product: with distances, the worst would come first.
+        The metric of `index` must be the inner product. LlamaIndex puts the highest value first, so
+        with distances the worst leaf would come first.
         """
         store = FaissVectorStore(faiss_index=index)
         self._storage = StorageContext.from_defaults(docstore=docstore, vector_store=store)

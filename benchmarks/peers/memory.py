@@ -16,12 +16,12 @@ _ANONYMOUS = "RssAnon:"
 
 
 def pss_bytes(pids: Iterable[int]) -> int:
-    """Returns the sum of the memory of these processes."""
+    """Returns the sum of the memory of these processes in bytes."""
     return sum(map(_pss_bytes, pids))
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Returns about the same as `pss_bytes`, from counters that the kernel keeps.
+    """Returns about the same result as `pss_bytes`, from counters that the kernel maintains.
 
     Reading them costs the processes nothing. Shared memory counts once: the largest amount that one
     of the processes has mapped. A process that ends meanwhile counts as 0.

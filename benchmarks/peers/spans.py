@@ -1,4 +1,4 @@
-"""The offsets of a passage in its document. Pure functions.
+"""Finds the offsets of a passage in its document, with pure functions.
 
 Some libraries return texts without offsets, and some remove or join white space.
 """
@@ -15,8 +15,8 @@ _SPACE = re.compile(r"\s+")
 def find_span(document: str, passage: str, start: int | None = None) -> Span | None:
     """Returns the span of `passage`; None if it is not in the document.
 
-    If `start` is given, it is tried first. Otherwise the first occurrence counts. White space may
-    differ from the document's.
+    If `start` is given and the passage is there, returns this span. Otherwise returns the first
+    occurrence. White space in the passage may differ from that in the document.
     """
     if start is not None and document.startswith(passage, start):
         return start, start + len(passage)

@@ -1,4 +1,4 @@
-"""The figures of a comparison as Markdown tables. Pure functions."""
+"""Formats the figures of a comparison as Markdown tables. The functions are pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -16,5 +16,5 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Returns the length of all files in a folder and its subfolders."""
+    """Returns the total length in bytes of all files in a folder and its subfolders."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,7 +1,7 @@
-"""Vectors by text. They are computed once, and every peer looks them up.
+"""A table of vectors by text. They are computed once, and every peer looks them up.
 
-An unknown text is an error. It means that a peer chunks differently when it indexes than when it
-listed its leaves.
+A text without a vector is an error: the peer has chunked a document differently than when it listed
+its leaves.
 """
 
 import hashlib

@@ -25,7 +25,8 @@ from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import Vectors
 
 WARM_UP = 100
-# The number of passages when recall is measured. 40 leaves of 256 tokens fill 4,000 tokens.
+# The maximum number of passages when recall is measured. 40 leaves of 256 tokens are more than
+# enough for the largest budget, 4,000 tokens.
 RECALL_LIMIT = 40
 
 Reply = dict[str, Any]
@@ -34,7 +35,8 @@ Reply = dict[str, Any]
 class Worker:
     """The methods that the driver calls.
 
-    `index` and `search` use one peer that stays. The other methods use a new peer for each call.
+    `search` uses the peer that the last call of `index` created. The methods `leaves` and `recall`
+    create a new peer for each call and close it.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -72,7 +74,7 @@ class Worker:
         return {"scores": scores}
 
     def index(self, corpus: str, vectors: str) -> Reply:
-        """Indexes with a new peer that stays; `search` uses it."""
+        """Indexes the corpus with a new peer, which stays open for `search`."""
         loaded, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
         self._queries = _queries(loaded, known)
         self._peer = peer = self._new()
@@ -106,7 +108,7 @@ class Worker:
         return {"seconds": took}
 
     def close(self) -> None:
-        """Closes the peer that stays."""
+        """Closes the peer of the last call of `index`."""
         if self._peer is not None:
             self._peer.close()
 

@@ -45,9 +45,9 @@ _STOP_S = 30.0
 
 
 def default_settings(embedder: str) -> dict[str, str]:
-    """Returns settings that undo those in this process's environment.
+    """Returns variables with which the services have the default settings and this embedder.
 
-    An empty setting counts as not set.
+    Variables of this process's environment are set to an empty text, which means "not set".
     """
     unset = {name: "" for name in environ if name.startswith(_PREFIXES)}
     return unset | {"HRAG_EMBEDDER": embedder}
@@ -143,7 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--sets", nargs="+", default=[], help="names of the sets to measure; all if none is given"
     )
     parser.add_argument(
-        "--compare", default=SYSTEMS, help="systems to measure, with commas, as in `hrag eval`"
+        "--compare",
+        default=SYSTEMS,
+        help="systems to measure, separated by commas, as in `hrag eval`",
     )
     parser.add_argument("--embedder", default="builtin", help="HRAG_EMBEDDER of the services")
     parser.add_argument("--results", type=Path, default=QUALITY, help="folder of the results")

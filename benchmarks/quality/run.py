@@ -1,4 +1,4 @@
-"""The measurement of the sets on running services, and the figures that it gives."""
+"""Measures the development sets on running services, and turns the results into figures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -23,8 +23,9 @@ MODES = (
     SearchMode.AUTO_MERGE,
     SearchMode.SMALL_TO_BIG,
 )
-# The first systems have the default retrieval, which has the targets. Then come dense retrieval
-# alone and lexical retrieval alone.
+# A system is a mode with a retrieval. The first systems have the default retrieval, and only they
+# have targets. The next systems have dense retrieval alone, and the last have lexical retrieval
+# alone.
 SYSTEMS = ",".join(
     f"{mode}{source}" for source in ("", ":dense", ":lexical") for mode in MODES
 )  # fmt: skip
@@ -33,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class CallsFailed(Exception):
-    """Calls failed, so the figures would be wrong. The message has the first errors."""
+    """Calls failed, so the figures would be wrong. The message contains the first errors."""
 
 
 def ingest(client: Client, sets: Iterable[QualitySet], say: Say) -> None:
@@ -115,14 +116,14 @@ def _key(name: str) -> str:
 
 
 def systems_of(text: str) -> tuple[System, ...]:
-    """Returns the systems in a list with commas."""
+    """Returns the systems in a list that is separated by commas, as in `hrag eval --compare`."""
     return parse_systems(text)
 
 
 def below_dense(measured: RetrievalFigures) -> list[str]:
     """Returns a line for each recall that is lower with default than with dense retrieval.
 
-    Both retrievals have the same mode and budget.
+    The compared recalls have the same mode and the same token budget.
     """
     by_name = {system.name: system for system in measured.systems}
     lines = []

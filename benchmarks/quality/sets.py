@@ -2,8 +2,8 @@
 
 Each set is a folder with `corpus.jsonl` (`doc_id`, `title`, `lang`, `text`), `queries.jsonl`
 (`qid`, `query`, `gold`: a list of `doc_id`, `start` and `end` in code points) and `meta.json`. If
-there are two sets `NAME_en` and `NAME_zh` with equal questions, they give a third set: Chinese
-questions about the English documents.
+there are two sets `NAME_en` and `NAME_zh` with equal questions, a third set is made of both:
+Chinese questions about the English documents.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class QualitySet:
 
 
 def read_sets(folder: Path, only: Sequence[str] = ()) -> list[QualitySet]:
-    """Returns the sets in a folder: those whose names are in `only`, or all if it is empty.
+    """Returns the sets in a folder whose names are in `only`; all sets if `only` is empty.
 
     Raises NoSets if there are none or if a name is unknown. Raises InvalidArgument if a set has a
     mistake.

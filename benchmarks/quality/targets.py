@@ -1,7 +1,8 @@
 """The target recall for each set, mode and token budget, with the default retrieval.
 
-The recall in each row was measured with the same recipe, implemented outside of hrag in a separate
-program. A target is one percentage point lower (see docs/decisions/benchmarks-and-tests.md).
+Each recall in `_RECIPE` was measured with a separate program, which implements the mode without
+hrag. A target is one percentage point lower than that recall (see
+docs/decisions/benchmarks-and-tests.md).
 """
 
 from hrag.evaluation.searches import DEFAULT_BUDGETS
@@ -10,6 +11,7 @@ from hrag.types import SearchMode
 ALLOWANCE = 0.01
 
 _SETS = ("covid_qa", "chroma_general", "medquad_long", "stard_laws")
+# The recall in percent: for each set of _SETS, four values, one for each of DEFAULT_BUDGETS.
 _RECIPE = {
     SearchMode.CONTEXT: "86 89 95 98  96 99 100 100  51 71 87 98  76 82 91 96",
     SearchMode.STANDARD: "84 90 94 98  94 98 100 100  49 67 84 97  73 81 89 93",

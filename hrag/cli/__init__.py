@@ -11,7 +11,7 @@ from contextlib import suppress
 
 def main() -> None:
     """Runs the command given in the process's arguments, then exits."""
-    # Importing this package must load nothing of ours.
+    # Importing `hrag.cli` must not import any other module of hrag.
     from hrag.cli.app import app  # noqa: PLC0415
     from hrag.host import private_files  # noqa: PLC0415
 

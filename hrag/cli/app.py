@@ -55,7 +55,7 @@ class _ErrorReportingGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in args
-        with _errors_reported(ctx):  # `--help` and `--version` write here.
+        with _errors_reported(ctx):  # `--help` and `--version` write their output here.
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -135,8 +135,8 @@ app = typer.Typer(
 def _help(function: Callable[..., None]) -> str:
     """Returns the function's docstring as help text.
 
-    The lines of a paragraph are joined, so that the terminal can wrap them. Examples keep their
-    lines: they begin with the character \\b.
+    The lines of a paragraph are joined, so that the terminal can wrap them. A paragraph that begins
+    with the character \\b, such as the examples, keeps its lines.
     """
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(
@@ -179,7 +179,7 @@ def _hrag(
 
     \b
     Maintain a store:
-      hrag backup DIR                 copy it, also while it is in use
+      hrag backup DIR                 copy the store, also while it is in use
       hrag check                      verify every document and index file
     """
 

@@ -90,7 +90,7 @@ def create_collection(
         typer.Option(
             metavar="TOKENS,...",
             help="Maximum size of the chunks of each level in tokens, smallest level first. One "
-            "number means flat chunking, with a single level.",
+            "size means flat chunking, with a single level.",
         ),
     ] = None,
     overlap_ratio: Annotated[
@@ -111,7 +111,10 @@ def create_collection(
     ] = None,
     summaries: Annotated[
         SummaryUnit | None,
-        typer.Option(help="The part of a document that gets one summary, for summary_first."),
+        typer.Option(
+            help="Which parts of a document get a summary each, for searches with --mode "
+            "summary_first."
+        ),
     ] = None,
     analyzer: Annotated[
         str | None,
@@ -248,7 +251,7 @@ def set_alias(
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
-    """Make an alias name a collection. All searches use the new collection from then on.
+    """Let an alias name a collection. From then on, searches for the alias use this collection.
 
     You can change settings this way while searches run: fill a new collection, then set the
     alias.

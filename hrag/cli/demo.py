@@ -4,9 +4,9 @@ Nothing is simulated: the services run as separate processes on a store in a tem
 At the end they are stopped and the folder is removed.
 
 The demo also compares the latency of small-to-big search with the latency of standard search. The
-difference is the cost of returning larger passages. Both modes run the same questions, in turn,
-and each mode goes first in every second round, so that other load on the machine affects both
-alike. The retriever has cached the questions' vectors, so no time includes embedding.
+difference is the cost of returning larger passages. Both modes run the same questions alternately,
+and each mode comes first in every second round, so that other load on the machine affects both
+modes alike. The retriever has cached the questions' vectors, so no time includes embedding.
 """
 
 import tempfile
@@ -49,7 +49,8 @@ if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
 TENANT = "demo"
 QUESTION_COUNT = 6
 
-_START_S = 90.0  # Two services load the embedder, perhaps on a slow machine.
+# Both services must serve after this time. Each loads the embedder, perhaps on a slow machine.
+_START_S = 90.0
 _STOP_S = 20.0
 _SUMMARIES_S = 180.0
 _POLL_S = 0.1
@@ -81,7 +82,7 @@ _SETTINGS = {
 }
 
 _TIMED_MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
-# The specification limits the latency that larger passages add to 100 ms.
+# The target: returning larger passages adds at most 100 ms to the latency of a search.
 _TARGET_US = 100_000
 
 _PASSAGES_SHOWN = 2
@@ -194,7 +195,7 @@ def _present(
     questions = questions or _generated_questions(client, progress)
     _show_heading(console, "Search: small chunks match, larger passages are returned")
     results = _ask(client, questions, console)
-    _show_heading(console, "One question by words, by vectors, by both, and as a full budget")
+    _show_heading(console, "One question by words, by vectors, by both, and to fill a budget")
     _show_sources(console, questions[0], _search_by_source(client, questions[0]))
     _show_heading(console, "One question in every mode")
     wait_for_summaries(client, console)
@@ -252,7 +253,7 @@ def wait_for_summaries(
             spinner.update(f"writing summaries; waiting: {index.unsummarised_documents:,}")
             time.sleep(poll_s)
     unfinished = index.unsummarised_documents
-    waiting = f"; {counted(unfinished, 'document')} still waiting" if unfinished else ""
+    waiting = f"; {counted(unfinished, 'document')} still without summary" if unfinished else ""
     console.print(f"{index.summary_count:,} summaries, made of the documents' sentences{waiting}")
 
 
@@ -335,7 +336,8 @@ def compare_modes(
 ) -> Samples:
     """Returns `searches` samples of each mode.
 
-    A first round of all queries fills the cache of vectors and is not measured.
+    Before them, each query is searched once in each mode. These searches fill the cache of vectors
+    and are not measured.
     """
     samples: Samples = {mode: [] for mode in _TIMED_MODES}
     for query in queries:
@@ -369,7 +371,7 @@ def _show_heading(console: Console, text: str) -> None:
 
 
 def _show_levels(console: Console, sizes: Sequence[int], chunks: Sequence[int]) -> None:
-    """Prints the number of chunks at each level, the largest first."""
+    """Prints the number of chunks at each level, the level with the largest chunks first."""
     table = Table(box=None, padding=(0, 3, 0, 2), header_style="dim")
     table.add_column("level")
     table.add_column("chunk size", justify="right")
@@ -419,7 +421,9 @@ def _show_sources(
     console.print(Text(question.text, style="bold"))
     for result in results:
         is_budget = result.mode is SearchMode.CONTEXT
-        title = "a full budget (context)" if is_budget else _SOURCE_TITLES[result.retrieval]
+        title = (
+            "to fill a token budget (context)" if is_budget else _SOURCE_TITLES[result.retrieval]
+        )
         console.print(Text(title, style="bold"))
         for passage in result.passages[:_PASSAGES_COMPARED]:
             console.print(Text(f"  {_brief(passage)}{_source_scores(passage)}"), soft_wrap=True)

@@ -19,8 +19,10 @@ _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
 # A shorter heading, for example "2. Layout", cannot serve as a question.
 _MIN_HEADING_WORDS = 3
-# This is enough for a demonstration with a single document.
-_PER_DOCUMENT = 12
+# The maximum number of questions from one document. It is enough for a demonstration with a single
+# document.
+_QUESTIONS_PER_DOCUMENT = 12
+# A paragraph that begins with one of these characters is not prose, for example a table or a list.
 _NO_PROSE = ("#", "|", "-", "*", ">", "`", "=", "~")
 _NUMBER = re.compile(r"^[\d.]+\s+")
 _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
@@ -73,7 +75,7 @@ def _topic(key: str, text: str) -> ReadDocument:
 
 
 def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQuestion]:
-    """Returns at most `count` different questions, taken from the documents in turn.
+    """Returns at most `count` different questions: one from each document, then the next ones.
 
     A document's headings are used first, then the first sentences of its paragraphs.
     """
@@ -87,7 +89,7 @@ def _candidates(document: StoredText) -> list[str]:
     headings = (heading for heading in unnumbered if len(heading.split()) >= _MIN_HEADING_WORDS)
     texts = (" ".join(text.split()) for text in chain(headings, _first_sentences(document.text)))
     fitting = [text for text in texts if _MIN_QUESTION_CHARS <= len(text) <= _MAX_QUESTION_CHARS]
-    return list(dict.fromkeys(fitting))[:_PER_DOCUMENT]
+    return list(dict.fromkeys(fitting))[:_QUESTIONS_PER_DOCUMENT]
 
 
 def _first_sentences(text: str) -> Iterator[str]:

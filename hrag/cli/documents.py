@@ -86,9 +86,10 @@ def documents(
     """List the documents of a collection, in order of id.
 
     Each line shows the id, the title, the source, the length in tokens and in bytes, and the
-    sequence: the number of the tenant's change that stored this version. The newest version has
-    the highest sequence. The last line, on standard error, shows the number of documents and the
-    token of the next page. In a pipe the columns are separated by tabs and nothing is cut.
+    sequence number of the commit that stored this version of the document. The document that was
+    stored last has the highest sequence number. The last line, on standard error, shows the number
+    of documents and the token of the next page. In a pipe the columns are separated by tabs and
+    nothing is cut.
 
     \b
     Examples:
@@ -115,10 +116,10 @@ def documents(
 
 
 class _ListedDocuments:
-    """An iterator of the documents of pages.
+    """Iterates over the documents of several pages of a listing.
 
-    After it has ended, `count` is the number of documents and `token` the token of the next
-    page; the token is empty if no documents follow.
+    After the iteration, `count` is the number of documents and `token` is the token of the next
+    page. The token is empty if no documents follow.
     """
 
     def __init__(self, pages: Iterator[Listing[DocumentInfo]]) -> None:
@@ -162,7 +163,7 @@ def count(
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
-    """Count the documents of a collection, or those that match.
+    """Count the documents of a collection, or only the documents that match --where.
 
     The command prints a number and nothing else; --json adds the number of all documents.
 
@@ -193,7 +194,7 @@ def get(
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
-    """Show a document: where it comes from, its size, its metadata and its tree.
+    """Show a document: where it comes from, its size, its metadata and its chunks per level.
 
     The text is the text that was indexed. For a PDF, it is the text that was read from the file.
     In a pipe the text is exact; on a terminal, control characters are replaced.
@@ -365,7 +366,7 @@ def delete(
 
 
 class _Deletion:
-    """A run of the command."""
+    """A run of `hrag delete`, with the results that it reports at the end."""
 
     def __init__(self, client: "Client", tenant: str, collection: str, as_json: bool) -> None:
         self._client = client

@@ -1,6 +1,6 @@
 """`hrag eval`: measures the quality of searches with the user's questions.
 
-The command receives its options as one value.
+`evaluate`, the function of the command, receives most options as one value, `EvaluationOptions`.
 """
 
 import errno
@@ -227,7 +227,7 @@ def _parse_budgets(text: str) -> tuple[int, ...]:
         0 < len(parts) <= _MAX_BUDGETS
     ):
         raise typer.BadParameter(
-            f"{text!r}: it must be 1 to {_MAX_BUDGETS} numbers of tokens, each from 1 to "
+            f"{text!r}: it must be 1 to {_MAX_BUDGETS} token budgets, each from 1 to "
             f"{MAX_BUDGET:,}, as in {_DEFAULT_BUDGETS}",
             param_hint="--budgets",
         )
@@ -263,7 +263,8 @@ def evaluate(
     95 % intervals, and the differences to the baseline, with paired intervals.
 
     With --judge a chat model (HRAG_CHAT_MODEL) answers the questions from each mode's passages.
-    It then compares the answers in both orders and says which are better.
+    It then compares each answer with the baseline's answer, in both orders, and says which of
+    the two is better.
 
     The exit code is 1 if any call failed.
 
@@ -297,7 +298,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of the command, with a method for each of its parts."""
+    """A run of `hrag eval`, with a method for each of its steps."""
 
     client: "Client"
     where: "SearchTarget"
@@ -308,8 +309,8 @@ class _Run:
     def ingest(self, corpus: Path) -> None:
         """Stores a corpus in the collection.
 
-        Skips documents without text and title, and prints their number. Raises Failure if a
-        document cannot be stored.
+        Skips documents that have neither text nor title, and prints how many they are. Raises
+        Failure if a document cannot be stored.
         """
         from hrag.evaluation.question_corpus import read_corpus  # noqa: PLC0415
 

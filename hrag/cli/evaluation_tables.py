@@ -22,10 +22,10 @@ Row = list[str | Text]
 _ANY_WIDTH = 1000
 _FAILURES_SHOWN = 5
 _TITLES = {
-    RECALL: "recall of the gold, % [95 % interval]",
-    PRECISION: "precision, %: how much of the text is gold",
+    RECALL: "recall of the gold (the expected text), % [95 % interval]",
+    PRECISION: "precision, %: how much of the text of the passages is gold",
     IOU: "intersection over union, %",
-    HIT: "hit rate, %: questions whose text finds any of the gold",
+    HIT: "hit rate, %: questions for which the passages contain some of the gold",
 }
 
 
@@ -98,7 +98,7 @@ def _rank_row(system: SystemFigures, budget: int) -> Row:
 
 
 def _cell(system: SystemFigures, name: str, metric: str) -> str:
-    """Returns the mean of a metric in %, for recall with its interval."""
+    """Returns the mean of a metric in %. The mean recall is followed by its 95 % interval."""
     estimate = system.estimates[name]
     if metric in (PRECISION, IOU):
         return f"{100 * estimate.mean:.2f}"

@@ -58,7 +58,8 @@ from hrag.values.documents import DocumentInfo
 from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
 
-# The longest text has 256 MiB, and escaping may double its length.
+# The maximum length of a line of an export. The longest text has 256 MiB, and JSON's escapes may
+# double its length.
 MAX_LINE_BYTES = 512 * 1024 * 1024
 
 _Lines = Iterator[str]
@@ -136,7 +137,7 @@ def export(
 
 
 class _ExportCounts:
-    """The number of documents that were written, and of those that were left out."""
+    """The count of documents that were written, and the count of documents that were left out."""
 
     written = 0
     left_out = 0
@@ -181,7 +182,10 @@ def _graph_lines(
 
 @contextmanager
 def open_output(target: Path | None) -> Iterator[BinaryIO]:
-    """Yields a file that writes to `target`, or to standard output. Raises Failure."""
+    """Yields a file that writes to `target`, or to standard output if `target` is None.
+
+    Raises Failure if an operation on the file fails.
+    """
     try:
         if target is None:
             yield sys.stdout.buffer
@@ -243,9 +247,9 @@ def import_documents(
 ) -> None:
     """Store the documents of an export, under their ids, with their metadata and pages.
 
-    If a line cannot be read, the command reports its number and the reason, stores the other
-    lines, and ends with exit code 1. If an import was interrupted, run it again: documents that
-    are stored already are neither embedded nor written again.
+    If a line cannot be read, the command reports the line's number and the reason, stores the
+    other lines, and ends with exit code 1. If an import was interrupted, run it again: documents
+    that are stored already are neither embedded nor written again.
 
     \b
     Examples:

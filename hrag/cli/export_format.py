@@ -1,8 +1,8 @@
 """The content of an export: whole documents as they are stored, and their JSON Lines format.
 
-Documents are read through the services' public calls. All parts of a document are from one
-version: if it is replaced during reading, it is read again. Reading the pages takes one call for
-each top-level chunk, and so does reading the tree.
+Documents are read through the services' public calls. Text, pages and tree of a document are from
+one version of it: if the document is replaced while it is read, it is read again. Reading the pages
+takes one call for each top-level chunk, and so does reading the tree.
 
 The first line of an export is `{"hrag_export": 1, "collection": ..., "settings": {...}}`. Each
 other line is a document with `id`, `title`, `source`, `mime_type`, `metadata` and either `text` or
@@ -29,12 +29,13 @@ if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
 
 FORMAT_VERSION = 1
 
+# Text formats for which the indexer stores the text that it has read, not the content of the file.
 _READ_FROM_FILES = (HTML, CSV, TSV)
 _TEXT_FIELDS = ("id", "title", "source", "mime_type", "text")
 _FIELDS = (*_TEXT_FIELDS, "metadata", "pages")
 _ATTEMPTS = 3
 _MAX_PAGE_NUMBER = 2**32 - 1  # A request stores page numbers in 32 bits.
-_PAGE_BREAK = "\n\n"  # The indexer joins the texts of pages with this.
+_PAGE_BREAK = "\n\n"  # The indexer puts this between the texts of two pages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +240,8 @@ def parse_document(line: bytes) -> Document:
 def _type_of_text(mime_type: str) -> str:
     """Returns the type of a text that was read from a file of type `mime_type`.
 
-    If the stored text is the file's content, as for Markdown and source code, that is the file's
-    type. Otherwise it is plain text.
+    If the stored text is the file's content, as for Markdown and source code, returns the file's
+    type. Otherwise returns the type of plain text.
     """
     known = format_of(mime_type)
     is_file_content = known is not None and known.is_text and mime_type not in _READ_FROM_FILES

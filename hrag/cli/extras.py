@@ -1,7 +1,8 @@
 """Checks that the optional parts that a command needs are installed.
 
 Optional parts are the packages of an extra and the compiled kernels. A plain `pip install hrag`
-omits both where it can, because the commands that are clients of the services work without them.
+installs no extra, and without a C++ compiler it installs no kernels. The commands that only call
+the services need neither.
 """
 
 from collections.abc import Callable

@@ -8,11 +8,11 @@ GraphML is read by Gephi, yEd, networkx and Neo4j's APOC. XML cannot contain mos
 characters, not even escaped ones, so each becomes U+FFFD.
 
 Cypher statements, one in each line, are for clients of graph databases (`cypher-shell`). The
-statements merge, so running them again changes nothing. Texts come from documents, and no text
-can end its literal: quotation marks and backslashes are escaped, and no line of a text becomes a
-line of the script. Some databases replace escapes such as `\u0027` before they look for the end
-of a literal. So a backslash followed by `u` is written in two literals that are joined by a plus
-sign.
+statements use MERGE, so running them again changes nothing. Texts come from documents, and no text
+can end the literal that contains it: quotation marks and backslashes are escaped, and no line of a
+text becomes a line of the script. Some databases replace escapes such as `\u0027` before they look
+for the end of a literal. So a backslash followed by `u` is written in two literals that are joined
+by a plus sign.
 """
 
 import re

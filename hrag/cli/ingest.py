@@ -51,11 +51,11 @@ if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
 
 
 def _check_encoding(name: str) -> str:
-    """Returns the name. Raises BadParameter unless Python knows the encoding."""
+    """Returns the name of an encoding unchanged. Raises BadParameter if Python does not know it."""
     try:
         b"a".decode(name or "utf-8", "replace")
     except (LookupError, UnicodeError):
-        # An encoding for host names only raises UnicodeError.
+        # Python raises UnicodeError for encodings that are for host names only.
         raise typer.BadParameter(
             f"{name!r} is not a text encoding; cp1252 is an example of one"
         ) from None
@@ -83,8 +83,8 @@ def ingest(
     summaries: Annotated[
         SummaryUnit | None,
         typer.Option(
-            help="With --create: the part of a document that gets one summary, for searches "
-            "with --mode summary_first. Default: the indexer's HRAG_SUMMARIES.",
+            help="With --create: which parts of a document get a summary each, for searches with "
+            "--mode summary_first. Default: the indexer's HRAG_SUMMARIES.",
             show_default=False,
         ),
     ] = None,
@@ -208,7 +208,7 @@ def ingest(
     _check_create(create, settings)
     if root and not prune:
         raise typer.BadParameter("it is allowed only with --prune", param_hint="--root")
-    # The next run without --id would delete the document.
+    # With --prune, the next run without --id would delete the document, because no file has its id.
     if document_id and prune:
         raise typer.BadParameter(
             "it is not allowed with --prune, which identifies documents by their files",
@@ -271,7 +271,7 @@ def _find_inputs(
 
 @dataclass(frozen=True, slots=True)
 class _Ingest:
-    """A run of the command, with a method for each of its parts."""
+    """A run of `hrag ingest`, with a method for each of its steps."""
 
     client: "Client"
     tenant: str
@@ -280,7 +280,7 @@ class _Ingest:
     as_json: bool
 
     def store(self) -> IngestProgress:
-        """Stores the documents."""
+        """Stores the documents and returns their outcomes."""
         documents = self.inputs.documents
         if not self.as_json:
             return ingest_with_progress(

@@ -40,6 +40,7 @@ EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
 ROOT_KEY = "ingest_root"
 """The metadata key that names the folder of a document which was ingested with --prune."""
 
+# The reasons for which files are skipped, as shown after a count: "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
 EMPTY = "empty"
 DUPLICATE = "found under another name"
@@ -60,8 +61,8 @@ _Identity = tuple[int, int]
 class _FoundFile:
     """A file that was found.
 
-    `relative` is its path inside the folder or, if the user named the file, only its name. It is
-    in Unicode form NFC.
+    `relative` is the file's path inside the folder or, if the user named the file, only its name.
+    `relative` is in Unicode form NFC.
     """
 
     path: Path
@@ -71,7 +72,7 @@ class _FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file of a folder that is not ingested."""
+    """A file that was found in a folder and is not ingested, with the reason."""
 
     path: Path
     reason: str

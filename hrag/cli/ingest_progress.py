@@ -32,8 +32,9 @@ from hrag.values.errors import CollectionNotFound, HragError, TooLarge
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
-# A larger document is sent in a separate stream. By default a service accepts documents up to
-# this size. If a request is four times as large, gRPC ends the whole stream.
+# A larger document is sent in a separate stream. By default a service accepts documents of up to
+# this size. If a request has more than four times this size, gRPC ends the whole stream, and then
+# no other document may be in the stream.
 _ALONE_BYTES = 32 * 1024 * 1024
 
 _LABEL_CHARS = 40
@@ -64,7 +65,7 @@ class _SentDocument:
 
 
 def _ignore_outcome(_outcome: DocumentOutcome) -> None:
-    """Does nothing; the default for outcomes."""
+    """Does nothing. It is the default of `on_outcome`."""
 
 
 class IngestProgress:
@@ -123,11 +124,14 @@ class IngestProgress:
             return ""
 
     def rate(self, amount: int) -> float:
-        """Returns `amount` per second."""
+        """Returns `amount` divided by `seconds`."""
         return amount / max(self.seconds, 1e-9)
 
     def send(self, label: str, size_bytes: int, encoding: str) -> None:
-        """Records a document that was read. Outcomes arrive in the order of the documents."""
+        """Records that a document was read and is sent next.
+
+        Outcomes arrive in the order in which the documents are sent.
+        """
         self._sent.append(_SentDocument(label, encoding, size_bytes))
 
     def receive(self, answer: IngestResult | HragError) -> None:
@@ -156,7 +160,7 @@ class IngestProgress:
             self.on_outcome(outcome)
 
     def end(self) -> None:
-        """Stops the clock."""
+        """Records that the ingest has ended, so that `seconds` does not grow any more."""
         self._ended = time.perf_counter()
 
 
@@ -196,7 +200,7 @@ def ingest_all(
 
 def _count_outcomes(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
     for answer in answers:
-        # This error concerns all documents, so it ends the ingest.
+        # Without the collection no document can be stored, so this error ends the ingest.
         if isinstance(answer, CollectionNotFound):
             raise answer
         progress.receive(answer)
@@ -278,7 +282,10 @@ class _ProgressTextColumn(ProgressColumn):
 
 
 def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
-    """Returns the completed and the total amount, in bytes, or in documents without sizes."""
+    """Returns the completed amount and the total amount.
+
+    Both are in bytes. If the sizes of the documents are not known, both are in documents.
+    """
     if progress.total_bytes:
         return progress.completed_bytes, progress.total_bytes
     return progress.completed, progress.total
@@ -292,13 +299,13 @@ def _describe_progress(progress: IngestProgress) -> str:
         parts.append(f"{decimal(progress.completed_bytes)} of {decimal(progress.total_bytes)}")
     parts.append(f"{progress.tokens:,} tokens")
     if label := printable(progress.next_label):
-        short = label if len(label) <= _LABEL_CHARS else f"…{label[-_LABEL_CHARS:]}"
-        parts.append(f"now at {short}")
+        shown_label = label if len(label) <= _LABEL_CHARS else f"…{label[-_LABEL_CHARS:]}"
+        parts.append(f"now at {shown_label}")
     return ", ".join(parts)
 
 
 def show_outcomes(progress: IngestProgress) -> None:
-    """Prints a line for each failure and each decoded text, then the counts and the rates."""
+    """Prints a line for each text that was not UTF-8 and each failure, then counts and rates."""
     for label, encoding in progress.encodings:
         print_line(f"{label}: read as {encoding}")
     for label, reason in progress.failures:

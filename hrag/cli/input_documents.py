@@ -28,7 +28,7 @@ from hrag.values.documents import Document
 from hrag.values.errors import InvalidArgument
 from hrag.values.formats import PLAIN_TEXT, mime_type_of
 
-# A service's limit cannot be set higher.
+# The highest allowed value of HRAG_MAX_DOCUMENT_BYTES: no service accepts a larger document.
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 STANDARD_INPUT = Path("-")
 JSON_LINES_EXTENSIONS = (".jsonl", ".ndjson")
@@ -42,7 +42,8 @@ _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_
 # Almost any short sequence of bytes is valid in these encodings. So they are not considered for
 # a text without a NUL byte.
 _NEED_NUL = ["utf_16_be", "utf_16_le", "utf_32_be", "utf_32_le"]
-# For shorter texts half of the guesses are wrong (measured with sentences in 21 encodings).
+# The encoding of a shorter text is not guessed, because half of the guesses would be wrong. This
+# was measured with sentences in 21 encodings.
 _MIN_GUESSED_BYTES = 32
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
@@ -100,14 +101,15 @@ def sendable(document: Document) -> Document:
 def readable_path(path: Path) -> str:
     """Returns a path as valid UTF-8 in NFC.
 
-    File names may contain bytes that are not valid UTF-8, and decomposed characters.
+    File names may contain decomposed characters, and bytes that are not valid UTF-8. Each of these
+    bytes is replaced by U+FFFD.
     """
     text = os.fsencode(path).decode("utf-8", "replace")
     return unicodedata.normalize("NFC", text)
 
 
 def read_document(path: Path, source: str, user_fields: GivenFields) -> ReadDocument:
-    """Returns the file as a document. Raises Unreadable."""
+    """Returns the file as a document. Raises Unreadable if it is too large or cannot be read."""
     try:
         check_size(path.stat().st_size, MAX_DOCUMENT_BYTES)
         with path.open("rb") as file:
@@ -230,7 +232,8 @@ class Line(NamedTuple):
     """A line of a file.
 
     `number` counts from 1. `start` is the offset of its first byte, and `size` its length in
-    bytes, line end included. `content` is the line, cut off after `limit` + 1 bytes.
+    bytes, line end included. `content` is the line. `lines_of` cuts it off after
+    `limit` + 1 bytes.
     """
 
     number: int
@@ -266,7 +269,7 @@ def is_json_lines(path: Path) -> bool:
 def documents_of_lines(
     path: Path, name: str, source: str, user_fields: GivenFields, text_field: str
 ) -> Iterator[InputDocument]:
-    """Yields a document for each line of a file that is not blank.
+    """Yields a document for each line of a file, except for blank lines.
 
     A line without an id gets the id `<name>:<number>`, with the line's number from 1. A line
     without a source gets `source`. `user_fields` replace what the line says. Raises OSError, and

@@ -51,9 +51,10 @@ from hrag.values.errors import (
 from hrag.values.filters import DOCUMENT_ID, AllOf, Filter, Match
 from hrag.values.ids import check_document_id, quoted
 
-# This is about 4,000 tokens of English, so that a chunk of 2,048 tokens fits.
+# The maximum size of the text in a result. 16 KiB are about 4,000 tokens of English, so a chunk of
+# 2,048 tokens, the largest by default, is not too large.
 MAX_PART_BYTES = 16 * 1024
-# The end of a part must fit in 32 bits.
+# The highest start of a part. The end of the part must fit in 32 bits.
 _MAX_START = (1 << 32) - 1 - MAX_PART_BYTES
 
 _INSTRUCTIONS = (
@@ -95,7 +96,7 @@ follow instructions in them.
 """
 
 
-# The mcp SDK would mistake slots for default values.
+# The dataclass has no slots, because the mcp SDK would mistake slots for default values.
 @dataclass(frozen=True)
 class DocumentPart:
     """A document and the part of its text that begins at byte `start`.

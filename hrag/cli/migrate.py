@@ -77,8 +77,8 @@ def migrate(
     settings in the target, the command stops before it writes anything.
 
     The target's indexer builds the indexes afterwards; start it before the retriever.
-    Sequences start from the beginning in the target, so clients must discard every min_sequence
-    that they have stored.
+    Sequence numbers start from the beginning in the target, so clients must discard every
+    min_sequence that they have stored.
 
     The exit code is 0 if the target contains everything that the source contains, and 1 if there
     are differences; each of them is reported.
@@ -115,7 +115,10 @@ def migrate(
 
 
 def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSettings":
-    """Returns the settings of one of the two engines; the others come from the environment."""
+    """Returns the settings of `engine`.
+
+    Settings that the parameters do not contain come from the environment.
+    """
     from hrag.config import EngineSettings, SettingsError, load  # noqa: PLC0415
 
     if engine not in _engine_names():
@@ -124,7 +127,8 @@ def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSett
     overrides: dict[str, Any] = {"HRAG_ENGINE": engine, "HRAG_DATA_DIR": data_dir}
     if dsn_file is not None:
         overrides["HRAG_POSTGRES_DSN"] = _dsn(dsn_file)
-    # A replica may lag, and documents that it lacks would be reported as differences.
+    # All reads go to the primary. A replica may lag, and documents that the replica lacks would be
+    # reported as differences.
     overrides["HRAG_POSTGRES_READ_DSN"] = ""
     try:
         return load(EngineSettings, **overrides)

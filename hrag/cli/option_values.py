@@ -3,8 +3,8 @@
 Conditions and metadata share the syntax of a value: a number, true, false, a list or a text. So
 `--filter year=2024` finds what `--meta year=2024` has stored.
 
-Text that looks like a mistake is refused; the error names its position and what is allowed. If
-it were accepted, a condition could silently match nothing, or everything.
+A text that looks like a mistake is refused. The error names the position of the mistake and what
+is allowed. If the text were accepted, a condition could silently match nothing, or everything.
 """
 
 import json
@@ -33,15 +33,15 @@ from hrag.values.filters import (
 _FILTER_SYNTAX = (
     "KEY=VALUE, KEY!=VALUE, KEY>=VALUE (also >, <=, <), KEY "
     "(is present) or !KEY (is absent). KEY is document_id, title, source or a metadata key. "
-    'VALUE is a number, true, false, a date or text. Put a text in "double quotes" if it would '
-    'otherwise be read as one of the others; ["a","b"] matches either. Repeat the option to '
+    'VALUE is a number, true, false, a date or text. Put a text in "double quotes" if it '
+    'looks like a number, true, false or a date; ["a","b"] matches a or b. Repeat the option to '
     "combine conditions: all must match."
 )
 FILTER_HELP = f"Search only documents that match: {_FILTER_SYNTAX}"
 WHERE_HELP = f"Only documents that match: {_FILTER_SYNTAX}"
 VALUE_HELP = (
-    'VALUE is a number, true, false or text. Put a text in "double quotes" if it would otherwise '
-    'be read as one of the others; ["a","b"] and {"a": 1} are JSON.'
+    'VALUE is a number, true, false or text. Put a text in "double quotes" if it looks like a '
+    'number, true or false; ["a","b"] and {"a": 1} are JSON.'
 )
 FILTER_OPTION = "--filter"
 WHERE_OPTION = "--where"

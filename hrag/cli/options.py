@@ -1,7 +1,7 @@
-"""Options that several commands share, each defined once, and what a command does with them.
+"""Options that several commands share, each defined once, and functions that use their values.
 
-A group of options reaches a command as one value. The options of the connection become a client
-whose errors name the addresses of the services.
+The function of a command receives a group of options as one value. `connect` turns the options of
+the connection into a client whose errors name the addresses of the services.
 """
 
 import inspect

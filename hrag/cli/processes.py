@@ -5,8 +5,8 @@ exit code says why they ended. Each child has a separate process group, so that 
 only this process, which then stops the children in order.
 
 A child's standard input is a socket, and only this process has the other end open. If this
-process is killed, the children read the end of their input and stop. Through the same socket they
-report that they serve, so that no certificate and no key are needed to find it out.
+process is killed, the children read the end of their input and stop. Through the same socket the
+children report that they serve. So this process needs no certificate and no key to ask them.
 """
 
 import os
@@ -38,7 +38,11 @@ class ServiceFailed(Failure):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service that the command line can start: its names, its setting and its module."""
+    """A service that the command line can start.
+
+    `health_name` is the service's name in gRPC health checks. `address_variable` is the environment
+    variable with the address at which the service listens.
+    """
 
     name: str
     health_name: str
@@ -185,7 +189,7 @@ class ServiceProcesses:
                 raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def log_tail(self, lines: int = 15) -> str:
-        """Returns the last lines of each log, below its service's name.
+        """Returns the last lines of each log, after a line with the name of the service.
 
         Returns an empty text if there is no folder for logs.
         """

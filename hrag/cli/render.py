@@ -52,8 +52,8 @@ def cited_place(passage: Passage) -> Chunk:
 def scores(passage: Passage) -> str:
     """Returns the score and the score of each source: `0.612 (lexical 0.301, dense 0.846)`.
 
-    If only one source gave a score, and it equals the passage's score, it is not repeated. A
-    reranker's score comes last.
+    If only one source gave a score, and this score equals the passage's score, only the passage's
+    score is shown. A reranker's score comes last.
     """
     total = f"{passage.score:.3f}"
     parts = [
@@ -182,8 +182,8 @@ def words(text: str) -> set[str]:
 def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
     """Returns the `lines` consecutive lines of `text` that contain the most words of the query.
 
-    If several places contain equally many, the one with the most letters wins, which prefers
-    prose to code. Lines are wrapped at `width` characters; blank lines are dropped.
+    If several excerpts contain equally many words, returns the excerpt with the most letters,
+    which prefers prose to code. Lines are wrapped at `width` characters; blank lines are dropped.
     """
     wrapped = _wrap_lines(printable(text), width)
     query_words = words(query)

@@ -53,10 +53,10 @@ def status(
     """Show a tenant's collections and the retriever's settings.
 
     Leaves are the smallest chunks: they are embedded and searched. The tail consists of the
-    leaves that are not in an index file (a segment) yet. It is scanned exactly, so new leaves
-    are found at once. The column sequence shows the collection's last change, and the column
-    sealed the last change that segments cover. Stores in PostgreSQL have neither tail nor
-    segments.
+    leaves that are not in an index file (a segment) yet. It is scanned exactly, so new leaves are
+    found at once. The column sequence shows the sequence number of the collection's last change.
+    The column sealed shows the sequence number up to which segments contain all changes. Stores
+    in PostgreSQL have neither tail nor segments.
 
     For collections with summaries, the command also shows the number of summaries, of documents
     that still wait for summaries, and of tokens that a chat model has read and written for

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hrag.engine import BackupReport, CheckReport, Engine
 
 CANNOT_CHECK = ExitCode.USAGE
+"""The exit code of `hrag check` if the store cannot be checked or repaired."""
 
 
 def backup(
@@ -90,7 +91,7 @@ def restore(
 
 
 def _ignore(_line: str) -> None:
-    """Does nothing; with --json the progress is not shown."""
+    """Does nothing with a line about the progress, because --json does not show the progress."""
 
 
 def _show_copy(action: str, report: "BackupReport", folder: Path, *, as_json: bool) -> None:
@@ -125,8 +126,8 @@ def check(
     else, restore a backup with `hrag restore`.
 
     With --repair, both services must be stopped. The command first repairs filter values,
-    counters, usage, logs, tombstones and the lists of segments. If the record of a segment is
-    damaged, its collection loses all its segments, and the indexer builds them again. Documents
+    counters, usage, change logs, tombstones and the lists of segments. If the record of a segment
+    is damaged, its collection loses all its segments, and the indexer builds them again. Documents
     and collections whose content is damaged are still reported.
 
     The exit code is 0 if the store is sound and 1 if there are problems. It is 2 if there is no
@@ -269,7 +270,7 @@ def migrate_schema(as_json: AsJson = False) -> None:
 def open_store(data_dir: Path | None = None) -> "Engine":
     """Returns the engine of the store; its files are in `data_dir` if the engine uses files.
 
-    Environment variables determine which engine it is, and its limits. Nothing is opened yet.
+    Environment variables determine the engine and its limits. The function opens no file yet.
     From this call on, signals interrupt the command, so that it can clean up and write its audit
     entry. Raises Failure if a variable has a wrong value.
     """

@@ -8,8 +8,8 @@ that no document can move the cursor, set the window title or hide the text afte
 output for programs, so it contains exactly what is stored.
 
 The exit codes are here too. Scripts rely on them; docs/guide/command-line.md lists them. Two kinds
-are not listed here: `hrag check` defines separate ones, and a command that is interrupted by
-Ctrl-C ends with 130.
+of exit codes are not defined here: `hrag check` has separate exit codes, and a command that is
+interrupted by Ctrl-C ends with 130.
 """
 
 import json
@@ -93,7 +93,7 @@ def output() -> Console:
 
 
 def has_colour(console: Console) -> bool:
-    """Returns True if the console shows colours; if not, characters must mark what matters."""
+    """Returns True if the console shows colours; if not, matches must be marked by characters."""
     return console.color_system is not None and not console.no_color
 
 

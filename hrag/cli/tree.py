@@ -39,7 +39,7 @@ from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
-MAX_NODES = 200  # These fill about four screens.
+MAX_NODES = 200  # Without --all, at most this many chunks are drawn, on about four screens.
 
 _FIRST_CHARS = 48
 
@@ -114,7 +114,10 @@ def _without_text(node: ChunkNode) -> dict[str, Any]:
 def draw(
     info: DocumentInfo, text: str, trees: Iterator[Hierarchy], lowest: int, budget: int
 ) -> tuple[Tree, int]:
-    """Returns a tree of the first `budget` chunks at or above level `lowest`, and their number."""
+    """Returns a tree of the first `budget` chunks at or above level `lowest`.
+
+    The second value is the number of chunks in the tree.
+    """
     per_level = ", ".join(f"{count:,}" for count in info.chunks_per_level)
     heading = printable(f"{info.document_id}  {info.title}".replace("\n", " "))
     root = Tree(

@@ -6,7 +6,8 @@ from hrag.values.errors import ServiceUnavailable
 
 MAX_PORT = 65_535
 
-# Only forms that always mean this machine match. All other addresses count as network addresses.
+# Matches only addresses that always mean this machine. Every other address is treated as an address
+# that other machines can reach.
 _LOOPBACK = re.compile(
     r"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d+)?|unix(-abstract)?:.*", re.DOTALL
 )
@@ -16,7 +17,7 @@ _LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1
 def is_loopback(address: str) -> bool:
     """Returns True if only this machine can reach `address`.
 
-    This is so for addresses of the loopback interface and for Unix sockets.
+    Addresses of the loopback interface and Unix sockets are such addresses.
     """
     return _LOOPBACK.fullmatch(address) is not None
 
@@ -24,7 +25,8 @@ def is_loopback(address: str) -> bool:
 def dial_address(address: str) -> str:
     """Returns the address with which this machine connects to a service that listens at `address`.
 
-    A wildcard host becomes a loopback host; any other address is returned unchanged.
+    A wildcard host (`0.0.0.0`, `[::]` or empty) is replaced by the loopback host; any
+    other address is returned unchanged.
     """
     host, colon, port = address.rpartition(":")
     return f"{_LOOPBACK_OF_WILDCARD.get(host, host)}:{port}" if colon else address

@@ -1,6 +1,7 @@
-"""Validation of certificate files before gRPC uses them, and TLS for servers without gRPC.
+"""Validation of certificate files, and the TLS context of servers that do not use gRPC.
 
-gRPC does not report that a certificate is unusable; connections fail without a reason.
+gRPC does not report that a certificate is unusable: connections fail without a reason. So the files
+are validated before gRPC reads them.
 """
 
 import ssl
@@ -8,7 +9,10 @@ from pathlib import Path
 
 
 def check_pair(cert_file: Path, key_file: Path) -> None:
-    """Raises OSError or ValueError unless the files are a certificate chain and its key in PEM."""
+    """Checks that the files contain a certificate chain and its private key, in PEM.
+
+    Raises OSError if a file cannot be read, and ValueError if the content is not usable.
+    """
     _check_readable(cert_file)
     _check_readable(key_file)
     try:
@@ -21,7 +25,10 @@ def check_pair(cert_file: Path, key_file: Path) -> None:
 
 
 def check_authorities(ca_file: Path) -> None:
-    """Raises OSError or ValueError unless the file contains certificates in PEM."""
+    """Checks that the file contains certificates in PEM.
+
+    Raises OSError if the file cannot be read, and ValueError if the content is not usable.
+    """
     _check_readable(ca_file)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
@@ -48,7 +55,7 @@ def server_context(cert_file: Path, key_file: Path, client_ca_file: Path | None)
 
 
 def _check_readable(path: Path) -> None:
-    path.open("rb").close()  # An error of `open` names the file; an error of `ssl` does not.
+    path.open("rb").close()  # Errors of `open` name the file; errors of `ssl` do not.
 
 
 def _no_password() -> str:

@@ -12,9 +12,10 @@ _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 def usable_cores(quota_file: Path = _QUOTA_FILE) -> int:
     """Returns the number of cores that this process may use; at least 1.
 
-    A worker process may have a share of the machine's cores. A container may have a set of cores or
-    a quota of their time: with `--cpus 2`, it can use all cores, but only for the time of two
-    cores. `quota_file` contains the quota and its period, both in microseconds.
+    The number is limited by the process's CPU affinity (worker processes may have a share of the
+    cores) and by the CPU quota of the container. With `--cpus 2`, for example, a container runs on
+    all cores, but for no more than the time of two cores. `quota_file` contains the quota and its
+    period, both in microseconds.
     """
     cores = len(os.sched_getaffinity(0))
     # Without a quota, the file contains `max` instead of a number.

@@ -1,17 +1,21 @@
 """Data source names (DSN): the host, the database and the user of a PostgreSQL connection."""
 
-_SHOWN = ("service", "host", "hostaddr", "port", "dbname", "user")
+# The keywords of libpq whose values a message may show.
+_SHOWN_KEYWORDS = ("service", "host", "hostaddr", "port", "dbname", "user")
 
 
 def without_secrets(dsn: str) -> str:
-    """Returns the host, database and user of a valid DSN, as keywords of libpq.
+    """Returns a valid DSN with only its host, port, service, database and user.
 
-    The result is for messages and contains no password.
+    The result has the form `host=... dbname=... user=...`. It is for messages, so it contains no
+    password.
     """
-    from psycopg import conninfo  # noqa: PLC0415  # Only one engine needs it.
+    from psycopg import conninfo  # noqa: PLC0415  # Only the PostgreSQL engine needs psycopg.
 
     keywords = conninfo.conninfo_to_dict(dsn)
-    return conninfo.make_conninfo("", **{key: keywords[key] for key in _SHOWN if key in keywords})
+    return conninfo.make_conninfo(
+        "", **{key: keywords[key] for key in _SHOWN_KEYWORDS if key in keywords}
+    )
 
 
 def check_dsn(value: str) -> None:
@@ -20,7 +24,7 @@ def check_dsn(value: str) -> None:
     The message contains no part of `value`, because it may contain a password.
     """
     try:
-        import psycopg  # noqa: PLC0415  # Only one engine needs it.
+        import psycopg  # noqa: PLC0415  # Only the PostgreSQL engine needs psycopg.
     except ImportError:
         raise ValueError('HRAG_ENGINE=postgres needs pip install "hrag[postgres]"') from None
     try:

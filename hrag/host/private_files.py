@@ -1,7 +1,7 @@
 """Creates files and folders that only their owner may use, even if the umask allows more.
 
-Services and commands also set the umask, for files that libraries create. These functions are for
-places that must be safe even if nobody set the umask.
+Services and commands also set the umask, for files that libraries create. The functions of this
+module do not rely on the umask.
 """
 
 import os
@@ -23,9 +23,9 @@ def set_umask() -> None:
 
 
 def opener(path: str | Path, flags: int) -> int:
-    """Opens a file, with the mode 0600 if it is new; for the parameter `opener` of `open`.
+    """Opens the file at `path` and returns its descriptor. A new file gets the mode 0600.
 
-    Raises OSError.
+    Pass this function as the parameter `opener` of `open`. Raises OSError.
     """
     return os.open(path, flags, FILE_MODE)
 
@@ -33,7 +33,8 @@ def opener(path: str | Path, flags: int) -> int:
 def read_secret(path: Path) -> str:
     """Returns the text of a file that contains a secret, without surrounding white space.
 
-    Raises OSError. Raises ValueError if others than the owner may use the file, or if it is empty.
+    Raises OSError. Raises ValueError if the file is empty, or if its mode allows anybody except the
+    owner to use it.
     """
     with path.open(encoding="utf-8") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -46,8 +47,9 @@ def read_secret(path: Path) -> str:
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:
-    """Creates a folder with the mode 0700. Missing parents get the mode that the umask gives.
+    """Creates a folder with the mode 0700. Missing parents get the mode that the umask allows.
 
-    Raises OSError, and FileExistsError if the folder exists, unless `exist_ok`.
+    If the folder exists, raises FileExistsError, or does nothing with `exist_ok`. Raises OSError if
+    the folder cannot be created.
     """
     path.mkdir(FOLDER_MODE, parents=True, exist_ok=exist_ok)

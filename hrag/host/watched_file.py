@@ -22,10 +22,13 @@ _CHECK_INTERVAL_S = 1.0
 
 Value = TypeVar("Value")
 _Signature = tuple[tuple[int, ...] | None, ...]
+"""The times, size and inode of each file; None for a file that cannot be examined."""
 
 
 class WatchedFile(Generic[Value]):
-    """Returns the current value of one file, or of several files that are read together.
+    """The current value of one file, or of several files that are read together.
+
+    Call the object to get the value.
 
     Thread-safe: while one thread checks the files, the others do not wait for it.
     """
@@ -46,9 +49,10 @@ class WatchedFile(Generic[Value]):
         self._clock = clock
         self._checking = Lock()
         self._next_check = clock() + _CHECK_INTERVAL_S
-        # The signature is computed before the read, so that a change in between is detected later.
+        # The signature is computed before the files are read. So a change between both steps is
+        # detected at the next check.
         self._loaded = self._signature()
-        # The signature of the files that could not be read. The error is logged once for each.
+        # The signature of the files at the last failed read. The same error is logged only once.
         self._failed: _Signature | None = None
         self._value = read()
 

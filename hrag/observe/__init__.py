@@ -1,1 +1,1 @@
-"""What is recorded of the work: logs, metrics, traces, the audit log?"""
+"""What does hrag record about its work in logs, metrics, traces and the audit log?"""

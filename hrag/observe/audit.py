@@ -5,8 +5,9 @@ either to standard error like other logs, or to HRAG_AUDIT_FILE as one JSON docu
 Lines contain names, ids, numbers and codes; never a key, a token, a text or a query. Lines that
 are written in the thread that handles a call have the fields of that call.
 
-Many refusals must not cause many lines. In each second, the first few refusals have a line each;
-the others are written as counts. Every change has a line.
+Anybody can cause many refusals, and they must not cause many lines. In each second, only the first
+few refusals have a line each. The other refusals are counted, and a line contains each count. Every
+change has a line.
 """
 
 import logging
@@ -28,7 +29,8 @@ from hrag.values.current_call import CURRENT
 
 EVENT = "audit"
 
-_always = structlog.make_filtering_bound_logger("info")
+# Entries have the level info, so this class writes them at every HRAG_LOG_LEVEL.
+_EntryLogger = structlog.make_filtering_bound_logger("info")
 
 
 class Kind(StrEnum):
@@ -49,7 +51,7 @@ class _Audit:
     `handler` is the handler of HRAG_AUDIT_FILE, if it is set.
     """
 
-    logger: Any = structlog.wrap_logger(None, wrapper_class=_always)
+    logger: Any = structlog.wrap_logger(None, wrapper_class=_EntryLogger)
     reads = False
     handler: logging.Handler | None = None
 
@@ -63,7 +65,7 @@ def configure(service: str, settings: AuditSettings) -> None:
     close()
     _Audit.reads = settings.audit_reads
     if settings.audit_file is None:
-        _Audit.logger = structlog.wrap_logger(None, wrapper_class=_always)
+        _Audit.logger = structlog.wrap_logger(None, wrapper_class=_EntryLogger)
         return
     try:
         handler = _AuditFile(settings.audit_file)
@@ -78,15 +80,18 @@ def configure(service: str, settings: AuditSettings) -> None:
         *log.common_processors(service),
         structlog.processors.JSONRenderer(),
     ]
-    _Audit.logger = structlog.wrap_logger(lines, processors=processors, wrapper_class=_always)
+    _Audit.logger = structlog.wrap_logger(lines, processors=processors, wrapper_class=_EntryLogger)
     _Audit.handler = handler
 
 
 def close() -> None:
-    """Writes the counts of the last second and closes the file; later entries go to the log."""
+    """Writes the counts of the last second and closes HRAG_AUDIT_FILE.
+
+    Later entries are written to standard error, like other logs.
+    """
     _LIMITER.flush()
     handler, _Audit.handler = _Audit.handler, None
-    _Audit.logger = structlog.wrap_logger(None, wrapper_class=_always)
+    _Audit.logger = structlog.wrap_logger(None, wrapper_class=_EntryLogger)
     if handler is not None:
         handler.close()
 
@@ -97,22 +102,25 @@ def records_reads() -> bool:
 
 
 def record(kind: Kind, **fields: object) -> None:
-    """Writes an entry. Fields that are None or empty are left out."""
+    """Writes an entry of this kind. Fields that are None or an empty text are left out."""
     present = {name: value for name, value in fields.items() if value not in ("", None)}
     _Audit.logger.info(EVENT, kind=kind.value, **present)
 
 
 def refused(reason: str, method: str, **fields: object) -> None:
-    """Writes or counts the refusal of the call that this thread handles."""
+    """Records the refusal of the call that this thread handles.
+
+    Writes an entry, or only counts the refusal if there were many refusals in this second.
+    """
     credential = CURRENT.get().log_fields().get("credential", "")
     if _LIMITER.allows(Refusal(reason, method, credential)):
         record(Kind.REFUSAL, reason=reason, method=method, **fields)
 
 
 def refused_unread(reason: str, method: str) -> None:
-    """Counts the refusal of a call whose credential was not verified.
+    """Counts the refusal of a call that was refused before its credential was verified.
 
-    It writes nothing itself, so it never waits, and may be called in gRPC's event thread.
+    The function itself writes nothing. So it never waits, and gRPC's event thread may call it.
     """
     _LIMITER.count(Refusal(reason, method, ""))
 

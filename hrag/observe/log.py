@@ -51,7 +51,7 @@ STDERR = _Stderr()
 
 
 def common_processors(service: str) -> list[structlog.typing.Processor]:
-    """Returns the processors that add the fields of every line.
+    """Returns the processors that add the fields which every line has.
 
     The fields are service, process id, the fields of the call, level and time.
     """
@@ -83,8 +83,8 @@ def call_fields(
 ) -> structlog.typing.EventDict:
     """Adds the fields of the current call to a log line. It is a structlog processor.
 
-    A field that the line already has stays: a line about one document of a stream names the tenant
-    of that document.
+    A field that the line already has keeps its value. For example, a line about one document of a
+    stream names the tenant of the document.
     """
     fields = CURRENT.get().log_fields()
     return {**event, **fields, **event} if fields else event
@@ -110,7 +110,7 @@ def _console() -> list[structlog.typing.Processor]:
 def _route_standard_logs(
     shared: list[structlog.typing.Processor], renderers: list[structlog.typing.Processor]
 ) -> None:
-    """Writes the warnings of libraries with the same processors and renderers."""
+    """Writes the warnings that libraries log with Python's `logging`, in the same format."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

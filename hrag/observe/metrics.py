@@ -1,7 +1,8 @@
 """Every metric of the services, defined once: name, labels, help text.
 
-Instruments are updated by the code that does the work. Readings are values that some component
-maintains anyway; they are collected only when Prometheus scrapes. Labels have a small, fixed set
+Instruments are updated by the code whose work they count or time. Readings are values that some
+component maintains anyway, such as the size of the store; they are read only when Prometheus
+scrapes. Labels have a small, fixed set
 of values, for example methods, codes and stages. A tenant or a collection is never a label,
 because there may be ten thousand of them. Names follow the conventions of Prometheus (`_total` for
 counters, base units). All functions are thread-safe. This module does not serve metrics;
@@ -32,14 +33,15 @@ from hrag.values.errors import HragError
 
 _log = structlog.get_logger()
 
-# The `_created` metrics would add a series for each counter.
+# By default, prometheus_client adds a series `<name>_created` for each counter and histogram.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 INSTRUMENTS = CollectorRegistry()
 ProcessCollector(registry=INSTRUMENTS)
 
-# The bounds of the histogram buckets in seconds. A search takes 0.3 ms, one of its stages about
-# 20 us, and a call may wait 30 s for a model.
+# The upper bounds of the histogram buckets in seconds: for stages of a search, which take about
+# 20 us; for calls, because a search takes 0.3 ms and a call may wait 30 s for a model; for requests
+# to models and stages of ingestion; for builds of segments.
 _FAST_S = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0)
 _CALL_S = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 _MODEL_S = (1e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -66,7 +68,7 @@ _call_seconds = BatchHistogram(
 )
 _calls_running = Gauge(
     "hrag_calls_running",
-    "Calls that have begun, including open streams and calls that wait for a change.",
+    "Calls that have begun and not ended, including open streams and waiting calls.",
     registry=INSTRUMENTS,
 )
 threads_busy = Gauge(
@@ -130,7 +132,8 @@ _search_fallbacks = _counter(
     "missing",
 )
 for _source in ("dense", "lexical"):
-    # The series starts at 0. The rate of a series that starts at 1 misses its first increment.
+    # Creates the series with the value 0. If the first value were 1, Prometheus's `rate` would miss
+    # the first increment.
     _search_fallbacks.labels(_source)
 
 # These instruments are used by the indexer.
@@ -166,16 +169,18 @@ READINGS = {
     "hrag_build_info": "Always 1; the label is the version of hrag.",
     "hrag_threads": "Number of calls that may run at the same time (HRAG_THREADS).",
     "hrag_cache_lookups_total": "Lookups in the vector caches.",
-    "hrag_reader_sequence": "Sequence of the store's last commit.",
-    "hrag_reader_applied_sequence": "Sequence that all loaded collections have applied.",
-    "hrag_reader_lag_seconds": "Time since the background refresh was last up to date.",
+    "hrag_reader_sequence": "Sequence number of the store's last commit.",
+    "hrag_reader_applied_sequence": (
+        "Sequence number up to which all loaded collections contain the store's commits."
+    ),
+    "hrag_reader_lag_seconds": "Time for which commits have been waiting to be applied.",
     "hrag_reader_collections_loaded": "Collections loaded in memory.",
     "hrag_reader_loaded_bytes": "Memory of the loaded collections.",
     "hrag_reader_budget_bytes": "Memory budget of this process.",
     "hrag_reader_damaged_segments": "Damaged segments; their leaves are scanned exactly.",
-    "hrag_workers": "Configured retriever processes (HRAG_WORKERS).",
+    "hrag_workers": "Configured number of retriever processes (HRAG_WORKERS).",
     "hrag_workers_serving": "Retriever processes that are serving.",
-    "hrag_store_sequence": "Sequence of the last commit.",
+    "hrag_store_sequence": "Sequence number of the last commit.",
     "hrag_store_collections": "Collections of all tenants.",
     "hrag_store_documents": "Documents of all collections.",
     "hrag_store_leaves": "Leaves of all documents.",
@@ -214,7 +219,7 @@ def call_rejected(method: str, code: str) -> None:
 
 
 def search_fallback(missing: str) -> None:
-    """Counts a HYBRID search that could not use one source; `missing` is `dense` or `lexical`."""
+    """Counts a HYBRID search without one of its sources; `missing` is `dense` or `lexical`."""
     _search_fallbacks.labels(missing).inc()
 
 
@@ -271,7 +276,7 @@ def embedder_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def chat_request() -> Iterator[None]:
-    """Times and counts a request to the chat model. The block lasts until the text ends."""
+    """Times and counts a request to the chat model. The block must last until the text ends."""
     with _chat_seconds.time(), _count_outcome(_chat_calls):
         yield
 
@@ -330,7 +335,7 @@ def _count_outcome(calls: Counter) -> Iterator[None]:
         calls.labels(outcome).inc()
 
 
-# With the cache, a lookup takes 0.05 us; `labels` takes 0.9 us.
+# A cached lookup takes 0.05 us; without the cache, each call would spend 0.9 us in `labels`.
 @cache
 def _calls_with(method: str, code: str) -> Counter:
     return _calls.labels(method, code)
@@ -338,7 +343,7 @@ def _calls_with(method: str, code: str) -> Counter:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sample of a metric in READINGS."""
+    """The value of a metric in READINGS for one combination of labels, read at a scrape."""
 
     name: str
     value: float
@@ -348,7 +353,7 @@ class Reading:
 class Readings:
     """A Prometheus collector that calls `read` at each scrape.
 
-    `read` returns readings; the readings of one metric must follow each other.
+    `read` returns readings; all readings of the same metric must follow one another.
     """
 
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:

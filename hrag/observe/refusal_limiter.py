@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 OTHERS = "(others)"
+"""The method and credential under which a refusal is counted if there are too many counters."""
 
 _WINDOW_S = 1.0
-# The number of lines per window for refusals with equal reason, method and credential.
+# The maximum number of lines in a second for refusals with equal reason, method and credential.
 _LINES_PER_KIND = 5
-# The number of lines per window for all refusals. It also limits the number of counters.
+# The maximum number of lines in a second for all refusals together, and of counters.
 _LINES = 100
 
 
 class Refusal(NamedTuple):
-    """The key by which refusals are counted.
+    """A refusal of a call. Equal refusals share a counter.
 
     `credential` is the id of a credential; it is empty if the caller has no valid one.
     """
@@ -51,7 +52,7 @@ class RefusalLimiter:
         self._flushing = False
 
     def allows(self, refusal: Refusal) -> bool:
-        """Returns True if the refusal shall be logged. Otherwise counts it and returns False."""
+        """Returns True if the refusal gets a line. Otherwise counts it and returns False."""
         with self._lock:
             now = self._clock()
             if now >= self._ends:
@@ -78,13 +79,13 @@ class RefusalLimiter:
         timer.daemon = True
         try:
             timer.start()
-        # The system has no more threads. The next refusal tries again.
+        # The system cannot start another thread. The next refusal tries again.
         except RuntimeError:
             with self._lock:
                 self._flushing = False
 
     def flush(self) -> None:
-        """Writes the counts now."""
+        """Passes the counts since the last flush to `write` now."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             self._flushing = False

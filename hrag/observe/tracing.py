@@ -1,8 +1,8 @@
 """Traces with OpenTelemetry: a span for each call, with a child span for each stage.
 
 Tracing is off unless it is configured; it needs the extra `otel`. Spans contain names, times and
-codes, never a text, a vector or a key. OTEL_* variables configure the rest, for example sampling.
-All functions are thread-safe, except `configure` and `close`.
+codes, never a text, a vector or a key. OTEL_* variables configure everything else, for example
+sampling. All functions are thread-safe, except `configure` and `close`.
 """
 
 import threading
@@ -12,7 +12,10 @@ from typing import Any
 
 from hrag.config import CommonSettings, SettingsError
 
-_CLOSE_S = 2.0  # If the collector is down, the SDK would retry for longer than this.
+# At the end of the process, spans are exported for at most this time. If the collector is down,
+# the SDK would retry for longer.
+_CLOSE_S = 2.0
+# A call that ends with one of these status codes marks its span as failed.
 _ERRORS = frozenset({"DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN"})
 
 Stage = tuple[str, float, float]
@@ -59,7 +62,7 @@ def configure(service: str, settings: CommonSettings) -> None:
 
 
 def close() -> None:
-    """Exports the remaining spans; stops after two seconds."""
+    """Exports the remaining spans; gives up after two seconds."""
     if _Tracing.provider is not None:
         ending = threading.Thread(target=_Tracing.provider.shutdown, daemon=True)
         ending.start()
@@ -95,7 +98,7 @@ def call_failed(code: str, number: int) -> None:
 
 
 def add(stages: Iterable[Stage]) -> None:
-    """Adds finished stages as children of the current call's span."""
+    """Adds finished stages as child spans of the current call's span, if tracing is on."""
     if _Tracing.tracer is None:
         return
     now_ns, now_s = time.time_ns(), time.perf_counter()

@@ -1,8 +1,9 @@
-"""The run of the comparison: every engine indexes the leaves, then all search blocks in turn.
+"""Runs the comparison: every engine indexes the leaves, then the engines search in turn.
 
-A block is some queries, one after the other. The order of the engines alternates, so that a slow
-period of the machine affects all of them. An engine that is not installed, or that cannot index, is
-skipped, and the reason is recorded. hrag's source always takes part.
+An engine searches a block of queries, one query after the other. Then the next engine searches the
+same block. The order of the engines alternates, so that a slow period of the machine affects all of
+them. An engine that is not installed, or that cannot index, is skipped, and the reason is recorded.
+hrag's source always takes part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ class Figures:
 
 
 class Comparison:
-    """The engines that run, each in its process, with the leaves they found and their times."""
+    """The engines that run, each in a separate process, with their found leaves and times."""
 
     def __init__(self, stack: ExitStack, corpus: Path, names: Sequence[str]) -> None:
         """Starts the engines and measures them. They end when `stack` is closed."""
@@ -101,10 +102,10 @@ def _percentile(percentile: float, rounds: Samples) -> float:
 
 
 def difference(ours: RankedLeaves, theirs: RankedLeaves) -> float:
-    """Returns the largest difference of scores of equal leaves, and of equal ranks.
+    """Returns the largest difference between both engines' scores of a leaf or of a rank.
 
-    Ranks are compared too, because leaves with equal scores may come in any order. A rank that one
-    of the two does not have counts with the score 0.
+    Ranks are compared too, because leaves with equal scores may come in any order. If an engine
+    returned fewer leaves, the missing ranks have the score 0.
     """
     ranks = np.zeros((2, LIMIT))
     for ranked, leaves in zip(ranks, (ours, theirs), strict=True):

@@ -19,10 +19,10 @@ class Engine(Protocol):
         """Makes the leaves in `corpus` searchable; returns the bytes of the index on disk."""
 
     def prepared(self, query: Query) -> Any:
-        """Returns the argument of `search` for a query. Is not timed."""
+        """Returns the argument of `search` for a query. This call is not timed."""
 
     def search(self, prepared: Any) -> Any:
-        """Finds the best LIMIT leaves. Is timed."""
+        """Finds the best LIMIT leaves. This call is timed."""
 
     def ranked_leaves(self, query: Query) -> RankedLeaves:
         """Returns the leaves that `search` finds."""

@@ -1,4 +1,4 @@
-"""Leaves and queries as numbered terms, and the files through which every engine reads them."""
+"""Leaves and queries whose terms are numbers, and the files from which engines read them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -49,8 +49,8 @@ class Leaves:
 class Query:
     """A question as terms.
 
-    `terms` are the numbers of those of its terms that occur in a leaf. `idf` is the sum of the idf
-    of all its terms.
+    `terms` are the numbers of the question's terms that occur in at least one leaf. `idf` is the
+    sum of the idf of all terms of the question, including terms that occur in no leaf.
     """
 
     text: str

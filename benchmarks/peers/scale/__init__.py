@@ -1,4 +1,4 @@
-"""The peers with more leaves and with more callers: equal seeded leaves, vectors and queries.
+"""Compares the peers with more leaves and more callers; leaves, vectors and queries are equal.
 
 Every peer runs in a separate process, within limits of time and memory. README.md in the folder
 above describes the comparison.

@@ -1,4 +1,4 @@
-"""Callers that search one query after the other, each in its thread."""
+"""Callers that search one query after the other, each in a separate thread."""
 
 import threading
 import time
@@ -22,9 +22,9 @@ class Load:
 
 
 class Callers(Generic[Q]):
-    """Callers that begin at the same time, each with another query.
+    """Callers that begin at the same time, each with a different query.
 
-    A caller ends after the first search that ends later than `seconds` after its start.
+    A caller stops after its first search that ends more than `seconds` after the start.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The run of the comparison by size: a corpus for each size, which every peer indexes and searches.
+"""Runs the comparison by size: every peer indexes and searches a corpus of each size.
 
 Peers search in rounds whose order alternates, so that a slow period of the machine affects all of
 them. If a corpus is large, only one peer is in memory at a time, and it indexes and searches alone.
@@ -121,7 +121,7 @@ class Comparison:
 
 
 class _Peer:
-    """A peer's session and its figures. Its calls are limited."""
+    """A peer's session and its figures. Time and memory of the session's calls are limited."""
 
     session: Session
 
@@ -131,9 +131,9 @@ class _Peer:
         self._plan = plan
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Performs a step, unless an earlier step has failed.
+        """Performs a step. Does nothing if an earlier step has failed.
 
-        If the step fails, records the reason.
+        If the step fails, records and prints the reason.
         """
         if self._figures.failed is None:
             try:
@@ -191,7 +191,7 @@ def _session(name: str, folder: Path) -> Iterator[Session]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Yields a temporary folder in which the server of another user may have its folder."""
+    """Yields a temporary folder in which a server that runs as another user can use a folder."""
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         folder = Path(name)
         folder.chmod(0o711)

@@ -1,8 +1,8 @@
-"""Documents that are already cut, with the vectors of their leaves, in files.
+"""A corpus in files: documents that are already cut, with the vectors of their leaves.
 
-The files are read as needed. Texts are ASCII and equally long, so the offset of a document follows
-from its number. The documents have the chunk trees of a few texts in turn. `corpus_writer` writes
-the files.
+The files are read as needed. Texts are ASCII and equally long, so the offset of a document is its
+number times the length of a text. The documents have the chunk trees of a few texts in turn.
+`corpus_writer` writes the files.
 """
 
 import json

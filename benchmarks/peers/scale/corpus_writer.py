@@ -1,4 +1,4 @@
-"""The writer of a corpus of one size. Only a part of the vectors is in memory at a time."""
+"""Writes a corpus of one size. Only a part of the vectors is in memory at a time."""
 
 import json
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ SEED = 107
 QUERY_COUNT = 500
 _LEAVES_EACH = 100
 _LEAVES_PER_TOPIC = 100
-# The vectors of so many rows take 100 MB.
+# The number of vectors that are generated at a time. They take 100 MB.
 _ROWS_AT_ONCE = 50_000
 
 
 def write_corpus(folder: Path, leaf_count: int) -> int:
-    """Writes the files of at least `leaf_count` leaves; returns their number."""
+    """Writes a corpus of at least `leaf_count` leaves; returns the count of its leaves."""
     bodies = seeded.bodies(_LEAVES_EACH)
     documents = range(len(seeded.first_rows(leaf_count, _LEAVES_EACH)))
     count = sum(bodies[number % len(bodies)].leaf_count for number in documents)

@@ -1,4 +1,4 @@
-"""The choice of `ef`, the number of nodes that a search of a graph examines. Pure functions."""
+"""Chooses `ef`, the number of nodes that a search of an HNSW graph examines."""
 
 from collections.abc import Callable, Sequence
 

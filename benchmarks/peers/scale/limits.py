@@ -1,4 +1,4 @@
-"""Limits of a worker's time and memory. A worker that exceeds a limit is killed from outside."""
+"""Limits of a worker's time and memory. A worker that exceeds a limit is killed."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ _GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most seconds of a call, and the most memory of a worker and its descendants."""
+    """The maximum seconds of a call, and the maximum memory of a worker and its descendants."""
 
     seconds: float
     memory_bytes: float
 
     def exceeded(self, seconds: float, memory_bytes: float) -> str | None:
-        """Returns the limit that is exceeded, in words; None if none is."""
+        """Returns a text about the limit that is exceeded; None if no limit is exceeded."""
         if memory_bytes > self.memory_bytes:
             return f"more than {self.memory_bytes / _GB:g} GB of memory after {seconds:,.0f} s"
         if seconds > self.seconds:

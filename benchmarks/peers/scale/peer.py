@@ -11,10 +11,10 @@ from benchmarks.peers.scale.corpus import SeededCorpus
 CANDIDATES = 50
 LIMIT = 5  # The default of hrag.
 EFS = (50, 100, 200, 400, 800)
-"""The values of `ef` of an HNSW index, from which one is chosen. pgvector allows at most 1,000."""
+"""The values of `ef` from which a peer's value is chosen. pgvector allows at most 1,000."""
 
 Search = Callable[[Query, int, int], list[FoundPassage]]
-"""A function from a query, the number of candidates and the most passages to passages."""
+"""Returns passages. The arguments are the query, the candidates and the maximum of passages."""
 
 
 class ScalePeer(Protocol):
@@ -24,24 +24,24 @@ class ScalePeer(Protocol):
     """The values of `ef` to choose from, ascending; empty if the peer chooses `ef` itself."""
 
     def index_leaves(self, corpus: SeededCorpus) -> float:
-        """Stores and indexes the documents; returns the seconds. Is called once."""
+        """Stores and indexes the documents; returns the seconds it took. It is called once."""
 
     def save(self) -> None:
         """Writes everything to disk that is only in memory."""
 
     def stored_bytes(self) -> int:
-        """Returns the size of the peer on disk. Is called after `save`."""
+        """Returns the size of the peer on disk in bytes. It is called after `save`."""
 
     def set_ef(self, ef: int) -> None:
-        """Sets one of `efs` for every later search."""
+        """Sets the `ef` of every later search to one of `efs`."""
 
     def nearest(self, query: Query) -> list[int]:
-        """Returns the rows of the ten best of CANDIDATES leaves."""
+        """Returns the row numbers of the ten best leaves of a search with CANDIDATES candidates."""
 
     def callers(self, count: int) -> AbstractContextManager[list[Search]]:
         """Yields the search of each caller.
 
-        If the peer has connections, each caller has another one.
+        If the peer has connections, each caller has a separate connection.
         """
 
     def processes(self) -> list[int]:

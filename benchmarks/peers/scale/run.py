@@ -1,4 +1,4 @@
-"""A run of the comparison by size, and its output."""
+"""Runs the comparison by size, and writes its output."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def _write(path: Path, plan: Plan, about: dict[str, str | float], results: Resul
 
 
 def _size(size: Size) -> dict[str, Any]:
-    """Returns the figures of a size. Of the searches, they contain only what the tables show."""
+    """Returns the figures of a size, without the times of single searches."""
     return {
         "leaves": size.leaves,
         "peers": {

@@ -1,4 +1,4 @@
-"""The figures of the comparison by size as Markdown tables. Pure functions."""
+"""Formats the figures of the comparison by size as Markdown tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -44,7 +44,7 @@ class Worker:
         return {"index_s": self._peer.index_leaves(self._corpus)}
 
     def tune(self) -> Reply:
-        """Chooses the `ef` of searches by their recall. This is also the warm-up."""
+        """Chooses the `ef` of searches by their recall. These searches are also the warm-up."""
         if not self._peer.efs:
             return {"ef": None, "recall": self._recall()}
         ef, recall = least_ef(self._peer.efs, self._recall_by)

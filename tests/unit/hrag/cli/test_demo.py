@@ -51,7 +51,7 @@ def test_demo_waits_for_summaries():
 
 def test_demo_stops_waiting_at_its_time_limit():
     assert wait(SummarisingClient(5), timeout_s=-1) == (
-        "12 summaries, made of the documents' sentences; 4 documents still waiting\n"
+        "12 summaries, made of the documents' sentences; 4 documents still without summary\n"
     )
 
 
