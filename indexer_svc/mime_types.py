@@ -31,8 +31,8 @@ _PAGED = (PLAIN_TEXT, MARKDOWN)
 _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# An EPUB begins with an archive entry that is not compressed. _EPUB_MAGIC is the name and the content
-# of this entry, and _EPUB_START is their position in the file.
+# An EPUB begins with an archive entry that is not compressed. _EPUB_MAGIC is the name and the
+# content of this entry, and _EPUB_START is their position in the file.
 _EPUB_START = slice(30, 58)
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 # The name of the main part of an Office document tells its format.
