@@ -1,4 +1,7 @@
-"""The composition root of the indexer: opens its parts, connects them, and closes them."""
+"""The composition root of the indexer.
+
+It opens the models, the store, the parsers and the server, connects them, and closes them.
+"""
 
 import os
 import threading
@@ -35,10 +38,11 @@ SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     """Serves until `stopping` is set.
 
-    Closes its parts in the reverse order of opening. Raises HragError or SettingsError if a
-    part cannot be opened.
+    Closes everything that it has opened, in the reverse order of opening. Raises HragError or
+    SettingsError if something cannot be opened.
     """
-    # Threads inherit the niceness of the thread that starts them, so it applies to all of them.
+    # A thread inherits the niceness of the thread that starts it. So this niceness applies to all
+    # threads that are started below.
     os.nice(settings.niceness)
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
@@ -94,7 +98,8 @@ def _servicer(
 def _stop_maintenance(maintenance: Maintenance) -> None:
     """Stops the maintenance; ends the process at once if a part of the index is being built.
 
-    It does not wait for the build to finish: the next start repeats it in any case.
+    This function does not wait for the build to finish: the next start of the indexer builds that
+    part again in any case.
     """
     if not maintenance.close():
         abandon("a part of the index was still being built; the next start builds it again")
@@ -103,8 +108,8 @@ def _stop_maintenance(maintenance: Maintenance) -> None:
 def _stop_summarising(summariser: Summariser) -> None:
     """Stops the summariser; ends the process at once if a summary is still being written.
 
-    It does not wait for the chat model, which may take minutes. The next start repeats the
-    request.
+    This function does not wait for the chat model, which may take minutes. The next start of the
+    indexer sends the request again.
     """
     if not summariser.close():
         abandon("summaries were still being written; the next start writes them")

@@ -1,9 +1,9 @@
 """The boundaries at which a text may be cut: the rank of each, and the ends of blocks.
 
-All functions are pure. A boundary is a position between two tokens. Its number is the number
-of tokens before it, 0 to n. Its rank says how good a cut there is. The ranks from best to
-worst: section, paragraph, sentence, word, code point, and forbidden (inside a code point or
-between the two characters of a CRLF).
+All functions are pure. A boundary is a position before, between or after the n tokens of a text.
+Boundary i has i tokens before it, 0 <= i <= n. The rank of a boundary says how good a cut at this
+position is. The ranks from best to worst: section, paragraph, sentence, word, code point, and
+forbidden (inside a code point or between the two characters of a CRLF).
 
 A block is a range of tokens, and no leaf crosses the end of a block. A block is the text from
 one heading to the next heading of any depth, except that tiny sections join their neighbours:
@@ -11,8 +11,8 @@ one heading to the next heading of any depth, except that tiny sections join the
 1. A tiny section joins the next section if the next one is deeper, because the tiny section
    introduces it.
 2. Consecutive tiny sections form one block.
-3. A block that is still tiny joins the block before it. If it is the first, the block after
-   it joins it.
+3. A block that is still tiny joins the block before it. If it is the first block, it joins the
+   block after it.
 
 So a leaf contains text of two sections only where one of them is tiny. A section, including
 its heading, is tiny if it has less than an eighth of a leaf's tokens: less than 32 of 256
@@ -33,11 +33,11 @@ from numpy.typing import NDArray
 import hrag_fast
 from hrag.values.tree import ParsedText
 
-CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1
+CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1  # The rank of the start of a section, the highest rank.
 
 _TINY = 8  # A section is tiny if it has under 1/_TINY of a leaf's tokens.
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]")
-_UNDERLINES = tuple(b"=- ")  # First bytes of a heading's underline, or of a space before it.
+_UNDERLINES = tuple(b"=- ")  # The first byte of a heading's underline, or a space before it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def boundaries_of(
     ranks = np.empty(len(offsets), np.uint8)
     ranks[0] = CUT_SECTION
     ranks[1:] = hrag_fast.boundary_ranks(raw, offsets[1:])
-    # Many short texts have neither pages nor sections. Returning early saves numpy's calls.
+    # Many short texts have neither pages nor sections. For them, returning early saves numpy calls.
     if parsed.pages:
         pages = [page.char_start for page in parsed.pages if page.char_start < len(parsed.text)]
         _, at = _match_boundaries(_byte_offsets(parsed.text, raw, pages), offsets)
@@ -107,9 +107,9 @@ def _byte_offsets(text: str, raw: bytes, chars: Sequence[int]) -> NDArray[np.uin
 def _match_boundaries(
     targets: NDArray[np.uint32], offsets: NDArray[np.uint32]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Returns the indices of the `targets` that are boundaries, and these boundaries.
+    """Returns which of the `targets` are boundaries: their indices in `targets` and in `offsets`.
 
-    `targets` and `offsets` are byte offsets. `offsets` are those of all boundaries, ascending.
+    `targets` are byte offsets. `offsets` are the byte offsets of all boundaries, ascending.
     """
     at = np.searchsorted(offsets, targets)
     exact = np.flatnonzero(offsets[at] == targets)
@@ -134,7 +134,7 @@ def _keep_with_text(
     """Lowers the rank of the end of each heading, or of its underline, to CUT_CODE_POINT.
 
     Then a cut prefers the end of the first sentence below the heading, or the end of any word
-    in that sentence, so the heading stays with the text below it.
+    in this sentence. So the heading stays in one chunk with the text below it.
     """
     sentence_ends = np.flatnonzero(ranks >= hrag_fast.CUT_SENTENCE)
     at = np.searchsorted(sentence_ends, headings.starts, side="right")
@@ -150,9 +150,9 @@ def _keep_with_text(
 def _borders(headings: _HeadingBoundaries, count: int, tiny: int) -> NDArray[np.intp]:
     """Returns the boundaries at which sections begin, then `count`: `intp[borders]`.
 
-    Leaves out sections that a tiny section introduces. The first border is 0, because text
-    before the first heading counts as a section above all others. The last border is `count`,
-    the number of tokens.
+    Leaves out sections that a tiny section introduces. A section of fewer than `tiny` tokens is
+    tiny. The first border is 0, because text before the first heading counts as a section above
+    all others. The last border is `count`, the number of tokens.
     """
     starts, depths = headings.starts, headings.depths
     lengths_before = np.diff(starts, prepend=0)

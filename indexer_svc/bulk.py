@@ -1,16 +1,18 @@
 """Bulk load: stores many documents of one stream in three pipelined stages, by group commit.
 
-While one group of documents is committed and answered, the leaves of the next group are
-embedded, and the documents after those are read, admitted and cut. A caller that waits for
-each answer gets it at once. A caller that keeps sending gets large groups, because documents
-queue up while a commit is synced to disk. Before it embeds the next group, the load also
-pauses briefly as long as more documents arrive.
+A group is a list of consecutive documents that are embedded in one request and committed in one
+transaction. While one group is committed and answered, the leaves of the next group are embedded,
+and the documents after the next group are read, admitted and cut. If the caller waits for each
+answer, each document is a group, and is answered at once. If the caller keeps sending, groups are
+large, because documents queue up while a commit is synced to disk. Before the load embeds the next
+group, it also pauses briefly as long as more documents arrive.
 
 Answers come in the order of the documents, each after the commit of its document. An error of
 one document is the answer to that document and affects no other document. An error that
-concerns all documents ends the stream, after the answers to the documents that are stored.
-Memory is bounded: at most four groups and one document are in flight. A group stays within the
-limits of a group, or it is a single document. This module knows nothing about gRPC.
+affects all documents ends the stream, after the answers to the documents that are stored.
+Memory is bounded: at most four groups and one document are in flight. A group stays within
+GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or it is a single document. This module knows
+nothing about gRPC.
 """
 
 import threading
@@ -37,19 +39,23 @@ from hrag.values.errors import (
 from indexer_svc.ingest_pipeline import IngestDraft, Key, Pipeline, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 
-# A group shares one sync to disk. With 64 documents the sync takes little time compared with
-# the other work on them, and the writer holds its lock for a few hundredths of a second.
+# A group has at most this many documents, which share one sync to disk. For 64 documents, the sync
+# takes little time compared with the other work, so larger groups would hardly be faster. And the
+# writer holds its lock for only a few hundredths of a second.
 GROUP_DOCUMENTS = 64
-# One request to an embedding endpoint has at most this many texts. A larger group would not be
-# faster, and its answers would come later: the built-in model embeds about 350 leaves a second.
+# A group has at most this many leaves. One request to an embedding endpoint has at most as many
+# texts, so a larger group would not be embedded faster. Its answers would only come later: the
+# built-in model embeds about 350 leaves per second.
 GROUP_LEAVES = 512
 # The texts, trees and vectors of a group have at most this many bytes, which is half of the
 # default of HRAG_MAX_DOCUMENT_BYTES.
 GROUP_BYTES = 16 * MIB
 
 _FULL = 1.0  # The weight of a full group.
-_PAUSE_S = 0.002  # This is shorter than a commit, and longer than cutting a short document.
-_POLL_S = 0.1  # A wait checks this often whether the service is stopping.
+# Before the load embeds the next group, it waits this long for each further document. The time is
+# shorter than a commit, and longer than cutting a short document.
+_PAUSE_S = 0.002
+_POLL_S = 0.1  # A wait checks at this interval whether the service is stopping.
 
 # These errors end the stream, because every further document would fail with them too.
 _STREAM_ERRORS = (
@@ -69,8 +75,8 @@ SameOutcome = TypeVar("SameOutcome", bound=Outcome)
 class IngestRequest:
     """A document of the stream, not decoded yet.
 
-    The ids are as sent, so any of them may be empty or invalid. `read` decodes the document
-    and may raise.
+    The ids are as the client sent them, so any of them may be empty or invalid. `read` decodes the
+    document and may raise an error.
     """
 
     tenant_id: str
@@ -80,29 +86,29 @@ class IngestRequest:
 
     @property
     def sent_as(self) -> Key:
-        """The document's key as sent. Any part of it may be empty or invalid."""
+        """The document's key as the client sent it. Any part of it may be empty or invalid."""
         return self.tenant_id, self.collection, self.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentReply:
-    """The outcome of a document. `sent_as` is the document's key as sent."""
+    """The outcome of a document. `sent_as` is the document's key as the client sent it."""
 
     sent_as: Key
     outcome: Outcome
 
     @property
     def document_id(self) -> str:
-        """The document's id as sent. It may be empty."""
+        """The document's id as the client sent it. It may be empty."""
         return self.sent_as[2]
 
 
 @dataclass(frozen=True, slots=True)
 class _InFlight(Generic[Work]):
-    """A document between two stages, or its outcome.
+    """A document of the stream that has not been answered yet.
 
-    `key` is set once the document has been cut. `weight` is the document's share of a full
-    group.
+    `content` is the document for the next stage, or its outcome if it needs no further stage.
+    `key` is set once the document has been cut. `weight` is the document's share of a full group.
     """
 
     sent_as: Key
@@ -131,18 +137,18 @@ class BulkLoad:
         self._stopping = stopping
         self._cancelled = threading.Event()
         self._admitting = threading.Lock()
-        self._in_flight = _StreamCounts()
+        self._in_flight = _KeysInFlight()
         self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
-        # The capacity of 0 lets one group wait for its commit. Meanwhile documents queue up for
-        # the embedder. So the embedder is called, and threads are switched, once for each
-        # group and not once for each document.
+        # With a capacity of 0, only one group at a time waits for its commit. Meanwhile documents
+        # queue up for the embedder. So the embedder is called, and threads are switched, once for
+        # each group and not once for each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[DocumentReply]]:
         """Stores the documents and yields their answers in order.
 
         The answers to documents of one commit are yielded together. Raises an error that
-        concerns all documents, for example StorageFull, after the answers to the documents
+        affects all documents, for example StorageFull, after the answers to the documents
         that are stored. Raises ServiceUnavailable when the service stops, and Cancelled after
         `cancel`.
         """
@@ -154,8 +160,8 @@ class BulkLoad:
                 yield from self._answer(group)
         finally:
             self.cancel()
-            # Waits until no admission is running. After that nothing reads the store, so the
-            # store may be closed.
+            # This waits until no document is being admitted. After that, this load no longer reads
+            # the store, so the store may be closed.
             with self._admitting:
                 pass
 
@@ -177,9 +183,9 @@ class BulkLoad:
             yield [self._cut_or_refuse(request)]
 
     def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[IngestDraft]:
-        """Returns the document after cutting, or its error.
+        """Returns the document after cutting, or the document's error.
 
-        Raises an error that concerns all documents.
+        Raises an error that affects all documents.
         """
         try:
             return self._cut(request)
@@ -216,13 +222,14 @@ class BulkLoad:
         while group:
             embedded = self._embed([_.content for _ in group if isinstance(_.content, IngestDraft)])
             yield [_to_next_stage(document, embedded) for document in group]
-            # The caller of a larger group does not wait for each answer, so more may come soon.
+            # If the group has several documents, the caller does not wait for each answer, so
+            # further documents may arrive soon.
             if len(group) > 1:
                 self._drafts.gather(_FULL, _PAUSE_S)
             group = self._drafts.take(_FULL)
 
     def _embed(self, drafts: list[IngestDraft]) -> Iterator[Ready | Exception]:
-        """Embeds all drafts in one request; yields each one's result or error, in order.
+        """Embeds all drafts in one request; yields the result or error of each draft, in order.
 
         If a draft makes the request fail, embeds the drafts one by one.
         """
@@ -231,7 +238,7 @@ class BulkLoad:
         except _STREAM_ERRORS:
             raise
         except EmbedderUnavailable as error:
-            # The embedder has already retried for seconds, so no draft is tried again alone.
+            # The embedder has already retried for seconds, so the drafts are not tried one by one.
             yield from [_without_traceback(error)] * len(drafts)
         except Exception as error:
             if len(drafts) == 1:
@@ -251,7 +258,7 @@ class BulkLoad:
     # These methods commit and answer documents.
 
     def _next_group(self) -> list[_InFlight[Ready]]:
-        """Returns the documents that are ready, at least one, or an empty list at the end."""
+        """Returns the next group, or an empty list at the end of the stream."""
         while True:
             group = self._ready.take(_FULL, _POLL_S)
             if group == []:
@@ -289,15 +296,16 @@ class BulkLoad:
                 yield from self._answer([document])
 
     def _outcomes_of_commit(self, ready: list[Ready]) -> list[Outcome]:
-        """Returns the outcome of each document of one commit.
+        """Commits documents and returns the outcome of each, in order.
 
         Returns an empty list if one of several documents makes the commit fail. Raises an
-        error that concerns all documents.
+        error that affects all documents.
         """
         try:
             return [_without_traceback(outcome) for outcome in self._pipeline.commit(ready)]
         except HragError as error:
-            # An error of one document is among the outcomes, so this one concerns all documents.
+            # The error of a single document is one of the outcomes. So an HragError that is raised
+            # affects all documents.
             raise _without_traceback(error) from None
         except Exception as error:
             return [_without_traceback(error)] if len(ready) == 1 else []
@@ -305,9 +313,9 @@ class BulkLoad:
     def _finish(
         self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]
     ) -> list[DocumentReply]:
-        """Returns the answers to a group, whose documents are then in flight no more.
+        """Returns the answers to a group, and removes its documents from the keys in flight.
 
-        `committed` are the outcomes of the documents of the group that are Ready, in order.
+        `committed` are the outcomes of the group's documents that have been committed, in order.
         """
         answers = []
         outcomes = iter(committed)
@@ -335,16 +343,17 @@ class BulkLoad:
         self._check_not_cancelled()
         if self._stopping.is_set():
             raise ServiceUnavailable(
-                "the indexer is stopping; what was answered is stored, send the rest again"
+                "the indexer is stopping; documents that were answered are stored, send the others "
+                "again"
             )
 
     def _check_not_cancelled(self) -> None:
         if self._cancelled.is_set():
-            raise Cancelled("the caller went away")
+            raise Cancelled("the caller cancelled the call or disconnected")
 
 
-class _StreamCounts:
-    """Counts the documents of each key that have been cut and not been answered yet."""
+class _KeysInFlight:
+    """The keys of documents that have been cut but not answered yet, with a count for each key."""
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
@@ -367,7 +376,7 @@ class _StreamCounts:
 
 
 def _without_traceback(outcome: SameOutcome) -> SameOutcome:
-    """Returns `outcome` itself. Removes the traceback and the causes of an error.
+    """Returns `outcome` itself. If it is an error, removes its traceback and its causes.
 
     The frames of a traceback refer to the document and, through the frames of their callers, to
     the error. Only the garbage collector could free this reference cycle. The traceback of an
@@ -383,9 +392,10 @@ def _without_traceback(outcome: SameOutcome) -> SameOutcome:
 def _to_next_stage(
     document: _InFlight[IngestDraft], embedded: Iterator[Ready | Exception]
 ) -> _InFlight[Ready]:
-    """Returns a document for the next stage, with the next of the results in `embedded`.
+    """Returns a document for the stage after embedding.
 
-    A document that has an outcome already keeps it and takes no result.
+    Its content is the next result in `embedded`. A document that has an outcome already keeps it,
+    and no result is read.
     """
     content = document.content
     outcome = next(embedded) if isinstance(content, IngestDraft) else content

@@ -2,11 +2,11 @@
 
 The tree is built bottom-up over one token sequence.
 
-* Level 0 is a sliding window over each block of sections (`boundaries` defines blocks). The
-  window stops at the end of the block. It starts again at the beginning of the next block,
-  without overlap.
-* Each higher level groups consecutive chunks of the level below while they fit. Then it extends
-  the end of each group until the group shares the level's overlap with the next group. A group
+* The chunks of level 0 are the positions of a window that slides over each block of sections
+  (`boundaries` defines blocks). The window stops at the end of the block. It starts again at the
+  beginning of the next block, without overlap.
+* A chunk of a higher level is a run of consecutive chunks of the level below, as many as fit. Its
+  end is then extended until it shares the level's overlap with the next chunk. The end of a chunk
   before a heading is not extended.
 
 So every chunk has one parent and lies inside it, for any chunk sizes. No leaf crosses the end of
@@ -30,8 +30,9 @@ from hrag.values.collections import TreeSettings
 from hrag.values.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 
-# A cut may be before its target position by up to 1/_SNAP of the chunk size. A quarter of 256
-# tokens is two or three sentences, so it nearly always contains the end of a sentence.
+# To find a better boundary, a cut may be before its target position by up to 1/_SNAP of the chunk
+# size. A quarter of 256 tokens is two or three sentences, so this range nearly always contains the
+# end of a sentence.
 _SNAP = 4
 # The overlap may differ from its target by up to 1/_SNAP_OVERLAP of the target.
 _SNAP_OVERLAP = 4
@@ -44,7 +45,7 @@ class Level:
     """The chunk size, the overlap and the slack of one level, all in tokens.
 
     The overlap of two neighbouring chunks may differ from `overlap` by up to `slack`, so that
-    it ends at a better boundary.
+    the cut is at a better boundary.
     """
 
     size: int
@@ -85,8 +86,8 @@ def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
     bounds = boundaries_of(parsed, raw, offsets, settings.leaf_tokens)
     smallest, *larger = (Level.of(size, settings.overlap_ratio) for size in settings.level_sizes)
     spans = [_slide_windows(bounds, smallest)]
-    for number, level in enumerate(larger, start=1):
-        in_blocks = number <= settings.embedding_level
+    for level_index, level in enumerate(larger, start=1):
+        in_blocks = level_index <= settings.embedding_level
         spans.append(_group_chunks(bounds, spans[-1], level, in_blocks=in_blocks))
     levels = [_pack_level(level, offsets) for level in spans]
     _add_char_offsets(levels, raw, ascii_only=len(raw) == len(parsed.text))
@@ -117,7 +118,7 @@ class _CharOffsets:
 def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
     """Returns the boundary of the highest rank in [low, high].
 
-    Of several boundaries of this rank, returns the one nearest to `near`. If all boundaries in
+    If several boundaries have this rank, returns the one nearest to `near`. If all boundaries in
     the range are forbidden, returns the last permitted boundary below `low` and above `floor`.
     """
     best = max(ranks[low : high + 1])
@@ -133,9 +134,8 @@ def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
 def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
     """Returns the chunks of level 0: windows that slide over each block.
 
-    Each window starts about `level.overlap` tokens before the end of the previous one. The last
-    window of a block has at least 1/_SNAP of `level.size` tokens, unless the whole block has
-    fewer.
+    Each window starts about `level.overlap` tokens before the end of the previous window. The last
+    window of a block has at least 1/_SNAP of `level.size` tokens if the block has so many.
     """
     ranks = bounds.ranks
     starts, ends = list[int](), list[int]()
@@ -155,9 +155,9 @@ def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
 
 
 def _next_start(ranks: bytes, end: int, level: Level) -> int:
-    """Returns the boundary where the chunk after one that ends at `end` begins.
+    """Returns the boundary where the next chunk begins, after a chunk that ends at `end`.
 
-    If headings begin within the overlap, it is the last of these headings.
+    If headings begin within the overlap, the next chunk begins at the last of these headings.
     """
     if not level.overlap:
         return end
@@ -172,8 +172,8 @@ def _next_start(ranks: bytes, end: int, level: Level) -> int:
 def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks: bool) -> _Spans:
     """Returns the chunks of the level above `below`.
 
-    Each chunk is the longest run of consecutive chunks of `below` that fits, with its end
-    extended to the overlap. With `in_blocks` no run crosses the end of a block.
+    Each chunk is the longest run of consecutive chunks of `below` that fits into `level.size`. Its
+    end is extended to overlap the next chunk. With `in_blocks`, no run crosses the end of a block.
     """
     starts, ends, counts = list[int](), list[int](), list[int]()
     stops = bounds.block_ends if in_blocks else bounds.block_ends[-1:]
@@ -317,7 +317,8 @@ class _SectionTable:
 def _extents(sections: Sequence[Section], text_end: int) -> list[int]:
     """Returns the end of each section.
 
-    It is the start of the next section of the same or a smaller depth, or `text_end`.
+    A section ends at the start of the next section of the same or a smaller depth, or at
+    `text_end`.
     """
     ends = [text_end] * len(sections)
     open_sections: list[int] = []

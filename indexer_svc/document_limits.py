@@ -14,17 +14,17 @@ from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES
 
 MAX_SOURCE_BYTES = 2048
-# All vectors of a document are in memory at once. With the default levels, 3,072 dimensions
-# and 32 MiB of plain text (the default of HRAG_MAX_DOCUMENT_BYTES), the vectors take 1.9 GiB in
-# the worst case that was measured, a text of rare characters and short sentences. The vectors of
-# English prose take 0.4 GiB.
+# The vectors of a document have at most this many bytes, because all of them are in memory at once.
+# This is enough for 32 MiB of plain text (the default of HRAG_MAX_DOCUMENT_BYTES) with the default
+# levels and 3,072 dimensions. In the worst case that was measured, a text of rare characters and
+# short sentences, the vectors take 1.9 GiB. The vectors of English prose take 0.4 GiB.
 MAX_VECTOR_BYTES = 2048 * MIB
 
 
 def check_limits(document: Document, metadata_json: bytes) -> None:
-    """Checks everything of a document except its body. Raises TooLarge or InvalidArgument.
+    """Checks all fields of a document except its body. Raises TooLarge or InvalidArgument.
 
-    `metadata_json` is the metadata in canonical JSON. An empty id is allowed.
+    `metadata_json` is the metadata in canonical JSON. An empty document id is allowed.
     """
     _check_size("title", document.title.encode(), MAX_TITLE_BYTES)
     check_changeable(document.metadata, metadata_json, document.source)
@@ -33,7 +33,7 @@ def check_limits(document: Document, metadata_json: bytes) -> None:
 
 
 def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: str) -> None:
-    """Checks what UpdateMetadata can change: the metadata and the source. Raises TooLarge."""
+    """Checks the fields that UpdateMetadata can change: metadata and source. Raises TooLarge."""
     _check_size("source", source.encode(), MAX_SOURCE_BYTES)
     _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
     _check_values(metadata)
@@ -42,13 +42,13 @@ def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: 
 def check_leaves(count: int, vector_bytes: int) -> None:
     """Raises TooLarge if a document has too many leaves, or if their vectors take too many bytes.
 
-    `count` is the number of leaves. The engine limits it.
+    `count` is the number of leaves. The storage engine limits this number.
     """
     check_leaf_count(count)
     if vector_bytes > MAX_VECTOR_BYTES:
         raise TooLarge(
             f"document has {count:,} leaves, whose vectors take {vector_bytes:,} bytes; at most "
-            f"{MAX_VECTOR_BYTES:,} are allowed, split it or use larger chunks",
+            f"{MAX_VECTOR_BYTES:,} are allowed, split the document or use larger chunks",
             field="document",
         )
 
@@ -69,7 +69,7 @@ def _check_values(metadata: Mapping[str, Any]) -> None:
 def _value_count(value: Any) -> int:
     """Returns the number of values at any depth of `value`.
 
-    An object inside `value` counts as one value in addition to the values inside it.
+    An object inside `value` counts as one value, in addition to the values that it contains.
     """
     if isinstance(value, Mapping):
         return sum(isinstance(item, Mapping) + _value_count(item) for item in value.values())

@@ -1,11 +1,10 @@
 """Text extraction: reads the text, pages, sections and title of a document that a client sent.
 
-This is the first step of an ingest. It refuses a document that cannot be indexed: one of an
-unknown type, one whose body is too large, unreadable or blank, and one with a run of white
-space, or of other characters, that is so long that it would stall the tokenizer. The extracted
-text is never blank, and UTF-8 can always encode it. Pages and sections are in order of position.
-A document gives the same result on every machine. This module knows nothing about tokens,
-storage or gRPC.
+This is the first step of an ingest. It refuses a document that cannot be indexed: its type is
+unknown, its body is too large, unreadable or blank, or it has a run of white space, or of other
+characters, that is so long that it would stall the tokenizer. The extracted text is never blank,
+and UTF-8 can always encode it. Pages and sections are in order of position. A document gives the
+same result on every machine. This module knows nothing about tokens, storage or gRPC.
 """
 
 import codecs
@@ -23,14 +22,15 @@ from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mim
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
-# The tokenizer treats a run as one piece, and its time grows faster than the length of a piece.
-# It fails on about 1,000,000 characters of white space. The limit for white space allows the line
-# breaks of MAX_PAGES empty pages.
+# The longest run of characters without white space, and the longest run of white space. Runs are
+# limited because the tokenizer processes a run as a whole, and its time grows faster than the
+# length of the run. It fails on about 1,000,000 characters of white space. MAX_WHITE_SPACE_CHARS
+# allows the line breaks between MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
-# A parser process reads these formats, even if the file is small. The value is how errors name
-# the format.
+# Foreign formats. Only a parser process parses them, even if the file is small. Each value is the
+# name of the format in error messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
@@ -39,9 +39,9 @@ _FOREIGN_FORMATS = {
     XLSX: "a workbook",
     EPUB: "an EPUB",
 }
-# This process reads short texts of these formats itself. A parser process reads longer texts,
-# because no other thread can run meanwhile: Markdown of this length that consists only of markers
-# takes a tenth of a second.
+# This process parses short texts of these formats itself. A parser process parses longer texts,
+# because no other thread of this process can run while it parses: Markdown of
+# _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
 # Zero-width characters count as blank.
@@ -56,7 +56,10 @@ Parse = Callable[[bytes, str, int], ParsedFile]
 The arguments are the bytes, their MIME type, and the largest size of the text in bytes of UTF-8.
 """
 TenantParse = Callable[[str, Deadline, bytes, str, int], ParsedFile]
-"""Parses a file for a tenant. The first two arguments are the tenant's id and its deadline."""
+"""Parses a file for a tenant, like Parse, with two more arguments before the others.
+
+They are the tenant's id and the deadline of the call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Extracted:
     """The text, pages, sections and title of a document's body.
 
     `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. It depends only on the body and the type.
+    or empty. It depends only on the body and its MIME type.
     """
 
     parsed: ParsedText
@@ -74,15 +77,15 @@ class Extracted:
 def no_parser(
     _tenant_id: str, _deadline: Deadline, _content: bytes, mime_type: str, _max_text_bytes: int
 ) -> ParsedFile:
-    """Raises UnreadableDocument. This is the parser of a pipeline that reads only plain text."""
+    """Raises UnreadableDocument. A pipeline that reads only plain text uses this function."""
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
 def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
-    `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is read
-    from it (in UTF-8). `parse` reads foreign formats and long texts.
+    `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is
+    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts.
 
     Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
     of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of
@@ -93,12 +96,12 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     level 1. Plain text, tables and source code have no title. A workbook has only the title in
     its metadata.
 
-    NUL characters are allowed in `text` and `pages`. In `content` that should be text they are
-    refused, because they show that the bytes are of another format.
+    NUL characters are allowed in `text` and `pages`. If `content` should be text, NUL characters
+    are refused, because they show that the bytes are of another format.
 
     Raises:
-        TooLarge: the body or the text read from it exceeds `max_bytes`, or there are more than
-            MAX_PAGES pages.
+        TooLarge: the body or the text extracted from it exceeds `max_bytes`, or there are more
+            than MAX_PAGES pages.
         UnreadableDocument: `content` is not UTF-8, has a NUL byte although it should be text,
             or is a damaged or encrypted file.
         BlankDocument: the text has no visible character.
@@ -142,7 +145,10 @@ def _check_size(body: Body, field: str, max_bytes: int) -> None:
 
 
 def _joined_size(pages: Sequence[Page]) -> int:
-    """Returns the size of the joined pages in bytes of UTF-8. Raises TooLarge."""
+    """Returns the size of the joined pages in bytes of UTF-8.
+
+    Raises TooLarge for more than MAX_PAGES pages, or InvalidArgument for a lone surrogate.
+    """
     if len(pages) > MAX_PAGES:
         raise TooLarge(
             f"pages has {len(pages)} pages; at most {MAX_PAGES} are allowed", field="pages"
@@ -154,7 +160,10 @@ def _joined_size(pages: Sequence[Page]) -> int:
 
 
 def _utf8_size(text: str, name: str, field: str) -> int:
-    """Returns the size of `text` in bytes of UTF-8. Raises InvalidArgument for a surrogate."""
+    """Returns the size of `text` in bytes of UTF-8.
+
+    Raises InvalidArgument for a lone surrogate. `name` is the name of the text in the message.
+    """
     try:
         return len(text.encode())
     except UnicodeEncodeError as error:
@@ -180,7 +189,10 @@ def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
 
 
 def _decode(content: bytes) -> str:
-    """Decodes UTF-8, without its byte order mark. Raises UnreadableDocument."""
+    """Returns the text of UTF-8 bytes, without a byte order mark.
+
+    Raises UnreadableDocument if the bytes are not UTF-8 or contain NUL.
+    """
     start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
     if b"\0" in content:
         raise UnreadableDocument(
@@ -225,14 +237,14 @@ def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
 
 
 def _check_text(text: str, field: str) -> None:
-    """Raises BlankDocument for a blank text, InvalidArgument for a run that is too long."""
+    """Raises BlankDocument if a text is blank, or InvalidArgument if it has too long a run."""
     if _VISIBLE.search(text) is None:
         raise BlankDocument(f"{field} is blank; it must contain visible text", field=field)
     _check_runs(text, field)
 
 
 def _check_runs(text: str, field: str) -> None:
-    """Raises InvalidArgument if a run of the text is too long for the tokenizer."""
+    """Raises InvalidArgument if a text has a run that is too long for the tokenizer."""
     for separator in _SEPARATORS:
         text = text.replace(separator, "-")
     start = _long_run_start(text, MAX_RUN_CHARS, _last_word_chars)
@@ -270,8 +282,8 @@ def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int
 
     `last_run_chars` returns the length of the run at the end of a text, or 0 if the text does not
     end with a run. The search reads windows of `longest` + 1 characters. If the run at the end of
-    a window is not too long, the next window begins where that run begins. No run before it in
-    the window can be too long, so most characters are never examined.
+    a window is not too long, the next window begins where that run begins. A run that ends earlier
+    in the window is too short to matter, so most characters are never examined.
     """
     start = 0
     while len(text) - start > longest:

@@ -14,15 +14,18 @@ from hrag.models.embedding import Embedder, Vectors
 from hrag.text.sentences import sentence_ends
 from hrag.values.errors import EmbedderRejected
 
-# A summary of about 100 tokens contains a few statements, and its embedding is still precise.
+# A summary has at most this many characters, which are about 100 tokens. So it contains a few
+# statements, and its embedding is still precise.
 _MAX_CHARS = 500
-# At most this many sentences are compared, spread evenly over the text. More would take time
-# and change little.
+# At most this many sentences are compared, spread evenly over the text. More sentences would take
+# more time and change the summary little.
 _MAX_SENTENCES = 100
-# The similarity to the nearest chosen sentence is multiplied by this and subtracted from the
-# relevance.
+# The similarity of a sentence to the nearest chosen sentence is multiplied by this weight and
+# subtracted from the relevance of the sentence.
 _REDUNDANCY_WEIGHT = 0.5
-_MIN_CHARS = 20  # Shorter sentences are mostly headings, numbers and labels.
+# Shorter sentences are used only if there is no longer one. They are mostly headings, numbers and
+# labels.
+_MIN_CHARS = 20
 _SEPARATOR = " "
 _WORD = re.compile(r"\w")
 
@@ -44,22 +47,25 @@ def extract(text: str, embedder: Embedder) -> str:
         order = list(range(len(sentences)))
     chosen: list[int] = []
     remaining_chars = _MAX_CHARS
-    for number in order:
-        remaining_chars -= len(sentences[number]) + len(_SEPARATOR)
+    for index in order:
+        remaining_chars -= len(sentences[index]) + len(_SEPARATOR)
         if chosen and remaining_chars < 0:
             break
-        chosen.append(number)
-    return _SEPARATOR.join(sentences[number] for number in sorted(chosen))
+        chosen.append(index)
+    return _SEPARATOR.join(sentences[index] for index in sorted(chosen))
 
 
 def _sentences_to_compare(text: str) -> list[str]:
-    """Returns the sentences to compare, without duplicates, at most _MAX_SENTENCES."""
+    """Returns the sentences to compare, in order of the text, at most _MAX_SENTENCES.
+
+    Duplicates and sentences without a word are left out.
+    """
     ends = sentence_ends(text)
     sentences = [" ".join(text[start:end].split()) for start, end in pairwise([0, *ends])]
     with_words = [sentence for sentence in dict.fromkeys(sentences) if _WORD.search(sentence)]
     long = [sentence for sentence in with_words if len(sentence) >= _MIN_CHARS] or with_words
     sample = np.linspace(0, len(long) - 1, min(len(long), _MAX_SENTENCES)).astype(int)
-    return [long[number] for number in sample]
+    return [long[index] for index in sample]
 
 
 def _rank_by_marginal_relevance(vectors: Vectors) -> list[int]:

@@ -1,9 +1,9 @@
 """Ingestion of a document in five steps: check, admit, cut, embed, commit.
 
-Each step is one method. A single document passes through the steps one after another. For a
-stream of documents, `bulk` runs them in parallel. Cheap checks come first. A document that is
-stored already is recognised by its hash before anything is extracted or embedded. Nothing is
-visible before the commit at the end.
+Each step is one method of `Pipeline`. A single document passes through the steps one after another.
+For a stream of documents, `bulk` runs the steps of different documents in parallel. Cheap checks
+come first: a document that is stored already is recognised by its hash, before its text is
+extracted or embedded. No part of a document is visible to searches before the commit.
 """
 
 import hashlib
@@ -47,15 +47,15 @@ from indexer_svc.document_limits import check_leaves, check_limits
 from indexer_svc.extract import TenantParse, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
 
-# This is part of every content hash. It is raised when documents are read or cut in a new way,
-# so that ingesting them again does not count as UNCHANGED.
+# This version is part of every content hash. It is raised when documents are parsed or cut in a new
+# way. Then a stored document that is ingested again is processed again, instead of being UNCHANGED.
 _PIPELINE_VERSION = b"3"
 _FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Settings that a new collection gets if its creator sets none, and the largest body.
+    """The settings of a collection whose creator sets none, and the size limit of a document.
 
     `max_document_bytes` limits the body of each document. `language` is the language of the
     analyzer.
@@ -73,9 +73,9 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A document with an id, within all limits that can be checked without its body.
+    """A document that has passed the check: it has an id, and its fields are within their limits.
 
-    `metadata_json` is the canonical JSON of the metadata.
+    The body has not been checked. `metadata_json` is the canonical JSON of the metadata.
     """
 
     tenant_id: str
@@ -86,12 +86,13 @@ class Checked:
 
     @property
     def key(self) -> Key:
+        """The document's key. Its collection is the name that was sent, which may be an alias."""
         return self.tenant_id, self.collection, self.document.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A document that is admitted to its collection, and whose version is not stored yet."""
+    """A document that must be ingested: its collection exists and does not contain this version."""
 
     collection: CollectionHandle
     document: Document
@@ -100,7 +101,7 @@ class Pending:
 
     @property
     def key(self) -> Key:
-        """The document's key. It has the name of the collection, even if an alias was sent."""
+        """The document's key, with the name of its collection even if an alias was sent."""
         return self.collection.tenant_id, self.collection.name, self.document.document_id
 
 
@@ -128,14 +129,14 @@ class IngestDraft:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of text, tree and vectors. The stored document takes at least as many."""
+        """The size of text, tree and vectors in bytes. The stored document is at least as large."""
         text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
         tree = sum(self.tree.counts) * CHUNK.itemsize
         return text + tree + self.vector_bytes
 
     @property
     def vector_bytes(self) -> int:
-        """The bytes of the vectors of all leaves."""
+        """The size of the vectors of all leaves, in bytes."""
         return self.leaf_count * self._settings.dimension * _FLOAT32_BYTES
 
     @property
@@ -189,9 +190,10 @@ class Pipeline:
         defaults: Defaults,
         parse: TenantParse = no_parser,
     ) -> None:
-        """Stores documents through `writer`, embedded by `embedder`.
+        """Embeds documents with `embedder` and stores them through `writer`.
 
-        `parse` reads the formats and long texts that this process does not read itself.
+        `parse` parses the documents that this process does not parse itself: files of foreign
+        formats, and long texts.
         """
         self._writer = writer
         self._embedder = embedder
@@ -201,9 +203,9 @@ class Pipeline:
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
     ) -> tuple[Collection, int]:
-        """Creates a collection; returns it and the sequence of its creation.
+        """Creates a collection; returns it and the sequence number of this change.
 
-        Its embedder is the embedder of this service, or none. Raises InvalidArgument,
+        The collection's embedder is the embedder of this service, or none. Raises InvalidArgument,
         CollectionExists or StorageQuotaExceeded.
         """
         ids.check_tenant_id(tenant_id)
@@ -222,7 +224,7 @@ class Pipeline:
         if settings.tree.leaf_tokens > embedder.max_tokens:
             raise InvalidArgument(
                 f"level_sizes gives leaves of up to {settings.tree.leaf_tokens} tokens; "
-                f"embedder {embedder.name} takes at most {embedder.max_tokens}",
+                f"embedder {embedder.name} accepts at most {embedder.max_tokens}",
                 field="level_sizes",
             )
         return self._writer.create_collection(tenant_id, name, settings)
@@ -236,8 +238,8 @@ class Pipeline:
             return NoEmbedder()
         if request.embedder not in (None, self._embedder.name):
             raise InvalidArgument(
-                f"embedder is {request.embedder!r}; it must be empty for this indexer's, "
-                f"{self._embedder.name!r}, or {NO_EMBEDDER!r} for a collection without vectors",
+                f"embedder is {request.embedder!r}; it must be empty or {self._embedder.name!r}, "
+                f"this indexer's embedder, or {NO_EMBEDDER!r} for a collection without vectors",
                 field="embedder",
             )
         return self._embedder
@@ -246,7 +248,7 @@ class Pipeline:
         """Returns which parts of a document get summaries in a new collection.
 
         A collection without an embedder cannot have summaries, because summaries have vectors.
-        Raises InvalidArgument if the request asks for them nevertheless.
+        Raises InvalidArgument if the request asks for summaries of such a collection.
         """
         has_vectors = embedder.dimension > 0
         if request.summaries is None:
@@ -262,7 +264,10 @@ class Pipeline:
     def ingest(
         self, tenant_id: str, collection: str, document: Document, deadline: Deadline
     ) -> IngestResult:
-        """Stores one document, unless it is stored already. Raises the errors of all steps."""
+        """Stores one document, unless the same document is stored already.
+
+        Raises the errors of all steps.
+        """
         admitted = self.admit(self.check(tenant_id, collection, document))
         if isinstance(admitted, IngestResult):
             return admitted
@@ -279,9 +284,9 @@ class Pipeline:
         return result
 
     def check(self, tenant_id: str, collection: str, document: Document) -> Checked:
-        """Checks everything except the body.
+        """Checks all fields of a document except its body, and computes its content hash.
 
-        A document without an id gets one that is derived from its body. Raises InvalidArgument
+        A document without an id gets an id that is derived from its body. Raises InvalidArgument
         or TooLarge.
         """
         ids.check_tenant_id(tenant_id)
@@ -294,11 +299,11 @@ class Pipeline:
         return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
     def admit(self, checked: Checked, superseded: Container[Key] = ()) -> IngestResult | Pending:
-        """Returns the stored document's result if it is the same document, else what to store.
+        """Returns the stored document's result if the same document is stored, else a Pending.
 
-        The stored version of a document in `superseded` is ignored, because another version of
-        the document is about to be stored. Raises CollectionNotFound, StorageQuotaExceeded or
-        EmbedderMismatch.
+        `superseded` are the keys of documents of which another version is about to be stored. The
+        stored versions of these documents are ignored. Raises CollectionNotFound,
+        StorageQuotaExceeded or EmbedderMismatch.
         """
         admission = self._admit(checked, checked.content_hash)
         pending = Pending(
@@ -308,8 +313,9 @@ class Pipeline:
             return admission.unchanged
         settings = admission.collection.settings
         if settings.dimension:
-            # Only the names are compared. Finding out the embedder's dimension may need a request
-            # to an endpoint, so `embed` compares the dimensions later.
+            # Only the names of the embedders are compared here. Finding out the dimension of this
+            # service's embedder may need a request to an endpoint, so `embed` compares the
+            # dimensions later.
             check_embedder(settings, self._embedder.name)
         return pending
 
@@ -321,17 +327,17 @@ class Pipeline:
         except CollectionNotFound:
             if collection != DEFAULT_COLLECTION:
                 raise
-        # A concurrent first ingest may have created the collection.
+        # Another caller may create the collection at the same time.
         with suppress(CollectionExists):
             self.create_collection(tenant_id, collection, SettingsRequest())
         return self._writer.admit(tenant_id, collection, document_id, content_hash)
 
     def admit_draft(self, draft: IngestDraft, *, superseded: bool = False) -> IngestResult | None:
-        """Admits a document again, now that its size is known.
+        """Checks again whether a document may be stored, now that its size is known.
 
-        This is done before embedding, because embedding may cost money. Returns the stored
-        document's result if the same document has been stored meanwhile, else None. With
-        `superseded`, the stored version is ignored. Raises CollectionNotFound or
+        Call this before embedding, because embedding may cost money. Returns the stored document's
+        result if the same document has been stored meanwhile, else None. With `superseded`, the
+        stored version is ignored. Raises CollectionNotFound or
         StorageQuotaExceeded.
         """
         pending = draft.pending
@@ -344,7 +350,7 @@ class Pipeline:
         ).unchanged
 
     def cut(self, pending: Pending, deadline: Deadline) -> IngestDraft:
-        """Extracts the text and builds its chunk tree.
+        """Extracts the text of a document and builds its chunk tree.
 
         Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or DeadlineExceeded.
         Raises TooBusy or ServiceUnavailable if no parser is available for the document now.
@@ -364,7 +370,7 @@ class Pipeline:
     def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; returns the documents to commit.
 
-        The order is that of `drafts`. If one draft fails, the whole call fails. Raises
+        The documents are in the order of `drafts`. If one draft fails, the whole call fails. Raises
         EmbedderMismatch, EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
         """
         for draft in drafts:
@@ -386,7 +392,7 @@ class Pipeline:
             return self._embedder.embed(texts, deadline)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Waits until indexing has caught up enough with the commits (backpressure).
+        """Waits until few enough committed leaves are not indexed yet (backpressure).
 
         Raises DeadlineExceeded.
         """
@@ -395,8 +401,8 @@ class Pipeline:
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
         """Stores documents in one commit; returns the result or the error of each, in order.
 
-        Raises an error that concerns all of them, for example StorageFull. Then none of them is
-        stored.
+        Raises an error that affects all documents, for example StorageFull. Then none of the
+        documents is stored.
         """
         with metrics.ingest_stage("commit"):
             return self._writer.put_many([(item.collection, item.document) for item in ready])
@@ -407,11 +413,11 @@ def _no_vectors(draft: IngestDraft) -> Vectors:
 
 
 def hash_document(document: Document, metadata_json: bytes | None = None) -> str:
-    """Returns a BLAKE2b hash, in hex, of everything that a client sends except the id.
+    """Returns a BLAKE2b hash, in hex, of all fields of a document except its id.
 
-    Equal hashes mean that a document is UNCHANGED. Different names of one MIME type give the same
-    hash. Bytes that are read as text give the same hash as that text. Raises InvalidArgument for
-    an unknown type.
+    If the stored document has the same hash, an ingested document is UNCHANGED. Different names of
+    one MIME type give the same hash. Bytes that are read as text give the same hash as that text.
+    Raises InvalidArgument for an unknown type.
     """
     if metadata_json is None:
         metadata_json = canonical_json.encode(document.metadata)
@@ -424,7 +430,7 @@ def hash_document(document: Document, metadata_json: bytes | None = None) -> str
 
 
 def derived_id(document: Document) -> str:
-    """Returns the id of a document that comes without one: a hash of its body."""
+    """Returns the id of a document that was sent without an id: a hash of its body."""
     digest = hashlib.blake2b(digest_size=16)
     _feed_body(digest, document)
     return f"b2-{digest.hexdigest()}"
@@ -443,13 +449,17 @@ def _feed_body(digest: "hashlib.blake2b", document: Document) -> None:
 
 
 def _feed(digest: "hashlib.blake2b", part: bytes) -> None:
-    """Adds a part and its length to a hash, so that "ab", "c" differs from "a", "bc"."""
+    """Adds a part and its length to a hash.
+
+    The length makes the hash of the parts "ab", "c" differ from the hash of "a", "bc".
+    """
     digest.update(len(part).to_bytes(8, "big"))
     digest.update(part)
 
 
 def _utf8(text: str) -> bytes:
-    # Lone surrogates do not fail here. Extraction refuses them with an error for the client.
+    # With "surrogatepass", a lone surrogate raises no error here. Extraction refuses it with an
+    # error for the client.
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,7 +1,8 @@
-"""Changes a document's metadata and source: reads them, applies the change, checks, stores.
+"""Changes a document's metadata and source.
 
-The writer stores the new metadata only if the document is still the version that was read;
-otherwise the update starts again. So no change of another caller is lost, and no lock is held
+An update reads the stored values, applies the change, checks the new values and stores them. The
+writer stores them only if the document is still the version that was read; otherwise the update
+starts again. So no change of another caller is lost, and no lock is held
 between reading and storing (optimistic concurrency control).
 """
 
@@ -16,7 +17,7 @@ from indexer_svc.document_limits import check_changeable
 
 
 def check_change(change: MetadataChange) -> None:
-    """Raises InvalidArgument for a change that changes nothing or contradicts itself."""
+    """Raises InvalidArgument if a change changes nothing or contradicts itself."""
     if not (change.metadata or change.remove_keys or change.replace or change.source is not None):
         raise InvalidArgument(
             "the request changes nothing; set metadata, remove_keys, replace or source",
@@ -31,7 +32,8 @@ def check_change(change: MetadataChange) -> None:
     for key in change.remove_keys:
         if key in change.metadata:
             raise InvalidArgument(
-                f"remove_keys has {quoted(key)}, which metadata sets; name it in one of them",
+                f"remove_keys has {quoted(key)}, which metadata sets too; use a key in only one of "
+                "the two fields",
                 field="remove_keys",
             )
 
@@ -62,7 +64,7 @@ def update_metadata(
         try:
             changed = writer.put_metadata(collection, document_id, info.sequence, metadata, source)
         except DocumentChanged:
-            # Another caller has written the document since it was read. The next round checks
-            # whether `expected_sequence` allows that.
+            # Another caller has written the document since it was read. The next iteration reads
+            # the new version and checks it against `expected_sequence`.
             continue
         return MetadataUpdate(changed, IngestOutcome.UPDATED)

@@ -1,4 +1,4 @@
-"""Decides the format of a document: from the type that the client gives, or from the content."""
+"""Decides the format of a document: by the MIME type that the client sends, or by the content."""
 
 import re
 from collections.abc import Iterable
@@ -31,8 +31,11 @@ _PAGED = (PLAIN_TEXT, MARKDOWN)
 _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_EPUB_START = slice(30, 58)  # An EPUB's archive begins with this entry, not compressed.
+# An EPUB begins with an archive entry that is not compressed. _EPUB_MAGIC is the name and the
+# content of this entry, and _EPUB_START is their position in the file.
+_EPUB_START = slice(30, 58)
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
+# The name of the main part of an Office document tells its format.
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
     b"word/document2.xml": DOCX,  # Word on the Web writes this name.
@@ -52,10 +55,10 @@ def field_of(body: Body) -> str:
 
 
 def resolve_mime_type(document: Document) -> str:
-    """Returns the MIME type as which a document is read: one of `hrag.values.formats`.
+    """Returns the MIME type by which a document is parsed: one of `hrag.values.formats`.
 
-    The type of a document that comes without one is detected if its bytes leave no doubt (PDF,
-    HTML, EPUB or an Office document). Otherwise it is `text/plain`. Raises InvalidArgument for a
+    If the client sends no type, the type is detected from the bytes if they are clearly a PDF,
+    HTML, an EPUB or an Office document. Otherwise it is `text/plain`. Raises InvalidArgument for a
     type that is unknown or does not fit the body, and for bytes that are an archive of an unknown
     format.
     """
@@ -85,7 +88,7 @@ def require_readable(mime_type: str) -> None:
 
 @cache
 def has_formats_extra() -> bool:
-    """Returns True if the libraries of the extra `formats` are installed. Caches the answer."""
+    """Returns True if the libraries of the extra `formats` are installed. The result is cached."""
     return all(find_spec(name) is not None for name in _LIBRARIES)
 
 
@@ -104,9 +107,9 @@ def _allowed(body: Body) -> str:
 
 
 def _hint(body: Body) -> str:
-    """Returns the part of the error that lists the types of the extra `formats`.
+    """Returns the part of the error message that lists the types of the extra `formats`.
 
-    It is empty if the extra is installed or would add no type that fits the body.
+    The result is empty if the extra is installed, or if none of its types fits the body.
     """
     lacking = [format_ for format_ in FORMATS if format_.needs_extra and _fits(format_, body)]
     if has_formats_extra() or not lacking:
@@ -133,10 +136,10 @@ def _detect(content: bytes) -> str:
 
 
 def _detect_archive(content: bytes) -> str:
-    """Returns the format of an archive by the name of a main part that appears first in it.
+    """Returns the format of an archive, by the first name of a main part that appears in it.
 
-    An archive has the name of each part before the part's bytes. So a name inside the bytes of a
-    part comes later. Raises InvalidArgument for an archive of another format.
+    In an archive, the name of a part is before the part's bytes. So the name of the real main part
+    comes before any such name inside its bytes. Raises InvalidArgument for another archive.
     """
     if content[_EPUB_START] == _EPUB_MAGIC:
         return EPUB

@@ -2,12 +2,13 @@
 
 The thread iterates a source and works on the next items while the consumer works on the
 previous ones. The queue is bounded by weight, so a source that is faster than the consumer is
-blocked. Items come out in the order of the source. An error of the source is raised after all
-items before it.
+blocked. The consumer gets the items in the order of the source. If the source raises an error,
+`take` raises it after all items that came before the error.
 
-A queue that has ended refers neither to its source nor to an error. The frames of the error's
-traceback refer to the queue and to the items, and this reference cycle would keep all of them
-in memory until the garbage collector runs. This module knows nothing about documents.
+A queue that has ended holds no reference to its source or to an error. The frames of the error's
+traceback refer to the queue and to the items. If the queue referred to the error, this reference
+cycle would keep all of them in memory until the garbage collector runs. This module knows nothing
+about documents.
 """
 
 import threading
@@ -20,11 +21,11 @@ Item = TypeVar("Item")
 
 
 class PrefetchQueue(Generic[Item]):
-    """Iterates a source of batches once it is started. Only one thread may take items.
+    """A queue that a thread fills from a source of batches. Only one thread may take items.
 
     The items in the queue have a total weight of at most `capacity`. A batch that is heavier
     is queued alone. `weigh` returns the weight of an item. `name` is the thread's name. `gather`
-    calls `sleep` to wait for some seconds.
+    waits by calling `sleep` with seconds.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class PrefetchQueue(Generic[Item]):
         self._sleep = sleep
         self._waiting: deque[Item] = deque()
         self._weight = 0.0
-        # The list has at most one error, which `take` removes and raises.
+        # This list has at most one error, the error of the source. `take` removes and raises it.
         self._failures: list[Exception] = []
         self._ended = False
         self._stopped = False
@@ -49,7 +50,7 @@ class PrefetchQueue(Generic[Item]):
         self._emptied = threading.Condition(lock)
 
     def start(self, batches: Iterable[Sequence[Item]]) -> None:
-        """Starts the thread, which iterates `batches`. Call it once."""
+        """Starts the thread, which iterates `batches` and queues their items. Call it once."""
         thread = threading.Thread(target=self._run, args=(batches,), name=self._name, daemon=True)
         thread.start()
 
@@ -69,10 +70,10 @@ class PrefetchQueue(Generic[Item]):
     def take(self, capacity: float, timeout_s: float | None = None) -> list[Item] | None:
         """Removes queued items and returns them in order, at least one.
 
-        Together they weigh at most `capacity`, unless the first item alone weighs more. Waits
-        only for the first item. Returns None if no item arrived within `timeout_s` seconds,
-        and an empty list at the end of the source or after `stop`. Raises the error that the
-        source raised, once.
+        Together the items weigh at most `capacity`, or the first item alone weighs more and is
+        returned alone. Waits only for the first item. Returns None if no item arrived within
+        `timeout_s` seconds, and an empty list at the end of the source or after `stop`. Raises
+        the error that the source raised, once.
         """
         with self._filled:
             if not self._filled.wait_for(self._has_result, timeout_s):
@@ -86,10 +87,10 @@ class PrefetchQueue(Generic[Item]):
             return batch
 
     def stop(self) -> None:
-        """Ends the queue for both sides, and returns at once.
+        """Ends the queue for the thread that fills it and for the consumer. Returns at once.
 
-        The source may still be running. If it is blocked outside of the queue, the caller must
-        wake it.
+        The thread may still be running the source. If the source is blocked outside of the queue,
+        the caller must wake the source.
         """
         with self._filled:
             self._stopped = True
@@ -128,7 +129,7 @@ class PrefetchQueue(Generic[Item]):
                 self._filled.notify()
 
     def _put(self, batch: Sequence[Item]) -> bool:
-        """Adds a batch once there is capacity, and returns True. Returns False after `stop`."""
+        """Queues a batch once it fits, and returns True. Returns False after `stop`."""
         weight = sum(map(self._weigh, batch))
         with self._filled:
             self._emptied.wait_for(lambda: self._stopped or self._has_capacity(weight))

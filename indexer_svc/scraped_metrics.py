@@ -10,7 +10,7 @@ from hrag.observe.metrics import Reading
 
 
 def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
-    """Yields the current values. Raises StoreUnavailable if the store cannot be read."""
+    """Yields the current values of the metrics. Raises StoreUnavailable if reading fails."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     totals = asdict(writer.totals())

@@ -1,7 +1,7 @@
 """The sections of a document for summaries: ranges of leaves that get one summary each.
 
-All functions are pure. Sections are consecutive, and each leaf is in exactly one of them. A
-leaf that crosses the border of two sections belongs to the one that contains most of it.
+All functions are pure. Sections are consecutive, and each leaf is in exactly one section. If a leaf
+crosses the border of two sections, it is in the section that contains most of the leaf.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> l
     """Returns the range of leaf indices of each section, in order.
 
     `level` is the level of the leaves. `unit` says whether sections are pages, sections
-    between headings, or chunks of the top level. A text without pages is divided into its
-    chunks of the top level for PAGE, and a text without headings for SECTION.
+    between headings, or chunks of the top level. If it is PAGE and the text has no pages, or
+    SECTION and the text has no headings, sections are chunks of the top level.
     """
     leaves = tree.level(level)
     if unit is SummaryUnit.PAGE and parsed.pages:
@@ -33,7 +33,10 @@ def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> l
 
 
 def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
-    """Returns the page that contains the middle of each leaf: `int64[leaves]`, from 1."""
+    """Returns the position, from 1, of the page that contains the middle of each leaf.
+
+    The result is `int64[leaves]`.
+    """
     starts = [page.char_start for page in parsed.pages]
     middles = (leaves["char_start"].astype(np.int64) + leaves["char_end"]) // 2
     pages: NDArray[Any] = np.searchsorted(starts, middles, side="right")
@@ -44,7 +47,7 @@ def heading(title: str, sections: Sequence[Section], parents: Sequence[int], sec
     """Returns `title - outer > inner`: a document's title and the titles down to a section.
 
     Parts that are missing are left out. `section` is an index into `sections`, or NONE.
-    `parents` is `section_parents(sections)`. It is passed in because computing it for each
+    `parents` is `section_parents(sections)`. It is a parameter because computing it again for each
     heading would take quadratic time.
     """
     path = " > ".join(path_below(title, sections, parents, section))

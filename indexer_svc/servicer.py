@@ -29,7 +29,7 @@ from indexer_svc.stored_catalog import StoredCatalog
 class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     """Serves IndexerService, which protos/hrag/v1/indexer.proto describes.
 
-    Streams of documents end early once `stopping` is set.
+    Once `stopping` is set, streams of documents end before their last document.
     """
 
     def __init__(
@@ -187,8 +187,8 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         key = (*_collection_of(request), request.document_id)
         text, end = "", 0
         if request.HasField("text_range"):
-            part = ByteRange(request.text_range.start, request.text_range.end)
-            info, text, end = self._catalog.document_with_text(*key, part)
+            text_range = ByteRange(request.text_range.start, request.text_range.end)
+            info, text, end = self._catalog.document_with_text(*key, text_range)
         elif request.include_text:
             info, text, _ = self._catalog.document_with_text(*key)
         else:

@@ -1,6 +1,6 @@
 """Lists, reads, changes and deletes stored collections, aliases and documents.
 
-It checks names, filters and page tokens, and then calls the writer.
+Names, filters and page tokens are checked before the writer is called.
 """
 
 import base64
@@ -35,7 +35,7 @@ class StoredCatalog:
     """
 
     def __init__(self, writer: Writer, reply: ReplyLimit = UNLIMITED) -> None:
-        """Reads and changes the store through `writer`. `reply` limits the size of a reply."""
+        """Uses the store of `writer`. `reply` limits the size of a reply."""
         self._writer = writer
         self._reply = reply
 
@@ -44,7 +44,7 @@ class StoredCatalog:
         return self._writer.collection(*_check_names(tenant_id, name, "name"))
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
-        """Returns a page of the tenant's collections in order of name.
+        """Returns one page of the tenant's collections, in order of name.
 
         A `page_size` of 0 means DEFAULT_PAGE_SIZE.
         """
@@ -53,18 +53,18 @@ class StoredCatalog:
         return _with_opaque_token(self._writer.collections(tenant_id, *page))
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
-        """Deletes a collection; returns the sequence of the deletion."""
+        """Deletes a collection; returns the sequence number of the deletion."""
         return self._writer.delete_collection(*_check_names(tenant_id, name, "name"))
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
-        """Creates an alias of a collection, or sets it to another collection."""
+        """Creates an alias of a collection, or sets an existing alias to this collection."""
         ids.check_collection_name(alias, "alias")
         return self._writer.set_alias(
             ids.check_tenant_id(tenant_id), alias, ids.check_collection_name(collection)
         )
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
-        """Deletes an alias; returns the sequence of the deletion."""
+        """Deletes an alias; returns the sequence number of the deletion."""
         return self._writer.delete_alias(*_check_names(tenant_id, alias, "alias"))
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
@@ -79,9 +79,10 @@ class StoredCatalog:
     def document_with_text(
         self, tenant_id: str, collection: str, document_id: str, part: ByteRange | None = None
     ) -> tuple[DocumentInfo, str, int]:
-        """Returns one document, its text, and the byte of the whole text at which that ends.
+        """Returns one document, its text, and the offset at which this text ends.
 
-        With `part`, the text is that part, or as much of its start as fits into a reply.
+        The offset counts bytes of the whole text. With `part`, only this range of the text is
+        returned, or as much of its beginning as fits into a reply.
         """
         ids.check_document_id(document_id)
         opened = self._open(tenant_id, collection)
@@ -96,7 +97,7 @@ class StoredCatalog:
         filter: Filter | None = None,
         deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
-        """Returns a page of the documents that pass `filter`, in order of id.
+        """Returns one page of the documents that pass `filter`, in order of id.
 
         Without a filter, all documents pass. A `page_size` of 0 means DEFAULT_PAGE_SIZE.
         """
@@ -122,23 +123,24 @@ class StoredCatalog:
         change: MetadataChange,
         deadline: Deadline,
     ) -> MetadataUpdate:
-        """Changes a document's metadata and source as `metadata_update` describes."""
+        """Changes a document's metadata and source, by `metadata_update.update_metadata`."""
         ids.check_document_id(document_id)
         check_change(change)
         opened = self._open(tenant_id, collection)
         return update_metadata(self._writer, opened, document_id, change, deadline)
 
     def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
-        """Deletes a document; returns the sequence of the deletion."""
+        """Deletes a document; returns the sequence number of the deletion."""
         ids.check_document_id(document_id)
         return self._writer.delete(self._open(tenant_id, collection), document_id)
 
     def delete_documents(
         self, tenant_id: str, collection: str, filter: Filter | None, deadline: Deadline
     ) -> Iterator[DocumentDeletion]:
-        """Deletes the documents that pass `filter`, in steps, by `Writer.delete_matching`.
+        """Deletes the documents that pass `filter`, in several commits.
 
-        Raises InvalidArgument if there is no filter.
+        Calls `Writer.delete_matching`, which yields the count of deletions of each commit. Raises
+        InvalidArgument if there is no filter.
         """
         if filter is None:
             raise InvalidArgument(
@@ -150,7 +152,7 @@ class StoredCatalog:
         return self._writer.delete_matching(self._open(tenant_id, collection), filter, deadline)
 
     def status(self, tenant_id: str, collection: str) -> IndexStatus:
-        """Returns the counts of a collection and the tenant's usage."""
+        """Returns the size and the state of a collection, and the usage of its tenant."""
         return self._writer.status(self._open(tenant_id, collection))
 
     def _open(self, tenant_id: str, collection: str) -> CollectionHandle:
@@ -175,15 +177,15 @@ def _checked_page_size(value: int) -> int:
 
 
 def _with_opaque_token(listing: Listing[Item]) -> Listing[Item]:
-    """Encodes the name in `next_page_token`, so that clients do not rely on its form."""
+    """Returns the listing with `next_page_token` in Base64, so that clients do not interpret it."""
     token = base64.urlsafe_b64encode(listing.next_page_token.encode()).decode()
     return Listing(listing.items, token)
 
 
 def _decode_page_token(page_token: str) -> str:
-    """Returns the name after which a page begins.
+    """Returns the name or document id after which a page begins; empty for the first page.
 
-    `page_token` is one that `_with_opaque_token` encoded, or empty for the first page.
+    `page_token` is a token that `_with_opaque_token` encoded, or empty for the first page.
     """
     if not page_token:
         return ""
@@ -192,6 +194,7 @@ def _decode_page_token(page_token: str) -> str:
         return ids.check_document_id(name)
     except (binascii.Error, ValueError, InvalidArgument):
         raise InvalidArgument(
-            f"page_token is {ids.quoted(page_token)}; it must be a next_page_token of this call",
+            f"page_token is {ids.quoted(page_token)}; it must be empty or the next_page_token "
+            "of the previous page",
             field="page_token",
         ) from None

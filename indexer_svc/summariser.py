@@ -7,14 +7,16 @@ A chat model writes the summaries. A summary consists of sentences from the text
 (`extractive`) if there is no chat model, if the model rejects a section repeatedly, or if the
 summaries of the collection have cost as many tokens as allowed.
 
-While the model or the embedder is down or refuses requests, retries back off exponentially. To
-avoid paying for a section twice, the embedder is tried before the model is called. Finished
-summaries of a few documents (`SummariserPolicy.max_drafts`) stay in memory until their document
-is complete. Their cost is counted when a turn ends, even if the turn fails.
+While the model or the embedder is down or refuses requests, retries back off exponentially. The
+embedder is tried before the model is called: if the embedder failed afterwards, the same section
+might have to be paid for twice. For the same reason, the finished summaries of a few documents
+(`SummariserPolicy.max_drafts`) stay in memory until all sections of their document are written.
 
-A long document takes several turns, and other collections have their turns in between. A
-document that fails or cannot be read is set aside for a while. So is a collection whose vectors
-have another dimension than those of the embedder.
+The thread works in turns. In one turn it writes a limited number of sections of one document, so a
+long document takes several turns, and other collections have their turns in between. The cost of
+the summaries is counted when a turn ends, even if the turn fails. A document that fails or cannot
+be read is set aside for a while: the thread does not work on it. A collection is set aside too if
+the dimension of its vectors is not the dimension of the embedder.
 """
 
 import threading
@@ -56,8 +58,8 @@ _log = structlog.get_logger()
 # character, so a summary rarely has more than 8,000 tokens.
 MAX_CHARS = 2000
 
-# A prompt contains at most this many characters of a text, about 6,000 tokens. Of a longer text,
-# only the beginning is summarised.
+# A prompt contains at most this many characters of a text, about 6,000 tokens. If a text is longer,
+# only its beginning is summarised.
 MAX_PROMPT_CHARS = 24_000
 
 _PROMPT = """\
@@ -100,14 +102,15 @@ class SummariserPolicy:
     """How the background thread divides its work, and how long it waits.
 
     `max_calls`: at most this many calls of the chat model run at once.
-    `turn_sections`: so many sections of a document are written before another collection has
-    its turn.
-    `max_drafts`: the finished summaries of so many unfinished documents stay in memory. They need
-    a few hundred bytes for each section.
-    `max_tries`: after so many rejections or outages, the document itself counts as their cause.
+    `turn_sections`: at most this many sections of a document are written before another collection
+    has its turn.
+    `max_drafts`: the finished summaries of at most this many unfinished documents stay in memory.
+    They need a few hundred bytes for each section.
+    `max_tries`: after this many rejections or outages during the work on a document, the document
+    itself is considered their cause and is set aside.
     `poll_s`: while no document needs summaries, the store is read again after this time.
-    `first_retry_s`, `last_retry_s`: an outage is retried after the first time. The time doubles
-    with each further outage, up to the last time.
+    `first_retry_s`, `last_retry_s`: after an outage, the thread waits for `first_retry_s` and tries
+    again. The wait doubles with each further outage, up to `last_retry_s`.
     `backoff_s`: a document that failed, or that cannot be read, is set aside for this time.
     `close_s`: `Summariser.close` waits at most this time for the thread to end.
     """
@@ -127,14 +130,14 @@ DEFAULT_POLICY = SummariserPolicy()
 
 
 class _SummariserClosing(Exception):
-    """Raised to end the work on a document, because the service stops."""
+    """Raised to end the work on a document, because the service is stopping."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
     """A part of a document that gets a summary.
 
-    `leaves` is its range of leaf indices. `heading` names the document and the part.
+    `leaves` is the range of the part's leaf indices. `heading` names the document and the part.
     """
 
     leaves: range
@@ -169,9 +172,10 @@ class Summariser:
         self._thread.start()
 
     def close(self) -> bool:
-        """Stops the thread after the sections that are being written now.
+        """Stops the thread once the sections that are being written now are finished.
 
-        Waits at most `SummariserPolicy.close_s`. Returns False if the thread is still running then.
+        Waits at most `SummariserPolicy.close_s` seconds. Returns False if the thread is still
+        running after the wait.
         """
         self._closing.set()
         self._calls.shutdown(wait=False, cancel_futures=True)
@@ -180,7 +184,7 @@ class Summariser:
 
     @property
     def draft_count(self) -> int:
-        """Number of unfinished documents whose finished summaries are in memory."""
+        """The number of unfinished documents whose finished summaries are in memory."""
         return len(self._drafts)
 
     def _run(self) -> None:
@@ -189,7 +193,7 @@ class Summariser:
         while not self._closing.is_set():
             document = None
             try:
-                document = self._next(last)
+                document = self._next_document(last)
                 if document is None:
                     self._closing.wait(policy.poll_s)
                     continue
@@ -209,8 +213,9 @@ class Summariser:
                 _report(error, policy.backoff_s)
             except EmbedderMismatch as error:
                 assert last is not None
-                # In `Writer.next_unsummarised`, this negative number excludes all documents of
-                # the collection. `UnreadableVersion.version` has the same meaning.
+                # The negative id of a collection stands for all documents of the collection. If it
+                # is in `excluding`, `Writer.next_unsummarised` skips the collection.
+                # `UnreadableVersion.version` may be such a number too.
                 self._set_aside(-last.collection_id)
                 _report(error, policy.backoff_s, tenant=last.tenant_id, collection=last.name)
             except Exception as error:
@@ -218,9 +223,9 @@ class Summariser:
                     self._give_up_for_now(document, error)
         self._calls.shutdown()  # Waits for all calls, so that the thread ends last.
         for draft in self._drafts.values():
-            self._count(draft)
+            self._count_cost(draft)
 
-    def _next(self, last: CollectionHandle | None) -> Unsummarised | None:
+    def _next_document(self, last: CollectionHandle | None) -> Unsummarised | None:
         now = time.monotonic()
         self._set_aside_until = {
             version: until for version, until in self._set_aside_until.items() if until > now
@@ -228,10 +233,10 @@ class Summariser:
         return self._writer.next_unsummarised(self._embedder.name, last, self._set_aside_until)
 
     def _check_embedder(self, document: Unsummarised) -> None:
-        """Tries the embedder before anything is paid for.
+        """Embeds a short text, to find errors of the embedder before the chat model is paid for.
 
-        Raises the embedder's errors. Raises EmbedderMismatch if its vectors have another
-        dimension than those of the collection.
+        Raises the embedder's errors, or EmbedderMismatch if the embedder's vectors have another
+        dimension than the collection's vectors.
         """
         (vector,) = self._embedder.embed([_PROBE])
         check_embedder(document.collection.settings, self._embedder.name, len(vector))
@@ -248,7 +253,7 @@ class Summariser:
     def _count_failure(self, document: Unsummarised) -> None:
         """Counts a failure. After `max_tries` failures, sets the document aside.
 
-        Otherwise the document would block all other documents.
+        If it were not set aside, the document would block all other documents.
         """
         draft = self._drafts.get(document.version)
         if draft is None:
@@ -262,26 +267,27 @@ class Summariser:
         self._set_aside_until[version] = time.monotonic() + self._policy.backoff_s
 
     def summarise(self, document: Unsummarised) -> None:
-        """Writes, embeds and stores the summaries of a document and of its sections.
+        """Works on a document for one turn: writes, embeds and stores its summaries.
 
-        If the turn ends before all sections are written, a later turn continues with the rest.
-        Raises the errors of the chat model, the embedder and the store.
+        If the turn ends before all sections have a summary, nothing is stored, and a later turn
+        writes the missing summaries. Raises the errors of the chat model, the embedder and the
+        store.
         """
-        draft = self._draft(document)
+        draft = self._draft_of(document)
         min_chars = self._limits.min_chars
         long_enough = [part for part in _sections(document) if len(part.text) >= min_chars]
         try:
             if not self._write_turn(draft, long_enough):
-                self._count(draft)
+                self._count_cost(draft)
                 return
             summaries = self._embed_summaries(self._all_summaries(document, draft, long_enough))
         except BaseException:
-            self._count(draft)
+            self._count_cost(draft)
             raise
         self._writer.put_summaries(document, summaries, draft.spent_tokens)
         del self._drafts[document.version]
 
-    def _count(self, draft: "_Draft") -> None:
+    def _count_cost(self, draft: "_Draft") -> None:
         """Adds the tokens that an unfinished draft has cost to the total of its collection.
 
         If the store fails, the tokens stay in the draft and are added later.
@@ -289,40 +295,40 @@ class Summariser:
         spent = draft.take_spent()
         if spent:
             try:
-                self._writer.put_summaries(*_count_only(draft.collection), spent)
+                self._writer.put_summaries(*_cost_only(draft.collection), spent)
             except HragError:
                 draft.spend(spent)
 
-    def _draft(self, document: Unsummarised) -> "_Draft":
-        """Returns the draft of an earlier turn, or a new one.
+    def _draft_of(self, document: Unsummarised) -> "_Draft":
+        """Returns the draft of the document from an earlier turn, or a new draft.
 
-        If there are too many drafts then, evicts the least recently used one.
+        If there are more than `max_drafts` drafts then, evicts the least recently used draft.
         """
         draft = self._drafts.pop(document.version, None) or _Draft(document.collection)
         self._drafts[document.version] = draft
         if len(self._drafts) > self._policy.max_drafts:
-            self._count(self._drafts.pop(next(iter(self._drafts))))
+            self._count_cost(self._drafts.pop(next(iter(self._drafts))))
         draft.max_tokens = self._limits.max_tokens - document.spent_tokens
         return draft
 
     def _write_turn(self, draft: "_Draft", sections: Sequence[_Section]) -> bool:
-        """Writes up to `turn_sections` of the sections that the draft does not have yet.
+        """Writes summaries of up to `turn_sections` sections for which the draft has none yet.
 
-        Writes all of them if there are already `max_drafts` drafts, because a later turn could
-        find this draft evicted. Returns True if the draft has all sections now.
+        If there are already `max_drafts` drafts, writes all missing summaries, because this draft
+        might be evicted before a later turn. Returns True if the draft has all summaries now.
         """
         missing = [section for section in sections if section.leaves not in draft.texts]
         policy = self._policy
         has_space = len(self._drafts) < policy.max_drafts
         turn = missing[: policy.turn_sections] if has_space else missing
-        calls = [self._calls.submit(self._write, draft, section) for section in turn]
+        calls = [self._calls.submit(self._write_summary, draft, section) for section in turn]
         try:
             for call in calls:
                 call.result()
         finally:
             for call in calls:
                 if not call.cancel():
-                    # A call that has begun is paid for, so its summary is waited for.
+                    # A call that has begun must be paid for, so this waits for its summary.
                     call.exception()
         return len(turn) == len(missing)
 
@@ -336,19 +342,19 @@ class Summariser:
         """
         written = ((section, draft.texts[section.leaves]) for section in sections)
         summaries = [(section, text) for section, text in written if text]
-        whole = _whole(document, [text for _, text in summaries])
+        whole = _whole_document(document, [text for _, text in summaries])
         text = ""
         if len(summaries) == 1:
             text = summaries[0][1]
         elif summaries or len(whole.text) >= self._limits.min_chars:
-            text = self._write(draft, whole)
+            text = self._write_summary(draft, whole)
         return [(whole, text), *summaries] if text else []
 
     def _embed_summaries(self, written: Sequence[tuple[_Section, str]]) -> DocumentSummaries:
         """Returns the summaries with their vectors.
 
-        The text that is embedded begins with the section's heading. The stored summary does not,
-        because the citation of a chunk has the heading already.
+        The text that is embedded begins with the section's heading. The stored summary does not
+        have the heading, because the citation of a chunk contains it already.
         """
         texts = [f"{section.heading}\n{text}".strip() for section, text in written]
         if texts:
@@ -358,10 +364,11 @@ class Summariser:
         summaries = tuple(Summary(text, section.leaves) for section, text in written)
         return DocumentSummaries(summaries, vectors)
 
-    def _write(self, draft: "_Draft", section: _Section) -> str:
+    def _write_summary(self, draft: "_Draft", section: _Section) -> str:
         """Returns the section's summary, or "" if the section has nothing to summarise.
 
-        Writes it if the draft does not have it yet. Raises _Closing if the service stops.
+        Writes the summary if the draft does not have it yet. Raises _SummariserClosing if the
+        service is stopping.
         """
         if self._closing.is_set():
             raise _SummariserClosing
@@ -386,19 +393,20 @@ class Summariser:
         try:
             answer = self._chat.complete(prompt, _ANSWER_TOKENS, Deadline.after(_CALL_S))
         except ChatRejected:
-            # The reason may be the API key, not the text.
+            # The model may have rejected the API key and not the text, so the call is tried again.
             if draft.failures < self._policy.max_tries - 1:
                 raise
             return ""
-        draft.spend(_tokens(prompt, answer))
+        draft.spend(_call_tokens(prompt, answer))
         return one_line(answer.text)[:MAX_CHARS]
 
 
 class _Draft:
-    """The finished summaries of a document, and the tokens that they have cost.
+    """The finished summaries of an unfinished document, and the tokens that they have cost.
 
-    The keys of `texts` are ranges of leaves. `spent_tokens` counts the tokens that are not in the
-    collection's total yet. Concurrent calls may exceed `max_tokens`.
+    The keys of `texts` are the sections' ranges of leaves. `spent_tokens` is the number of tokens
+    that are not in the collection's total yet. `max_tokens` limits it, but concurrent calls may
+    exceed this limit.
     """
 
     def __init__(self, collection: CollectionHandle) -> None:
@@ -421,8 +429,8 @@ class _Draft:
             return spent
 
 
-def _count_only(collection: CollectionHandle) -> tuple[Unsummarised, DocumentSummaries]:
-    """Returns arguments for `Writer.put_summaries` that store nothing and only count tokens."""
+def _cost_only(collection: CollectionHandle) -> tuple[Unsummarised, DocumentSummaries]:
+    """Returns arguments with which `Writer.put_summaries` only counts tokens and stores nothing."""
     parsed, tree = ParsedText(""), Tree.from_levels([])
     vectors = np.empty((0, collection.settings.dimension), np.float32)
     document = Unsummarised(collection, NO_VERSION, "", "", parsed, tree, 0)
@@ -449,7 +457,7 @@ def _sections(document: Unsummarised) -> Iterator[_Section]:
         yield _Section(leaves, name, text)
 
 
-def _whole(document: Unsummarised, summaries: Sequence[str]) -> _Section:
+def _whole_document(document: Unsummarised, summaries: Sequence[str]) -> _Section:
     """Returns the whole document as a section.
 
     Its text is the summaries of the document's sections, or the document's text if there are no
@@ -460,10 +468,10 @@ def _whole(document: Unsummarised, summaries: Sequence[str]) -> _Section:
     return _Section(range(document.tree.counts[level]), document.title, text)
 
 
-def _tokens(prompt: str, answer: Completion) -> int:
-    """Returns the tokens of a call of the chat model.
+def _call_tokens(prompt: str, answer: Completion) -> int:
+    """Returns the number of tokens that a call of the chat model has read and written.
 
-    They are counted here if the endpoint does not report them.
+    If the endpoint does not report this number, the tokens are counted here.
     """
     reported = answer.end.prompt_tokens + answer.end.completion_tokens
     return reported or len(tokens.encode(prompt)) + len(tokens.encode(answer.text))

@@ -12,7 +12,8 @@ from hrag.values.limits import MAX_TITLE_BYTES
 
 MAX_SECTION_TITLE_CHARS = 200
 
-# A scalar may be longer than a title, because it has quotes, escapes and indentation too.
+# At most this many characters of a value in front matter are read. The value may be longer than the
+# title in it, because it may also have quotes, escapes and indentation.
 _MAX_SCALAR_CHARS = 4 * MAX_TITLE_BYTES
 # Matches the key `title` of the outermost mapping with its value. The value is the rest of the
 # line and the indented lines below it.
@@ -36,8 +37,8 @@ _NOT_PLAIN = re.compile(r"[\[\]{},&*!|>%@`]|[-?:](?:\s|$)|(?:~|null|Null|NULL)$|
 
 # Matches texts that programs write instead of a title: "Untitled 3", "Document1", "Microsoft Word
 # - a.doc", "PowerPoint Presentation", the name of the file, punctuation. A real title may end with
-# the name of a file that the text is about ("A guide to robots.txt"). So for the endings in the
-# second group, the name must be one word or a path.
+# the name of a file that the text is about ("A guide to robots.txt"). So a text with an ending from
+# `html` to `fm` matches only if it is one word or a path.
 _PLACEHOLDER = re.compile(
     r"untitled(?:[\s_-]*+(?:document|presentation|\d++))*"
     r"|(?:document|presentation|slide|book)[\s_-]?\d+"
@@ -73,7 +74,8 @@ def front_matter_title(front_matter: str) -> str:
 
     Reads plain, quoted and block scalars of YAML, folded to one line, and strings of TOML on one
     line. It uses no YAML parser, so that anchors, tags and the expansion of aliases cannot be
-    abused. A title that uses them, or that is a list, a mapping or null, counts as no title.
+    abused. The result is empty for a title that uses anchors, tags or aliases, and for a list, a
+    mapping or null.
     """
     if front_matter.startswith(_TOML_MARK):
         return document_title(_toml_title(front_matter))
@@ -82,13 +84,16 @@ def front_matter_title(front_matter: str) -> str:
         return ""
     first_line, _, _ = match["value"].partition("\n")
     if not _COMMENT.sub("", first_line).strip():
-        # If only the indented lines below have a value, it is a list or a mapping.
+        # If the value is only in the indented lines below, it is a list or a mapping.
         return ""
     return document_title(_scalar_text(" ".join(match["value"][:_MAX_SCALAR_CHARS].split())))
 
 
 def metadata_title(text: str) -> str:
-    """Returns the title in a file's metadata, or an empty string if a program put it there."""
+    """Returns the title in a file's metadata, on one line and cut to MAX_TITLE_BYTES.
+
+    Returns an empty string if a program has written it, for example "Untitled 3".
+    """
     title = document_title(text)
     return "" if _PLACEHOLDER.fullmatch(title) else title
 

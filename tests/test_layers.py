@@ -421,7 +421,7 @@ def test_the_indexer_parses_no_foreign_format_itself() -> None:
 
 def test_a_parser_process_loads_only_the_modules_it_needs() -> None:
     loaded = _loaded_by(
-        "from indexer_svc.parsers import parser_child; parser_child.load(parser_child.Family.CORE)"
+        "from indexer_svc.parsers.parser_child import FormatFamily, load; load(FormatFamily.CORE)"
     )
     assert loaded & PARSER_LIBRARIES == {"pypdfium2"}
     heavy = {"lmdb", "hnswlib", "numpy", "grpc", "structlog", "hrag_fast", "hrag.engine"}

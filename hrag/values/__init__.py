@@ -1,1 +1,4 @@
-"""What does everything speak of? Frozen values, errors, ids, filters, trees, deadlines, limits."""
+"""Which values do all modules share? Documents, searches, filters, errors, ids, limits, trees.
+
+Most of them are frozen data classes.
+"""

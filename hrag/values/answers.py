@@ -1,4 +1,4 @@
-"""The values of an answer: its query and its events."""
+"""The request for an answer of the chat model, and the events of which an answer consists."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,8 +26,8 @@ class FinishReason(StrEnum):
 class AnswerQuery:
     """A question to a chat model about the passages of a search.
 
-    If `question` is empty, the search's text is the question. `max_tokens` bounds the answer;
-    None means the server's default.
+    If `question` is empty, the text of `search` is the question. `max_tokens` limits the length
+    of the answer; None means the server's default.
     """
 
     search: SearchQuery
@@ -37,12 +37,14 @@ class AnswerQuery:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The passage that a statement of an answer cites, and the supporting sentence in it.
+    """The passage that a statement of an answer cites, and the sentence that supports it.
 
-    `marker` is the passage's rank, from 1. The statement is a range of characters of the
-    answer's text. `span` is the passage's sentence most similar to the statement and `score`
-    their cosine similarity; if they could not be compared, `span` is the whole passage and
-    `score` is None. The pages are those of the span.
+    `marker` is the passage's rank in the search result, from 1. `statement_start` and
+    `statement_end` are the range of the statement in the answer's text, in characters. `span` is
+    the sentence of the passage that is most similar to the statement, and `score` is the cosine
+    similarity of the sentence and the statement. If sentences could not be compared with the
+    statement, `span` is the whole passage and `score` is None. `first_page` and `last_page` are
+    the pages of `span`.
     """
 
     marker: int
@@ -58,8 +60,9 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """The end of an answer. With FAILED, `error` is the cause; the text before it is valid.
+    """The last event of an answer.
 
+    If `finish_reason` is FAILED, `error` is the cause, and the text that was sent before is valid.
     Token counts are 0 if the endpoint does not report them. `first_text_us` and `total_us` are
     microseconds from the start of the call; `first_text_us` is 0 if there is no text.
     """
@@ -74,5 +77,5 @@ class AnswerEnd:
     total_us: int
 
 
-# An answer has one SearchResult, then pieces of text, then one AnswerEnd.
+# The events of an answer in their order: one SearchResult, then pieces of text, then one AnswerEnd.
 AnswerEvent = SearchResult | str | AnswerEnd

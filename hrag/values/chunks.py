@@ -1,4 +1,4 @@
-"""Chunks of documents and their place in the tree."""
+"""Chunks of documents, with their positions in the text and in the chunk tree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The position of a chunk in its document's text."""
+    """A range of a document's text, in bytes of UTF-8 and in characters."""
 
     byte_start: int
     byte_end: int
@@ -49,7 +49,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkNode:
-    """A chunk with its place in the tree."""
+    """A chunk with the ids of its parent and its children in the chunk tree.
+
+    `parent_id` is empty at the top level. `child_ids` are in order of the text.
+    """
 
     chunk: Chunk
     parent_id: str
@@ -58,7 +61,11 @@ class ChunkNode:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A chunk with its relatives: ancestors parent first, descendants level by level."""
+    """A chunk with its ancestors, siblings and descendants in the chunk tree.
+
+    The ancestors begin with the parent. The descendants are ordered level by level downwards, and
+    within a level by their positions in the text.
+    """
 
     node: ChunkNode
     ancestors: tuple[ChunkNode, ...]

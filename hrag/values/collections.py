@@ -57,7 +57,7 @@ class TreeSettings:
         return self.level_sizes[self.embedding_level]
 
     def check_return_level(self, level: int) -> None:
-        """Raises InvalidArgument unless a search can return `level`."""
+        """Raises InvalidArgument if a search cannot return chunks of `level`."""
         if not self.embedding_level <= level <= self.top_level:
             raise InvalidArgument(
                 f"return_level is {level}; it must be from {self.embedding_level}, "
@@ -70,7 +70,8 @@ def _check_level_sizes(sizes: tuple[int, ...]) -> None:
     shown = ",".join(map(str, sizes))
     if not 1 <= len(sizes) <= MAX_LEVELS:
         raise InvalidArgument(
-            f"level_sizes is '{shown}' ({len(sizes)} levels); it must have 1 to {MAX_LEVELS}",
+            f"level_sizes is '{shown}' ({len(sizes)} levels); it must have 1 to {MAX_LEVELS} "
+            "levels",
             field="level_sizes",
         )
     if any(not MIN_CHUNK_TOKENS <= size <= MAX_CHUNK_TOKENS for size in sizes):
@@ -90,9 +91,10 @@ class CollectionSettings:
     """Settings that are fixed when a collection is created.
 
     If the embedder is NO_EMBEDDER, the collection has no vectors and its dimension is 0. `analyzer`
-    is empty if the collection has no lexical index, because it was created before lexical indexes
-    existed; reindexing sets it to the newest version. With `index_headings`, the indexed text of a
-    leaf begins with the document's title and the leaf's section path.
+    is the name and version of the analyzer of the lexical index. It is empty if the collection has
+    no lexical index, because it was created before lexical indexes existed; reindexing sets it to
+    the newest version. With `index_headings`, the indexed text of a leaf begins with the document's
+    title and the leaf's section path.
     """
 
     tree: TreeSettings
@@ -112,7 +114,7 @@ class CollectionSettings:
 class SettingsRequest:
     """The settings that a client requests for a new collection; None means the indexer's default.
 
-    `embedder` may be NO_EMBEDDER. `analyzer` is a language.
+    `embedder` may be NO_EMBEDDER. `analyzer` is the name of a language, for example `english`.
     """
 
     level_sizes: tuple[int, ...] | None = None
@@ -135,7 +137,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class AliasChange:
-    """A change of an alias: `alias` is the alias after the change.
+    """A change of an alias. `alias` is the alias after the change.
 
     `previous_collection` is the collection that the alias named before the change; empty for a new
     alias. `sequence` is the sequence number of the change among the changes of the tenant.

@@ -1,9 +1,9 @@
-"""The call for which the current thread works, for code that no argument of the call reaches.
+"""The call for which the current thread works, for code that does not get the call as an argument.
 
-Log processors read the fields of the call here, and a transaction without an explicit deadline
-reads its deadline. A server sets CURRENT once for each call, in the context in which all code of
-the call runs. A thread that a call starts works for no call, because new threads have an empty
-context.
+A log processor adds the fields of the current call to each log line. A transaction without an
+explicit deadline uses the deadline of the current call. A server sets CURRENT once for each call,
+in the context in which all code of the call runs. A thread that a call starts works for no call,
+because new threads have an empty context.
 """
 
 from collections.abc import Mapping
@@ -13,19 +13,23 @@ from hrag.values.deadline import NEVER, Deadline
 
 
 class Call:
-    """The part of a call that every module may read. It has no log fields unless it overrides them.
+    """The properties of a call that every module may read.
 
-    `deadline` is the time until which the caller waits.
+    `deadline` is the time until which the caller waits. This base class has no log fields;
+    a subclass may override `log_fields`.
     """
 
     deadline: Deadline = NEVER
 
     def log_fields(self) -> Mapping[str, str]:
-        """Returns the fields that each log line of the call has. Called when a line is written."""
+        """Returns the fields of each log line of the call, by name.
+
+        This method is called each time a line is written.
+        """
         return {}
 
     def yield_to_others(self) -> None:
-        """Sleeps if shorter calls should run first; does nothing unless it is overridden."""
+        """Sleeps if shorter calls should run first. The base class does nothing."""
 
 
 class DeadlineOnly(Call):
@@ -38,4 +42,4 @@ class DeadlineOnly(Call):
 NO_CALL = Call()
 
 CURRENT: ContextVar[Call] = ContextVar("call", default=NO_CALL)
-"""The current call; NO_CALL if this thread works for none."""
+"""The current call; NO_CALL if this thread works for no call."""

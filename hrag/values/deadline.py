@@ -1,4 +1,8 @@
-"""Deadlines of callers. They are passed down, so that no stage works for a caller that has left."""
+"""Deadlines of callers.
+
+The deadline of a call is passed to each of its stages, so that no stage works for a caller that has
+left.
+"""
 
 import math
 import time
@@ -12,7 +16,7 @@ from hrag.values.errors import Cancelled, DeadlineExceeded
 
 Outcome = TypeVar("Outcome")
 
-# While a thread waits for another one, it checks at this interval whether the caller has left.
+# A thread that waits for another thread checks at this interval whether the caller has left.
 _POLL_S = 0.05
 
 
@@ -26,10 +30,10 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time until which a caller waits, and whether it is still connected. Thread-safe.
+    """The time until which a caller waits, and whether the caller is still connected. Thread-safe.
 
     `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` returns False
-    once the caller has left; it is called often and from any thread. `yield_to_others` is called at
+    once the caller has left. It is called often and from any thread. `yield_to_others` is called at
     each check and may sleep, so that the work of other callers runs first.
     """
 
@@ -51,7 +55,7 @@ class Deadline:
     def of_any(cls, deadlines: "Sequence[Deadline]") -> "Deadline":
         """Returns the deadline of work that several callers share.
 
-        It ends when the last caller leaves.
+        The work may continue while at least one caller waits and its deadline has not passed.
         """
 
         def any_is_waiting() -> bool:
@@ -61,11 +65,11 @@ class Deadline:
 
     @property
     def remaining_s(self) -> float:
-        """The remaining seconds: negative after the deadline, infinity without a deadline."""
+        """The seconds until the deadline: negative after it, infinity if there is no deadline."""
         return self.at_s - time.monotonic()
 
     def within(self, seconds: float) -> "Deadline":
-        """Returns a deadline of the same caller that is at most `seconds` from now."""
+        """Returns this deadline, or `seconds` from now if that is earlier, for the same caller."""
         at_s = min(self.at_s, time.monotonic() + seconds)
         return Deadline(at_s, self.is_waiting, self.yield_to_others)
 

@@ -1,4 +1,4 @@
-"""Documents, as clients send them and as they are stored."""
+"""Documents as clients send them, documents as they are stored, and changes of documents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,7 +53,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DocumentInfo:
-    """A stored document. `sequence` is the tenant's sequence of the change that stored it."""
+    """A stored document, without its text.
+
+    `sequence` is the sequence number of the change that stored this version of the document. It
+    counts the changes of the tenant.
+    """
 
     document_id: str
     title: str
@@ -74,7 +78,8 @@ class MetadataChange:
 
     `metadata` replaces the values of its top-level keys and keeps the others. With `replace`, it
     replaces all metadata instead. `remove_keys` are removed. If `source` is None, the source does
-    not change. With `expected_sequence`, the change applies only to the version with this sequence.
+    not change. If `expected_sequence` is not 0, the change applies only to the version of the
+    document with this sequence number.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -106,7 +111,7 @@ class MetadataUpdate:
 class DocumentCount:
     """The number of documents that pass a filter, and the number of all documents.
 
-    Both are counted at the tenant's `sequence`.
+    Both include exactly the tenant's changes up to the sequence number `sequence`.
     """
 
     documents: int
@@ -116,9 +121,9 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDeletion:
-    """The number of deleted documents, and the tenant's sequence of the last deletion.
+    """The number of deleted documents, and the sequence number of the last deletion.
 
-    If nothing was deleted, it is the sequence of the tenant's last earlier change.
+    If nothing was deleted, `sequence` is the sequence number of the tenant's last earlier change.
     """
 
     documents: int
@@ -127,7 +132,7 @@ class DocumentDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A part of a text, in bytes of UTF-8. An `end` of 0 means the end of the text."""
+    """A range of a text, as offsets in its UTF-8. An `end` of 0 means the end of the text."""
 
     start: int = 0
     end: int = 0
@@ -137,7 +142,7 @@ class ByteRange:
 class IngestResult:
     """The result of ingesting one document.
 
-    `sequence` is the tenant's sequence of the change that stored the document.
+    `sequence` is the sequence number of the tenant's change that stored the document.
     """
 
     document_id: str

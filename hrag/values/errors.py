@@ -35,7 +35,7 @@ class UnreadableDocument(InvalidArgument):
 
 
 class BlankDocument(InvalidArgument):
-    """A document contains no text."""
+    """A document contains no visible text."""
 
 
 class TooLarge(InvalidArgument):
@@ -99,14 +99,14 @@ class EmbedderMismatch(HragError):
 
 
 class EmbedderUnavailable(HragError):
-    """The embedding endpoint is down, slow or rate-limiting. Retryable."""
+    """The embedding endpoint is down, is slow or limits the rate of requests. Retryable."""
 
 
 class EmbedderRejected(HragError):
-    """The embedding endpoint refuses, or its reply is invalid. Not retryable.
+    """The embedding endpoint refuses the request, or its reply is invalid. Not retryable.
 
-    `every_text` is True if the endpoint would refuse any other text too, for example because the
-    key is invalid.
+    `every_text` is True if the endpoint would refuse every other text too, for example because the
+    API key is invalid.
     """
 
     def __init__(
@@ -126,27 +126,30 @@ class ChatNotConfigured(HragError):
 
 
 class ChatUnavailable(HragError):
-    """The chat endpoint is down, slow, rate-limiting, or its reply was truncated. Retryable."""
+    """The chat endpoint is down, is slow or limits the rate of requests, or a reply was truncated.
+
+    Retryable.
+    """
 
 
 class ChatRejected(HragError):
-    """The chat endpoint refuses, or its reply is invalid. Not retryable."""
+    """The chat endpoint refuses the request, or its reply is invalid. Not retryable."""
 
 
 class RerankerNotConfigured(HragError):
-    """The search requires a reranker, and the service is configured without one."""
+    """The search requires a reranker, but the service is configured without a reranker."""
 
 
 class RerankerUnavailable(HragError):
-    """The reranking endpoint is down, slow or rate-limiting. Retryable."""
+    """The reranking endpoint is down, is slow or limits the rate of requests. Retryable."""
 
 
 class RerankerRejected(HragError):
-    """The reranking endpoint refuses, or its reply is invalid. Not retryable."""
+    """The reranking endpoint refuses the request, or its reply is invalid. Not retryable."""
 
 
 class SequenceNotReached(HragError):
-    """The store has not reached the sequence that the search requires."""
+    """The store does not contain the change with the sequence number that the search requires."""
 
 
 class DeadlineExceeded(HragError):
@@ -166,7 +169,7 @@ class DataLoss(HragError):
 
 
 class StoreUnavailable(HragError):
-    """The store cannot be opened: missing, locked, of another version, or damaged."""
+    """The store cannot be opened: it is missing, locked, damaged, or of another version."""
 
 
 class StoreMissing(StoreUnavailable):
@@ -174,7 +177,10 @@ class StoreMissing(StoreUnavailable):
 
 
 class NotSupported(HragError):
-    """The engine leaves this operation to its database. The message names the tool to use."""
+    """The storage engine does not offer this operation, because its database has a tool for it.
+
+    The message names the tool.
+    """
 
 
 class TooBusy(HragError):
@@ -182,7 +188,7 @@ class TooBusy(HragError):
 
 
 class ReplyTooLarge(HragError):
-    """The reply would exceed the service's limit. Requesting less helps, a retry does not."""
+    """The reply would exceed the service's size limit. Requesting less helps, a retry does not."""
 
 
 class QuotaExceeded(HragError):
@@ -211,7 +217,7 @@ class ServiceUnavailable(HragError):
 
 
 class InternalError(HragError):
-    """A fault of hrag. The message contains an id that finds the details in the service's log."""
+    """A fault of hrag. The message contains an id; search the service's log for it."""
 
 
 def outcome_of(

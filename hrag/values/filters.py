@@ -5,7 +5,7 @@ or `metadata.<key>`. The keys of nested objects are joined by dots: `metadata.au
 metadata value is a list, each of its elements is a value of the field. Text is compared exactly. A
 text that is an ISO 8601 date or time is also a timestamp.
 
-Creating a filter raises InvalidArgument if a field that must be a sequence is not one.
+Creating a filter raises InvalidArgument if `filters` or `values` is not a tuple or a list.
 `check_filter` checks everything else.
 """
 
@@ -22,7 +22,8 @@ from hrag.values.errors import InvalidArgument, TooLarge
 from hrag.values.ids import quoted
 
 MAX_FILTER_DEPTH = 16
-# Large enough for a list of the ids of all documents that a user may read.
+# A filter has at most this many conditions and values. That is enough for a filter that lists the
+# ids of all documents that a user may read.
 MAX_FILTER_TERMS = 10_000
 
 DOCUMENT_ID = "document_id"
@@ -109,13 +110,13 @@ class Exists:
 
 
 def _check_sequence(value: object, name: str) -> None:
-    """Raises InvalidArgument for a value that is not a sequence, and for a text.
+    """Raises InvalidArgument if `value` is not a tuple, a list or another sequence of elements.
 
-    A text is refused because it is a sequence of characters.
+    A text is a sequence too, of characters. It is refused, because it is meant as one element.
     """
     if isinstance(value, _TEXTS) or not isinstance(value, Sequence):
         raise InvalidArgument(
-            f"{name} is {quoted(str(value))}; it must be a tuple or a list, also of one",
+            f"{name} is {quoted(str(value))}; it must be a tuple or a list, even for one element",
             field="filter",
         )
 
@@ -148,7 +149,7 @@ def in_utc(moment: datetime) -> datetime:
 def check_filter(given: Filter) -> None:
     """Raises InvalidArgument if a filter is invalid, or TooLarge if it exceeds a limit.
 
-    The message names the path of the wrong part in the filter.
+    The message contains the path from the root of the filter to the wrong condition.
     """
     terms = sum(_check_tree(given, "filter", 1))
     if terms > MAX_FILTER_TERMS:
@@ -161,9 +162,9 @@ def check_filter(given: Filter) -> None:
 def filter_digest(given: Filter) -> bytes:
     """Returns 32 bytes that identify the filter, for keys of caches.
 
-    It is the BLAKE2b digest of an encoding in which every part has its type and length. So two
-    filters have the same digest only if they are written in the same way: 1, 1.0 and True differ,
-    and so do equal moments in different time zones.
+    They are the BLAKE2b digest of an encoding that contains the type and length of every part. So
+    two filters have the same digest only if they are written in the same way: the digests of 1, 1.0
+    and True differ, and so do those of equal moments in different time zones.
     """
     digest = blake2b(digest_size=32)
     for part in _encoding(given):
@@ -173,7 +174,7 @@ def filter_digest(given: Filter) -> bytes:
 
 
 def _encoding(filter: Filter) -> Iterator[bytes]:
-    """Yields the parts of a filter's encoding."""
+    """Yields the byte strings whose digest identifies a filter."""
     yield type(filter).__name__.encode()
     match filter:
         case AllOf(inner) | AnyOf(inner) | NoneOf(inner):
@@ -193,9 +194,9 @@ def _encoding(filter: Filter) -> Iterator[bytes]:
 
 
 def _value_encoding(values: Sequence[FilterValue]) -> Iterator[bytes]:
-    """Yields three parts: the types of all values, their lengths and their contents.
+    """Yields three byte strings: the types, the lengths and the contents of all values.
 
-    So even ten thousand values need only a few calls.
+    So the digest of a filter with ten thousand values needs only a few updates.
     """
     kinds = "".join(map(_kind, values))
     texts = [value if isinstance(value, str) else _distinct_text(value) for value in values]
@@ -227,10 +228,14 @@ def _utf8(text: str) -> bytes:
 
 
 def _check_tree(filter: Filter, path: str, depth: int) -> Iterator[int]:
-    """Checks a filter. Yields numbers whose sum is the number of its conditions and values."""
+    """Checks a filter; yields counts whose sum is the count of its conditions and values.
+
+    `path` is the position of the filter in the whole filter, for messages. The root has `depth` 1.
+    """
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
-            f"filter is nested over {MAX_FILTER_DEPTH} deep, which is the most allowed",
+            f"filter is nested over {MAX_FILTER_DEPTH} deep; at most {MAX_FILTER_DEPTH} levels are "
+            "allowed",
             field="filter",
         )
     match filter:
@@ -240,8 +245,8 @@ def _check_tree(filter: Filter, path: str, depth: int) -> Iterator[int]:
                 raise InvalidArgument(
                     f"{path}.{name} is empty; it must contain a filter", field=f"{path}.{name}"
                 )
-            for number, child in enumerate(inner):
-                yield from _check_tree(child, f"{path}.{name}.filters[{number}]", depth + 1)
+            for index, child in enumerate(inner):
+                yield from _check_tree(child, f"{path}.{name}.filters[{index}]", depth + 1)
         case Match():
             _check_match(filter, f"{path}.match")
             yield 1 + len(filter.values)
@@ -263,7 +268,9 @@ def _check_match(match: Match, path: str) -> None:
         _check_value(value, f"{path}.values")
         if not (isinstance(value, str) or match.field.startswith(METADATA)):
             raise InvalidArgument(
-                f"{path}.values holds {value!r}; {match.field} is a text", field=f"{path}.values"
+                f"{path}.values contains {value!r}; {match.field} is a text, so each value must "
+                "be a text",
+                field=f"{path}.values",
             )
 
 
@@ -277,11 +284,14 @@ def _check_range(range_: Range, path: str) -> None:
     names = ("at_least", "above", "at_most", "below")
     bounds = {name: getattr(range_, name) for name in names if getattr(range_, name) is not None}
     if not bounds:
-        raise InvalidArgument(f"{path} has no bound; give one at least", field=path)
+        raise InvalidArgument(
+            f"{path} has no bound; set at_least, above, at_most or below", field=path
+        )
     for first, second in (("at_least", "above"), ("at_most", "below")):
         if first in bounds and second in bounds:
             raise InvalidArgument(
-                f"{path} has both {first} and {second}; give one", field=f"{path}.{second}"
+                f"{path} has both {first} and {second}; set only one of them",
+                field=f"{path}.{second}",
             )
     for name, bound in bounds.items():
         _check_value(bound, f"{path}.{name}")
@@ -307,4 +317,4 @@ def _check_field(field: str, path: str) -> None:
 
 def _check_value(value: FilterValue, path: str) -> None:
     if isinstance(value, int | float) and not math.isfinite(value):
-        raise InvalidArgument(f"{path} holds {value}; numbers must be finite", field=path)
+        raise InvalidArgument(f"{path} contains {value}; numbers must be finite", field=path)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from hrag.values.errors import InvalidArgument
 
 MAX_NAME_BYTES = 64
-NAME_RULE = f"1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
+NAME_RULE = (
+    f"1 to {MAX_NAME_BYTES} characters out of A-Z a-z 0-9 . _ - and begin with a letter or digit"
+)
 MAX_DOCUMENT_ID_BYTES = 128
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -19,13 +21,14 @@ _CHUNK_ID = re.compile(
     r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})"
     r"#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
 )
-# Enough to recognise a value. An id of 10 KB is not repeated in full in a message.
+# An error message shows at most this many characters of a value, which is enough to recognise the
+# value. So a message about an id of 10 KB stays short.
 _MAX_QUOTED_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkId:
-    """The parts of `<document_id>#<level>.<index>`."""
+    """The parts of a chunk id: `<document_id>#<level>.<index>`."""
 
     document_id: str
     level: int
@@ -54,7 +57,10 @@ def check_tenant_id(value: str) -> str:
 
 
 def check_collection_name(value: str, field: str = "collection") -> str:
-    """Returns `value` if it is a valid name. Otherwise raises InvalidArgument for `field`."""
+    """Returns `value` if it is a valid name of a collection or an alias.
+
+    Otherwise raises InvalidArgument, which names the request field `field`.
+    """
     return _check_name(value, field)
 
 
@@ -73,8 +79,8 @@ def check_document_id(value: str) -> str:
     """Returns `value` if it is a valid document id. Raises InvalidArgument otherwise."""
     if not is_document_id(value):
         raise InvalidArgument(
-            f"document_id is {quoted(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} of "
-            "A-Z a-z 0-9 . _ : - and begin with a letter or digit",
+            f"document_id is {quoted(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} "
+            "characters out of A-Z a-z 0-9 . _ : - and begin with a letter or digit",
             field="document_id",
         )
     return value

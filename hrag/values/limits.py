@@ -2,42 +2,54 @@
 
 from hrag.values.errors import InvalidArgument
 
-MAX_ALIASES = 100  # Per tenant. One reply lists all aliases.
-MAX_LEVELS = 8  # Eight doublings of 256 tokens exceed any model's context.
-# The minimum for which half a chunk still advances by at least one code point, after its end was
-# moved to the boundary of a code point. A code point has at most 4 tokens.
+MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply lists all of them.
+# With eight levels from 256 tokens, each twice as large as the one below, a chunk of the top level
+# has 32,768 tokens.
+MAX_LEVELS = 8
+# The smallest size at which each chunk begins at least one code point after the chunk before it.
+# Neighbours may share half a chunk, and the end of a chunk may move to the boundary of a code
+# point, which has at most 4 tokens.
 MIN_CHUNK_TOKENS = 32
 MAX_CHUNK_TOKENS = 32_768
-# With a larger overlap, a chunk would overlap more than its two neighbours on the same level.
+# The largest part of a chunk that it may share with the next chunk. If neighbours shared more than
+# half, a chunk would overlap also chunks that are not its neighbours.
 MAX_OVERLAP_RATIO = 0.5
 MAX_TITLE_BYTES = 1024  # The size of a document's title in UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
-# Each value is a filter term. Deleting a document may read another database page for each term.
+# The metadata of a document has at most this many values. Each value is an entry of the filter
+# index, and deleting the document may read a separate database page for each entry.
 MAX_METADATA_VALUES = 1024
-MAX_PAGES = 100_000
-# The longest text that common embedding models accept has about this size in UTF-8.
+MAX_PAGES = 100_000  # The pages of one document.
+# The largest size of a query in UTF-8. It is about the size of the longest text that common
+# embedding models accept.
 MAX_QUERY_BYTES = 32 * 1024
-MAX_LIMIT = 100  # 100 passages of 2,048 tokens fit gRPC's default message of 4 MiB.
+# A search returns at most this many passages. 100 passages of 2,048 tokens fit into one gRPC
+# message, whose default limit is 4 MiB.
+MAX_LIMIT = 100
 DEFAULT_LIMIT = 5
 MAX_CANDIDATES = 10_000
 MAX_BATCH_SEARCHES = 32
-# The size of the text that one call embeds: the queries of a batch, or sentences. On one core, the
-# built-in embedder reads about 200 KB of prose per second, and 40 KB of random characters.
+# One call embeds at most this much text: the queries of a batch, or sentences of passages. On one
+# core, the built-in embedder reads about 200 KB of prose or 40 KB of random characters per second.
 MAX_EMBEDDED_BYTES = 64 * 1024
-# With 50 candidates, recall on the development sets was 0.6 points lower.
+# Each source of a search finds this many leaves by default. With 50 instead of 200, recall on the
+# data sets used for development was 0.6 points lower.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
-DEFAULT_NEIGHBOUR_BONUS = 0.5  # Used in CONTEXT and in hybrid STANDARD searches; else 0 is used.
+# The default in CONTEXT searches and in STANDARD searches with HYBRID. Other searches use 0.
+DEFAULT_NEIGHBOUR_BONUS = 0.5
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096
-# The limit of agents' tools. CONTEXT fills its default budget with more than 16 leaves.
+# The search tools for agents return this many passages by default. They search in CONTEXT mode,
+# whose default budget of 4,096 tokens has space for more than 16 leaves.
 DEFAULT_TOOL_PASSAGES = 20
 MAX_PER_DOCUMENT = 1000
 DEFAULT_MERGE_RATIO = 0.5
 DEFAULT_WINDOW_SENTENCES = 3
 MAX_WINDOW_SENTENCES = 20
 DEFAULT_TOP_SECTIONS = 3
-# This limits the time of a search, because it scans every leaf of all chosen sections.
+# SUMMARY_FIRST chooses at most this many sections. The search scans every leaf of the chosen
+# sections, so this limits its time.
 MAX_TOP_SECTIONS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000

@@ -1,7 +1,8 @@
 """The quota and the usage of a tenant.
 
-A rate limit applies to each process of a service, a storage quota to the whole store. None means
-unlimited. This module does not know where quotas are configured or how usage is counted.
+Each process of a service applies the rate limit separately. A storage quota applies to the whole
+store. None means unlimited. This module does not know where quotas are configured or how usage is
+counted.
 """
 
 import math
@@ -15,8 +16,8 @@ _NS = 1_000_000_000
 class Quota:
     """The limits of one tenant; None means unlimited.
 
-    `burst` is the number of calls that a tenant may make at the same time after a pause. If it is
-    None, it is the number of calls in one second.
+    `burst` is the number of calls that a tenant may make at the same time after a pause. None means
+    `calls_per_s`, rounded up.
     """
 
     calls_per_s: float | None = None
@@ -27,7 +28,7 @@ class Quota:
 
     @property
     def call_interval_ns(self) -> int:
-        """The nanoseconds between two calls at the limit; 0 if calls are unlimited."""
+        """The nanoseconds between two calls at the rate limit; 0 if calls are unlimited."""
         return 0 if self.calls_per_s is None else round(_NS / self.calls_per_s)
 
     @property

@@ -1,8 +1,9 @@
 """The size limit of a reply, which is checked before the reply is created.
 
-Sizes are those of encoded messages. The counted size is a lower bound: it includes texts, ids and
-metadata, whose sizes are known from offsets and records before any text is copied. So a request for
-too much data costs no memory, and the error reports how large the reply would have been.
+All sizes are sizes of encoded messages. The size that is checked is a lower bound: it includes only
+texts, ids and metadata, whose sizes are known from stored offsets and records before any text is
+copied. So a request for too much data costs no memory, and the error reports how large the reply
+would have been.
 """
 
 import sys
@@ -22,8 +23,8 @@ HIERARCHY_ADVICE = (
     "ask for less depth, or without include_content, and read single chunks with GetChunk"
 )
 
-_NUMBER_BYTES = 9  # A tag and a double.
-_FLAG_BYTES = 2  # A tag and one byte, for a boolean or null.
+_NUMBER_BYTES = 9  # A number is encoded as a tag of one byte and a double of eight bytes.
+_FLAG_BYTES = 2  # A boolean or null is encoded as a tag and one byte.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class ReplyLimit:
         return max(self.max_bytes - self.taken_bytes, 0)
 
     def after(self, size_bytes: int) -> "ReplyLimit":
-        """Returns the limit that remains after `size_bytes` more are used."""
+        """Returns the same limit with `size_bytes` more bytes counted as used."""
         return replace(self, taken_bytes=self.taken_bytes + size_bytes)
 
     def check(self, size_bytes: int, advice: str) -> None:
-        """Raises ReplyTooLarge if the next `size_bytes` do not fit.
+        """Raises ReplyTooLarge if `size_bytes` more bytes do not fit into the reply.
 
         `advice` says what the caller may request instead, for example SEARCH_ADVICE.
         """
@@ -60,7 +61,10 @@ UNLIMITED = ReplyLimit(sys.maxsize)
 
 
 def field_bytes(size_bytes: int) -> int:
-    """Returns the encoded size of a field with a content of `size_bytes` and a tag of one byte."""
+    """Returns the encoded size of a field whose content has `size_bytes` bytes.
+
+    The field's tag has one byte, and the length of the content is a varint.
+    """
     return 1 + max(size_bytes.bit_length() + 6, 7) // 7 + size_bytes
 
 
@@ -91,4 +95,5 @@ def _value_bytes(value: Any) -> int:
 
 
 def _all_fields(sizes: Iterable[int]) -> int:
+    """Returns the encoded size of fields whose contents have `sizes`, in bytes."""
     return sum(map(field_bytes, sizes))

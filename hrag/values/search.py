@@ -1,4 +1,4 @@
-"""Searches and their results."""
+"""The request and the result of a search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ class Retrieval(StrEnum):
 
 
 class FusionMethod(StrEnum):
-    """The method by which HYBRID combines the scores of both sources into one score."""
+    """The method by which HYBRID combines the dense score and the lexical score into one score."""
 
     CONVEX = "convex"
     RECIPROCAL_RANK = "reciprocal_rank"
 
 
 class SummaryScope(StrEnum):
-    """The summaries that a SUMMARY_FIRST search compares first."""
+    """The summaries with which a SUMMARY_FIRST search compares the query first."""
 
     SECTIONS = "sections"
     DOCUMENTS = "documents"
@@ -63,8 +63,8 @@ class Aggregation(StrEnum):
 class SearchQuery:
     """A search request: a text, or a vector that is already embedded.
 
-    If the query is a text and `vector` is given, `vector` is used instead of the text's embedding.
-    A value of None means the default, which may depend on the call, the mode, the retrieval and the
+    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. A
+    value of None means the default, which may depend on the call, the mode, the retrieval and the
     collection.
     """
 
@@ -110,7 +110,8 @@ class SearchQuery:
 class MatchedChild:
     """A matched leaf inside a passage; in SENTENCE_WINDOW, the leaf's best sentence.
 
-    `lexical_score` and `dense_score` are None if the source was not searched.
+    `lexical_score` and `dense_score` are the scores in the two sources. A score is None if its
+    source was not searched.
     """
 
     chunk_id: str
@@ -132,8 +133,8 @@ class TermSpan:
 class MatchedSentence:
     """The sentence of a passage that matches the query best: the place to cite.
 
-    `section_path` is the path of the section that contains it. Page numbers are 0 if the document
-    has no pages.
+    `section_path` is the path of the section that contains the sentence. Page numbers are 0 if the
+    document has no pages.
     """
 
     span: Span
@@ -146,11 +147,12 @@ class MatchedSentence:
 class Passage:
     """A chunk that answers a query, with the leaves that matched inside it.
 
-    If several chunks were joined, `merged_chunk_ids` lists them in order of the text, and `chunk`
-    is the best of them, but its content, span, pages and tokens are those of all. `lexical_score`
-    and `dense_score` belong to the passage's best leaf; they are None if the source was not
-    searched. `term_spans` are in order and do not overlap. `rerank_score` is the reranker's score,
-    which has a different scale; it is None if the reranker gave none.
+    If several chunks were joined, `merged_chunk_ids` lists them in order of the text. Then `chunk`
+    is the best of them, except that its content, span, pages and tokens are those of all together.
+    `lexical_score` and `dense_score` are the scores of the passage's best leaf. Each is None if its
+    source was not searched. `term_spans` are in order and do not overlap. `rerank_score` is the
+    reranker's score, which has another scale than `score`; it is None if the reranker returned no
+    score for the passage.
     """
 
     chunk: Chunk
@@ -209,16 +211,18 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Generic[P_co]):
-    """The passages that a search returned, best first: values, or encoded messages in the service.
+    """The passages that a search returned, best first, and how it found them.
 
-    `eligible_leaves` is the number of leaves that pass the filter, or of all leaves without a
-    filter. `sequence` is the sequence of the tenant's last change in the snapshot. `plan` is None
-    if the service does not report it. `sections` are the sections that SUMMARY_FIRST chose, best
-    first.
+    Inside the service, the passages may be encoded messages instead of `Passage` values.
+    `eligible_leaves` is the number of leaves that pass the filter; without a filter, all leaves
+    pass. `sequence` is the sequence number of the tenant's last change in the snapshot that was
+    searched. `plan` is None if the service does not report it. `sections` are the sections that
+    SUMMARY_FIRST chose, best first.
 
-    `retrieval` is the retrieval that was used. If it is less than what was requested, `fallback`
-    gives the reason. `reranked` is True if a reranker ordered the passages. If one was requested
-    but did not, `rerank_failure` gives the reason; otherwise it is empty.
+    `retrieval` says which sources were searched. If HYBRID had to search only one source,
+    `fallback` is the reason; otherwise it is empty. `reranked` is True if a reranker ordered the
+    passages. If a reranker was called but did not order them, `rerank_failure` is the reason;
+    otherwise it is empty.
     """
 
     passages: tuple[P_co, ...]

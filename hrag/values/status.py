@@ -9,9 +9,9 @@ from hrag.values.quotas import TenantUsage
 class Segment:
     """An immutable set of index files of the embedded engine.
 
-    `segment_id` counts over all tenants; it is 0 if the caller may not see it. `leaf_count`
-    includes deleted leaves. `covered_sequence` is the tenant's sequence of the last change that the
-    segment covers.
+    Segment ids are assigned over all tenants; `segment_id` is 0 if the caller may not see it.
+    `leaf_count` includes deleted leaves. `covered_sequence` is the sequence number of the tenant's
+    last change that the segment covers.
     """
 
     segment_id: int
@@ -24,8 +24,8 @@ class Segment:
 class EmbeddedIndexStatus:
     """The part of a collection that the embedded engine's index covers.
 
-    `sealed_sequence` is the tenant's sequence of the last change that segments cover. The
-    `tail_leaf_count` leaves of later changes are scanned exactly.
+    `sealed_sequence` is the sequence number of the tenant's last change that segments cover. Later
+    changes have added `tail_leaf_count` leaves, which each search scans exactly.
     """
 
     sealed_sequence: int
@@ -37,7 +37,7 @@ class EmbeddedIndexStatus:
 class IndexStatus:
     """The size and the state of a collection.
 
-    `committed_sequence` is the tenant's sequence of the collection's last change. `summary_tokens`
+    `committed_sequence` is the sequence number of the collection's last change. `summary_tokens`
     is the number of tokens that the chat model has read and written for summaries. `tenant` is the
     usage of all collections of the tenant. `embedded` is None for other engines.
     """
@@ -56,7 +56,7 @@ class IndexStatus:
     embedded: EmbeddedIndexStatus | None = None
 
     def without_store_wide(self) -> "IndexStatus":
-        """Returns the status without the numbers that are counted over all tenants."""
+        """Returns the status with segment ids of 0, because ids are assigned over all tenants."""
         if self.embedded is None:
             return self
         segments = tuple(replace(segment, segment_id=0) for segment in self.embedded.segments)
@@ -65,9 +65,10 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedStoreTotals:
-    """The index and the files of the embedded engine.
+    """The sizes of the embedded engine's index and files.
 
-    `sequence` counts the commits of all tenants. Tails and segments include those of summaries.
+    `sequence` is the sequence number of the store's last commit, over all tenants. The values of
+    tails and segments include the tails and segments that index summaries.
     `file_bytes` is the size of LMDB's file, and `disk_free_bytes` is the free space on its disk.
     """
 
@@ -82,7 +83,7 @@ class EmbeddedStoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class StoreTotals:
-    """Sums over all collections. `embedded` is None for other engines."""
+    """Sums over all collections of all tenants. `embedded` is None for other engines."""
 
     collections: int
     documents: int
@@ -96,12 +97,13 @@ class StoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedReaderStatus:
-    """The progress of an embedded reader that follows the store, and its memory.
+    """The progress of an embedded reader that loads the changes of the store, and its memory.
 
-    `sequence` is the number of the store's last commit, over all tenants. `applied_sequence` is the
-    number of the last commit that every loaded collection contains. `loaded_bytes` is the memory in
-    use, out of `budget_bytes`. `damaged_segments` segments are scanned exactly until the indexer
-    has replaced them.
+    `sequence` is the sequence number of the store's last commit, over all tenants.
+    `applied_sequence` is the sequence number of the last commit that every loaded collection
+    contains. `loaded_bytes` is the memory in use, out of `budget_bytes`. `damaged_segments` is the
+    number of segments whose leaves are scanned exactly, because a file of the segment is damaged
+    and the indexer has not replaced it yet.
     """
 
     sequence: int
@@ -117,8 +119,8 @@ class ReaderStatus:
     """The delay between a change of the store and its visibility in a retriever.
 
     `lag_s` is the time in seconds for which changes have been waiting to be applied in the
-    background; 0 if no change is waiting. A search applies the changes of its collection itself.
-    `embedded` is None for other engines.
+    background; 0 if no change is waiting. A search does not wait for the background, because it
+    applies the changes of its collection itself. `embedded` is None for other engines.
     """
 
     lag_s: float
@@ -127,7 +129,7 @@ class ReaderStatus:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that the services enforce."""
+    """The limits that the services enforce, as a retriever reports them."""
 
     document_bytes: int
     metadata_bytes: int
@@ -149,8 +151,8 @@ class Limits:
 class ServerInfo:
     """Version, settings, models, limits and status of a retriever.
 
-    Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` is counted
-    over all tenants; it is None if the caller may not see it.
+    Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` covers all
+    tenants; it is None if the caller may not see it.
     """
 
     version: str

@@ -1,9 +1,10 @@
-"""The chunk tree of a document as packed arrays: layout, encoding and access.
+"""The chunk tree of a document as one byte string: its layout, encoding and access.
 
-A tree is one array of little-endian structs of fixed size, level 0 first. A short header before it
-contains the number of chunks at each level. So a tree can be stored, read in place and compared as
-bytes. A chunk is a span of its document's text; its content is sliced from the text when it is
-read. `Tree.problems` checks the invariants of a tree. `indexer_svc.chunker` builds trees from text.
+A tree is one array of little-endian structs of fixed size, with the chunks of level 0 first. A
+header before the array contains the number of levels and the number of chunks at each level. So a
+tree can be stored as it is, read in place and compared as bytes. A chunk is a span of its
+document's text; its content is sliced from the text when it is read. `Tree.problems` checks the
+invariants of a tree. `indexer_svc.chunker` builds trees from text.
 """
 
 import struct
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NONE = 0xFFFF_FFFF  # The value of `parent` or `section` if there is none.
+NONE = 0xFFFF_FFFF  # The value of `parent` or `section` if a chunk has no parent or no section.
 
 CHUNK = np.dtype(
     [
@@ -38,7 +39,8 @@ _COUNT = struct.Struct("<I")
 class ChunkRecord(NamedTuple):
     """A chunk of a tree, with the fields of CHUNK.
 
-    `parent`, `first_child` and `section` are indexes.
+    `parent` is an index into the level above, `first_child` an index into the level below, and
+    `section` an index into the document's sections.
     """
 
     byte_start: int
@@ -54,11 +56,11 @@ class ChunkRecord(NamedTuple):
 
     @property
     def token_end(self) -> int:
-        """The number of the document's tokens up to the end of the chunk."""
+        """The count of the document's tokens from its start to the end of the chunk."""
         return self.token_start + self.token_count
 
     def within(self, other: "ChunkRecord") -> "ChunkRecord | None":
-        """Returns the part that lies in the span of `other`; None if no part does."""
+        """Returns the part of this chunk that lies in the span of `other`; None if no part does."""
         if self.char_end <= other.char_start or other.char_end <= self.char_start:
             return None
         if other.char_start <= self.char_start and self.char_end <= other.char_end:
@@ -75,7 +77,7 @@ class ChunkRecord(NamedTuple):
 
 
 def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
-    """Returns the span that covers all records. Every other field is the first record's."""
+    """Returns the first record, with its span extended to cover the spans of all records."""
     token_start = min(record.token_start for record in records)
     return records[0]._replace(
         byte_start=min(record.byte_start for record in records),
@@ -89,9 +91,9 @@ def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a document, which begins at its heading.
+    """A section of a document. It begins at its heading.
 
-    It ends at the next heading of the same or a smaller depth.
+    It ends before the next section of the same or a smaller depth. The outermost `depth` is 1.
     """
 
     title: str
@@ -132,10 +134,10 @@ def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
 def section_path(
     sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns the titles from the outermost section down to `section`, an index; () for NONE.
+    """Returns the titles from the outermost section down to a section.
 
-    `parents` is `section_parents(sections)`; it is a parameter because computing it takes linear
-    time.
+    `section` is an index into `sections`; for NONE, the result is (). `parents` is
+    `section_parents(sections)`. It is a parameter because computing it takes linear time.
     """
     titles = []
     while section != NONE:
@@ -147,7 +149,7 @@ def section_path(
 def path_below(
     title: str, sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns `section_path` without a first section that repeats the document's title."""
+    """Returns `section_path`, without a first title that equals `title`, the document's title."""
     path = section_path(sections, parents, section)
     return path[1:] if path[:1] == (title,) else path
 
@@ -155,8 +157,8 @@ def path_below(
 class Tree:
     """The chunks of a document at every level, in one buffer. Immutable.
 
-    `counts[l]` is the number of chunks at level l. The buffer may be memory of a read transaction.
-    Then the tree must not outlive the transaction.
+    `counts[l]` is the number of chunks at level l. If the buffer is memory of a read transaction,
+    the tree must not be used after the transaction ends.
     """
 
     __slots__ = ("_bases", "_buffer", "counts")
@@ -231,8 +233,9 @@ class Tree:
         indexes of the leaves, row 1 those of their parents, and so on.
         """
         rows = np.empty((len(self.counts) - leaf_level, self.counts[leaf_level]), np.uint32)
-        # The levels are contiguous, so one array can cover all of them. Most trees are small, so
-        # the cost of a numpy call dominates, and a search may need many trees.
+        # The levels are contiguous, so one numpy array covers all of them. Creating an array for
+        # each level would be slower: most trees are small, so the cost of a numpy call dominates,
+        # and a search may need many trees.
         parents = np.frombuffer(self._buffer, CHUNK, sum(self.counts), self._bases[0])["parent"]
         rows[0] = current = np.arange(self.counts[leaf_level])
         base = sum(self.counts[:leaf_level])
@@ -251,7 +254,7 @@ class Tree:
         """
         problems = []
         if len(self.counts) != len(sizes):
-            return [f"{len(self.counts)} levels, settings say {len(sizes)}"]
+            return [f"the tree has {len(self.counts)} levels; the settings have {len(sizes)}"]
         for level, size in enumerate(sizes):
             problems += [
                 f"level {level}: {problem}" for problem in self._level_problems(level, size)
@@ -287,7 +290,7 @@ class Tree:
         children, parents = self.level(level), self.level(level + 1)
         counts = parents["child_count"].astype(np.int64)
         if counts.sum() != len(children) or (counts == 0).any():
-            return ["children and parents do not add up"]
+            return ["children do not match the parents' child counts"]
         expected = np.repeat(np.arange(len(parents)), counts)
         if (children["parent"] != expected).any():
             return ["children of a chunk are not consecutive"]
@@ -307,7 +310,10 @@ class Tree:
 
 
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
-    """Returns the possible defects of one level's spans, each with True if it exists."""
+    """Returns messages about possible defects of one level's spans.
+
+    The value of a message is True if the level has the defect. `unit` names the unit of the spans.
+    """
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),
         f"{unit} spans leave gaps": bool(starts[0] != 0 or (starts[1:] > ends[:-1]).any()),

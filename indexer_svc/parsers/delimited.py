@@ -1,7 +1,7 @@
 """Parses files of separated values (CSV, RFC 4180) into one table.
 
-In a file of tab-separated values, the separator is the tab. In other files, it is the character
-out of comma, semicolon, tab and vertical bar that occurs most often in the first line outside of
+In a file of tab-separated values, the separator is the tab. In other files, it is the comma, the
+semicolon, the tab or the vertical bar, whichever occurs most often in the first line outside of
 quotation marks.
 
 A cell in quotation marks may contain separators and line ends. In tab-separated values, a
@@ -24,7 +24,8 @@ _FIRST_LINE_BYTES = 1 << 16
 _QUOTED = re.compile('"[^"]*"?')
 _BYTE_ORDER_MARK = "\ufeff"
 
-# A cell needs no separate limit, because the document has one.
+# By default, the csv module limits the size of a cell. The limit is not needed here, because the
+# size of the document is limited.
 csv.field_size_limit(sys.maxsize)
 
 
@@ -60,8 +61,8 @@ def _parse(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
 def _tabbed_rows(text: str) -> list[list[str]]:
     """Returns the rows of tab-separated values.
 
-    Quotation marks quote only if all of them are paired. A single one would otherwise make all
-    further rows part of its cell.
+    Quotation marks enclose cells only if all of them are paired. Otherwise they are ordinary
+    characters: a single one that opened a cell would make all further rows part of this cell.
     """
     try:
         return list(csv.reader(_lines(text), delimiter=_TAB, strict=True))
@@ -70,8 +71,8 @@ def _tabbed_rows(text: str) -> list[list[str]]:
 
 
 def _lines(text: str) -> StringIO:
-    """Returns a reader of lines that end only at line ends.
+    """Returns a reader of the lines of `text`, which end only at CR, LF or CRLF.
 
-    `splitlines` would end a row at other characters too.
+    `str.splitlines` would end a line at further characters, for example U+2028.
     """
     return StringIO(text, newline="")

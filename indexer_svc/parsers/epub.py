@@ -1,7 +1,7 @@
 """Parses EPUBs: the chapters in reading order, each parsed as an HTML page.
 
-Headings become sections. A chapter without headings gets the title that the table of contents
-has for it.
+Headings become sections. A chapter without headings gets its title in the table of contents as a
+heading. A part is a file in the book's archive.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,7 +80,10 @@ def _encrypted_parts(package: Package) -> set[str]:
 
 
 def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[str, str]:
-    """Returns the title of each part: the first one that a table of contents has for it."""
+    """Returns the titles of parts in the tables of contents, by the name of the part.
+
+    If the tables have several titles for a part, the first title is used.
+    """
     labels: dict[str, str] = {}
     for item in items.values():
         part = resolved(root, item.get("href", ""))
@@ -106,7 +109,7 @@ def _html_entries(contents: str) -> Iterator[tuple[str, str]]:
 def _ncx_entries(package: Package, part: str) -> Iterator[tuple[str, str]]:
     """Yields the target and title of each entry of a table of contents in XML (NCX).
 
-    Yields nothing if the XML is malformed, because the book can be read without it.
+    Yields nothing if the XML is malformed, because the book can be read without the table.
     """
     try:
         contents = package.xml(part)

@@ -43,10 +43,10 @@ _HIDING_STYLE = re.compile(
 _START_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _SPAN = re.compile(r"[0-9]{1,4}")
 _WHITE_SPACE = re.compile(r"\s+")
-# Matches what XML writes in another way than HTML: CDATA sections, and elements written as a single
-# tag, except those that never have an end tag in HTML. It also matches comments, so that nothing
-# inside them matches. A comment that is not closed ends with the page: to search for an end from
-# each beginning would take quadratic time.
+# Matches markup of XML that HTML does not have: CDATA sections, and elements that are written as a
+# single tag, except elements that never have an end tag in HTML. It also matches whole comments, so
+# that nothing inside a comment is matched. A comment that is not closed ends with the page, because
+# searching for an end from each beginning of a comment would take quadratic time.
 _XML_ONLY_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<!\[CDATA\[(?P<text>.*?)(?:\]\]>|\Z)"
@@ -77,8 +77,8 @@ def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
 def as_html(xhtml: str) -> str:
     """Returns XHTML with its CDATA sections and `/>` endings rewritten for an HTML parser.
 
-    An HTML parser ignores both. It would treat the page's text after `<title/>` or `<script/>` as
-    the content of that element.
+    An HTML parser does not know CDATA sections and `/>`. It would treat the page's text after
+    `<title/>` or `<script/>` as the content of this element.
     """
     return _XML_ONLY_MARKUP.sub(_to_html, xhtml)
 
@@ -110,7 +110,7 @@ def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
 
 @dataclass(slots=True)
 class _List:
-    """A list that has begun and not ended, and the number of its last item so far."""
+    """A list that has begun and not ended. `count` is the number of its last item so far."""
 
     is_ordered: bool
     count: int
@@ -121,7 +121,7 @@ class _List:
 
 
 class _BodyReader:
-    """Walks through a page's body and writes each block when it ends."""
+    """Visits the nodes of a page's body and writes the text of each block when the block ends."""
 
     def __init__(self, writer: TextWriter, layout_tables: set[int]) -> None:
         self._writer = writer
@@ -221,7 +221,7 @@ def _walk(
 
 
 def _is_visible(node: LexborNode) -> bool:
-    """Returns True for text, and for elements that a browser shows and that are text here."""
+    """Returns True for text, and for elements whose text is visible and is not left out here."""
     if node.is_text_node:
         return True
     if not node.is_element_node or node.tag in _NOT_TEXT:
@@ -247,7 +247,10 @@ def _is_anchor(link: LexborNode, attributes: dict[str, str | None]) -> bool:
 
 
 def _inline_text(node: LexborNode, tag: str) -> str:
-    """Returns the text that an inline node itself adds to a line; a line end for `br`."""
+    """Returns the text that an inline node adds to a line, without its child nodes.
+
+    It is a line end for `br`.
+    """
     if node.is_text_node:
         return _WHITE_SPACE.sub(" ", node.text_content or "")
     return "\n" if tag == "br" else ""
@@ -272,10 +275,10 @@ def _visible_text(root: LexborNode) -> str:
 
 
 def _layout_tables(body: LexborNode) -> set[int]:
-    """Returns the `mem_id` of each layout table: one that arranges parts of a page, not values.
+    """Returns the `mem_id` of each layout table in a page's body.
 
-    A table is a layout table if it has a role that says so, or if it contains a table, a heading
-    or preformatted text.
+    A layout table arranges parts of a page, not values. A table is a layout table if it has a role
+    that says so, or if it contains a table, a heading or preformatted text.
     """
     layout_tables: set[int] = set()
     tables: list[int] = []
@@ -300,9 +303,9 @@ def _layout_tables(body: LexborNode) -> set[int]:
 def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
     """Yields the cells of each row.
 
-    The text of a cell that spans several rows is repeated in each of them. The text of a cell that
-    spans several columns is only in the first of them. A span ends at _MAX_SPANNED_COLUMNS at the
-    latest, and each cell after that takes one column.
+    The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
+    that spans several columns is only in the first of these columns. A span ends at column
+    _MAX_SPANNED_COLUMNS at the latest, and each cell after this column occupies one column.
     """
     covering: dict[int, tuple[int, str]] = {}
     for line in lines:
@@ -331,9 +334,9 @@ def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
 
 
 def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells of the next columns that rows above span into this row.
+    """Adds the cells of rows above that span into this row, as long as they are the next columns.
 
-    `covering` maps each column of these cells to the number of rows that the cell still spans,
+    `covering` maps each column with such a cell to the number of rows that the cell still spans,
     and the cell's text.
     """
     while len(row) in covering:

@@ -19,7 +19,7 @@ _DECLARED = re.compile(
 _SEARCHED_BYTES = 4096
 # The HTML standard reads these encodings as larger encodings that contain them.
 _SUPERSETS = {"latin_1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
-# Codecs are modules, and a confined process cannot load modules. So they are loaded here.
+# Codecs are modules, and a confined process cannot load modules. So all codecs are loaded here.
 _CODECS = {
     name: codecs.lookup(name)
     for name in (
@@ -61,7 +61,8 @@ def decoded(content: bytes) -> str:
 def _declared_codec(content: bytes, offset: int) -> codecs.CodecInfo:
     """Returns the codec of the encoding that a page declares.
 
-    `offset` is the first byte that is not UTF-8, for the error. Raises UnreadableDocument.
+    `offset` is the position of the first byte that is not UTF-8; the error message contains it.
+    Raises UnreadableDocument if the page declares no encoding that is known here.
     """
     declaration = _DECLARED.search(content[:_SEARCHED_BYTES])
     label = declaration[1].decode("ascii", "replace") if declaration else ""

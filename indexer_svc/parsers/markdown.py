@@ -24,9 +24,11 @@ from markdown_it.token import Token
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
-# This is 10,000 printed pages. Parsing as many lines of list markers takes seconds.
+# Headings after this many lines are ignored, because parsing as many lines of list markers takes
+# seconds. The lines fill 10,000 printed pages.
 MAX_LINES = 500_000
-# This is ten nested lists. The parser reads a line once for each level.
+# Text that is nested deeper than this is skipped, because the parser reads a line once for each
+# level. Each list adds two levels, so ten lists may be nested.
 MAX_NESTING = 20
 
 # The source of a title may be longer than the title, because of markup, for example a link's URL.
@@ -35,8 +37,9 @@ _MAX_TITLE_MARKS = 40  # A title with more markup stays as it is written.
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
-# YAML begins with a key. It may contain blank lines only if every other line is a key, a list item
-# or indented. Otherwise a thematic break and the prose below it would count as front matter.
+# Front matter in YAML begins with a key. It may contain blank lines only if every other line is a
+# key, a list item or indented. Otherwise a thematic break and the prose below it would be matched
+# as front matter.
 _YAML_LINE = r"(?:[ \t][^\n]*|-[ \t][^\n]*|[\w\"'][^\n:]*:(?:[ \t][^\n]*)?|)\n"
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?=[\w\"'-][^\n:]*:)"
@@ -47,7 +50,7 @@ _FRONT_MATTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MarkdownOutline:
-    """The title and the sections of a Markdown text. `title` is empty if there is none."""
+    """The title and the sections of a Markdown text. `title` is empty if the text has no title."""
 
     title: str
     sections: tuple[Heading, ...]
@@ -90,7 +93,8 @@ def _line_starts(text: str) -> list[int]:
 def _split_front_matter(source: str) -> tuple[str, str]:
     """Returns the front matter, and `source` with blank lines in place of the front matter.
 
-    So the line numbers do not change. The front matter is empty if there is none.
+    Because of the blank lines, the line numbers of the other text do not change. The front matter
+    is an empty string if `source` has none.
     """
     match = _FRONT_MATTER.match(source)
     if match is None:
@@ -129,8 +133,8 @@ def _visible_text(tokens: Sequence[Token]) -> Iterator[str]:
 class _MarkdownHeadings(list[Token]):
     """A list that keeps only the tokens of top-level headings and ignores all others.
 
-    For each heading it has the opening token, then the token of its content. All tokens of ten
-    megabytes of list markers would take gigabytes.
+    For each heading, the list contains the opening token, then the token of the heading's content.
+    Other tokens are not kept, because the tokens of 10 MB of list markers would take gigabytes.
     """
 
     def append(self, token: Token) -> None:
@@ -143,9 +147,9 @@ def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
     """A block rule of the parser that skips lines that cannot contain a heading of the outline.
 
     Returns True if it has skipped lines. It skips a paragraph whose lines all begin with a letter:
-    no other block begins there, and the parser need not try its other rules on each line. At
-    MAX_NESTING levels and deeper it skips single lines, because the parser would ignore the rest of
-    the document at its nesting limit.
+    no other kind of block begins with a letter, so the parser need not try its other rules on each
+    line. At MAX_NESTING levels and deeper it skips single lines, because the parser would ignore
+    the rest of the document at its own nesting limit.
     """
     if state.level >= MAX_NESTING:
         state.line = start + 1
@@ -162,17 +166,18 @@ def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
 def _build_parser() -> MarkdownIt:
     """Returns a CommonMark parser that threads can share.
 
-    The parser compiles its rules during its first parse, without a lock. So a first parse is done
-    here.
+    The parser compiles its rules during its first parse, without a lock. So this function parses a
+    short text before threads use the parser.
     """
-    # Entering a list adds two levels. The parser's limit must not apply before MAX_NESTING.
+    # Entering a list adds two levels. The parser's own limit must be above MAX_NESTING, so that
+    # `_skip_text` applies first.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
     parser.parse("# warm *up*")
     return parser
 
 
-# At debug level the parser logs every rule that it tries on every line.
+# The level is set, because at debug level the parser logs every rule that it tries on every line.
 logging.getLogger("markdown_it").setLevel(logging.INFO)
 
 _PARSER = _build_parser()

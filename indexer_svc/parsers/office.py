@@ -1,6 +1,7 @@
-"""Reads what all Office documents have: properties, relations between parts, two XML dialects.
+"""Reads what all Office documents have: properties, relations between parts, and XML.
 
-Open XML has a Strict and a Transitional form, which differ in their namespaces.
+A part is a file in the document's archive. Open XML has a Strict and a Transitional form, which
+differ in their namespaces.
 """
 
 import re
@@ -27,9 +28,9 @@ def office_title(package: Package) -> str:
 
 
 def office_xml(package: Package, part: str) -> Element:
-    """Returns the root element of a part, with the names of Transitional Open XML.
+    """Returns the root element of a part, whose names are those of Transitional Open XML.
 
-    Names of Strict Open XML are translated. Raises the errors of `Package.xml`.
+    Names of Strict Open XML are replaced. Raises the errors of `Package.xml`.
     """
     root = package.xml(part)
     for element in root.iter():
@@ -42,7 +43,7 @@ def office_xml(package: Package, part: str) -> Element:
 def relations_part(part: str) -> str:
     """Returns the name of the part that lists the relations of `part`.
 
-    An empty `part` stands for the whole package.
+    If `part` is empty, it is the part that lists the relations of the whole package.
     """
     return join(dirname(part), "_rels", f"{basename(part)}.rels")
 
@@ -50,8 +51,8 @@ def relations_part(part: str) -> str:
 def relations(package: Package, part: str) -> Mapping[str, tuple[str, str]]:
     """Returns the relations of a part by their ids.
 
-    Each has the last word of its type, and the name of the part to which it leads. Relations that
-    lead out of the package are left out.
+    A relation is a pair: the last word of its type, for example `styles`, and the name of the part
+    to which it leads. Relations that lead out of the package are left out.
     """
     name = relations_part(part)
     if name not in package:
@@ -66,14 +67,17 @@ def relations(package: Package, part: str) -> Mapping[str, tuple[str, str]]:
 def related_part(package: Package, part: str, kind: str, default: str) -> str:
     """Returns the name of the first existing part to which `part` has a relation of type `kind`.
 
-    Returns `default` if there is none.
+    Returns `default` if there is no such part.
     """
     targets = (name for type_, name in relations(package, part).values() if type_ == kind)
     return next((name for name in targets if name in package), default)
 
 
 def _transitional(name: str) -> str:
-    """Returns a name of Strict Open XML as one of Transitional Open XML, others unchanged."""
+    """Returns the name in Transitional Open XML for a name in Strict Open XML.
+
+    Any other name is returned unchanged.
+    """
     if not name.startswith(_STRICT):
         return name
     return _STRICT_NAMESPACE.sub(_TRANSITIONAL_NAMESPACE, name, count=1)

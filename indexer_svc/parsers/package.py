@@ -1,10 +1,10 @@
-"""Opens archives of XML parts, which Office documents and EPUBs are, with limits.
+"""Opens Office documents and EPUBs, which are ZIP archives of XML files, with limits.
 
-Nothing is unpacked before the archive's directory has been checked: the number of parts, their
-unpacked size, and whether they are encrypted. `zipfile` reads no more bytes of a part than the
-directory says. Parts whose names end like those of markup always count towards the limit of
-unpacked bytes. Any other part counts when it is read. XML must not declare entities, because these
-could expand to gigabytes or to the contents of files.
+A part is a file in the archive. Nothing is unpacked before the archive's directory has been
+checked: the number of parts, their unpacked size, and whether they are encrypted. `zipfile` reads
+no more bytes of a part than the directory says. The unpacked bytes of all markup are limited. A
+part is markup if its name has one of certain endings; any other part counts once it is read. XML
+must not declare entities, because these could expand to gigabytes or to the contents of files.
 """
 
 import codecs
@@ -28,7 +28,8 @@ _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
 _READ_BYTES = 1 << 16
 
-# Names in archives are encoded in it, and a confined process cannot load a codec.
+# The names of parts may be encoded in cp437. A codec is a module, and a confined process cannot
+# load modules. So the codec is loaded here.
 codecs.lookup("cp437")
 
 Element = ElementTree.Element
@@ -38,8 +39,8 @@ Element = ElementTree.Element
 def readable(kind: str) -> Iterator[None]:
     """Turns any error that a library raises for a damaged file into UnreadableDocument.
 
-    InvalidArgument and MemoryError are raised unchanged. `kind` names the format, with its
-    article.
+    InvalidArgument and MemoryError are raised unchanged. `kind` is the name of the format in
+    messages, with its article.
     """
     try:
         yield
@@ -54,10 +55,10 @@ def readable(kind: str) -> Iterator[None]:
 
 
 class Package:
-    """An archive whose directory is within the limits."""
+    """An archive whose directory has been checked. A part is a file in the archive."""
 
     def __init__(self, content: bytes, kind: str, main_part: str, *other_names: str) -> None:
-        """Opens an archive and checks its directory. Call it within `readable`.
+        """Opens an archive and checks its directory. Call it within `readable`, for its errors.
 
         `kind` names the format in errors, with its article. The main part must have the name
         `main_part` or one of `other_names`. Raises UnreadableDocument or TooLarge.
@@ -65,7 +66,7 @@ class Package:
         if content.startswith(_OLE_MAGIC):
             raise UnreadableDocument(
                 f"content is not {kind}: it is encrypted, or of an older format; save it without "
-                "a password in the current one",
+                "a password in the current format",
                 field=_FIELD,
             )
         self._zip = ZipFile(BytesIO(content))
@@ -81,7 +82,10 @@ class Package:
         return name in self._parts
 
     def read(self, name: str) -> bytes:
-        """Returns the bytes of a part. Raises UnreadableDocument if it is missing, or TooLarge."""
+        """Returns the unpacked bytes of a part.
+
+        Raises UnreadableDocument if the part is missing, or TooLarge.
+        """
         return self._zip.read(self._part(name))
 
     def xml(self, name: str) -> Element:
@@ -129,7 +133,7 @@ def _is_markup(name: str) -> bool:
 
 
 def _check_directory(parts: list[ZipInfo]) -> int:
-    """Checks an archive's directory; returns how many bytes its markup has when unpacked.
+    """Checks an archive's directory; returns the unpacked size of all its markup, in bytes.
 
     Raises TooLarge or UnreadableDocument.
     """
@@ -157,8 +161,9 @@ def _check_unpacked(unpacked_bytes: int) -> None:
 
 
 def resolved(base: str, target: str) -> str:
-    """Returns the name of the part to which `target` leads, relative to the part `base`.
+    """Returns the name of the part to which a link leads.
 
+    `base` is the name of the part that contains the link. `target` is the link, relative to `base`.
     The fragment of `target`, from `#` on, is ignored.
     """
     path = unquote(target.partition("#")[0])

@@ -1,7 +1,7 @@
-"""The result of a parser, as plain values that one process can send to another.
+"""The result of a parser, as plain values that a parser process can send to the indexer.
 
-This module imports little, because a parser process imports it when it starts. Offsets count code
-points of the text.
+This module imports little, because each parser process imports it when it starts. Offsets count
+code points of the text.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Heading(NamedTuple):
 class ParsedFile:
     """The text of a file, its pages and headings in order of position, and its title.
 
-    `title` is the one that the file itself contains, or empty.
+    `title` is the title that the file itself contains, or empty.
     """
 
     text: str
@@ -41,7 +41,7 @@ class ParsedFile:
 
 
 def joined(texts: Sequence[str]) -> tuple[str, tuple[PageRange, ...]]:
-    """Returns the texts joined by one blank line, and the range of each of them."""
+    """Returns the texts joined by one blank line, and the range of each text in the result."""
     pages = []
     start = 0
     for text in texts:

@@ -1,9 +1,9 @@
 """A parser process: `python -m indexer_svc.parsers.parser_child MEMORY_BYTES FAMILY`.
 
 Its standard input is a socket. The process loads the parsers of its family of formats, confines
-itself, and reports that it is ready. Then it parses and answers one file after another until its
-input ends. It does not import the store, gRPC or numpy, so that it starts fast and needs little
-memory.
+itself, and reports that it is ready. Then it receives, parses and answers one file after another
+until the socket is closed. It does not import the store, gRPC or numpy, so that it starts fast and
+needs little memory.
 """
 
 import codecs
@@ -12,7 +12,7 @@ import signal
 import sys
 from functools import partial
 
-from indexer_svc.parsers.parser_functions import Family, load, parse
+from indexer_svc.parsers.parser_functions import FormatFamily, load, parse
 from indexer_svc.parsers.protocol import answer_to, message, received
 from indexer_svc.parsers.sandbox import confine
 
@@ -20,26 +20,31 @@ _SOCKET = 0
 _MAX_FILE_BYTES = 1 << 32
 
 
-def main(memory_bytes: int, family: Family) -> None:
-    """Parses files until the socket is closed. `memory_bytes` limits its address space."""
-    # Codecs are modules, and a confined process cannot load modules.
+def main(memory_bytes: int, family: FormatFamily) -> None:
+    """Parses files until the socket is closed.
+
+    `memory_bytes` limits the address space of this process. `family` is the family of the formats
+    that it can read.
+    """
+    # Codecs are modules, and a confined process cannot load modules. So they are loaded before.
     for name in ("utf-8", "utf-16-le"):
         codecs.lookup(name)
     load(family)
     _send(message({"confined": confine(memory_bytes)}))
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
-        # When the processor time is used up, SIGPROF ends this process, even inside a library.
+        # Once the file has used this much processor time, SIGPROF ends this process, even while a
+        # library runs.
         signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
         _send(answer_to(partial(parse, content, request["mime_type"], request["max_text_bytes"])))
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _receive(size: int) -> bytes:
-    # This reads directly into one buffer of any size.
+    # `read` receives all bytes into one buffer, so large files are not joined from parts.
     data = sys.stdin.buffer.read(size)
     if len(data) < size:
-        # The indexer has ended, or it does not need this process any more.
+        # The socket is closed: the indexer has ended, or it does not need this process any more.
         os._exit(0)
     return data
 
@@ -52,4 +57,4 @@ def _send(parts: list[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Family(sys.argv[2]))
+    main(int(sys.argv[1]), FormatFamily(sys.argv[2]))

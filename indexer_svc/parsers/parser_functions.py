@@ -1,9 +1,10 @@
-"""The formats that a parser process reads, in two families; one function reads each format.
+"""The formats that a parser process reads, in two families, and the function that parses each.
 
-A confined process cannot load modules, so it first loads the modules of its family. The family
-EXTRA needs the libraries of the extra `formats`. A process for PDFs and plain formats does not
-load them. To add a format, add it here, in `hrag.values.formats`, and in `indexer_svc.extract`,
-which decides whether a parser process must read it.
+A confined process cannot load modules, so a process loads the modules of its family before it is
+confined. The formats of the family EXTRA need the libraries of the extra `formats`. A process for
+the family CORE (PDFs and text formats) does not load these libraries. To add a format, add it here,
+in `hrag.values.formats`, and in `indexer_svc.extract`, which decides whether a parser process must
+read it.
 """
 
 from collections.abc import Mapping
@@ -14,16 +15,16 @@ from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTH
 from indexer_svc.parsers.parsed_file import ParsedFile
 
 
-class Family(StrEnum):
-    """The formats that one process can read."""
+class FormatFamily(StrEnum):
+    """A group of formats that the same parser process can read."""
 
     CORE = "core"
     EXTRA = "extra"
 
 
-# The module and the name of the function that read each format.
-_PARSERS: Mapping[Family, Mapping[str, tuple[str, str]]] = {
-    Family.CORE: {
+# For each format, the module of its parser and the name of the function.
+_PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
+    FormatFamily.CORE: {
         PDF: ("pdf", "parse_pdf"),
         MARKDOWN: ("markdown", "parse_markdown"),
         RST: ("rst", "parse_rst"),
@@ -31,7 +32,7 @@ _PARSERS: Mapping[Family, Mapping[str, tuple[str, str]]] = {
         TSV: ("delimited", "parse_tabbed"),
         PYTHON: ("python_source", "parse_python"),
     },
-    Family.EXTRA: {
+    FormatFamily.EXTRA: {
         HTML: ("html", "parse_html"),
         DOCX: ("docx", "parse_docx"),
         PPTX: ("pptx", "parse_pptx"),
@@ -42,13 +43,13 @@ _PARSERS: Mapping[Family, Mapping[str, tuple[str, str]]] = {
 _PACKAGE = "indexer_svc.parsers"
 
 
-def family_of(mime_type: str) -> Family:
-    """Returns the family that reads a format."""
-    return Family.EXTRA if mime_type in _PARSERS[Family.EXTRA] else Family.CORE
+def format_family(mime_type: str) -> FormatFamily:
+    """Returns the family to which a format belongs; CORE for an unknown format."""
+    return FormatFamily.EXTRA if mime_type in _PARSERS[FormatFamily.EXTRA] else FormatFamily.CORE
 
 
-def load(family: Family) -> None:
-    """Loads the modules and libraries of a family."""
+def load(family: FormatFamily) -> None:
+    """Loads the parser modules of a family, with their libraries."""
     for module, _function in _PARSERS[family].values():
         import_module(f"{_PACKAGE}.{module}")
 
@@ -59,7 +60,7 @@ def parse(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
     Raises InvalidArgument if the file cannot be read, or if its text has more than
     `max_text_bytes` bytes in UTF-8. For a damaged file, any error of a library may be raised.
     """
-    module, function = _PARSERS[family_of(mime_type)][mime_type]
+    module, function = _PARSERS[format_family(mime_type)][mime_type]
     read = getattr(import_module(f"{_PACKAGE}.{module}"), function)
     parsed: ParsedFile = read(content, max_text_bytes)
     return parsed

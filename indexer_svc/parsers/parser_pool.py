@@ -1,13 +1,14 @@
-"""A pool of parser processes for all tenants. It parses as many files at once as it has slots.
+"""A pool of parser processes for all tenants.
 
-A tenant uses at most half of the slots, so a tenant with many slow files does not keep others
-waiting. Files that wait for a slot get it in the order in which they came, except that a file of
-the tenant with the fewest running files goes first.
+While a file is parsed, it occupies one of the pool's slots, so the number of slots limits how many
+files are parsed at once. A tenant occupies at most half of the slots, so the files of other tenants
+need not wait for the many slow files of one tenant. A slot that becomes free goes to a file of the
+tenant that occupies the fewest slots. Among the files of such tenants, the first that came is next.
 
 A process is kept for further files of the same tenant. The files of two tenants are never read by
-the same process, so a file that takes over its parser learns nothing about another tenant. For
-each family of formats in use, one unused process is started in advance, because a start takes a
-tenth of a second.
+the same process, so a hostile file that takes over its process learns nothing about another tenant.
+For each family of formats that has been needed, one unused process is started in advance, because
+a start takes a tenth of a second.
 """
 
 import threading
@@ -32,17 +33,17 @@ from hrag.values.errors import (
 )
 from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, ParsedFile
-from indexer_svc.parsers.parser_functions import Family, family_of
+from indexer_svc.parsers.parser_functions import FormatFamily, format_family
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.05  # A wait for a slot checks this often whether the caller has left.
+_POLL_S = 0.05  # A wait for a slot checks at this interval whether the caller has left.
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
 
-_Use = tuple[str, Family]
+_Assignment = tuple[str, FormatFamily]
 """The tenant whose files a process reads, and the family of their formats."""
 
 
@@ -50,7 +51,7 @@ class _OutOfTime(Exception):
     """Raised when a file has taken longer than HRAG_PARSER_TIMEOUT_S."""
 
 
-class _Turn:
+class _WaitingFile:
     """A file that waits for a slot."""
 
     def __init__(self, tenant_id: str) -> None:
@@ -65,28 +66,28 @@ class ParserPool:
         slots: int,
         memory_bytes: int,
         timeout_s: float,
-        start: Callable[[int, Family], ParserProcess] = ParserProcess,
+        start: Callable[[int, FormatFamily], ParserProcess] = ParserProcess,
     ) -> None:
         """Starts no process yet.
 
-        `slots`, at least 2, is the number of files that are parsed at once. `memory_bytes` limits
-        the address space of a process. A file may take `timeout_s` seconds, and may wait as long
-        for a slot. `start` is called with `memory_bytes` and a family. It must start a process
-        that reads the formats of this family.
+        `slots`, at least 2, is the number of files that may be parsed at once. `memory_bytes`
+        limits the address space of a process. A file may wait for a slot for `timeout_s` seconds,
+        and parsing it may take as long. `start` is called with `memory_bytes` and a family of
+        formats. It must start a process that reads the formats of this family.
         """
         self._slots = slots
-        self._share = slots // 2
+        self._tenant_slots = slots // 2
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._start = partial(start, memory_bytes)
-        # The kernel ends a process when the thread that has started it ends, so that no process
-        # outlives the indexer. So one thread starts all processes, and it lives until `close`.
+        # No process outlives the indexer, because the kernel ends a process when the thread that
+        # has started it ends. So one thread starts all processes, and it runs until `close`.
         self._starter = ThreadPoolExecutor(1, "parsers")
-        self._spares: dict[Family, Future[ParserProcess]] = {}
+        self._spares: dict[FormatFamily, Future[ParserProcess]] = {}
         self._changed = threading.Condition()
-        self._waiting: list[_Turn] = []
+        self._waiting: list[_WaitingFile] = []
         self._running: Counter[str] = Counter()
-        self._idle: OrderedDict[ParserProcess, _Use] = OrderedDict()
+        self._idle: OrderedDict[ParserProcess, _Assignment] = OrderedDict()
         self._is_closed = False
         self._has_warned = False
 
@@ -107,9 +108,9 @@ class ParserPool:
             TooBusy: no slot became free within HRAG_PARSER_TIMEOUT_S.
             ServiceUnavailable: no process can be started, or the pool is closed.
         """
-        use = tenant_id, family_of(mime_type)
+        assignment = tenant_id, format_family(mime_type)
         with metrics.parser_call(), self._slot(tenant_id, deadline):
-            process = self._acquire_process(use)
+            process = self._acquire_process(assignment)
             is_healthy = False
             try:
                 parsed = self._parse_in(process, deadline, content, mime_type, max_text_bytes)
@@ -128,10 +129,10 @@ class ParserPool:
                 )
                 raise self._error_of(failure, mime_type) from None
             finally:
-                self._release_process(process, use, is_healthy)
+                self._release_process(process, assignment, is_healthy)
 
     def close(self) -> None:
-        """Ends every process. Files that are being parsed fail. Idempotent."""
+        """Ends every process, so files that are being parsed fail. May be called repeatedly."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -146,7 +147,7 @@ class ParserPool:
 
     @property
     def waiting_count(self) -> int:
-        """Number of files that wait for a slot."""
+        """The number of files that wait for a slot."""
         with self._changed:
             return len(self._waiting)
 
@@ -157,14 +158,14 @@ class ParserPool:
 
     @contextmanager
     def _slot(self, tenant_id: str, deadline: Deadline) -> Iterator[None]:
-        turn = _Turn(tenant_id)
+        file = _WaitingFile(tenant_id)
         with self._changed:
-            self._waiting.append(turn)
+            self._waiting.append(file)
             try:
-                self._wait_for(turn, deadline)
+                self._wait_for(file, deadline)
                 self._running[tenant_id] += 1
             finally:
-                self._waiting.remove(turn)
+                self._waiting.remove(file)
                 self._changed.notify_all()
         try:
             yield
@@ -175,60 +176,62 @@ class ParserPool:
                     del self._running[tenant_id]
                 self._changed.notify_all()
 
-    def _wait_for(self, turn: _Turn, deadline: Deadline) -> None:
+    def _wait_for(self, file: _WaitingFile, deadline: Deadline) -> None:
         end_s = time.monotonic() + self._timeout_s
-        while self._next_turn() is not turn:
+        while self._next_file() is not file:
             if self._is_closed:
                 break
             deadline.check("waiting for a parser")
             if time.monotonic() > end_s:
                 raise TooBusy(
                     f"no parser became free in {self._timeout_s} s; the indexer has {self._slots} "
-                    f"(HRAG_PARSERS), of which a tenant may use {self._share} at once"
+                    f"(HRAG_PARSERS), of which a tenant may use {self._tenant_slots} at once"
                 )
             self._changed.wait(_POLL_S)
         if self._is_closed:
             raise self._closing_error()
 
-    def _next_turn(self) -> _Turn | None:
-        """Returns the waiting file that may start now, or None.
+    def _next_file(self) -> _WaitingFile | None:
+        """Returns the waiting file that may be parsed now, or None if none may.
 
-        It is the first file of the tenant with the fewest running files.
+        It is the first waiting file of a tenant that occupies the fewest slots.
         """
         if self._running.total() >= self._slots:
             return None
-        allowed = [turn for turn in self._waiting if self._running[turn.tenant_id] < self._share]
-        return min(allowed, key=lambda turn: self._running[turn.tenant_id], default=None)
+        limit = self._tenant_slots
+        allowed = [file for file in self._waiting if self._running[file.tenant_id] < limit]
+        return min(allowed, key=lambda file: self._running[file.tenant_id], default=None)
 
     # These methods give a process to a file.
 
-    def _acquire_process(self, use: _Use) -> ParserProcess:
+    def _acquire_process(self, assignment: _Assignment) -> ParserProcess:
         """Returns a process that has read no file of another tenant.
 
         Raises ServiceUnavailable if no process can be started.
         """
-        while (idle := self._pop_idle(use)) is not None:
+        while (idle := self._pop_idle(assignment)) is not None:
             if idle.is_alive:
                 return idle
             idle.kill()
         try:
-            process = self._pop_unused(use[1])
+            process = self._pop_unused(assignment[1])
         except (OSError, RuntimeError) as error:  # Memory, processes or threads are used up.
             raise ServiceUnavailable(f"no parser can be started: {error}") from None
         self._end_surplus()
         return process
 
-    def _pop_idle(self, use: _Use) -> ParserProcess | None:
+    def _pop_idle(self, assignment: _Assignment) -> ParserProcess | None:
         with self._changed:
-            process = next((idle for idle, its_use in self._idle.items() if its_use == use), None)
+            idle = self._idle.items()
+            process = next((key for key, previous in idle if previous == assignment), None)
             if process is not None:
                 del self._idle[process]
             return process
 
-    def _pop_unused(self, family: Family) -> ParserProcess:
-        """Returns the unused process that was started in advance, or a new one.
+    def _pop_unused(self, family: FormatFamily) -> ParserProcess:
+        """Returns the unused process that was started in advance, or a new process.
 
-        Also starts the next unused process in advance.
+        Also starts another process in advance, for the next call.
         """
         with self._changed:
             if self._is_closed:
@@ -236,7 +239,8 @@ class ParserPool:
             spare = self._spares.get(family)
             started = spare or self._starter.submit(self._start, family)
             self._spares[family] = self._starter.submit(self._start, family)
-        # Starting it in advance may have failed long ago, when memory was short. It is tried again.
+        # The start in advance may have failed long ago, for example when memory was short. Then a
+        # process is started again below.
         with suppress(OSError):
             process = started.result()
             if process.is_alive:
@@ -245,9 +249,9 @@ class ParserPool:
         return self._starter.submit(self._start, family).result()
 
     def _end_surplus(self) -> None:
-        """Ends the processes that have been idle longest if there are more processes than slots.
+        """Ends idle processes, those idle longest first, while there are more processes than slots.
 
-        Unused processes that were started in advance do not count.
+        Unused processes that were started in advance are not counted.
         """
         with self._changed:
             surplus = max(0, len(self._idle) + self._running.total() - self._slots)
@@ -255,11 +259,13 @@ class ParserPool:
         for process in ending:
             process.kill()
 
-    def _release_process(self, process: ParserProcess, use: _Use, is_healthy: bool) -> None:
+    def _release_process(
+        self, process: ParserProcess, assignment: _Assignment, is_healthy: bool
+    ) -> None:
         if is_healthy and process.is_reusable:
             with self._changed:
                 if not self._is_closed:
-                    self._idle[process] = use
+                    self._idle[process] = assignment
                     return
         process.kill()
 
@@ -293,7 +299,7 @@ class ParserPool:
     def _warn_if_unconfined(self, process: ParserProcess) -> None:
         if not process.is_confined and not self._has_warned:
             self._has_warned = True
-            _log.warning("parser_unconfined", problem="its system calls cannot be filtered here")
+            _log.warning("parser_unconfined", problem="this machine cannot filter its system calls")
 
     def _error_of(self, failure: Exception, mime_type: str) -> HragError:
         """Returns the error for the caller when a parser has failed."""
@@ -326,7 +332,8 @@ class ParserPool:
 def _problem(failure: Exception) -> str:
     """Returns the description of a failure for the log.
 
-    The message of a ParserFault may quote text of the file. So only the name of its error is used.
+    The message of a ParserFault may quote text of the file. So the log gets only the name of the
+    error that the parser raised.
     """
     detail = str(failure)
     if isinstance(failure, ParserFault):

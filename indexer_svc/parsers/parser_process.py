@@ -1,8 +1,8 @@
 """The indexer's side of one parser process: starts it, sends files, receives answers, ends it.
 
-The process starts with an environment that only says where Python finds its modules. It has one
-socket and no other open file. The kernel ends it when the thread that has started it ends
-(PR_SET_PDEATHSIG), so this thread must live as long as the process may be needed.
+The environment of the process contains only the paths where Python finds its modules. The process
+has one socket and no other open file. The kernel ends the process when the thread that has started
+it ends (PR_SET_PDEATHSIG), so this thread must run as long as the process may be needed.
 """
 
 import os
@@ -15,18 +15,18 @@ from functools import partial
 from pathlib import Path
 
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.parser_functions import Family
+from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.protocol import Head, answer_of, message, received
 
 _MODULE = "indexer_svc.parsers.parser_child"
 _ROOT = str(Path(__file__).resolve().parents[2])
-_POLL_S = 0.05  # A wait calls `check` this often.
+_POLL_S = 0.05  # A wait calls `check` at this interval.
 _RECEIVE_BYTES = 1 << 20
 _KILLED_WAIT_S = 10.0
 _ENDING_WAIT_S = 1.0
 
-# A process ends after this many files, or once it has this much memory. PDFium's caches and a
-# fragmented heap would otherwise stay for the next file.
+# A process is not used again after this many files, or once it occupies this much memory. Otherwise
+# PDFium's caches and the fragmentation of the heap would grow with each file.
 MAX_FILES = 1000
 _MAX_RESIDENT_BYTES = 128 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -34,11 +34,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
 
 Check = Callable[[], None]
-"""A function that raises an error if waiting any longer is pointless."""
+"""A function that raises an error if the caller need not wait any longer."""
 
 
 class ParserEnded(Exception):
-    """The process has ended by itself. The message says how."""
+    """The process has ended by itself. The message says how, for example `exit code 1`."""
 
 
 class ParserNotStarted(ParserEnded):
@@ -48,15 +48,15 @@ class ParserNotStarted(ParserEnded):
 class ParserProcess:
     """A running parser process. Only one thread may use it at a time.
 
-    `is_confined` is True if the kernel filters its system calls. It is set once the process is
-    ready.
+    `is_confined` is True if the kernel filters the system calls of the process. It is set once the
+    process is ready.
     """
 
-    def __init__(self, memory_bytes: int, family: Family, max_files: int = MAX_FILES) -> None:
-        """Starts a process for the formats of `family`, and does not wait for it.
+    def __init__(self, memory_bytes: int, family: FormatFamily, max_files: int = MAX_FILES) -> None:
+        """Starts a process for the formats of `family`, and does not wait until it is ready.
 
-        `memory_bytes` limits its address space. After `max_files` files it is not reusable. Raises
-        OSError.
+        `memory_bytes` limits the address space of the process. After `max_files` files, the process
+        is not reusable. Raises OSError if no process can be started.
         """
         our_socket, child_socket = socket.socketpair()
         command = [sys.executable, "-B", "-s", "-S", "-P", "-m", _MODULE, str(memory_bytes), family]
@@ -94,7 +94,7 @@ class ParserProcess:
 
     @property
     def is_reusable(self) -> bool:
-        """True if the process is alive and has read few files and uses little memory."""
+        """True if the process is alive and below its limits of files and of memory."""
         try:
             resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1])
         except (OSError, IndexError):
@@ -112,17 +112,17 @@ class ParserProcess:
         try:
             head, _body = received(partial(self._receive, check), 0)
         except (EOFError, ConnectionError):
-            raise ParserNotStarted(self._end_of()) from None
+            raise ParserNotStarted(self._describe_end()) from None
         self.is_confined = head.get("confined") is True
         self._is_ready = True
 
     def parse(self, request: Head, content: bytes, max_body_bytes: int, check: Check) -> ParsedFile:
         """Sends `content` to the process and returns the parsed file.
 
-        `max_body_bytes` limits the text of the answer. `check` is called repeatedly during the
-        wait. Raises the InvalidArgument that the process reports. Also raises ParserEnded,
-        ParserFault, MalformedMessage and the errors of `check`; after one of these the process
-        must be killed.
+        `max_body_bytes` limits the text in the process's answer. `check` is called repeatedly
+        during the wait. Raises the InvalidArgument that the process reports. Also raises
+        ParserEnded, ParserFault, MalformedMessage and the errors of `check`; after one of these
+        the process must be killed.
         """
         self._files += 1
         try:
@@ -130,27 +130,28 @@ class ParserProcess:
                 self._send(part, check)
             head, body = received(partial(self._receive, check), max_body_bytes)
         except (EOFError, ConnectionError):
-            raise ParserEnded(self._end_of()) from None
+            raise ParserEnded(self._describe_end()) from None
         return answer_of(head, body)
 
     def kill(self) -> str:
         """Ends the process if it is alive; returns how it ended, for example SIGSEGV."""
-        # The socket is closed after that. Otherwise the process might first end by itself.
+        # The process is killed before the socket is closed. It ends by itself when its socket is
+        # closed, and then the result would not be the signal.
         self._process.kill()
         self._socket.close()
-        return self._how_it_ended(_KILLED_WAIT_S)
+        return self._wait_for_end(_KILLED_WAIT_S)
 
-    def _end_of(self) -> str:
+    def _describe_end(self) -> str:
         """Returns how the process ended, after its socket was closed.
 
         The process may need a moment to end. If it does not end, kills it.
         """
         try:
-            return self._how_it_ended(_ENDING_WAIT_S)
+            return self._wait_for_end(_ENDING_WAIT_S)
         except subprocess.TimeoutExpired:
             return self.kill()
 
-    def _how_it_ended(self, timeout_s: float) -> str:
+    def _wait_for_end(self, timeout_s: float) -> str:
         """Waits for the end of the process; returns the name of the signal or the exit code."""
         code = self._process.wait(timeout_s)
         if code >= 0:

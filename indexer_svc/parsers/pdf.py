@@ -19,14 +19,17 @@ from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile, joined
 from indexer_svc.titles import metadata_title, section_title
 
-# For each bookmark, PDFium searches the pages for the page to which it leads.
+# At most this many bookmarks are read, because PDFium searches all pages for the target page of
+# each bookmark.
 MAX_BOOKMARKS = 10_000
 
-# A page may have any length. The first four dense pages are searched for the title of a bookmark.
+# The title of a bookmark is searched for in at most this many characters of its page, because a
+# page may have any length. Four dense pages have about so many characters.
 _TITLE_SEARCH_CHARS = 20_000
 _FIELD = "content"
-# PDFium joins words that are hyphenated at the end of a line, and leaves a mark in place of the
-# hyphen. A NUL stands for a glyph without a character.
+# These characters are removed from the text. PDFium joins words that are hyphenated at the end of a
+# line, and leaves one of these characters in place of the hyphen. A NUL stands for a glyph that has
+# no character.
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
 # Matches what may stand before a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
 _NUMBERED = (
@@ -37,7 +40,7 @@ _NUMBERED = (
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """An entry of a PDF's outline. `depth` counts from 1, `page` from 0."""
+    """An entry of a PDF's outline. `depth` counts from 1, the page index `page` from 0."""
 
     title: str
     depth: int
@@ -133,7 +136,7 @@ def _clean(raw: str) -> str:
 def _title(document: pdfium.PdfDocument) -> str:
     try:
         return metadata_title(document.get_metadata_value("Title").translate(_ARTEFACTS))
-    except UnicodeDecodeError:  # A document is not refused because of half a surrogate pair.
+    except UnicodeDecodeError:  # Half a surrogate pair in the title is no reason to refuse a PDF.
         return ""
 
 
@@ -159,7 +162,8 @@ def headings_of_bookmarks(
     """Returns the bookmarks as headings, in order of position.
 
     A heading begins at the line that is its title, or else at the start of the bookmark's page. The
-    bookmarks of one page are in order, so the search for a title begins after the title before it.
+    bookmarks of one page are in order, so the search for a title begins where the heading before it
+    begins.
     """
     headings = []
     position = 0

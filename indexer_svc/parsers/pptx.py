@@ -1,7 +1,7 @@
 """Parses presentations: each slide is a page, and also a section with the slide's title.
 
 The text comes from the XML of the slides: shapes in their order, tables and speaker notes. A hidden
-slide becomes a page without text, so that the other slides keep their numbers. Hidden shapes,
+slide becomes a page without text, so that the page numbers are the slide numbers. Hidden shapes,
 charts, diagrams, equations, pictures and comments are left out. The library python-pptx would read
 the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
@@ -51,7 +51,7 @@ def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _slides(package: Package) -> Iterator[str]:
-    """Yields the name of each slide's part, in the order in which slides are shown."""
+    """Yields the name of the file of each slide in the archive, in the order of the slides."""
     targets = relations(package, _MAIN_PART)
     for slide_id in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
         _kind, part = targets.get(slide_id.get(_RELATION_ID, ""), ("", ""))
@@ -61,7 +61,7 @@ def _slides(package: Package) -> Iterator[str]:
 def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -> str:
     """Writes a slide to `writer` and returns its title, which may be empty.
 
-    `number` is the slide's number from 1.
+    `number` is the number of the slide, from 1.
     """
     slide = _remove_hidden(office_xml(package, part))
     writer.page()
@@ -100,7 +100,7 @@ def _is_hidden(shape: Element) -> bool:
 
 
 def _shapes(slide: Element) -> Iterator[Element]:
-    """Yields the shapes and tables of a slide in their order, also those in groups."""
+    """Yields the shapes and tables of a slide in their order, including those inside groups."""
     for element in slide.iter():
         if element.tag in (f"{_SLIDES}sp", f"{_DRAWING}tbl"):
             yield element
@@ -136,7 +136,7 @@ def _level(paragraph: Element) -> int:
 
 
 def _text(element: Element) -> str:
-    """Returns the text of all paragraphs in an element, one line for each."""
+    """Returns the text of all paragraphs in an element, one paragraph on each line."""
     return "\n".join(map(_line, element.iter(f"{_DRAWING}p")))
 
 

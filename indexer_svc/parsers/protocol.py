@@ -15,10 +15,11 @@ from hrag.values.limits import MAX_PAGES, MAX_TITLE_BYTES
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
-# This is enough for 65,535 headings of 200 characters and 100,000 pages. The limit matters, because
-# decoded JSON takes many times its size in memory.
+# The head of a message has at most this many bytes, which is enough for 65,535 headings of 200
+# characters and 100,000 pages. Heads are limited because decoded JSON takes many times its size in
+# memory.
 MAX_HEAD_BYTES = 16 << 20
-MAX_DEPTH = 1_000_000  # PDF bookmarks may be nested to any depth.
+MAX_DEPTH = 1_000_000  # The largest depth of a heading. PDF bookmarks may be nested this deep.
 
 _LENGTHS = struct.Struct("<II")
 _REFUSALS = {
@@ -39,7 +40,7 @@ class ParserFault(Exception):
 
 
 def message(head: Head, body: bytes = b"") -> list[bytes]:
-    """Returns a message in parts that must be sent one after another."""
+    """Returns an encoded message as byte strings that must be sent one after another."""
     encoded = json.dumps(head, ensure_ascii=False).encode()
     return [_LENGTHS.pack(len(encoded), len(body)) + encoded, body]
 
@@ -51,7 +52,7 @@ def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
     """
     head_bytes, body_bytes = _LENGTHS.unpack(receive(_LENGTHS.size))
     if head_bytes > MAX_HEAD_BYTES or body_bytes > max_body_bytes:
-        raise MalformedMessage(f"a message of {head_bytes} and {body_bytes} bytes")
+        raise MalformedMessage(f"a head of {head_bytes} bytes and a body of {body_bytes} bytes")
     try:
         head = json.loads(receive(head_bytes))
     except (ValueError, RecursionError) as error:
@@ -62,7 +63,7 @@ def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
 
 
 def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
-    """Calls `parse`; returns the message with its result or its error."""
+    """Calls `parse`; returns the encoded message with the parsed file or the error."""
     try:
         parsed = parse()
         answer = message(
@@ -87,7 +88,8 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
 def answer_of(head: Head, body: bytes) -> ParsedFile:
     """Checks every value of a parser's answer; returns the parsed file.
 
-    Raises the InvalidArgument that the parser reports, ParserFault, or MalformedMessage.
+    Raises the InvalidArgument that the parser reports, ParserFault if it reports any other error,
+    or MalformedMessage if a value is not allowed.
     """
     if "refusal" in head:
         raise _refusal(head)
@@ -106,7 +108,7 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
 
 
 def _refusal(head: Head) -> InvalidArgument:
-    """Returns the error that the parser reports."""
+    """Returns the error that the parser reports. Raises MalformedMessage for an unknown class."""
     kind = _REFUSALS.get(str(head["refusal"]))
     if kind is None:
         raise MalformedMessage("a refusal of an unknown kind")
@@ -129,12 +131,13 @@ def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
     position = 0
     for heading in headings:
         _require(
-            type(heading.depth) is int and type(heading.char_start) is int, "a heading's numbers"
+            type(heading.depth) is int and type(heading.char_start) is int,
+            "a heading without numbers",
         )
-        _require(1 <= heading.depth <= MAX_DEPTH, "a heading's depth")
+        _require(1 <= heading.depth <= MAX_DEPTH, "a heading of a wrong depth")
         _require(position <= heading.char_start <= length, "a heading out of order")
         title = _text(heading.title, 4 * MAX_SECTION_TITLE_CHARS)
-        _require(0 < len(title) <= MAX_SECTION_TITLE_CHARS, "a heading's title")
+        _require(0 < len(title) <= MAX_SECTION_TITLE_CHARS, "a heading with an empty or long title")
         position = heading.char_start
 
 

@@ -1,9 +1,9 @@
 """Parses the outline of Python source. Classes and functions are sections; the text is unchanged.
 
-One regular expression that recognises comments and strings finds the definitions. Python's own
-parser is not used: it reads only the syntax of the indexer's version of Python, but the same bytes
-must give the same sections everywhere. Parsing takes linear time. Definitions that are nested
-deeper than _MAX_DEPTH get the depth _MAX_DEPTH.
+One regular expression finds the definitions; it also recognises comments and strings. Python's own
+parser is not used, because it reads only the syntax of the indexer's version of Python, and the
+same bytes must give the same sections on every machine. Parsing takes linear time. Definitions that
+are nested deeper than _MAX_DEPTH get the depth _MAX_DEPTH.
 """
 
 import re
@@ -13,9 +13,10 @@ from itertools import islice
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import section_title
 
-# The first alternatives match comments and strings, so that nothing inside them counts. The last
-# one matches any decorators and then the beginning of a line of code, with its indentation. Only a
-# definition has a `name`. A line that closes a bracket belongs to the line above it.
+# The first alternatives match comments and strings, so that no definition is found inside them. The
+# last alternative matches any decorators and then the beginning of a line of code, with its
+# indentation. The group `name` matches only in a definition. A line that begins with a closing
+# bracket is not matched, because it continues the line above it.
 _TOKEN = re.compile(
     r"#[^\n]*+"
     r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)'
@@ -28,7 +29,7 @@ _TOKEN = re.compile(
 )
 
 
-# The depth is limited, because every passage lists all sections around it.
+# The depth of sections is limited, because a passage lists the titles of all sections around it.
 _MAX_DEPTH = 16
 
 

@@ -1,9 +1,10 @@
 """Parses the outline of reStructuredText. The text itself stays unchanged.
 
-A section's title is a line with a line that repeats one punctuation character below it (the
-adornment). The same line may also be above it. The style of a title is the character, and whether
-there is a line above. Styles are nested in the order in which they first appear, as in docutils.
-Indented lines, and therefore literal blocks, contain no titles. Parsing takes linear time.
+An adornment is a line that repeats one punctuation character. The title of a section is the line
+above an adornment; the same adornment may also be above the title. The style of a title is the
+character of its adornment, and whether there is an adornment above it. The first style that appears
+has depth 1, the second depth 2, and so on, as in docutils. Indented lines, and therefore literal
+blocks, contain no titles. Parsing takes linear time.
 """
 
 import re
@@ -18,7 +19,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 _MIN_ADORNMENT = 4  # A shorter adornment must be at least as long as its title.
-_EXPLICIT = ".. "
+_EXPLICIT = ".. "  # A directive, a comment or other explicit markup begins with it.
 # The source of a title may be longer than the title, because of markup, for example a link's URL.
 _MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS
 _INTERPRETED = re.compile(r"(?:(?<!:):[\w:+.-]{2,}+(?<=:))?``?([^`<]+?)(?:\s*+<[^`>]++>)?``?_{0,2}")
@@ -50,9 +51,9 @@ def _headings(text: str) -> Iterator[Heading]:
 
 
 def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
-    """Yields, for each title, the number of its first line, the title's line, and its style.
+    """Yields, for each title, the index of its first line, the line of the title, and its style.
 
-    Line numbers count from 0. The first line may be the adornment above the title.
+    The first line is the adornment above the title, or the title itself if there is none.
     """
     at = 0
     while at + 1 < len(lines):
@@ -96,9 +97,10 @@ def _is_title(line: str, adornment: str) -> bool:
 
 
 def _width(line: str) -> int:
-    """Returns the columns that the start of a line takes on a terminal.
+    """Returns how many columns the first characters of a line occupy on a terminal.
 
-    Only the first _MIN_ADORNMENT characters are counted, because more make no difference here.
+    Only the first _MIN_ADORNMENT characters are counted, because the caller only needs to know
+    whether the line is shorter than that.
     """
     shown = (char for char in line[:_MIN_ADORNMENT] if not combining(char))
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in shown)
@@ -106,6 +108,7 @@ def _width(line: str) -> int:
 
 def _plain_title(line: str) -> str:
     """Returns a title without its inline markup."""
-    # Each run of white space becomes one space. On a run, the pattern would take quadratic time.
+    # Each run of white space becomes one space, because _INTERPRETED would take quadratic time on a
+    # long run.
     text = _INTERPRETED.sub(r"\1", " ".join(line[:_MAX_TITLE_CHARS].split()))
     return section_title(_EMPHASIS.sub("", text))

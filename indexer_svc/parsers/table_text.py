@@ -1,8 +1,8 @@
-"""Turns tables into text of which every part can be understood alone. All functions are pure.
+"""Turns tables into text. All functions are pure.
 
-A chunk may contain some rows of a long table without the header. So only a table that fits into a
-leaf becomes a Markdown table. Each row of a longer table becomes a record, in which each cell
-follows the name of its column:
+A chunk may contain some rows of a long table without the header, and must still be understood. So
+only a table that fits into a leaf becomes a Markdown table. Each row of a longer table becomes a
+record, in which each cell follows the name of its column:
 
     Name: Pump
     Price: 12.5
@@ -29,8 +29,9 @@ def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> Iterator[s
 
     With `has_header`, the first row is the header. Otherwise the rows at the top with a single
     filled cell are titles of the table, and each of them becomes a separate block. The first row
-    after the titles counts as the header if its cells are filled and different, and none of them is
-    a number. If the first cell of that row is empty, it is ignored, and the others may be numbers.
+    after the titles is the header if all its cells are filled and different, and none of them is a
+    number. If only its first cell is empty, the other cells must be filled and different, and may
+    be numbers.
     """
     cleaned = _without_empty([[" ".join(cell.split()) for cell in row] for row in rows])
     width = max(map(len, cleaned), default=0)
@@ -56,6 +57,11 @@ def _count_title_rows(rows: list[list[str]]) -> int:
 
 
 def _body(rows: list[list[str]], width: int, *, has_header: bool) -> Iterator[str]:
+    """Returns the blocks of a table after its titles.
+
+    They are one Markdown table, one record for each row, or one line for each row if there is no
+    header.
+    """
     if _MIN_CELL_CHARS * width * len(rows) <= MAX_TABLE_CHARS:
         table = _markdown_table([_pad(row, width) for row in rows])
         if len(table) <= MAX_TABLE_CHARS:

@@ -1,8 +1,8 @@
-"""Writes what a parser reads as Markdown: headings, paragraphs, list items, tables, pages.
+"""Writes the content of a parsed file as Markdown: headings, paragraphs, lists, tables, pages.
 
-The position of each heading is recorded when it is written. So the text is not parsed again, and a
-paragraph that begins with `#` does not become a heading. Blocks are separated by one blank line,
-and list items by a line end.
+The position of each heading is recorded when it is written. So the Markdown need not be parsed to
+find the headings, and a paragraph that begins with `#` is not a heading. Blocks are separated by
+one blank line, and list items by a line end.
 """
 
 import re
@@ -26,13 +26,15 @@ _MIN_FENCE = 3
 _MARKDOWN_DEPTH = 6
 _MAX_ITEM_DEPTH = 10
 _INDENT = "  "
-# A soft hyphen inside a word would keep a search for that word from finding it.
+# Soft hyphens are removed, because a search would not find a word that contains one.
 _SOFT_HYPHEN = "\u00ad"
 _FIELD = "content"
 
 
 class TextWriter:
-    """Collects a text block by block. Blank blocks are left out.
+    """Builds a text block by block.
+
+    A block is a heading, a paragraph, a list item, code or a table. Blank blocks are left out.
 
     Each method that adds text raises TooLarge once the text has more than `max_text_bytes` bytes
     of UTF-8.
@@ -63,17 +65,17 @@ class TextWriter:
             self._headings.append(Heading(title, depth, start))
 
     def paragraph(self, text: str) -> None:
-        """Adds a paragraph. Its line breaks stay."""
+        """Adds a paragraph, with its line breaks."""
         self._add(text.strip())
 
     def item(self, text: str, depth: int = 1, marker: str = "-") -> None:
-        """Adds an item of a list. `depth` counts from 1."""
+        """Adds an item of a list. `depth` is the nesting of the list, from 1."""
         indent = _INDENT * (min(depth, _MAX_ITEM_DEPTH) - 1)
         if text.strip():
             self._add(f"{indent}{marker} {text.strip()}", is_item=True)
 
     def code(self, text: str) -> None:
-        """Adds lines unchanged as fenced code. The fence is longer than any in the lines."""
+        """Adds lines as fenced code. The fence is longer than any run of backticks in the lines."""
         if text.strip():
             longest = max(map(len, _BACKTICKS.findall(text)), default=0)
             fence = "`" * max(_MIN_FENCE, longest + 1)
@@ -85,7 +87,7 @@ class TextWriter:
             self._add(block)
 
     def page(self) -> None:
-        """Begins a page. It ends where the next page begins, or at the end of the text.
+        """Begins a page. The page ends where the next page begins, or at the end of the text.
 
         Raises TooLarge if there are more than MAX_PAGES pages.
         """
@@ -102,7 +104,7 @@ class TextWriter:
         return ParsedFile("".join(self._parts), self._pages(), tuple(self._headings), title)
 
     def _add(self, block: str, *, is_item: bool = False) -> int:
-        """Appends a block and returns the offset at which it begins."""
+        """Appends a block; returns the offset at which it begins, in code points."""
         block = block.replace(_SOFT_HYPHEN, "")
         if not block:
             return self._chars
@@ -122,10 +124,10 @@ class TextWriter:
         return self._chars - len(block)
 
     def _pages(self) -> tuple[PageRange, ...]:
-        """Returns the range of each page.
+        """Returns the range of each page, in code points.
 
-        A page begins after the separator before its first block. The range of a page without text
-        is empty.
+        A page does not include the separator before its first block. The range of a page without
+        text is empty.
         """
         offsets = list(accumulate(map(len, self._parts), initial=0))
         firsts = [*self._page_starts, len(self._parts)]

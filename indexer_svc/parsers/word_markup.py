@@ -15,9 +15,11 @@ _TABLE, _PARAGRAPH, _RUN, _MATH_RUN = f"{_WORD}tbl", f"{_WORD}p", f"{_WORD}r", f
 _VANISH = f"{_WORD}rPr/{_WORD}vanish"
 _VALUE = f"{_WORD}val"
 _TRUE, _FALSE = ("1", "true", "on"), ("0", "false", "off")
-# These elements come in pairs. One of a pair may be in hidden text, so they are never removed.
+# Elements of these kinds form pairs. They are never removed, because hidden text may contain only
+# one element of a pair.
 _FIELD_ELEMENTS = (f"{_WORD}fldChar", f"{_WORD}instrText")
-# The kind of an element's style, and the path at which the element names the style.
+# For each element that can have a style: the kind of the style, and the path of the child element
+# that names it.
 _STYLES = {
     _TABLE: ("table", f"{_WORD}tblPr/{_WORD}tblStyle"),
     _PARAGRAPH: ("paragraph", f"{_WORD}pPr/{_WORD}pStyle"),
@@ -35,7 +37,10 @@ class StyleSheet:
     """The styles of a document that hide text."""
 
     def __init__(self, styles: Element | None) -> None:
-        """Reads `styles`, the root of the document's part of styles; None if it is missing."""
+        """Reads `styles`, the root element of the part that contains the document's styles.
+
+        It is None if the document has no such part.
+        """
         self.hides_by_default = False
         self._defaults: dict[str, str] = {}
         self._styles: dict[tuple[str, str], Element] = {}
@@ -44,7 +49,10 @@ class StyleSheet:
             self._read(styles)
 
     def hides(self, element: Element) -> bool:
-        """Returns True if the style of a table, paragraph or run alone would hide its text."""
+        """Returns True if the style of a table, paragraph or run hides text.
+
+        Styles of the elements around it, and settings of the element itself, are not considered.
+        """
         kind, path = _STYLES[element.tag]
         name = _value(element.find(path))
         if (kind, name) not in self._styles:
@@ -65,8 +73,8 @@ class StyleSheet:
     def _vanishes(self, kind: str, name: str) -> bool:
         """Returns True if a style hides text.
 
-        If the style does not say, the first style that does decides, along the styles on which it
-        is based. If none does, the text is not hidden.
+        If the style itself does not specify this, the nearest style on which it is based and that
+        specifies it decides. If no style specifies it, the text is not hidden.
         """
         visited_names = set()
         while (kind, name) in self._styles and name not in visited_names:
@@ -92,7 +100,8 @@ def keep_shown(root: Element, styles: StyleSheet) -> None:
 
 
 def _remove_hidden(root: Element, styles: StyleSheet) -> None:
-    # Each entry has an element, and whether the styles of its table and its paragraph hide text.
+    # Each entry has an element, and two values: whether the style of the table around it hides
+    # text, and whether the style of the paragraph around it does.
     pending = [(root, False, False)]
     while pending:
         element, by_table, by_paragraph = pending.pop()
@@ -133,7 +142,10 @@ def _linear(equation: Element) -> str:
 
 
 def _vanishes(owner: Element | None) -> bool | None:
-    """Returns True if the properties of a run or style hide text, None if they do not say."""
+    """Returns True if the properties of a run or a style hide text, False if they show it.
+
+    Returns None if they do not specify this.
+    """
     vanish = None if owner is None else owner.find(_VANISH)
     return None if vanish is None else vanish.get(_VALUE) not in _FALSE
 

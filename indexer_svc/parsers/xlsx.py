@@ -1,8 +1,9 @@
 """Parses workbooks: each sheet is a section, and empty rows divide a sheet into tables.
 
-The library calamine reads the values that were calculated last. It reads no formulas and no macros.
-Hidden sheets, charts, pictures and comments are left out. A cell is read as its value, not in the
-form in which it is shown: dates and times have the form of ISO 8601, durations are hours, minutes
+The library calamine reads the values of cells that the program which wrote the file has calculated.
+It reads no formulas and no macros.
+Hidden sheets, charts, pictures and comments are left out. A cell is read as its value, not as
+it is shown: dates and times have the form of ISO 8601, durations are hours, minutes
 and seconds, and a percentage is a fraction.
 """
 

@@ -244,7 +244,7 @@ def test_a_stop_ends_a_stream_after_the_current_group(service: Service) -> None:
 
     answered, ended = service.failure(documents())
     assert isinstance(ended, errors.ServiceUnavailable)
-    assert "stopping; what was answered is stored" in ended.message
+    assert "stopping; documents that were answered are stored" in ended.message
     assert answered == created(numbered(len(answered)))
     committed = list(chain(*service.writer.commit_groups))
     assert committed == [document_id for document_id, _ in answered]

@@ -381,7 +381,7 @@ def test_invalid_settings_are_refused(
 
 
 def test_leaves_longer_than_the_limit_of_the_embedder_are_refused(pipeline: Pipeline) -> None:
-    with pytest.raises(errors.InvalidArgument, match=r"2048 tokens.*hash/16 takes at most 1000"):
+    with pytest.raises(errors.InvalidArgument, match=r"2048 tokens.*hash/16 accepts at most 1000"):
         pipeline.create_collection("t", "c", SettingsRequest(level_sizes=(2048,)))
 
 

@@ -29,14 +29,18 @@ def test_other_names_are_refused_with_field_value_and_rule(name):
         with pytest.raises(InvalidArgument) as refused:
             check(name)
         assert refused.value.field == field
-        assert refused.value.message.startswith(f"{field} is {name!a}; it must be 1 to 64 of")
+        assert refused.value.message.startswith(
+            f"{field} is {name!a}; it must be 1 to 64 characters"
+        )
 
 
 def test_document_ids_may_be_longer_and_contain_colons():
     assert ids.check_document_id("doc:1") == "doc:1"
     assert ids.check_document_id("d" * 128)
     for invalid_id in ("", ":a", "a#b", "a b", "d" * 129):
-        with pytest.raises(InvalidArgument, match=r"document_id is .*; it must be 1 to 128 of"):
+        with pytest.raises(
+            InvalidArgument, match=r"document_id is .*; it must be 1 to 128 characters"
+        ):
             ids.check_document_id(invalid_id)
 
 

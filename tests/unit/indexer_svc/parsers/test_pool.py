@@ -21,7 +21,7 @@ from hrag.types import PDF
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.formats import DOCX, HTML
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.parser_functions import Family
+from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parser_pool import ParserPool
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
@@ -36,7 +36,7 @@ class FakeProcess:
     While it waits, it calls `check`, unless it `hangs`.
     """
 
-    def __init__(self, number: int, family: Family) -> None:
+    def __init__(self, number: int, family: FormatFamily) -> None:
         self.number = number
         self.family = family
         self.is_alive = True
@@ -75,7 +75,7 @@ class Started:
         self.prepare = lambda _process: None
         self._numbers = count(1)
 
-    def __call__(self, _memory_bytes: int, family: Family) -> FakeProcess:
+    def __call__(self, _memory_bytes: int, family: FormatFamily) -> FakeProcess:
         process = FakeProcess(next(self._numbers), family)
         self.prepare(process)
         self.processes.append(process)
@@ -176,17 +176,17 @@ def test_a_process_reads_only_the_formats_of_its_family(pool, started):
         parse(pool, "a", b"html", mime_type=HTML)
     read = {process.family: process.read for process in started.used}
     assert len(started.used) == 2
-    assert read == {Family.CORE: [b"pdf"] * 2, Family.EXTRA: [b"docx", b"html"] * 2}
+    assert read == {FormatFamily.CORE: [b"pdf"] * 2, FormatFamily.EXTRA: [b"docx", b"html"] * 2}
 
 
 def test_one_process_is_started_in_advance_for_each_family_in_use(pool, started):
     parse(pool, "a", mime_type=PDF)
     until(lambda: len(started.processes) == 2)
-    assert {process.family for process in started.processes} == {Family.CORE}
+    assert {process.family for process in started.processes} == {FormatFamily.CORE}
     parse(pool, "a", mime_type=DOCX)
     until(lambda: len(started.alive) == 4)
     families = sorted(process.family for process in started.alive if not process.read)
-    assert families == [Family.CORE, Family.EXTRA]
+    assert families == [FormatFamily.CORE, FormatFamily.EXTRA]
 
 
 def test_a_tenant_has_at_most_half_of_the_slots(pool, started):

@@ -15,7 +15,7 @@ from hrag.types import MARKDOWN, PDF
 from hrag.values.deadline import Deadline
 from hrag.values.formats import DOCX, EPUB, HTML, PPTX, XLSX
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.parser_functions import Family, parse
+from indexer_svc.parsers.parser_functions import FormatFamily, parse
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
 from indexer_svc.parsers.protocol import ParserFault, received
 from tests.support.documents import pdfs
@@ -52,7 +52,7 @@ def read_file(
 @pytest.fixture(scope="module")
 def process() -> Iterator[ParserProcess]:
     """A process for the core formats that the tests of this module share."""
-    process = ParserProcess(MEMORY_BYTES, Family.CORE)
+    process = ParserProcess(MEMORY_BYTES, FormatFamily.CORE)
     yield process
     assert process.is_alive
     assert process.kill() == "SIGKILL"
@@ -61,7 +61,7 @@ def process() -> Iterator[ParserProcess]:
 @pytest.fixture
 def new_process() -> Iterator[ParserProcess]:
     """A process for the core formats that only one test uses."""
-    process = ParserProcess(MEMORY_BYTES, Family.CORE)
+    process = ParserProcess(MEMORY_BYTES, FormatFamily.CORE)
     yield process
     process.kill()
 
@@ -98,7 +98,7 @@ def test_a_pdf_is_parsed_as_in_this_process(process, content):
 @pytest.fixture(scope="module")
 def extra_process() -> Iterator[ParserProcess]:
     """A process for the other formats, with the least memory that is allowed."""
-    process = ParserProcess(LEAST_MEMORY_BYTES, Family.EXTRA)
+    process = ParserProcess(LEAST_MEMORY_BYTES, FormatFamily.EXTRA)
     yield process
     assert process.is_alive
     process.kill()
@@ -147,17 +147,17 @@ def test_other_formats_are_refused_as_in_this_process(extra_process, mime_type, 
 
 def test_a_process_loads_only_the_libraries_of_its_family():
     program = (
-        "import sys; from indexer_svc.parsers.parser_functions import Family, load;"
-        " load(Family({!r}));"
+        "import sys; from indexer_svc.parsers.parser_functions import FormatFamily, load;"
+        " load(FormatFamily({!r}));"
         "print(sorted({{*sys.modules}} & {{'mammoth', 'python_calamine', 'selectolax',"
         " 'pypdfium2', 'markdown_it', 'numpy', 'lmdb', 'grpc'}}))"
     )
     loaded = {
         family: subprocess.check_output([sys.executable, "-c", program.format(family.value)])
-        for family in Family
+        for family in FormatFamily
     }
-    assert loaded[Family.CORE] == b"['markdown_it', 'pypdfium2']\n"
-    assert loaded[Family.EXTRA] == b"['mammoth', 'python_calamine', 'selectolax']\n"
+    assert loaded[FormatFamily.CORE] == b"['markdown_it', 'pypdfium2']\n"
+    assert loaded[FormatFamily.EXTRA] == b"['mammoth', 'python_calamine', 'selectolax']\n"
 
 
 @pytest.mark.parametrize("content", [pdfs.broken_pdf(), b"", pdfs.encrypted_pdf(["a"], "secret")])
@@ -189,7 +189,7 @@ def test_more_memory_than_the_limit_ends_the_process(new_process):
 
 
 def test_the_least_memory_that_is_allowed_reads_pdfs():
-    process = ParserProcess(LEAST_MEMORY_BYTES, Family.CORE)
+    process = ParserProcess(LEAST_MEMORY_BYTES, FormatFamily.CORE)
     try:
         assert read_file(process, pdfs.pdf_of(["x"] * 100)).text.count("x") == 100
     finally:
@@ -215,7 +215,7 @@ def test_the_error_names_the_signal_of_a_crash(new_process):
 
 
 def test_a_process_that_has_read_many_files_is_not_reusable():
-    process = ParserProcess(MEMORY_BYTES, Family.CORE, max_files=2)
+    process = ParserProcess(MEMORY_BYTES, FormatFamily.CORE, max_files=2)
     try:
         read_file(process, pdfs.pdf_of(["a"]))
         assert process.is_reusable
@@ -228,7 +228,7 @@ def test_a_process_that_has_read_many_files_is_not_reusable():
 def test_a_process_ends_when_its_socket_is_closed():
     our_socket, child_socket = socket.socketpair()
     module = "indexer_svc.parsers.parser_child"
-    command = [sys.executable, "-m", module, str(MEMORY_BYTES), Family.CORE]
+    command = [sys.executable, "-m", module, str(MEMORY_BYTES), FormatFamily.CORE]
     with child_socket:
         child = subprocess.Popen(command, stdin=child_socket, cwd=ROOT)
     with our_socket, our_socket.makefile("rb") as answers:

@@ -319,7 +319,7 @@ def test_vectors_of_another_size_or_length_are_found(store):
         (b"", "tree is damaged: 0 bytes are too few for a tree"),
         (b"\3\0\0\0", "tree is damaged: 4 bytes are too few for a tree"),
         (struct.pack("<2I", 1, 9), "tree is damaged: a tree of (9,) chunks takes 368 bytes, not 8"),
-        (struct.pack("<I", 0), "0 levels, settings say 3"),
+        (struct.pack("<I", 0), "the tree has 0 levels; the settings have 3"),
         (struct.pack("<4I", 3, 0, 0, 0), "level 0: no chunks"),
     ],
 )
@@ -343,7 +343,10 @@ def test_a_tree_of_another_shape_is_found(store, value, problem):
         (tree_with(0, 1, char_end=0), "level 0: character spans are empty"),
         (tree_with(0, 0, char_end=1), "level 0: character spans leave gaps"),
         (tree_with(0, 1, parent=1), "level 0: children of a chunk are not consecutive"),
-        (tree_with(1, 0, child_count=0), "level 0: children and parents do not add up"),
+        (
+            tree_with(1, 0, child_count=0),
+            "level 0: children do not match the parents' child counts",
+        ),
         (tree_with(1, 1, first_child=0), "level 0: first_child is wrong"),
         (tree_with(1, 1, byte_end=1), "level 0: a chunk leaves its parent's span"),
         (tree_with(2, 0, parent=0), "level 2: a chunk at the top has a parent"),
