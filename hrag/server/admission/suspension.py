@@ -16,7 +16,7 @@ from hrag.values.deadline import Deadline
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.005
+_POLL_S = 0.005  # The conditions of the suspended calls are checked at this interval.
 # A handler is resumed this long before its deadline, so that it can still report the timeout.
 _MARGIN_S = 2 * _POLL_S
 # A store that does not answer delays the checks of other calls at most this long.

@@ -22,8 +22,8 @@ Entry = TypeVar("Entry", bound=Hashable)
 class Timeouts(Generic[Entry]):
     """Calls `expire` once for each entry that is not removed within `limit_s` seconds.
 
-    Thread-safe without a lock, because every call adds and removes an entry or two: it uses only
-    operations of a dictionary that are atomic. Each entry is either removed or expired, never both.
+    Thread-safe. Every call of a server adds and removes entries, so a lock would be too slow: only
+    atomic operations of a dictionary are used. Each entry is either removed or expired, never both.
     """
 
     def __init__(self, limit_s: float, expire: Callable[[Entry], None], name: str) -> None:
