@@ -42,7 +42,7 @@ _log = structlog.get_logger()
 MAX_ARRIVING = 1024
 # The same limit for calls that need no credential, for example health checks. A low limit is
 # enough, because their messages usually arrive together with the headers. The limit must be low,
-# because gRPC reads messages of up to HRAG_MAX_REQUEST_BYTES from callers without a credential.
+# because gRPC reads a request of the largest allowed size even from a caller without credential.
 MAX_ARRIVING_INLINE = 8
 # The time in which the message of such a call must arrive.
 _INLINE_TIMEOUT_S = 2.0
