@@ -63,7 +63,8 @@ def nested_field(field: int, message: bytes) -> tuple[bytes, bytes]:
     """Returns the two parts of an encoded field that contains an encoded message.
 
     The first part is the tag and the length, and the second part is the message itself. `field` is
-    the field number, which must be less than 16. See https://protobuf.dev/programming-guides/encoding.
+    the field number, which must be less than 16. See
+    https://protobuf.dev/programming-guides/encoding.
     """
     head = bytearray([field << 3 | _WITH_LENGTH])
     length = len(message)
