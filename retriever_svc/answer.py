@@ -97,7 +97,7 @@ class AnswerPipeline:
         self._slots = AnswerSlots(setup.max_concurrent)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
-        """Yields one SearchResult, then the pieces of the answer's text, then one AnswerEnd.
+        """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
 
         Closing the iterator cancels the model's stream. Raises what `Search` raises,
         InvalidArgument or TooLarge for the question, and TooBusy if too many answers are being

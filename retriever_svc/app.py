@@ -1,4 +1,4 @@
-"""The composition root of the retriever: opens its parts, connects them, and closes them."""
+"""The composition root of the retriever: opens and closes store, models and server."""
 
 import sys
 import threading

@@ -34,8 +34,8 @@ class Browse:
     ) -> Hierarchy:
         """Returns the chunk with its relatives: ancestors, siblings and descendants.
 
-        The descendants are those of the next `depth` levels below the chunk; a `depth` of 0 means
-        1. With `content`, the relatives have their text too. Raises what `chunk` raises, and
+        Descendants are returned down to `depth` levels below the chunk; a `depth` of 0 means 1.
+        With `content`, the relatives have their text too. Raises what `chunk` raises, and
         InvalidArgument for a depth that is too high.
         """
         parsed = _checked_chunk_id(tenant_id, collection, chunk_id)

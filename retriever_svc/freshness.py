@@ -7,11 +7,12 @@ from hrag.values.errors import SequenceNotReached
 
 
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:
-    """Returns if the tenant's last change has at least this sequence number, or if it is 0.
+    """Returns if the tenant's last change has at least the sequence number `sequence`.
 
-    Otherwise raises one of three errors. Suspended is raised while there is time to wait: the call
-    then runs again once a change has this sequence number. SequenceNotReached is raised shortly
-    before `deadline` passes, and Cancelled if the caller has left.
+    Also returns if `sequence` is 0. Otherwise raises one of three errors. Suspended is raised while
+    there is time to wait: the call then runs again once a change has this sequence number.
+    SequenceNotReached is raised shortly before `deadline` passes, and Cancelled if the caller has
+    left.
     """
     if not sequence:
         return

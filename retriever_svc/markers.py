@@ -1,7 +1,7 @@
 """Numbered markers in a model's text: [1], [1, 3], [1-3], [1][2], and the same in 【】.
 
 `MarkerFilter` reads a text in pieces. It returns text in which every marker names only passages
-that exist. It holds text back only while this text may become a marker. The result does not
+that exist. It delays text only while this text may become a marker. The result does not
 depend on how the text is cut into pieces. A number to which no passage
 belongs is removed. A marker in which no number remains is removed with the blanks before it.
 
@@ -65,9 +65,9 @@ class MarkerFilter:
         """
         self._passages = passages
         self._guard = MarkupGuard(hosts)
-        # Blanks are held back because they are removed together with a removed marker.
+        # These blanks are not in the output yet. If the marker after them is removed, they are too.
         self._blanks = ""
-        self._marker = ""  # This text is held back because it may become a marker.
+        self._marker = ""  # This text is not in the output yet: it may become a marker.
         self._ticks = 0  # How many backticks in a row were read last.
         self._code = 0  # How many backticks began the current code; 0 outside of code.
         self._output: list[str] = []
@@ -93,7 +93,7 @@ class MarkerFilter:
         return "".join(self._output[before:])
 
     def finish(self) -> str:
-        """Ends the text; returns the output that was still held back."""
+        """Ends the text; returns the output that was still delayed."""
         before = len(self._output)
         self._release()
         return "".join(self._output[before:])
@@ -126,8 +126,8 @@ class MarkerFilter:
     def _turn_code(self) -> None:
         """Begins or ends code after a run of backticks.
 
-        Inline code ends at a run as long as the one that began it. A block of code ends at a run
-        that is at least as long.
+        Inline code ends at a run that is as long as the run that began it. A block of code ends at
+        a run that is at least as long.
         """
         if not self._code:
             self._code = self._ticks
@@ -136,7 +136,7 @@ class MarkerFilter:
         self._ticks = 0
 
     def _begin(self, char: str) -> None:
-        """Releases held text that is no marker. `char` may begin another marker."""
+        """Outputs the delayed text, which is no marker. `char` may begin another marker."""
         if self._marker:
             self._release()
         if char in _CLOSER:

@@ -203,7 +203,7 @@ def returned_level(query: SearchQuery, settings: CollectionSettings, default_lev
 
 
 def passage_limit(query: SearchQuery) -> int:
-    """Returns the maximum number of passages."""
+    """Returns the maximum number of passages of a search."""
     return _or_default(query.limit, DEFAULT_LIMIT)
 
 
@@ -251,8 +251,8 @@ def find_request(
         vector=None if retrieval is Retrieval.LEXICAL else vector,
         mode=query.mode_or_default,
         level=level,
-        # A passage has at least one token, so in CONTEXT the budget is never below the number of
-        # passages, and this limit has no effect.
+        # In CONTEXT without a limit, the budget in tokens is also the limit of passages. As such it
+        # has no effect, because each passage has at least one token.
         limit=budget if is_context and query.limit is None else passage_limit(query),
         candidates=query.candidates,
         text=text,

@@ -42,8 +42,8 @@ class QueryVectors:
     ) -> None:
         """Sets each search's `vector`, or the `failure` or `error` that explains why it has none.
 
-        The texts of one tenant are embedded together. If all searches that need a vector can be
-        answered without one, embedding takes at most `embedding_s` seconds.
+        The texts of one tenant are embedded together. If words alone can answer all searches that
+        need a vector, embedding takes at most `embedding_s` seconds.
         """
         to_embed = [run for run in runs if run.embeds]
         if to_embed:

@@ -1,9 +1,9 @@
 """The optional last stage of a search: a reranker orders the best passages.
 
-The search returns a fixed number of passages for the reranker, or as many as the query's limit if
-that is higher. So the order does not depend on the limit. The snapshot is closed before the
-reranker is called, because a read transaction must not wait for a model. If the reranker fails,
-the search returns its passages in the search's order, and the result says why.
+The search finds a fixed number of passages for the reranker, or as many as the query's limit if the
+limit is higher. So the order of passages does not depend on the limit. The snapshot is closed
+before the reranker is called, because a read transaction must not wait for a model. If the reranker
+fails, the search returns its passages in the search's order, and the result says why.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ engine does the search itself, from the filter to the passages (`hrag.engine.Sna
 
 The sources to search are decided twice. Before text is embedded, the query's options decide. Once
 the snapshot is open, the sources of its collection decide. If one source cannot be used, HYBRID
-searches only the other one, and the result says why.
+searches only the other source, and the result says why.
 
 A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
 leaves, the reranker failed, or the collection was created again while the query was embedded. No
@@ -77,7 +77,7 @@ P = TypeVar("P")  # A passage, as a value or encoded.
 
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 
-_LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window.
+_LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window, so more leaves are needed.
 # After these errors, `KnownCollections` may be out of date for the collection.
 _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
 
@@ -88,7 +88,7 @@ class VectorMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SearchParts:
-    """The parts of the service that all searches share.
+    """The reader, the models, the caches and the clock that all searches share.
 
     `embed` sets the vectors of searches; it is a `QueryVectors`. `sentences` embeds sentences.
     `return_level` is the level of passages if neither the query nor the collection sets one.

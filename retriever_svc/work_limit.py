@@ -3,7 +3,7 @@
 The size of a text is its length in bytes plus TEXT_BYTES. The built-in embedder takes a time that
 is about proportional to this size. So the limit bounds the processor time of a call, and is checked
 before any text is embedded. Texts are counted even if their vectors are cached, so that the same
-call always gets the same answer.
+call always succeeds or always fails.
 """
 
 from collections.abc import Iterable

@@ -27,8 +27,8 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-# The limit of decoded parts: Filter messages, or the values of one condition. A valid filter has no
-# more of them, because each condition and value is inside at most MAX_FILTER_DEPTH lists.
+# The limit of decoded Filter messages, and of the values of one condition. A valid filter does not
+# exceed it, because each condition and value is inside at most MAX_FILTER_DEPTH lists.
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 

@@ -1,4 +1,4 @@
-"""Converts values to and from the messages of retriever.proto, except those of the call Answer."""
+"""Converts values to and from the messages of retriever.proto, except those for Answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -42,8 +42,8 @@ from hrag.wire.fields import (
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# The numbers in an encoded SearchResponse, and those in an encoded ChosenSection, need at most so
-# many bytes.
+# An upper bound, in bytes, of all numbers in an encoded SearchResponse, and in an encoded
+# ChosenSection.
 _RESULT_BYTES = 128
 _SECTION_BYTES = 64
 

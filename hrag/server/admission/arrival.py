@@ -159,7 +159,7 @@ class PendingCall(Call):
         gRPC's event thread calls `callback` later.
         """
         state = self._state
-        if state is None:  # The call has run and ended meanwhile.
+        if state is None:  # `_forget` was called, so the call has ended.
             callback()
             return
         with state.condition:
@@ -230,7 +230,7 @@ def submitted_call(
 ) -> PendingCall:
     """Returns the call that grpcio submits to its thread pool.
 
-    The parameters are those of `PendingCall.attach`.
+    The parameters mean the same as in `PendingCall.attach`.
     """
     call: PendingCall = state.context[CURRENT]
     call.attach(run, respond, rpc, state, *arguments)

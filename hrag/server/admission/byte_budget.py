@@ -23,7 +23,7 @@ class ByteBudget:
 
         Error messages mention `name`, the name of the bytes (for example "unread replies"), and
         `setting`, the setting that limits them. They mention a tenant, but no credential, because
-        a credential is a secret. With `by_credential`, the caller "" stands for everybody without a
+        a credential is a secret. With `by_credential`, the caller "" means everybody without a
         credential, so only the limit for all callers applies to "".
         """
         self._max_bytes = max_bytes
@@ -72,7 +72,7 @@ class ByteBudget:
         )
 
     def give(self, caller: str, size_bytes: int) -> None:
-        """Stops counting `size_bytes` that `take` counted."""
+        """Stops counting `size_bytes` that `take` has counted for the caller."""
         with self._lock:
             self._total -= size_bytes
             remaining = self._bytes[caller] - size_bytes

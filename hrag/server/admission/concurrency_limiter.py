@@ -1,12 +1,12 @@
 """Limits the running calls and the waiting calls of each tenant.
 
 The pool of the executor has one thread more than HRAG_THREADS. A tenant that calls alone may use
-HRAG_THREADS of them, so that one stays free for the next tenant. While other tenants call too,
-the calls of a tenant may use at most a quarter of HRAG_THREADS, because Python runs one thread at
-a time, and each further thread of a greedy tenant makes the others wait longer. Calls beyond this
-limit wait without a thread, in the order of their arrival. Calls beyond the limit of waiting calls
-are refused. So a tenant cannot occupy the threads that other tenants need, however many calls it
-makes and however long they run.
+HRAG_THREADS threads, so that one thread stays free for the next tenant. While other tenants call
+too, the calls of a tenant may use at most a quarter of HRAG_THREADS, because Python runs one thread
+at a time, and each further thread of a greedy tenant makes the other tenants wait longer. Calls
+beyond this limit wait without a thread, in the order of their arrival. Calls beyond the limit of
+waiting calls are refused. So a tenant cannot occupy the threads that other tenants need, however
+many calls it makes and however long they run.
 """
 
 import threading
@@ -37,7 +37,7 @@ class _Tenant:
 
 
 class ConcurrencyLimiter:
-    """Runs the calls of each tenant in their order, several at the same time. Thread-safe."""
+    """Runs the calls of each tenant in the order of arrival, several at once. Thread-safe."""
 
     def __init__(
         self,

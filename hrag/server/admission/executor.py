@@ -44,7 +44,7 @@ MAX_ARRIVING = 1024
 # enough, because their messages usually arrive together with the headers. The limit must be low,
 # because gRPC reads a request of the largest allowed size even from a caller without credential.
 MAX_ARRIVING_INLINE = 8
-# The time in which the message of such a call must arrive.
+# The time in which the message of a call that needs no credential must arrive, in seconds.
 _INLINE_TIMEOUT_S = 2.0
 
 # gRPC expects a future for each call and counts calls with it. Nothing here needs that count, so
@@ -71,11 +71,11 @@ class AdmissionExecutor:
     ) -> None:
         """Starts the threads of the pool: `threads` and one more.
 
-        At most `threads` of them run calls of the same tenant. `max_calls` is the limit of all
-        calls, running and waiting, and `max_waiting` the limit of the waiting calls of one tenant.
-        `arrival_timeout_s` is the time in which the message of a call must arrive. `max_streams` is
-        the limit of calls in dedicated threads. `max_unanswered_bytes` is the limit of the bytes of
-        all requests that have no reply yet.
+        At most `threads` of these threads run calls of the same tenant. `max_calls` is the limit of
+        all calls, running and waiting, and `max_waiting` the limit of the waiting calls of one
+        tenant. `arrival_timeout_s` is the time in which the message of a call must arrive.
+        `max_streams` is the limit of calls in dedicated threads. `max_unanswered_bytes` is the
+        limit of the bytes of all requests that have no reply yet.
         """
         self.streams = DedicatedThreads(max_streams, self._run)
         # The calls that a thread of the pool may run now. None ends a thread.

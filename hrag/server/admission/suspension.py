@@ -87,7 +87,7 @@ class SuspendedCalls:
     def _check_calls(self) -> None:
         """Resumes the calls whose deadline has passed, then the calls that are ready.
 
-        If the checks take too long, the calls that were not checked come first the next time.
+        If the checks take too long, the next check begins with the calls that were not checked.
         """
         waiting: deque[tuple[Suspended, PendingCall]] = deque()
         for _ in range(len(self._calls)):

@@ -29,7 +29,7 @@ class Timeouts(Generic[Entry]):
     def __init__(self, limit_s: float, expire: Callable[[Entry], None], name: str) -> None:
         self._limit_s = limit_s
         self._expire = expire
-        # The time at which each entry was added. The oldest entry comes first.
+        # The time at which each entry was added. The oldest entry is the first one.
         self._since_s: dict[Entry, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)

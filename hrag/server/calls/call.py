@@ -146,9 +146,9 @@ class ServerCall(PendingCall):
     def rejection(self, error: HragError) -> Behavior:
         """Returns a behavior that ends the call with `error` before its handler runs.
 
-        In each second, each of the first few rejections has a log line; the others are logged
-        as counts. If the server has too many calls (TooBusy), a rejection does as little work as
-        possible: metrics and the audit log count it, and it has no log line.
+        In each second, each of the first few rejections has a log line; the other rejections are
+        logged as counts. If the server has too many calls (TooBusy), a rejection does as little
+        work as possible: metrics and the audit log count it, and it has no log line.
         """
         # Without this, error, traceback, frame and behavior would form a reference cycle.
         _forget_frames(error)

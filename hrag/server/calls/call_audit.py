@@ -140,7 +140,7 @@ def _document_of(chunk_id: str) -> str:
 
 
 def _valid_names(collection: str, document_id: str) -> dict[str, str]:
-    """Returns the audit fields of the two names. A field is empty if its name is not valid.
+    """Returns the audit fields `collection` and `document`; an invalid name becomes empty.
 
     An invalid name may be as long as a request and may contain anything.
     """

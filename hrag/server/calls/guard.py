@@ -179,7 +179,7 @@ class CallGuard:
         """Returns the account whose limits an encoded request counts against, without parsing it.
 
         The account is the first tenant of the request. If the message does not begin with a
-        tenant, the tenant counts as unknown, and the account is that of `account`. So nobody
+        tenant, the tenant counts as unknown, and the property `account` decides. So nobody
         gets a second account by changing the order of the fields. Raises PermissionDenied if the
         identity may not act for the tenant.
         """

@@ -4,9 +4,9 @@ GCRA is a token bucket whose state is one timestamp per tenant: the theoretical 
 (TAT), the time at which the bucket is full again. A call advances the TAT by the interval
 between two calls at the tenant's rate. The call is refused if the TAT would then be further in
 the future than the time in which a full burst refills. Times are whole nanoseconds, so no
-rounding errors accumulate. A TAT in the past means the same as no state, so memory contains only
+rounding errors accumulate. A TAT in the past means the same as no TAT, so memory contains only
 tenants that called recently. If a tenant's rate has changed, the remaining time until its TAT is
-scaled, so that it counts for as many calls as before. Each process counts separately.
+scaled, so that this time still represents as many calls as before. Each process counts separately.
 """
 
 import time
@@ -104,7 +104,7 @@ class RateLimiter:
             self._buckets[tenant_id] = bucket
 
     def _evict(self, now: int) -> None:
-        """Examines the least recently examined tenants and removes those with a full bucket.
+        """Examines the least recently examined tenants; removes each tenant with a full bucket.
 
         Also removes tenants without a full bucket if there are more than `max_tenants`.
         """

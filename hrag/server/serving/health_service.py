@@ -1,11 +1,11 @@
 """Health checks and watches, `grpc.health.v1`. No call needs a credential.
 
-The servicer of the package grpcio-health-checking is not used. It sends to watchers while it
-holds its lock, and it acquires that lock in gRPC's only event thread when a watcher leaves. So a
-watcher that does not read can block the whole server, and anybody may watch. It also stores every
-service name that was ever watched. The servicer in this module sends nothing while it holds a
-lock that a leaving watcher needs, and nothing in a thread that calls need. Watchers may use only
-half of the calls that a server admits.
+The servicer of the package grpcio-health-checking is not used. It sends to watchers while it holds
+its lock, and it acquires that lock in gRPC's only event thread when a watcher leaves. So a watcher
+that does not read can block the whole server, and anybody may watch. It also stores every service
+name that was ever watched. The servicer in this module never sends while it holds a lock that a
+leaving watcher needs, and it never sends in a thread that runs calls. Watchers may use only half of
+the calls that a server admits.
 """
 
 import threading

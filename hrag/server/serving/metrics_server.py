@@ -154,7 +154,7 @@ class _Connection:
 
 
 class _Server(WSGIServer):
-    """A server with a limited number of connections and one thread for each."""
+    """An HTTP server with a limited number of connections and one thread for each connection."""
 
     request_queue_size = 128
 

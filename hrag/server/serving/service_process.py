@@ -110,8 +110,8 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 def stop_on_eof(stopping: threading.Event) -> None:
     """Sets `stopping` when standard input ends; its content is ignored.
 
-    This is for child processes: the parent has the other end of a pipe, which closes when the
-    parent ends for any reason.
+    This is for child processes: their standard input is a pipe, and the parent has the other end
+    of it. The pipe closes when the parent ends for any reason.
     """
 
     def wait() -> None:

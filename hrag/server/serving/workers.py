@@ -7,8 +7,8 @@ and the kernel distributes connections among them.
 Each worker is bound to some of the cores (`cores_of`). Its standard input is a socket to the
 supervisor. Through this socket the worker reports that it serves; when the socket closes, the
 worker knows that the supervisor has ended. A worker that exits is replaced. If a worker exits with
-an error before any worker has served, the others would fail too, so the supervisor exits with the
-same code. This module is the same for every service.
+an error before any worker has served, the other workers would fail too, so the supervisor exits
+with the same code. This module is the same for every service.
 """
 
 import os
@@ -245,7 +245,7 @@ def _keep_running(
     while not stopping.is_set():
         for slot in slots:
             code = slot.poll()
-            # A negative code means that a signal ended the worker. The others would not fail too.
+            # A negative code means that a signal ended the worker. The other workers may continue.
             if code is not None and code > 0 and not any(other.has_served for other in slots):
                 return code
         metrics_ports[:] = [slot.metrics_port for slot in slots]
