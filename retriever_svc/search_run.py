@@ -207,7 +207,7 @@ class SearchRun:
         return engine_result
 
     def _find_reranked(self, form: PassageForm[P]) -> FindResult[P]:
-        """Finds passages in the reranker's order, or in the search's order if it fails."""
+        """Finds passages in the reranker's order; in the search's order if the reranker fails."""
         rerank, clock = self._parts.rerank, self._parts.clock
         self._is_reranked, self._rerank_failure = False, ""
         with self._open(self.query.collection) as snapshot:
